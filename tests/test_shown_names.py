@@ -96,6 +96,7 @@ def test_what_a_terminal_cannot_show_matches_as_it_is_shown():
         ("aten.clamp_min", "'aten::clamp_min'"),
         ("aten.clamp_min.default", "'aten::clamp_min'"),
         ("torch.clamp_min", "'aten::clamp_min'"),
+        ("torch.float64", "it is a type: write 'fp64'"),
         ("torch.ops.aten.mm", "'aten::mm'"),
         ("F.relu", "'aten::relu'"),
         ("nn.LayerNorm", "'aten::layer_norm'"),

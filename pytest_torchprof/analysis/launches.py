@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.analysis.generated import Beside, GeneratedCode, operator_name
+from pytest_torchprof.analysis.joined_types import JoinedTypes
 from pytest_torchprof.analysis.operator_calls import OperatorCalls
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work, in_code
@@ -58,6 +59,7 @@ class Launching:
         self.refused: list[str] = []
         """What somebody asked and was told that it is not known: a test that keeps that to itself does not pass."""
         self._kernels: dict[int, Kernel] = {}
+        self._joined = JoinedTypes(lambda: (self.operands(index)[:2] for index in range(len(trace.inputs))))
         self.origins = Origins(trace)
         """Where in the user's code something was done."""
 
@@ -130,8 +132,7 @@ class Launching:
         found = self._inputs.get(index)
         if found is None:
             shapes, types, strides = map(_decode_operands, self._trace.inputs[index].split(b"\0")[:3])
-            found = (None if types is None else tuple(map(str, types)), shapes, strides)
-            self._inputs[index] = found
+            found = self._inputs[index] = (None if types is None else tuple(map(str, types)), shapes, strides)
         return found
 
     def settings(self, index: int) -> tuple[Any, ...] | None:
@@ -290,14 +291,14 @@ class Launching:
             "op_dtypes": dtypes,
             "op_shapes": shapes,
             "op_strides": strides,
+            "joined": self._joined.of(self.op_name(op), dtypes, shapes),
         }
 
     def _kernel(self, gpu_op: int) -> Kernel:
         """Return a kernel: one, however many ranges hold it."""
-        found = self._kernels.get(gpu_op)
-        if found is None:
-            found = self._kernels[gpu_op] = self._made(gpu_op)
-        return found
+        if gpu_op not in self._kernels:
+            self._kernels[gpu_op] = self._made(gpu_op)
+        return self._kernels[gpu_op]
 
     def _made(self, gpu_op: int) -> Kernel:
         trace, gpu, op = self._trace, self._trace.gpu, self.op_of[gpu_op]
@@ -322,10 +323,10 @@ class Launching:
     def _operator(self, op: int) -> Kernel:
         """Return an operator that is a kernel where the CPU is the device."""
         trace, name = self._trace, self._trace.names[self._trace.ops.name[op]]
-        decoded, code = self.decoded_operator(op), self.code_of_operator(op)
+        code = self.code_of_operator(op)
         return Kernel(
             name=name,
-            decoded=decoded,
+            decoded=(decoded := self.decoded_operator(op)),
             op=name,
             **self._of_operator(op),
             start_ns=trace.ops.start[op],

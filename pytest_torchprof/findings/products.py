@@ -17,7 +17,8 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.kernels.operands import Launch, computes_in
+from pytest_torchprof.kernels.computed_types import computes_in
+from pytest_torchprof.kernels.operands import Launch
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN
 from pytest_torchprof.text import counted, show_bytes, show_us
 from pytest_torchprof.trace.columns import MEMCPY

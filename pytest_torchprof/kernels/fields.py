@@ -13,6 +13,7 @@ from pytest_torchprof.kernels.names.kernelname import (
     FLASH_VERSIONS,
     LAYOUTS,
     LIBRARIES,
+    TORCHS_DTYPES,
     TRITON_CATEGORIES,
 )
 from pytest_torchprof.text import nearest
@@ -20,17 +21,12 @@ from pytest_torchprof.text import nearest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What torch calls the types.
-_TORCHS: Final = {"float": "fp32", "half": "fp16", "double": "fp64", "bfloat16": "bf16", "long": "int64"} | {
-    f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)
-}
-
 
 def _one_of(what: str, valid: tuple[str, ...]) -> Callable[[object], object]:
     def check(value: object) -> object:
         if not isinstance(value, str) or value not in valid:
             word = str(value).rpartition(".")[2]
-            said = f"{what}={value!r} is unknown: {nearest(_TORCHS.get(word, word), valid)}"
+            said = f"{what}={value!r} is unknown: {nearest(TORCHS_DTYPES.get(word, word), valid)}"
             raise UnknownLimit(said, Code.BAD_PATTERN)
         return value
 

@@ -27,6 +27,8 @@ class Kernel(Struct, frozen=True, kw_only=True):
     """The operator's operand types in torch's words, such as ``c10::BFloat16``."""
     op_shapes: tuple[Any, ...] | None
     op_strides: tuple[Any, ...] | None
+    joined: frozenset[str] | None = None
+    """Of an operator that joins tensors, the types that these may have; None for others, and where nothing tells."""
     start_ns: int
     dur_ns: int
     device: int | None = None

@@ -31,7 +31,6 @@ from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.communication import collective_of
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT
 from pytest_torchprof.kernels.names.text import word_list
-from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Reply, known, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +46,7 @@ _PRODUCTS: Final = {
     ),
 }
 # Products with a vector, and convolutions: the operands' types tell, their strides do not.
-_OPERANDS: Final[dict[str, tuple[int, ...]]] = {
+OPERANDS: Final[dict[str, tuple[int, ...]]] = {
     **_PRODUCTS,
     **dict.fromkeys(
         word_list(
@@ -89,11 +88,9 @@ _OPERANDS: Final[dict[str, tuple[int, ...]]] = {
         (0, 1, 2, 3),
     ),
 }
-# Tensor cores multiply fp32 as TF32, which nothing else computes in.
-_NEVER_ON: Final = {True: "fp32", False: "tf32"}
 CONTRACTING: Final = ("gemm", "conv", "attention")
 # Of the rest, families whose kernels work on the operator's inputs themselves, so that one type of input is theirs.
-_ELEMENTWISE: Final = ("pointwise", "softmax", "normalization", "copy")
+ELEMENTWISE: Final = ("pointwise", "softmax", "normalization", "copy")
 
 _FLOATS: Final = {
     "c10::BFloat16": "bf16",
@@ -132,15 +129,6 @@ DTYPES: Final = {
     "Byte": "uint8",
     "bool": "bool",
 }
-# Of integers these compute in torch's default type, which no recording tells.
-_MAKES_FLOATS: Final = frozenset(
-    word_list(
-        """
-        div true_divide reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh
-        cosh tanh asinh acosh atanh erf erfc erfinv pow sigmoid lgamma digamma logit xlogy sinc deg2rad rad2deg
-        """
-    )
-)
 # Inputs that are no tensors leave one of these words.
 NO_TENSOR: Final = frozenset(
     {"", "Scalar", "ScalarList", "None", "GenericList", "TensorList", "Device", "Layout", "Int", "Bool"}
@@ -248,7 +236,7 @@ def may_be_triton(name: str, call: str | None, *, in_graph: bool) -> bool:
     return (in_graph or call in _DRIVER_LAUNCHES) and _looks_like_triton(name)
 
 
-def _tensor_types(types: Sequence[object], positions: Sequence[int] | None) -> list[str]:
+def tensor_types(types: Sequence[object], positions: Sequence[int] | None) -> list[str]:
     """Return the words of the tensors among the inputs, at ``positions`` or all."""
     if positions is not None and any(at >= len(types) for at in positions):
         return []
@@ -261,62 +249,14 @@ def _operator_dtype(decoded: KernelName, launch: Launch) -> str | None:
     if launch.dtypes is None or decoded.helper is not None:
         return None
     if decoded.family in CONTRACTING:
-        positions = _OPERANDS.get(launch.op or "")
-        types = _tensor_types(launch.dtypes, positions) if positions else []
-    elif decoded.family in _ELEMENTWISE and decoded.library == "aten":
-        types = _tensor_types(launch.dtypes, None)
+        positions = OPERANDS.get(launch.op or "")
+        types = tensor_types(launch.dtypes, positions) if positions else []
+    elif decoded.family in ELEMENTWISE and decoded.library == "aten":
+        types = tensor_types(launch.dtypes, None)
     else:
         return None
     known = {_FLOATS.get(word) for word in types}
     return known.pop() if len(known) == 1 else None
-
-
-def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[str]:
-    """Return the dtypes of which one is the kernel's, as its operator's operands tell; empty where they do not.
-
-    By torch's rules of promotion: floats win over integers and these over bools, and a Python number, recorded as a
-    tensor without dimensions, decides only where it is of a higher kind.
-    """
-    if launch.dtypes is None or decoded.helper is not None or decode(name).dtype is not None:
-        return frozenset()
-    if decoded.family in CONTRACTING:
-        words = _tensor_types(launch.dtypes, _OPERANDS.get(launch.op or "", ()))
-        found = {DTYPES.get(word) for word in words}
-        return frozenset() if None in found else frozenset({*map(str, found), *(("tf32",) if "fp32" in found else ())})
-    if decoded.family not in _ELEMENTWISE or decoded.library != "aten":
-        return frozenset()
-    shapes = launch.shapes or [None] * len(launch.dtypes)
-    operands = [
-        (DTYPES.get(str(word)), shape in ([], ()))
-        for word, shape in zip(launch.dtypes, shapes, strict=False)
-        if str(word) not in NO_TENSOR
-    ]
-    return _promoted(operands, launch.op or "")
-
-
-def computes_in(name: str, decoded: KernelName, launch: Launch, dtype: str) -> Reply:
-    """Tell whether a kernel computes in a type, by its name or else its operator's operands."""
-    if decoded.dtype is not None:
-        return same(decoded.dtype, dtype)
-    if decode(name).dtype is not None:
-        return NOT_KNOWN  # Name and operands contradict each other.
-    if decoded.tensor_core is not None and dtype == _NEVER_ON[decoded.tensor_core]:
-        return NO
-    possible = operand_dtypes(name, decoded, launch)
-    return NOT_KNOWN if not possible or possible > {dtype} else known(told=possible == {dtype})
-
-
-def _promoted(operands: Sequence[tuple[str | None, bool]], op: str) -> frozenset[str]:
-    """Return the dtypes that an elementwise operator may compute in; operands are (dtype, whether it is a number)."""
-    tensors = [dtype for dtype, is_number in operands if not is_number] or [dtype for dtype, _ in operands]
-    if not tensors or any(dtype is None for dtype, _ in operands):
-        return frozenset()
-    kind = max(map(kind_of_dtype, tensors))
-    if kind < max(kind_of_dtype(dtype) for dtype, _ in operands) or (
-        kind < FLOAT and op.rpartition("::")[2].rstrip("_") in _MAKES_FLOATS
-    ):
-        return frozenset()
-    return frozenset(str(dtype) for dtype in tensors if kind_of_dtype(dtype) == kind)
 
 
 FLOAT: Final = 2

@@ -47,8 +47,10 @@ def nothing_is(pattern: Operator, recorded: Iterable[str] = ()) -> str | None:
         return None
     if (said := _is_namespace(pattern, recorded)) or _is_range(pattern.written) or _is_autograds(pattern):
         return said
-    if any(_is_one_of(pattern, names()) for names in (of_torch, registered)):
-        return None
+    if (parts := _is_only_part_of(pattern, recorded)) or any(
+        _is_one_of(pattern, names()) for names in (of_torch, registered)
+    ):
+        return parts
     if pattern.is_expression and any(map(pattern.matches_op, _ranges())):
         return None
     said = f"there is no operator {pattern.written!r}, neither in the recording nor in torch"
@@ -91,6 +93,23 @@ def _is_namespace(pattern: Operator, recorded: frozenset[str]) -> str | None:
     if any(one.startswith(begin) for one in (recorded if named else recorded | registered())):
         return f"{pattern.written!r} is a namespace: all of its operators are '{begin}*'"
     return None
+
+
+def _is_only_part_of(pattern: Operator, recorded: frozenset[str]) -> str | None:
+    """Return that a text is within words of what was recorded, and no operator's name; None where it is one.
+
+    ``mm`` is an operator, and ``aten::addmm`` is another one; ``conv`` is none, and means ``aten::conv2d`` too.
+    """
+    text = pattern.written
+    if pattern.is_expression or "::" in text or any(f"aten::{text}" in names() for names in (of_torch, registered)):
+        return None
+    within = sorted(one for one in recorded if "::" in one and " " not in one and text in one.rpartition("::")[2])
+    if not within:
+        return None
+    return f"no operator is called {text!r}, and it is a part of words of {', '.join(within[:_SHOWN])}: write these"
+
+
+_SHOWN: Final = 4
 
 
 def _is_range(text: str) -> bool:

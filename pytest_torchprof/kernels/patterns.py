@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import told_operators
-from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS, LIBRARIES, shortened
+from pytest_torchprof.kernels.names.kernelname import (
+    COLLECTIVES,
+    DTYPES,
+    FAMILIES,
+    LAYOUTS,
+    LIBRARIES,
+    TORCHS_DTYPES,
+    shortened,
+)
 from pytest_torchprof.kernels.names.text import word_table
+from pytest_torchprof.kernels.operator_names import of_torch
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, some
 from pytest_torchprof.kernels.selectors import (
     SIGNATURES,
@@ -26,11 +35,12 @@ from pytest_torchprof.kernels.selectors import (
     is_expression,
     launched_by,
 )
+from pytest_torchprof.kernels.shown_names import might_be_called
 from pytest_torchprof.kernels.spelling import no_kernel
 from pytest_torchprof.text import counted, nearest, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.kernels.kernel import Kernel
 
@@ -57,8 +67,9 @@ class NamePattern(TextPattern):
     """A string pattern on a kernel's raw name and on the one that tables show.
 
     The words that begin a shown name ("attention", "gemm bf16", a library's) ask as the selector does, so that a kernel
-    of which that is not known neither matches nor does not. An operator's name is no kernel's where kernels are
-    launched: of what it has launched it is not known whether it is meant.
+    of which that is not known neither matches nor does not; and so does whatever matches a name that would be shown if
+    more were known. An operator's name is no kernel's where kernels are launched: of what it has launched it is not
+    known whether it is meant, with its namespace or without.
     """
 
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
@@ -71,7 +82,7 @@ class NamePattern(TextPattern):
             raise UnknownLimit(f"{text!r} is no kernel's name: {advice}", Code.BAD_PATTERN)
         object.__setattr__(self, "_regex", compile_name(text))
         object.__setattr__(self, "_asked", None if is_expression(text) else _asked_by(text))
-        object.__setattr__(self, "_named", _named_operator(text))
+        object.__setattr__(self, "_named", _named_operator(text) if self._asked is None else None)
 
     def verdict(self, kernel: Kernel) -> Reply:
         """Tell whether the kernel matches; NOT_KNOWN without a name, and where it asks for what is not known."""
@@ -81,19 +92,25 @@ class NamePattern(TextPattern):
         if any(self._regex.search(name) or self.written in name for name in _names_of(kernel)):
             return YES
         asked = NO if self._asked is None else self._asked.verdict(kernel)
-        return some((asked, self._may_be_meant(kernel)))
+        return some((asked, might_be_called(kernel, self._regex), self._may_be_meant(kernel)))
 
     def _may_be_meant(self, kernel: Kernel) -> Reply:
-        """Tell whether the operator that it names may have launched the kernel: NO, or NOT_KNOWN."""
+        """Tell whether the operator that it names may have launched the kernel, or one that does the same."""
         if self._named is None:
             return NO
+        if (meant := _OF_FAMILIES.get(self.written.strip("*"))) is not None and kernel.decoded.is_of(meant).may_be:
+            return NOT_KNOWN
         launched = launched_by(kernel, self._named)
         return NOT_KNOWN if launched is YES or (launched is NOT_KNOWN and self.operator is not None) else NO
 
     @property
     def names_operator(self) -> bool:
-        """Whether it may be the name of an operator."""
-        return self._named is not None
+        """Whether it is the name of an operator, or may be that of one in the namespace that it has."""
+        return self._named is not None and not self._named.written.startswith("*")
+
+    def names_one_of(self, operators: Iterable[str]) -> bool:
+        """Whether it is, with its namespace, the name of one of these operators."""
+        return "::" in self.written and self._named is not None and any(map(self._named.matches_op, operators))
 
     @property
     def operator(self) -> Operator | None:
@@ -127,8 +144,13 @@ def compile_name(text: str) -> re.Pattern[str]:
 
 
 def _asked_by(text: str) -> Selector | None:
-    """Return the selector that asks for what a shown name's first words say: "attention", "gemm bf16 tn", "cublas"."""
+    """Return the selector that asks for what a shown name's first words say: "attention", "gemm bf16 tn", "cublas".
+
+    Or for a type, in the words of tables or of torch: "fp64", "float64".
+    """
     word, *facts = text.lower().split() or [""]
+    if not facts and (dtype := TORCHS_DTYPES.get(word, word)) in DTYPES:
+        return Selector("dtype", (("dtype", dtype),), text)
     if word in LIBRARIES and word not in FAMILIES:
         return None if facts else build("library", (word,), {})
     tables = (("dtype", DTYPES), ("layout", LAYOUTS), ("collective", COLLECTIVES))
@@ -143,12 +165,27 @@ def _asked_by(text: str) -> Selector | None:
 
 
 def _named_operator(text: str) -> Operator | None:
-    if text.startswith("re:") or "::" not in text:
+    """Return the operator that a text names: with its namespace, or by all of its name without."""
+    if text.startswith("re:"):
         return None
+    word = text.strip("*")
     try:
-        return Operator(text)
+        return Operator(text) if "::" in text else _bare_operator(_ABBREVIATED.get(word, word))
     except UnknownLimit:
         return None
+
+
+def _bare_operator(word: str) -> Operator | None:
+    named = f"aten::{word}"
+    if named in of_torch():
+        return Operator(named)
+    return Operator(f"*::{word}") if word.isidentifier() else None
+
+
+# What people say for short, and kernels are called by no library but one.
+_ABBREVIATED: Final = {"sdpa": "scaled_dot_product_attention"}
+# What people say of whatever does it: nn.Linear runs a matmul, by another operator.
+_OF_FAMILIES: Final = {"matmul": "gemm", "convolution": "conv", "sdpa": "attention"}
 
 
 # What stands beside the kernels in a recording: no pattern on kernels would ever match it.

@@ -12,6 +12,7 @@ _ON_HOST: Final = "it leaves no operator of its own; what it reads from a GPU is
 _CALLS: Final = {
     **dict.fromkeys(("float", "int", "bool"), f"{_READ}, {_CONVERTED}"),
     **dict.fromkeys(("double", "half", "bfloat16", "long", "short", "char", "byte", "cfloat", "cdouble"), _CONVERTED),
+    **dict.fromkeys(("cast", "type", "astype"), _CONVERTED),
     **dict.fromkeys(("cpu", "cuda", "xpu"), _CONVERTED),
     **dict.fromkeys(("numpy", "tolist", "print"), _ON_HOST),
     **dict.fromkeys(("sync", "synchronize"), _WAIT),

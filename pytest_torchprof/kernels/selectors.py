@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import carries_all
+from pytest_torchprof.kernels.computed_types import computes_in
 from pytest_torchprof.kernels.fields import FIELDS
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, FAMILIES, LIBRARIES
-from pytest_torchprof.kernels.operands import Launch, computes_in, may_be_triton
+from pytest_torchprof.kernels.operands import Launch, may_be_triton
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every, same, some
 from pytest_torchprof.text import nearest
 
@@ -154,11 +155,13 @@ def _same(attribute: str) -> Callable[[Kernel, object], Reply]:
     return lambda kernel, value: same(getattr(kernel, attribute), value)
 
 
-def _of_dtype(kernel: Kernel, value: object) -> Reply:
+def of_dtype(kernel: Kernel, value: object) -> Reply:
+    """Tell whether a kernel computes in a type, by Inductor's code where its name leaves that open."""
     if kernel.dtype is None and kernel.code is not None and kernel.code.dtypes:
         return NOT_KNOWN if value in kernel.code.dtypes else NO
     launch = Launch(op=kernel.op, dtypes=kernel.op_dtypes, shapes=kernel.op_shapes)
-    return computes_in(kernel.name, kernel.decoded, launch, str(value))
+    told = computes_in(kernel.name, kernel.decoded, launch, str(value))
+    return NO if told is NOT_KNOWN and kernel.joined and value not in kernel.joined else told
 
 
 def _of_family(kernel: Kernel, value: object) -> Reply:
@@ -257,7 +260,7 @@ _TESTS: Final[dict[str, Callable[[Kernel, object], Reply]]] = {
     "kind": _is_kind,
     "family": _of_family,
     "library": _of_library,
-    "dtype": _of_dtype,
+    "dtype": of_dtype,
     "layout": _same("layout"),
     "tensor_core": _same("tensor_core"),
     "tile": _with_tile,
@@ -331,7 +334,7 @@ def conv(*values: object, **fields: object) -> Selector:
 
 
 def attention(*values: object, **fields: object) -> Selector:
-    """Select fused attention; ``fused=False`` selects the products and softmax of attention that is not fused.
+    """Select fused attention; ``fused=False`` selects the products and softmax that torch runs in its place.
 
     ``version`` is FlashAttention's (2, 3 or 4), where the kernel's name tells it.
     """

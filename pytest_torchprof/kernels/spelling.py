@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pytest_torchprof.kernels.names.kernelname import TORCHS_DTYPES
 from pytest_torchprof.kernels.operator_names import nearest_operator, of_torch
 from pytest_torchprof.kernels.python_calls import in_a_recording
 
@@ -68,6 +69,8 @@ def no_kernel(text: str) -> str | None:
     """Return why no kernel's name holds this text, and what is meant; None where one may."""
     if text.startswith("re:"):
         return None
+    if text.startswith("torch.") and (dtype := TORCHS_DTYPES.get(text.removeprefix("torch."))) is not None:
+        return f"it is a type: write {dtype!r}"
     said = _common(text) or _advice(text, _OF_KERNELS)
     if said is None and not text.isidentifier() and (said := no_operators_call(text)) is not None:
         return f"it is no kernel: {said}"

@@ -97,6 +97,9 @@ def _kernels(analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[
     for pattern, count in counts.items():
         found = ask(step.kernels, pattern.verdict)
         unasked = not found.yes and count is not None and count[0] == 0
+        if unasked and not found.not_known and (ran := _ran_without_kernel(step, pattern)):
+            yield ran
+            continue
         if unasked and (none := _no_such_operator(analysis, pattern.operator)):
             yield none
             continue
@@ -120,6 +123,16 @@ def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Patter
         elif unknown := found.not_known:
             told = _cannot_tell(pattern, len(unknown), "kernel")
             yield StepAnswer(NOT_MEASURED, told, _not_known(analysis, step, unknown), Code.MATCH_UNKNOWN)
+        elif ran := _ran_without_kernel(step, pattern):
+            yield ran
+
+
+def _ran_without_kernel(step: StepProfile, pattern: Pattern) -> StepAnswer | None:
+    """Return that an operator ran which a pattern on kernels names, and launched none; None where none did."""
+    if not isinstance(pattern, NamePattern) or not pattern.names_one_of(step.ops_that_ran):
+        return None
+    said = f"{pattern} is an operator, for which ops, forbid_ops and op= ask: it ran, and is no kernel here"
+    return StepAnswer(NOT_MEASURED, said, code=Code.MATCH_UNKNOWN)
 
 
 def _only_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:

@@ -22,6 +22,10 @@ FAMILY_NOT_KNOWN: Final = "not known"
 """How tables call the family of a kernel of which none is known."""
 LIBRARIES: Final = word_list("cublas cutlass cudnn flash triton aten cub nccl tensile ck miopen other")
 DTYPES: Final = word_list("fp32 tf32 bf16 fp16 fp8 fp4 fp64 complex64 complex128 int64 int32 int16 int8 uint8 bool")
+TORCHS_DTYPES: Final = {"float": "fp32", "half": "fp16", "double": "fp64", "bfloat16": "bf16", "long": "int64"} | {
+    f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)
+}
+"""What torch calls the types."""
 LAYOUTS: Final = ("tn", "nn", "nt", "tt")
 FLASH_VERSIONS: Final = (2, 3, 4)
 TRITON_CATEGORIES: Final = ("poi", "per", "red", "tem", "for", "spl", "unk", "user")

@@ -1,0 +1,53 @@
+"""What tables might call a kernel of which not all is known: a pattern on that asks for what is not known."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, DTYPES, FAMILIES, LAYOUTS
+from pytest_torchprof.kernels.reply import NOT_KNOWN, YES, Reply, every, some
+from pytest_torchprof.kernels.selectors import of_dtype
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator
+
+    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.names import KernelName
+
+
+def might_be_called(kernel: Kernel, expression: re.Pattern[str]) -> Reply:
+    """Tell whether one of the names that tables would show matches, if they knew what nobody tells of the kernel.
+
+    YES where that is so whatever it is.
+    """
+    found = _matching_dtypes(expression, kernel.decoded)
+    return some(every((told, of_dtype(kernel, dtype))) for dtype, told in found)
+
+
+@lru_cache(maxsize=16384)
+def _matching_dtypes(expression: re.Pattern[str], decoded: KernelName) -> tuple[tuple[str, Reply], ...]:
+    """Return the types in which a kernel's shown name matches: YES where it does so whatever else is not known."""
+    found = []
+    for dtype in (decoded.dtype,) if decoded.dtype else DTYPES:
+        names = (one.titles for one in _possible(replace(decoded, dtype=dtype)))
+        hits = {any(map(expression.search, titles)) for titles in names}
+        if True in hits:
+            found.append((dtype, NOT_KNOWN if False in hits else YES))
+    return tuple(found)
+
+
+def _possible(decoded: KernelName) -> Iterator[KernelName]:
+    """Yield what may be known of a kernel by its family, a product's layout and which collective it is."""
+    for family in (decoded.family,) if decoded.family else FAMILIES:
+        if family in decoded.never:
+            continue
+        of_family = replace(decoded, family=family)
+        yield of_family
+        if family == "gemm" and decoded.layout is None:
+            yield from (replace(of_family, layout=layout) for layout in LAYOUTS)
+        elif family == "communication" and decoded.collective is None:
+            yield from (replace(of_family, collective=one) for one in COLLECTIVES)
