@@ -9,7 +9,7 @@ from pytest_torchprof.compare.comparison_data import ComparisonData, data_of
 from pytest_torchprof.compare.family_costs import family_lines
 from pytest_torchprof.compare.origins import origins
 from pytest_torchprof.compare.profiles import ProfileDiff, diff
-from pytest_torchprof.compare.sameness import kernels_of_no_type, lacking_kernels
+from pytest_torchprof.compare.sameness import lacking_kernels, tells_a_type
 from pytest_torchprof.compare.time_changes import unsure
 
 __all__ = [
@@ -22,10 +22,10 @@ __all__ = [
     "data_of",
     "diff",
     "family_lines",
-    "kernels_of_no_type",
     "lacking",
     "lacking_kernels",
     "origins",
+    "tells_a_type",
     "tolerance_for",
     "unsure",
 ]

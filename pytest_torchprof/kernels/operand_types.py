@@ -51,9 +51,9 @@ def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
     "bf16 int64": the types of its tensors in order, equal neighbours once; of two kinds of numbers a Python number
     counts only if it is of the higher one. Products, convolutions and attention also tell how an operand lies in memory
     unless its last dimension is innermost: "bf16:0231" by the order of its dimensions, "bf16:strided" without a unit
-    stride. Of a list of tensors no recording tells the types, but the names of kernels that join them tell the size of
-    an element: "2-byte". A mask of an operator that takes indices is "bool"; a type that the operator was asked for
-    stands at the end: "fp32 ->fp64". None where dtype and layout say all, and where nothing tells.
+    stride. Of a list of tensors no recording of a GPU tells the types, but the names of kernels that join them tell the
+    size of an element: "2-byte". A mask of an operator that takes indices is "bool"; a type that the operator was asked
+    for stands at the end: "fp32 ->fp64". None where dtype and layout say all, and where nothing tells.
     """
     arranged = decoded.family in CONTRACTING and decoded.layout is None
     said = (decoded.family, decoded.dtype, decoded.layout, decoded.helper)
@@ -85,6 +85,14 @@ def told_types(kernel: Kernel) -> str | None:
     """Return on what types a kernel works, None where neither its name nor its operator tells."""
     operands = kernel.decoded.operands
     return " ".join(types_of(operands)) if operands and kernel.dtype in (None, _FP8) else kernel.dtype
+
+
+def hides_types(kernel: Kernel) -> bool:
+    """Whether an operator that is the kernel was given lists of tensors, and nothing tells of which types."""
+    if kernel.name != kernel.op or kernel.decoded.helper is not None or told_types(kernel) is not None:
+        return False
+    given = zip(kernel.op_dtypes or (), kernel.op_shapes or (), strict=False)
+    return any(kind == "TensorList" and shape for kind, shape in given)
 
 
 def types_of(operands: str) -> tuple[str, ...]:
