@@ -143,9 +143,20 @@ def test_another_memory_layout_of_a_product_is_worse_either_way(before, after):
     assert verdict(before, after) == verdict(after, before) == "worse"
 
 
+large = torch.ones(512, 512)
 SAME = {
     "a float instead of an integer as a number": (lambda: x.mul(2), lambda: x.mul(2.0)),
     "another size": (lambda: functional.conv2d(image, kernel), lambda: functional.conv2d(image[:, :, :5], kernel)),
+    "a much larger one": (lambda: x @ x, lambda: large @ large),
+    "another stride of a convolution": (
+        lambda: functional.conv2d(image, kernel),
+        lambda: functional.conv2d(image, kernel, stride=2),
+    ),
+    "attention that looks ahead": (
+        lambda: functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True),
+        lambda: functional.scaled_dot_product_attention(heads, heads, heads),
+    ),
+    "another dimension": (lambda: x.softmax(0), lambda: x.softmax(1)),
     "rows of a larger matrix": (lambda: x @ w[:6, :6], lambda: x @ x),
 }
 
