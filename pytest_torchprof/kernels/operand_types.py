@@ -88,11 +88,12 @@ def told_types(kernel: Kernel) -> str | None:
 
 
 def hides_types(kernel: Kernel) -> bool:
-    """Whether an operator that is the kernel was given lists of tensors, and nothing tells of which types."""
+    """Whether an operator that is the kernel was given lists of tensors, or may have been, and no type of them is told."""
     if kernel.name != kernel.op or kernel.decoded.helper is not None or told_types(kernel) is not None:
         return False
-    given = zip(kernel.op_dtypes or (), kernel.op_shapes or (), strict=False)
-    return any(kind == "TensorList" and shape for kind, shape in given)
+    if kernel.op_dtypes is None or kernel.op_shapes is None:
+        return kernel.family in ("copy", "optimizer")
+    return any(kind == "TensorList" and shape for kind, shape in zip(kernel.op_dtypes, kernel.op_shapes, strict=False))
 
 
 def types_of(operands: str) -> tuple[str, ...]:
