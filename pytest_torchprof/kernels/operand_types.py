@@ -88,7 +88,7 @@ def told_types(kernel: Kernel) -> str | None:
 
 
 def hides_types(kernel: Kernel) -> bool:
-    """Whether an operator that is the kernel was given lists of tensors, or may have been, and no type of them is told."""
+    """Whether an operator that is the kernel was given lists of tensors, or may have been, and no types are told."""
     if kernel.name != kernel.op or kernel.decoded.helper is not None or told_types(kernel) is not None:
         return False
     if kernel.op_dtypes is None or kernel.op_shapes is None:
