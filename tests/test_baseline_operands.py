@@ -328,6 +328,13 @@ def test_join_and_sum(torchprof):
 """
 
 
+def test_what_is_in_lists_is_kept_where_times_are_taken_too(run_tests, pytester):
+    run_tests(JOINS.replace('"cpu")', '"cpu", tolerance={"time": 0.9})'), "--torchprof-baseline=update", "-k", "sum")
+    (file,) = pytester.path.rglob("__torchprof__/*.json")
+    assert '"dtype": "bf16", "op": "aten::cat"' in file.read_text()
+    assert '"quantiles_us"' in file.read_text()
+
+
 def without_lists(pytester):
     """Make the recordings ones that do not tell what is in lists of tensors, as those of earlier versions."""
     for kept in pytester.path.joinpath("kept").glob("*.json.gz"):
