@@ -21,11 +21,14 @@ from pytest_torchprof.kernels.names.operators import canonical
 
 FILE = Path(cpu_operators.__file__)
 SPACES = ("aten", "mkldnn", "mkldnn_prepacked", "onednn", "quantized", "sparse", "mkl")
+SEVERAL = "several"
 # The first rule that a name fits decides, before what torch's tags say.
 RULES = {
-    "other": r"linalg_(?!vecdot|multi_dot|matmul|vector_norm|norm|matrix_norm|_powsum|cross|diagonal).*|fft_.*"
-    r"|(?:lstm|gru|rnn|quantized_(?:lstm|gru|rnn)|mkldnn_rnn|thnn_fused|thnn_diff).*|lu_.*|cholesky.*|svd|qr|geqrf"
-    r"|orgqr|ormqr|triangular_solve|i?stft|matrix_exp.*|spsolve|coalesce|validate_.*",
+    "other": r"linalg_(?:check_errors|vander)|fft_.*|thnn_(?:fused|diff).*|lu_unpack|i?stft|coalesce|validate_.*",
+    # Recurrent layers, and whatever solves or factors in blocks, with LAPACK or without.
+    SEVERAL: r"linalg_(?!vecdot|multi_dot|matmul|vector_norm|norm|matrix_norm|_powsum|cross|diagonal).*"
+    r"|(?:lstm|gru|rnn|quantized_(?:lstm|gru|rnn)|mkldnn_rnn).*|lu_.*|cholesky.*|svd|qr|geqrf|orgqr|ormqr"
+    r"|triangular_solve|matrix_exp.*|spsolve",
     "": r".*(?:prepack|unpack|_pack_|pack_gemm|quantize_weight|choose_qparams|test_|cudnn|miopen|mps|sdp_choice).*"
     r"|is_.*|sorted|size_.*",
     "attention": r".*(?:attention|multi_head).*",
@@ -99,6 +102,7 @@ def measured() -> list[str]:
 def text(alone: list[str]) -> str:
     """Return the module; ``alone`` are the operators that were found to work for themselves."""
     families, views = of_torch()
+    several = families.pop(SEVERAL)
 
     def block(words: list[str]) -> str:
         return fill(" ".join(words), 118, break_long_words=False, break_on_hyphens=False)
@@ -114,6 +118,10 @@ TORCH: Final = "{torch.__version__.partition("+")[0]}"
 FAMILIES: Final = {{
 {rows}}}
 """By their canonical names, without what marks a variant that is in-place, private or of lists."""
+SEVERAL: Final = """
+{block(several)}
+"""
+"""Likewise: these multiply matrices beside their other work, where one event is all that tells of it."""
 VIEWS: Final = """
 {block(views)}
 """

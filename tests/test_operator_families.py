@@ -8,6 +8,7 @@ import operator_table
 import pytest
 import torch
 
+from pytest_torchprof import NotMeasured, attention, conv, family, gemm, profile
 from pytest_torchprof.devices import cpu_operators
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
@@ -52,7 +53,7 @@ def test_views_are_no_kernels():
         "quantized::linear_relu aten::_scaled_mm_v2 mkl::_mkl_linear onednn::qlinear_pointwise",
         "conv": "quantized::conv2d quantized::conv2d_relu onednn::qconv_pointwise aten::slow_conv_transpose3d",
         "reduction": "aten::_ctc_loss aten::_ctc_loss_backward aten::_foreach_norm aten::count_nonzero aten::equal",
-        "other": "aten::mkldnn_rnn_layer aten::_linalg_svd aten::_fft_c2c",
+        "other": "aten::_fft_c2c aten::stft aten::_coalesce aten::lu_unpack",
         "rng": "aten::multinomial aten::bernoulli_ aten::randperm",
         "index": "aten::index_reduce_ aten::scatter_reduce aten::index_add",
         "optimizer": "aten::_fused_adamw_",
@@ -62,6 +63,46 @@ def test_views_are_no_kernels():
 )
 def test_operators_are_of_the_family_of_what_they_compute(family, names):
     assert {name: decode(name).family for name in names.split()} == dict.fromkeys(names.split(), family)
+
+
+MATRIX, RHS = torch.randn(8, 8), torch.randn(8, 2)
+REFLECTORS, SCALES = torch.geqrf(MATRIX)
+LSTM = torch.nn.LSTM(4, 4)
+MULTIPLY_INSIDE = {
+    "a recurrent layer": lambda: LSTM(torch.randn(2, 1, 4)),
+    "its backward": lambda: LSTM(torch.randn(2, 1, 4))[0].sum().backward(),
+    "a matrix exponential": lambda: torch.linalg.matrix_exp(MATRIX),
+    "reflectors": lambda: torch.linalg.householder_product(REFLECTORS, SCALES),
+    "reflectors, applied": lambda: torch.ormqr(REFLECTORS, SCALES, MATRIX),
+    "least squares": lambda: torch.linalg.lstsq(MATRIX, RHS),
+    "a solver": lambda: torch.linalg.solve(MATRIX, RHS),
+    "a triangular solver": lambda: torch.linalg.solve_triangular(MATRIX, RHS, upper=True),
+    "eigenvalues": lambda: torch.linalg.eigvals(MATRIX),
+    "singular values": lambda: torch.linalg.svd(MATRIX),
+}
+
+
+@pytest.mark.parametrize("code", MULTIPLY_INSIDE.values(), ids=MULTIPLY_INSIDE)
+def test_what_multiplies_inside_one_operator_is_of_no_one_family(code):
+    """Its one event is no product's, and tells of none: it surely is no copy, and may count as a product."""
+    found = profile(code, device="cpu", warmup=0, steps=1)
+    several = [kernel for kernel in found.kernels if kernel.decoded.never]
+    assert several
+    assert {kernel.family for kernel in several} == {None}
+    with pytest.raises(NotMeasured, match=rf"(?s)cannot be told for.* {several[0].name} = gemm"):
+        found.expect(forbid_kernels=gemm())
+    found.expect(forbid_kernels=[conv(), attention(), family("sort"), family("communication")])
+
+
+def test_who_knows_better_says_what_it_counts_as():
+    declared = {"own_kernels": {"aten::linalg_matrix_exp": "other"}}
+    profile(torch.linalg.matrix_exp, MATRIX, device="cpu").expect(forbid_kernels=gemm(), **declared)
+
+
+def test_only_what_is_of_no_other_family_is_other():
+    with pytest.raises(NotMeasured):
+        profile(torch.linalg.matrix_exp, MATRIX, device="cpu").expect(only_kernels=family("other"))
+    profile(torch.fft.fft, MATRIX, device="cpu").expect(only_kernels=family("other"), forbid_kernels=gemm())
 
 
 def test_of_an_operator_that_torch_does_not_have_no_family_is_guessed():

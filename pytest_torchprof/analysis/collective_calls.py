@@ -24,7 +24,8 @@ from pytest_torchprof.trace.links import captures
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.analysis.launches import Inputs, Launching
+    from pytest_torchprof.analysis.launches import Launching
+    from pytest_torchprof.analysis.operator_inputs import Inputs
     from pytest_torchprof.analysis.ranges import Occurrence
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.columns import Message

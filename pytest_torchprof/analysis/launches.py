@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.analysis.generated import Beside, GeneratedCode, operator_name
 from pytest_torchprof.analysis.joined_types import JoinedTypes
 from pytest_torchprof.analysis.operator_calls import OperatorCalls
+from pytest_torchprof.analysis.operator_inputs import OperatorInputs, with_lists
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
 from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work, in_code
 from pytest_torchprof.analysis.validity import unprofiled
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
+    from pytest_torchprof.analysis.operator_inputs import Inputs
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.own_kernels import OwnKernels
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 _REGIONS = ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo ", "Pregraph bytecode", "AOTDispatcher ")
 
 Refusal = TypeVar("Refusal", bound=TorchprofError)
-Inputs = tuple[tuple[str, ...] | None, tuple[Any, ...] | None, tuple[Any, ...] | None]
 
 
 class Launching:
@@ -52,7 +52,7 @@ class Launching:
         self._own_kernels = own_kernels
         self._chains: dict[int, tuple[str, ...]] = {ABSENT: ()}
         self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._inputs: dict[int, Inputs] = {}
+        self._inputs = OperatorInputs(trace)
         self._decoded: dict[object, KernelName] = {}
         self.generated = GeneratedCode(trace)
         """What Inductor's code says of its kernels."""
@@ -128,17 +128,12 @@ class Launching:
         return (None, None, None) if op < 0 else self.operands(self._trace.ops.inputs[op])
 
     def operands(self, index: int) -> Inputs:
-        """Return types, shapes and strides of a set of operands, by its index in ``Trace.inputs``."""
-        found = self._inputs.get(index)
-        if found is None:
-            shapes, types, strides = map(_decode_operands, self._trace.inputs[index].split(b"\0")[:3])
-            found = self._inputs[index] = (None if types is None else tuple(map(str, types)), shapes, strides)
-        return found
+        """Return the same of a set of operands, by its index in ``Trace.inputs``."""
+        return self._inputs.operands(index)
 
     def settings(self, index: int) -> tuple[Any, ...] | None:
         """Return what was given beside tensors, each in its place as text; None where it is not recorded or kept."""
-        told = self._trace.inputs[index].split(b"\0")[3:]
-        return _decode_operands(told[0]) if told else None
+        return self._inputs.settings(index)
 
     def named(self, name: int) -> KernelName:
         """Return what a kernel's name, by its place in ``Trace.names``, says by itself, or users say of it."""
@@ -166,10 +161,13 @@ class Launching:
         """Return what an operator's name says where operators are the kernels, completed by what it was given."""
         name = self._trace.names[self._trace.ops.name[op]]
         code = self.code_of_operator(op)
-        key = (name, self.chain(op), self._trace.ops.inputs[op], code, op in self._by_mask)
+        lists = self._inputs.lists_of(op)
+        key = (name, self.chain(op), self._trace.ops.inputs[op], lists, code, op in self._by_mask)
         found = self._decoded.get(key)
         if found is None:
-            launch = msgspec.structs.replace(self._launch(op, None, (None, None)), by_mask=op in self._by_mask)
+            dtypes, shapes, strides = with_lists(self.inputs(op), lists)
+            given = {"dtypes": dtypes, "shapes": shapes, "strides": strides, "by_mask": op in self._by_mask}
+            launch = replace(self._launch(op, None, (None, None)), **given)
             decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
             if decoded.family is None and not decoded.by_word:
                 # What it asks torch.distributed for is recorded as operators of their own.
@@ -388,13 +386,3 @@ class Launching:
             yield (names[trace.gpu.name[i]], self.op_name(op)), origin
         for call, op in trace.nesting.around_each(trace.calls, blocking_calls(trace, part.calls)).items():
             yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)
-
-
-def _decode_operands(text: bytes) -> tuple[Any, ...] | None:
-    if not text:
-        return None
-    try:
-        value: Sequence[Any] = msgspec.json.decode(text, type=list)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return tuple(value)

@@ -17,7 +17,7 @@ from pytest_torchprof.trace.columns import COLLECTIVES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_torchprof.analysis.launches import Inputs
+    from pytest_torchprof.analysis.operator_inputs import Inputs
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.columns import Message
 

@@ -270,7 +270,7 @@ class _Measurement:
             session.finish()
             self.problem = session.problem
             if session.exportable:
-                self.written = _metadata(
+                metadata = _metadata(
                     self.plan,
                     session,
                     calls=self.calls,
@@ -280,7 +280,7 @@ class _Measurement:
                     compile=watch.evidence(),
                     graph_replays=session.replays.in_order,
                 )
-                write_recording(session, self.path, self.written)
+                self.written = write_recording(session, self.path, metadata)
                 if kind_of(self.plan.device).has_launches and this_process().looks_for_losses:
                     look_for_losses(self.path)
         self.problem = self.problem or why_unbelievable(self.path, self.check)

@@ -44,16 +44,21 @@ _HOST = re.compile(rb'"host_name":\s*' + _STRING + rb"\s*,")
 _NAME = re.compile(rb'"traceName":\s*(' + _STRING + rb")")
 
 
-def write_recording(session: Session, path: Path, metadata: Metadata) -> None:
-    """Write what the session holds to `path`, with `metadata` under its `torchprof` key; all of it or nothing."""
+def write_recording(session: Session, path: Path, metadata: Metadata) -> Metadata:
+    """Write what the session holds to `path`, with `metadata` under its `torchprof` key; all of it or nothing.
+
+    Returns what was written under the key: `metadata`, and what only the exported trace tells.
+    """
     with _replacing(path) as unfinished:
         session.export(unfinished)
         if session.marked:
             _settle_marks(unfinished, keep=metadata.lines is True)
         make_anonymous(unfinished, path.name)
+        metadata = replace(metadata, tensor_lists=session.tensor_lists)
         if metadata.device is not None and kind_of(metadata.device).has_launches:
             metadata = replace(metadata, triton_kernels=triton_kernels(unfinished))
         write_metadata(unfinished, metadata)
+    return metadata
 
 
 def _settle_marks(path: Path, *, keep: bool) -> None:

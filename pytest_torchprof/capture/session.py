@@ -21,6 +21,7 @@ from pytest_torchprof.capture.devices import (
 from pytest_torchprof.capture.handed_over import PATIENCE_S, HandedOver
 from pytest_torchprof.capture.lines import Lines
 from pytest_torchprof.capture.sentinel import launch_sentinel
+from pytest_torchprof.capture.torch_lists import tensor_lists
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from torch.profiler.profiler import _KinetoProfile
 
     from pytest_torchprof.capture.torch_profiler import ProfilerStart
+    from pytest_torchprof.recording.metadata import TensorLists
 
 _UNCOUNTED = coded(
     "the allocator in use does not count what it gives out: either it is a pluggable one, or "
@@ -54,7 +56,7 @@ class Session:
     After `finish`: `problem` says why the recording must not be believed (None: nothing was seen), `exportable`
     whether it may be written at all, `devices` which GPUs were in use, `memory` what the recording's own key says
     of their allocator's peak, `replays` which CUDA graphs the measured calls replayed, `cpu_times_us` the
-    CPU time of the thread in each step.
+    CPU time of the thread in each step. After `export`: `tensor_lists` says what the trace does not of lists.
     """
 
     def __init__(self, device: str, record: frozenset[str] = frozenset()) -> None:
@@ -71,6 +73,7 @@ class Session:
         self.replays = Replays()
         self.problem: str | None = None
         self.exportable = False
+        self.tensor_lists: tuple[TensorLists, ...] | None = None
         self.memory: dict[str, object] = {"peak_memory_bytes": None}
         self._counts_memory: bool | None = None
         self._peaks = Peaks()
@@ -85,7 +88,10 @@ class Session:
             said = "this build of torch has no kineto, so its profiler writes no recording: use another build"
             raise NotMeasured(coded(said, Code.NO_KERNELS_RECORDED))
         profiler = torch_profiler.profiler(
-            accelerator().activities(), with_stack=self._with_stack, profile_memory="memory" in self._record
+            accelerator().activities(),
+            with_stack=self._with_stack,
+            profile_memory="memory" in self._record,
+            with_events=self._looks_into_lists,
         )
         # Before the profiler starts: its own kernel or fill would stand outside the sentinel's range.
         spare = self._sentinel_tensor()
@@ -123,6 +129,11 @@ class Session:
             raise NotMeasured(reasons.of_device(self._device, error)) from None
         self._counts_memory = live_device(self._device).counts_memory()
         return spare
+
+    @property
+    def _looks_into_lists(self) -> bool:
+        """Whether operators are the kernels: of these no name tells the types of the tensors in lists."""
+        return not kind_of(self._device).has_launches
 
     @property
     def threads(self) -> list[str]:
@@ -204,11 +215,12 @@ class Session:
             )
 
     def export(self, path: Path) -> None:
-        """Write the trace, once, and let go of the profiler and all that it holds."""
+        """Write the trace, once, and let go of the profiler and all that it holds but `tensor_lists`."""
         profiler, self._profiler = self._profiler, None
         if profiler is None or not self.exportable:
             raise NotMeasured(self.problem or NOTHING_HELD)
         profiler.export_chrome_trace(str(path))
+        self.tensor_lists = tensor_lists(profiler, path) if self._looks_into_lists else None
 
     def __exit__(self, *_: object) -> None:
         self._end()

@@ -32,11 +32,16 @@ class ProfilerStart:
 
 
 def profiler(
-    activities: Sequence[ProfilerActivity], *, with_stack: bool = False, profile_memory: bool = False
+    activities: Sequence[ProfilerActivity],
+    *,
+    with_stack: bool = False,
+    profile_memory: bool = False,
+    with_events: bool = False,
 ) -> _KinetoProfile:
     """Return torch's low-level profiler: it knows no schedule and leaves no step counter behind.
 
-    It is asked for the file only, not for torch's own list of events, which takes longer to free than to read the file.
+    It is asked for the file only, not for torch's own list of events, which takes longer to free than to read the file;
+    unless ``with_events``, for what is in the list alone.
     Operators on threads of the measured code's own are not recorded, as ever in torch: with `profile_all_threads`
     torch no longer says whether a profiler runs on this thread, and that guards the process against a crash.
     """
@@ -48,7 +53,7 @@ def profiler(
         with_stack=with_stack,
         profile_memory=profile_memory,
         # torch builds its stacks from the list of events.
-        experimental_config=None if with_stack else _file_only(),
+        experimental_config=None if with_stack or with_events else _file_only(),
     )
 
 

@@ -8,7 +8,7 @@ from pytest_torchprof.compare.comparison import GATED, Comparison, compare, lack
 from pytest_torchprof.compare.comparison_data import ComparisonData, data_of
 from pytest_torchprof.compare.origins import Blame, blame
 from pytest_torchprof.compare.profiles import ProfileDiff, diff
-from pytest_torchprof.compare.sameness import kernels_of_no_type, lacking_kernels
+from pytest_torchprof.compare.sameness import lacking_kernels, tells_a_type
 from pytest_torchprof.compare.time_changes import unsure
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
     "compare",
     "data_of",
     "diff",
-    "kernels_of_no_type",
     "lacking",
     "lacking_kernels",
+    "tells_a_type",
     "tolerance_for",
     "unsure",
 ]

@@ -94,16 +94,9 @@ def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
             yield was
 
 
-def kernels_of_no_type(old: Entry, new: Entry) -> tuple[KernelRecord, ...]:
-    """Return the kernels of two entries none of which tells on what type it works, nothing where one does.
-
-    Of operators on lists of tensors, such as ``aten::cat``, torch records no types where the CPU is the device: a type
-    that changes is found by what makes or reads the tensors. Random numbers and fills are made without any tensor.
-    """
-    kernels = dict.fromkeys((*old.kernels, *new.kernels))
-    on_lists = tuple(one for one in kernels if one.name == one.op and one.family in ("copy", "optimizer"))
-    told = any(not one.is_untold or one.name != one.op for one in kernels)
-    return () if told else on_lists
+def tells_a_type(entry: Entry) -> bool:
+    """Whether some kernel of an entry tells on what type it works, beside those that tell none."""
+    return any(not one.is_untold or one.name != one.op for one in entry.kernels)
 
 
 def as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:

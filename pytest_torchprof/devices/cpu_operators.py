@@ -90,21 +90,12 @@ weight_norm_differentiable_backward weight_norm_interface weight_norm_interface_
 fused_adagrad fused_adam fused_adamw fused_sgd
 """,
     "other": """
-cholesky cholesky_inverse cholesky_solve cholesky_solve_helper coalesce fft_c2c fft_c2r fft_fft fft_fft2 fft_fftfreq
-fft_fftn fft_fftshift fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ifftshift fft_ihfft fft_ihfft2
-fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_r2c fft_rfft fft_rfft2 fft_rfftfreq fft_rfftn geqrf gru gru_cell istft
-linalg_check_errors linalg_cholesky linalg_cholesky_ex linalg_cond linalg_det linalg_eig linalg_eigh linalg_eigvals
-linalg_eigvalsh linalg_householder_product linalg_inv linalg_inv_ex linalg_ldl_factor linalg_ldl_factor_ex
-linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp
-linalg_matrix_power linalg_matrix_rank linalg_pinv linalg_qr linalg_slogdet linalg_solve linalg_solve_ex
-linalg_solve_triangular linalg_svd linalg_svdvals linalg_tensorinv linalg_tensorsolve linalg_vander lstm lstm_cell
-lstm_mps lstm_mps_backward lu_solve lu_unpack lu_with_info matrix_exp matrix_exp_backward mkldnn_rnn_layer
-mkldnn_rnn_layer_backward orgqr ormqr qr quantized_gru quantized_gru_cell quantized_gru_cell_dynamic quantized_lstm
-quantized_lstm_cell quantized_lstm_cell_dynamic quantized_rnn_relu_cell quantized_rnn_relu_cell_dynamic
-quantized_rnn_tanh_cell quantized_rnn_tanh_cell_dynamic rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell spsolve stft svd
+coalesce fft_c2c fft_c2r fft_fft fft_fft2 fft_fftfreq fft_fftn fft_fftshift fft_hfft fft_hfft2 fft_hfftn fft_ifft
+fft_ifft2 fft_ifftn fft_ifftshift fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_r2c fft_rfft
+fft_rfft2 fft_rfftfreq fft_rfftn istft linalg_check_errors linalg_vander lu_unpack stft
 thnn_differentiable_gru_cell_backward thnn_differentiable_lstm_cell_backward thnn_fused_gru_cell
 thnn_fused_gru_cell_backward thnn_fused_lstm_cell thnn_fused_lstm_cell_backward thnn_fused_lstm_cell_backward_impl
-triangular_solve validate_compressed_sparse_indices validate_sparse_bsc_tensor_args validate_sparse_bsr_tensor_args
+validate_compressed_sparse_indices validate_sparse_bsc_tensor_args validate_sparse_bsr_tensor_args
 validate_sparse_compressed_tensor_args validate_sparse_coo_tensor_args validate_sparse_csc_tensor_args
 validate_sparse_csr_tensor_args
 """,
@@ -191,6 +182,19 @@ unique_dim_consecutive
 """,
 }
 """By their canonical names, without what marks a variant that is in-place, private or of lists."""
+SEVERAL: Final = """
+cholesky cholesky_inverse cholesky_solve cholesky_solve_helper geqrf gru gru_cell linalg_cholesky linalg_cholesky_ex
+linalg_cond linalg_det linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh linalg_householder_product linalg_inv
+linalg_inv_ex linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor
+linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_matrix_power linalg_matrix_rank linalg_pinv linalg_qr
+linalg_slogdet linalg_solve linalg_solve_ex linalg_solve_triangular linalg_svd linalg_svdvals linalg_tensorinv
+linalg_tensorsolve lstm lstm_cell lstm_mps lstm_mps_backward lu_solve lu_with_info matrix_exp matrix_exp_backward
+mkldnn_rnn_layer mkldnn_rnn_layer_backward orgqr ormqr qr quantized_gru quantized_gru_cell quantized_gru_cell_dynamic
+quantized_lstm quantized_lstm_cell quantized_lstm_cell_dynamic quantized_rnn_relu_cell quantized_rnn_relu_cell_dynamic
+quantized_rnn_tanh_cell quantized_rnn_tanh_cell_dynamic rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell spsolve svd
+triangular_solve
+"""
+"""Likewise: these multiply matrices beside their other work, where one event is all that tells of it."""
 VIEWS: Final = """
 __getitem__ _autocast_to_full_precision _autocast_to_reduced_precision _conj _fw_primal _grad_sum_to_size _indices
 _make_dual _ncf_unsqueeze _ncf_view _neg_view _nested_get_values _nested_view_from_buffer _nested_view_from_jagged

@@ -51,9 +51,9 @@ def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
     "bf16 int64": the types of its tensors in order, equal neighbours once; of two kinds of numbers a Python number
     counts only if it is of the higher one. Products, convolutions and attention also tell how an operand lies in memory
     unless its last dimension is innermost: "bf16:0231" by the order of its dimensions, "bf16:strided" without a unit
-    stride. Of a list of tensors no recording tells the types, but the names of kernels that join them tell the size of
-    an element: "2-byte". A mask of an operator that takes indices is "bool"; a type that the operator was asked for
-    stands at the end: "fp32 ->fp64". None where dtype and layout say all, and where nothing tells.
+    stride. Of a list of tensors no recording of a GPU tells the types, but the names of kernels that join them tell the
+    size of an element: "2-byte". A mask of an operator that takes indices is "bool"; a type that the operator was asked
+    for stands at the end: "fp32 ->fp64". None where dtype and layout say all, and where nothing tells.
     """
     arranged = decoded.family in CONTRACTING and decoded.layout is None
     said = (decoded.family, decoded.dtype, decoded.layout, decoded.helper)
@@ -85,6 +85,15 @@ def told_types(kernel: Kernel) -> str | None:
     """Return on what types a kernel works, None where neither its name nor its operator tells."""
     operands = kernel.decoded.operands
     return " ".join(types_of(operands)) if operands and kernel.dtype in (None, _FP8) else kernel.dtype
+
+
+def hides_types(kernel: Kernel) -> bool:
+    """Whether an operator that is the kernel was given lists of tensors, or may have been, and no types are told."""
+    if kernel.name != kernel.op or kernel.decoded.helper is not None or told_types(kernel) is not None:
+        return False
+    if kernel.op_dtypes is None or kernel.op_shapes is None:
+        return kernel.family in ("copy", "optimizer")
+    return any(kind == "TensorList" and shape for kind, shape in zip(kernel.op_dtypes, kernel.op_shapes, strict=False))
 
 
 def types_of(operands: str) -> tuple[str, ...]:

@@ -202,7 +202,8 @@ def ask_for(names: Iterable[str], unmatched: Collection[str] = ()) -> tuple[str,
 
 
 def _line_for(name: str) -> str:
-    text = parse(name)
+    text, decoded = parse(name), decode(name)
     bare = without_index(text.last if text.mangled else text.base) or name
-    is_product = any(word in name.lower() for word in _OF_PRODUCTS)
+    multiplies_too = decoded.is_of("copy") is NO and decoded.is_of("gemm").may_be
+    is_product = multiplies_too or any(word in name.lower() for word in _OF_PRODUCTS)
     return f"{bare} = {'gemm' if is_product else 'pointwise'}"

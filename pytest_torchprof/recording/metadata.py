@@ -187,6 +187,15 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     """Compile time by phase, each without the phases inside it; "total" is their sum."""
 
 
+class TensorLists(Struct, frozen=True, kw_only=True):
+    """Operators that were given lists of tensors of the same types; of lists the trace tells none."""
+
+    types: tuple[tuple[str, ...], ...]
+    """In the trace's words, for each list in which there are tensors: of each of these, or one that all have."""
+    operators: tuple[Count, ...]
+    """Their numbers, which the trace calls "External id"."""
+
+
 class Batch(Struct, frozen=True, kw_only=True):
     """Untraced times, one per call."""
 
@@ -257,6 +266,8 @@ class Metadata(Struct, frozen=True, kw_only=True):
     """For each replay of a CUDA graph, in order, how many kernels the graph has; null where that is not known."""
     triton_kernels: tuple[str, ...] | None = None
     """The names of kernels that Triton has made and that do not say so; None if nobody looked."""
+    tensor_lists: tuple[TensorLists, ...] | None = None
+    """What operators were given in lists; None where there are none, and where the profiler did not tell."""
     lines: bool | None = None
     """Whether every line of the user's code that was reached is marked; None without marks."""
     timing: Timing | None = None
@@ -291,6 +302,7 @@ _ONLY_IF_KNOWN = (
     "peak_memory_why_not",
     "graph_replays",
     "triton_kernels",
+    "tensor_lists",
     "lines",
     "timing",
     "digest",
@@ -299,6 +311,7 @@ _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Tim
 _LISTS = {
     **dict.fromkeys(("threads", "problems", "triton_kernels"), "texts"),
     **dict.fromkeys(("devices_used", "graph_replays", "digest", "numbers"), "whole numbers"),
+    "tensor_lists": "objects",
     **dict.fromkeys(("untraced_step_times_us", "step_cpu_times_us"), "numbers"),
 }
 _NOUNS = {"int": "a whole number", "str": "a text", "bool": "true or false", "object": "an object"}

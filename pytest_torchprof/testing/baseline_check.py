@@ -13,6 +13,7 @@ from pytest_torchprof import baseline, compare
 from pytest_torchprof.against.outcomes import base_outcomes
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, code_in, coded
+from pytest_torchprof.kernels.operand_types import hides_types
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.text import first_of, quoted
@@ -247,7 +248,7 @@ class BaselineCheck:
             said = coded(f"at {side.reference.shown} {reason}{hint}", Code.BASE_NOT_MEASURED)
             yield Verdict(limit="against", expected=side.reference.ref, measured=said, status=NOT_MEASURED)
 
-    def lost_numbers(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
+    def lost_numbers(self, judgement: BaselineJudgement | None, profile: Profile) -> Iterator[Verdict]:
         """Yield a verdict on numbers to be compared with the baseline that this measurement, or the baseline, lacks."""
         if judgement is None:
             return
@@ -268,16 +269,10 @@ class BaselineCheck:
                 "record the entry again with --torchprof-baseline=update"
             )
             yield self._not_measured(coded(said, Code.NOT_RECORDED))
-        if (
-            old is not None
-            and not self.run.baseline.updates
-            and not found.fails()
-            and (blank := compare.kernels_of_no_type(old, new()))
-        ):
+        if (self.writes(old) or not found.fails()) and (blank := self._of_no_type(judgement, profile)):
             said = (
-                "on which types these kernels work cannot be told, since torch records none for lists of tensors, and "
-                f"no other kernel of the entry tells of one: {first_of([kernel.short for kernel in blank])}; measure "
-                "them together with what makes or reads the tensors, or with limits and baseline=False"
+                "on which types these kernels work cannot be told, since the recording does not say what is in the "
+                f"lists of tensors that they were given: {first_of(blank)}; record it again with this version"
             )
             yield self._not_measured(coded(said, Code.NOT_RECORDED))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
@@ -287,6 +282,20 @@ class BaselineCheck:
                 "it again with --torchprof-baseline=update"
             )
             yield self._not_measured(coded(said, Code.BASELINE_INCOMPLETE))
+
+    def _of_no_type(self, judgement: BaselineJudgement, profile: Profile) -> list[str]:
+        """Return the kernels of which no entry would notice another type, where one is compared with or written.
+
+        Beside kernels that tell theirs they pass, except under strict: another type is found by what makes or reads
+        the tensors.
+        """
+        old = judgement.old
+        hidden = dict.fromkeys(kernel.short for step in profile.steps for kernel in step.kernels if hides_types(kernel))
+        if not hidden or (old is None and not self.writes(old)):
+            return []
+        entries = (judgement.new(),) if old is None else (judgement.new(), old)
+        told = self.run.baseline is not BaselineMode.STRICT and any(map(compare.tells_a_type, entries))
+        return [] if told else [*hidden]
 
     def _lacking(self, old: Entry, new: Entry) -> list[str]:
         strict = self.run.baseline is BaselineMode.STRICT

@@ -218,7 +218,7 @@ def judge_measurement(
     baseline = None
     if not nothing:
         baseline = (former.baseline if former is not None else None) or check.compare(label, profile)
-        verdicts += [] if stands_in else check.lost_numbers(baseline)
+        verdicts += [] if stands_in else check.lost_numbers(baseline, profile)
         verdicts += check.of_other_root(baseline)
         verdicts += check.unmeasured_there(baseline)
     if unknown and not asked and not nothing and not stands_in:

@@ -12,7 +12,7 @@ from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Reply, known
 FAMILIES: Final = word_list(
     "gemm conv attention pointwise reduction normalization softmax optimizer copy index sort rng communication other"
 )
-"""``other`` is what surely is none of the others: a transform, a solver. What is not known has no family."""
+"""``other`` is what surely is none of the others, such as a transform. What is not known has no family."""
 PRODUCTS: Final = frozenset({"gemm", "conv", "attention"})
 NO_PRODUCT: Final = PRODUCTS | {"communication"}
 """What a kernel surely is not that moves or changes values one by one or in rows, whatever else it does."""

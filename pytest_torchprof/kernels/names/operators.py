@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.devices.cpu_operators import FAMILIES
-from pytest_torchprof.kernels.names.kernelname import KernelName
+from pytest_torchprof.devices.cpu_operators import FAMILIES as OPERATORS
+from pytest_torchprof.devices.cpu_operators import SEVERAL
+from pytest_torchprof.kernels.names.kernelname import FAMILIES, KernelName
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -20,7 +21,9 @@ _SPACES: Final = (
     "sparse::",
     "torchvision::",
 )
-_FAMILY_OF: Final = {op: family for family, ops in FAMILIES.items() for op in ops.split()}
+_FAMILY_OF: Final = {op: family for family, ops in OPERATORS.items() for op in ops.split()}
+_SEVERAL: Final = frozenset(SEVERAL.split())
+_NEVER_AMONG_SEVERAL: Final = frozenset(FAMILIES) - {"gemm", "pointwise", "other"}
 
 
 def canonical(op: str) -> str:
@@ -32,9 +35,13 @@ def decode(text: Text) -> KernelName | None:
     """Return what an operator computes, None for any name without an operator's namespace.
 
     Of an operator that is in no table, such as one of a newer torch, the family is not known; it is never guessed.
+    Neither is that of one which does several things, such as the products and the gates of a recurrent layer: whether
+    it counts as any of them nobody can say, and it surely is nothing else.
     """
     base = text.head
     if not base.startswith(_SPACES) or text.args:
         return None
     op = text.last.partition(".")[0]
-    return KernelName(family=_FAMILY_OF.get(canonical(op)), library="aten", tensor_core=False, stem=op)
+    plain = canonical(op)
+    never = _NEVER_AMONG_SEVERAL if plain in _SEVERAL else frozenset[str]()
+    return KernelName(family=_FAMILY_OF.get(plain), never=never, library="aten", tensor_core=False, stem=op)

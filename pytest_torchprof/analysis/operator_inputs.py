@@ -1,0 +1,83 @@
+"""What operators were given: types, shapes and strides of tensors, and what else their recording keeps."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_torchprof.trace import Trace
+
+Inputs = tuple[tuple[str, ...] | None, tuple[Any, ...] | None, tuple[Any, ...] | None]
+"""Types, shapes and strides, each None where it is not recorded."""
+ListTypes = tuple[tuple[str, ...], ...]
+"""For each list in which there are tensors the types of these, or one that all have."""
+
+
+class OperatorInputs:
+    """Answers for one recording what an operator was given, and decodes nothing twice."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Prepare to answer."""
+        self._trace = trace
+        self._found: dict[int, Inputs] = {}
+
+    def operands(self, index: int) -> Inputs:
+        """Return a set of operands, by its index in ``Trace.inputs``."""
+        found = self._found.get(index)
+        if found is None:
+            shapes, types, strides = map(_decoded, self._trace.inputs[index].split(b"\0")[:3])
+            found = (None if types is None else tuple(map(str, types)), shapes, strides)
+            self._found[index] = found
+        return found
+
+    def settings(self, index: int) -> tuple[Any, ...] | None:
+        """Return what was given beside tensors, each in its place as text; None where it is not recorded or kept."""
+        told = self._trace.inputs[index].split(b"\0")[3:]
+        return _decoded(told[0]) if told else None
+
+    def lists_of(self, op: int) -> ListTypes:
+        """Return of which types the tensors are in the lists that an operator was given; empty where nothing tells."""
+        return self._lists.get(self._trace.ops.external[op], ()) if op >= 0 and self._lists else ()
+
+    @cached_property
+    def _lists(self) -> Mapping[int, ListTypes]:
+        metadata = self._trace.metadata
+        told = () if metadata is None else metadata.tensor_lists or ()
+        return {number: one.types for one in told for number in one.operators}
+
+
+def with_lists(inputs: Inputs, lists: ListTypes) -> Inputs:
+    """Return operands with the tensors of each list in its place; as they are where lists and their types differ."""
+    types, shapes, strides = inputs
+    if not lists or types is None or shapes is None or strides is None:
+        return inputs
+    spread = [*_spread(zip(types, shapes, strides, strict=False), iter(lists))]
+    return inputs if None in spread else tuple(zip(*spread, strict=True))  # type: ignore[return-value]
+
+
+def _spread(operands: Iterator[tuple[str, Any, Any]], lists: Iterator[tuple[str, ...]]) -> Iterator[Any]:
+    for kind, shape, stride in operands:
+        if kind != "TensorList" or not shape:
+            yield kind, shape, stride
+            continue
+        types = next(lists, ())
+        types = types * len(shape) if len(types) == 1 else types
+        if not len(types) == len(shape) == len(stride):
+            yield None
+            return
+        yield from zip(types, shape, stride, strict=True)
+
+
+def _decoded(text: bytes) -> tuple[Any, ...] | None:
+    if not text:
+        return None
+    try:
+        value: Sequence[Any] = msgspec.json.decode(text, type=list)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return tuple(value)
