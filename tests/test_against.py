@@ -254,7 +254,7 @@ def test_every_report_says_what_is_compared(repository, compared):
     summary = (compared.folder / "summary.md").read_text()
     assert summary.count("**torchprof**") == 1
     assert f"against main \\({sha[:7]}\\)" in summary
-    assert "::error file=tests/test_waves.py,line=" in compared.out
+    assert "::error file=waves.py,line=" in compared.out
     (suite,) = ET.parse(compared.folder / "junit.xml").getroot()
     properties = {
         one.get("name"): one.get("value") for one in suite.find("*[@name='test_each[more]']").iter("property")

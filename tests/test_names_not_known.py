@@ -84,8 +84,6 @@ def test_a_type_that_the_operands_tell_is_known(code, missed, held):
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        (lambda: torch.cat([double, double]), "fp64"),
-        (lambda: torch.cat([double, double]), "*fp64*"),
         (lambda: single.half(), "fp16"),
         (lambda: single.sum(dtype=torch.float64), "fp64"),
         # Of integers this makes what torch's default type is.
@@ -105,8 +103,8 @@ def test_joined_tensors_are_of_a_type_that_those_who_use_them_show():
     found = on_cpu(lambda: rotated(single))
     found.expect(forbid_kernels=["fp64", "*fp64*", "bf16", family("copy", dtype="fp64")])
     for limits in ({"forbid_kernels": "fp64"}, {"forbid_kernels": family("copy", dtype="fp64")}):
-        # Nobody uses these.
-        assert outcome(on_cpu(lambda: (single + 1, torch.cat([double, double]))), **limits) == "not measured"
+        # Nobody uses these: that they are joined tells it, as far as the recording keeps what is in lists.
+        assert outcome(on_cpu(lambda: (single + 1, torch.cat([double, double]))), **limits) == "missed"
     assert outcome(on_cpu(lambda: rotated(double)), forbid_kernels="fp64") == "missed"
 
 

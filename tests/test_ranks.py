@@ -187,8 +187,11 @@ def test_a_rank_replays_what_it_recorded(as_rank, pytester):
     result.stdout.fnmatch_lines(["*torchprof: *, rank 1 of 2*"])
 
 
-def test_recordings_of_ranks_that_are_not_of_one_job_are_not_judged_together_and_the_text_says_why(as_rank):
+def test_recordings_of_ranks_that_are_not_of_one_job_are_not_judged_together_and_the_text_says_why(
+    as_rank, monkeypatch
+):
     for number in range(2):
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", f"run{number}")
         as_rank(Rank(number, 2), "--torchprof-save=kept")
     together = ALONE.replace("max_kernels=2", "same_kernels=True")
     result = as_rank(Rank(1, 2), "--torchprof-replay=kept", source=together)

@@ -59,7 +59,9 @@ class Launching:
         self.refused: list[str] = []
         """What somebody asked and was told that it is not known: a test that keeps that to itself does not pass."""
         self._kernels: dict[int, Kernel] = {}
-        self._joined = JoinedTypes(lambda: (self.operands(index)[:2] for index in range(len(trace.inputs))))
+        # Not by a method of this object, which would then hold itself, and the recording with it.
+        given = self._inputs.operands
+        self._joined = JoinedTypes(lambda: (given(index)[:2] for index in range(len(trace.inputs))))
         self.origins = Origins(trace)
         """Where in the user's code something was done."""
 

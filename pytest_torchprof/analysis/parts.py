@@ -234,7 +234,8 @@ class StepWork:
         """
         links = self._trace.links
         unrecorded = links.unrecorded
-        if links.unknown or (not links.launches and any(i not in unrecorded for i in self._part.gpu_ops)):
+        kernels = (i for i, kind in zip(self._members, self._kinds, strict=True) if kind == KERNEL)
+        if links.unknown or (not links.launches and any(i not in unrecorded for i in kernels)):
             return None
         ids = {self._trace.gpu.correlation[i] for i in self._part.gpu_ops if i in unrecorded}
         return self.calls(LAUNCHES) + len(ids)

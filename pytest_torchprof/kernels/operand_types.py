@@ -91,6 +91,8 @@ def hides_types(kernel: Kernel) -> bool:
     """Whether an operator that is the kernel was given lists of tensors, or may have been, and no types are told."""
     if kernel.name != kernel.op or kernel.decoded.helper is not None or told_types(kernel) is not None:
         return False
+    if kernel.family == "communication":
+        return False  # What a collective sends is told by its backend, and limited by itself.
     if kernel.op_dtypes is None or kernel.op_shapes is None:
         return kernel.family in ("copy", "optimizer")
     return any(kind == "TensorList" and shape for kind, shape in zip(kernel.op_dtypes, kernel.op_shapes, strict=False))

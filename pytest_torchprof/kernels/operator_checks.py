@@ -45,12 +45,12 @@ def nothing_is(pattern: Operator, recorded: Iterable[str] = ()) -> str | None:
     recorded = frozenset(recorded)
     if any(map(pattern.matches_op, recorded)):
         return None
-    if (said := _is_namespace(pattern, recorded)) or _is_range(pattern.written) or _is_autograds(pattern):
+    if said := _is_namespace(pattern, recorded) or _is_only_part_of(pattern, recorded):
         return said
-    if (parts := _is_only_part_of(pattern, recorded)) or any(
-        _is_one_of(pattern, names()) for names in (of_torch, registered)
-    ):
-        return parts
+    if _is_range(pattern.written) or _is_autograds(pattern):
+        return None
+    if any(_is_one_of(pattern, names()) for names in (of_torch, registered)):
+        return None
     if pattern.is_expression and any(map(pattern.matches_op, _ranges())):
         return None
     said = f"there is no operator {pattern.written!r}, neither in the recording nor in torch"

@@ -334,9 +334,9 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[str, ...], screen: Sc
         first_told = [*sorted(moved, key=lambda line: _MOVED.index(line.lstrip()[:2])), *others[1:]][:1]
         about = first_told if others[0].endswith(":") else []
         moved = [line for line in moved if line not in about]
-        head = " ".join([others[0], *(line.strip() for line in about)])
+        head = printable_line(" ".join([others[0], *(line.strip() for line in about)]))
     left = _left(len(moved) - screen.lines, "line", 2, screen)
-    return "\n".join([printable_line(head), *map(printable, moved[: screen.lines]), *left, *map(printable, remedy)])
+    return "\n".join([head, *map(printable, moved[: screen.lines]), *left, *map(printable, remedy)])
 
 
 def _brief_cause(verdict: Verdict) -> str:
