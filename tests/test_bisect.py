@@ -74,8 +74,8 @@ def test_the_first_commit_that_misses_a_limit_is_named_with_what_it_changed(repo
         "  subject  a cosine too",
         "  because  max_kernels=1: 2 kernels in step 1 of 5",
         f"against its parent {parent}, {TEST}: worse (+1 kernel)",
-        "  kernels 1 -> 2",
         "  + pointwise cos: 1 per step, launched by aten::cos",
+        "  kernels 1 -> 2",
     ]
 
 
