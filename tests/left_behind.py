@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -39,4 +40,10 @@ def _locks(folder: Path) -> list[Path]:
     table = Path("/proc/locks")
     lines = table.read_text().splitlines() if table.exists() else ()
     held = {line.split()[-3].rpartition(":")[2] for line in lines}
-    return [path for path in folder.rglob("*") if path.is_file() and str(path.stat().st_ino) in held]
+    found = []
+    for above, _, names in os.walk(folder):  # What is cleared up meanwhile is no error for it.
+        for name in names:
+            with suppress(OSError):
+                if str((path := Path(above, name)).stat().st_ino) in held:
+                    found.append(path)
+    return found
