@@ -12,6 +12,7 @@ from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.report import Outcome, Result, RunResults
 from pytest_torchprof.testing.ranks.task import Phase
+from pytest_torchprof.testing.workers import NOTHING_TOLD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -148,20 +149,18 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> str:
     states = [json.loads(end.state) if end.state else {} for end in verdict.job.ranks]
     first = states[0]
     results = RunResults(results=tuple(_results(nodeid, verdict, states)))
-    return json.dumps(
-        {
-            "results": results.to_plain(),
-            "baseline_updates": first.get("baseline_updates", {}) if verdict.outcome == "passed" else {},
-            "replayed": sorted(set(chain.from_iterable(state.get("replayed", ()) for state in states))),
-            "problems": list(dict.fromkeys(chain.from_iterable(state.get("problems", ()) for state in states))),
-            "lacks_gpu": False,
-            "collected": {},
-            "passed": {},
-            "compared": first.get("compared", {}),
-            "untold": first.get("untold", {}),
-            "formers": first.get("formers", []),
-        }
-    )
+    told = {
+        **NOTHING_TOLD,
+        **first,
+        "results": results.to_plain(),
+        "replayed": sorted(set(chain.from_iterable(state.get("replayed", ()) for state in states))),
+        "problems": list(dict.fromkeys(chain.from_iterable(state.get("problems", ()) for state in states))),
+        # What was collected and has passed this process knows by itself.
+        **{key: NOTHING_TOLD[key] for key in ("lacks_gpu", "collected", "passed")},
+    }
+    if verdict.outcome != "passed":
+        told["baseline_updates"] = {}
+    return json.dumps(told)
 
 
 def _results(nodeid: str, verdict: JobVerdict, states: list[dict[str, Any]]) -> Iterator[Result]:
