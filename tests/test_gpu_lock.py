@@ -42,8 +42,11 @@ FIRST, SECOND = 54321, 54322
 
 @pytest.fixture(params=["of the system", "for temporary files"], autouse=True)
 def folder(request, monkeypatch):
-    """Let the locks be in one of the two places where they may be, which every account may write to."""
-    with tempfile.TemporaryDirectory() as name:
+    """Let the locks be in one of the two places where they may be, which every account may write to.
+
+    The folder that ``TMPDIR`` names may be one that no other account may enter.
+    """
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
         Path(name).chmod(0o1777)
         of_system = request.param == "of the system"
         monkeypatch.setattr(gpu_lock, "_EVERYBODYS", Path(name if of_system else NOWHERE))
