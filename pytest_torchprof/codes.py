@@ -91,6 +91,7 @@ class Code(StrEnum):
     COMPILED_BEFORE = "compiled-before"
     RAN_UNCOMPILED = "ran-uncompiled"
     COMPILER_RECORDS_CLEARED = "compiler-records-cleared"
+    COMPILE_CACHE = "compile-cache"
     # What cannot be known here.
     NEEDS_GPU = "needs-gpu"
     LAUNCHES_WAIT = "launches-wait"

@@ -64,7 +64,7 @@ class Limits(TypedDict, total=False):
     max_recompiles: int
     own: Words
     max_fallbacks: int
-    max_compile_time: float
+    max_compile_time: float | Mapping[Literal["cold", "warm"], float]
     cuda_graph: Literal[True, "all"] | float
     forbid: Words
     ranges: Mapping[str, Limits]
@@ -87,6 +87,7 @@ class MarkerKeywords(LimitsOfProfile, total=False):
     warmup: int
     steps: int
     ranks: int
+    compile_cache: Literal["cold", "warm"]
     record: Recordable | Sequence[Recordable] | AbstractSet[Recordable]
     baseline: bool
     tolerance: Mapping[str, float | str]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.regions import Region, Regions
+    from pytest_torchprof.recording.caches import CompileCaches
     from pytest_torchprof.recording.metadata import CompileEvidence, InductorGraph
     from pytest_torchprof.trace import Span, Trace
 
@@ -208,6 +209,8 @@ class Compile(Struct, frozen=True, kw_only=True):
     """Why there may be more than ``fallbacks``; None if they are all."""
     time_us: Mapping[str, int] | None
     """Compile time by phase, warm-up included, each without what it calls; "total" is their sum."""
+    caches: CompileCaches | None
+    """What was found in torch.compile's caches, and how they were when the process began."""
 
 
 def compile_of(trace: Trace) -> Compile:
@@ -233,6 +236,7 @@ def compile_of(trace: Trace) -> Compile:
         fallbacks=called,
         fallbacks_unknown=called_unknown or _unseen(evidence),
         time_us=None if evidence is None else evidence.time_us,
+        caches=None if evidence is None else evidence.caches,
     )
 
 

@@ -20,16 +20,20 @@ from pytest_torchprof.capture.compile_history import (
 )
 from pytest_torchprof.capture.packages import packages_marked
 from pytest_torchprof.capture.second_chance import SecondChance
+from pytest_torchprof.capture.torch_caches import NO_USES, uses_between, uses_so_far
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
+from pytest_torchprof.recording.caches import CompileCaches
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
     from types import CodeType, FrameType
 
     from pytest_torchprof.capture.compile_log import CompileLog
     from pytest_torchprof.capture.torch_compile import Attempt
+    from pytest_torchprof.recording.caches import CacheUses
     from pytest_torchprof.recording.metadata import GraphBreak
 
 
@@ -47,6 +51,7 @@ class _Before:
     considered: frozenset[int] = frozenset()
     frames: dict[str, int]
     inductor: dict[str, int]
+    caches: CacheUses
     given_up: tuple[GivenUp, ...] = ()
     suspects: tuple[CodeType, ...] = ()
 
@@ -59,9 +64,10 @@ class CompileWatch:
     not run in it get a second chance in the calls behind it.
     """
 
-    def __init__(self, device: str, log: CompileLog) -> None:
-        """Watch a measurement on this device; ``log`` is of the whole test."""
+    def __init__(self, device: str, log: CompileLog, triton_cache: Path | None = None) -> None:
+        """Watch a measurement on this device; ``log`` is of the whole test, the folder is its own, if it has one."""
         self._log = log
+        self._triton_cache = triton_cache
         self._generates_cpp = not kind_of(device).has_launches
         self._history = compile_history()
         self._restore = ExitStack()
@@ -145,6 +151,8 @@ class CompileWatch:
             graphs_are_marked=torch_inductor.calls_of_graphs_are_marked(),
             package_is_bound=self._package_is_bound,
             time_us=self._time_us(),
+            remote_cache_hits=sum(one.remote_cache_hits for one in self._attempts),
+            caches=CompileCaches(uses=uses_between(before.caches, uses_so_far(self._triton_cache))),
         )
 
     def _begin(self, *, first: bool) -> None:
@@ -159,6 +167,7 @@ class CompileWatch:
                 considered=frozenset(id(code) for code in torch_compile.considered_codes() or ()),
                 frames=torch_compile.counters("frames"),
                 inductor=torch_compile.counters("inductor"),
+                caches=uses_so_far(self._triton_cache),
                 given_up=tuple(self._history.given_up()),
                 suspects=tuple(self._history.suspects()),
             )
@@ -166,7 +175,7 @@ class CompileWatch:
                 [code for code in map(GivenUp.living_code, self._before.given_up) if code] + [*self._before.suspects]
             )
         else:
-            self._before = _Before(frames={}, inductor={})
+            self._before = _Before(frames={}, inductor={}, caches=NO_USES)
         self._restore.enter_context(entries_noted(self._note_entry))
 
     def _note_entry(self, code: CodeType | None, setting: str | None, *, eagerly: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from pytest_torchprof.capture import reasons
+from pytest_torchprof.capture.cache_phase import with_phase
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
 from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
+    from pytest_torchprof.capture.cache_phase import CachePhase
+
 # Once, and twice more after an invalid measurement.
 _ATTEMPTS = 3
 # Times once, and once more where the first ones leave a doubt.
@@ -77,10 +80,17 @@ class Plan:
     """Whether the steps can be called anew where a recording of them cannot be believed."""
     times: Literal["hot", "cold"] | None = None
     """Whether untraced times are sampled after the steps, and with what in the caches."""
+    caches: CachePhase | None = None
+    """How the compile caches of this process were when it began; None where nobody asked for it."""
     pace: Pace = field(default_factory=Pace)
     """How it keeps up with the other ranks, where several run the code."""
     tell: Callable[[str], None] = tell_of_waits
     """Called with what comes next, such as "step 2 of 5"; never while code is timed."""
+
+    @property
+    def triton_cache(self) -> Path | None:
+        """Where Triton keeps what it compiles, if nobody else does; else None."""
+        return None if self.caches is None else self.caches.triton
 
 
 def iterations(
@@ -149,7 +159,7 @@ def _measure(
         yield from _phase(plan, "the start", 0, measurement.arm(locks))
         counted = int(measurement.counts_operations)
         yield from _phase(plan, "the first call", counted, measurement.counted_call())
-        with measurement.compile_log() as log, CompileWatch(plan.device, log) as watch:
+        with measurement.compile_log() as log, CompileWatch(plan.device, log, plan.triton_cache) as watch:
             yield from _phase(plan, "the warm-up", plan.warmup - counted, measurement.warm_up(watch))
             for _ in range(_ATTEMPTS if plan.repeatable and not pace.is_fixed else 1):
                 yield from _phase(plan, "the steps", plan.steps, measurement.attempt(watch))
@@ -277,7 +287,7 @@ class _Measurement:
                     attempts=self.attempts,
                     untraced_step_times_us=tuple(self.untraced_step_times_us) or None,
                     flops_per_step=self.flops.flops,
-                    compile=watch.evidence(),
+                    compile=with_phase(watch.evidence(), self.plan.caches, self.plan.label),
                     graph_replays=session.replays.in_order,
                 )
                 self.written = write_recording(session, self.path, metadata)

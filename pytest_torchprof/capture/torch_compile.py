@@ -59,6 +59,7 @@ class Attempt:
     """Calls in the graph that was made; 0 where none was."""
     times_us: dict[str, int]
     cudagraph_skip: str | None
+    remote_cache_hits: int
 
 
 def dynamo_is_loaded() -> bool:
@@ -87,6 +88,8 @@ _PHASES = {
     "backward": "backward_cumulative_compile_time_us",
 }
 
+_REMOTE_HITS = ("inductor_fx_remote_cache_hit_count", "aotautograd_remote_cache_hit_count")
+
 
 def read_attempt(metrics: Any) -> Attempt:
     """Return what one of the compilation metrics says; fields differ by version."""
@@ -110,6 +113,7 @@ def read_attempt(metrics: Any) -> Attempt:
         graph_ops=int(field("graph_op_count") or 0),
         times_us={phase: int(field(name)) for phase, name in _PHASES.items() if field(name)},
         cudagraph_skip=field("cudagraph_skip_reason"),
+        remote_cache_hits=sum(int(field(name) or 0) for name in _REMOTE_HITS),
     )
 
 

@@ -11,6 +11,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.limits.compile_time import max_compile_time, read_compile_time
 from pytest_torchprof.limits.limit import (
     COMPILE,
     HOLDS,
@@ -22,7 +23,6 @@ from pytest_torchprof.limits.limit import (
     fraction,
     group_kernels,
     in_step,
-    positive_number,
     whole_number,
 )
 from pytest_torchprof.limits.own_code import OWN, divide, not_counted, unknown_names
@@ -132,21 +132,6 @@ def _max_fallbacks(analysis: Analysis, bound: int) -> Verdict:
     )
 
 
-def _max_compile_time(analysis: Analysis, seconds: float) -> Verdict:
-    times = analysis.compile.time_us
-    total = (times or {}).get("total", 0)
-    if times is None or not total:
-        nothing = "nothing was compiled during the measurement"
-        reason = "the recording holds no compile times" if times is None else nothing
-        return Verdict(measured=coded(reason, Code.NO_COMPILE_EVIDENCE), status=NOT_MEASURED)
-    return Verdict(
-        measured=f"{total / 1e6:.1f} s compiling",
-        number=total / 1e6,
-        status=HOLDS if total <= seconds * 1e6 else MISSED,
-        details=tuple(f"{us / 1e6:>8.2f} s {phase}" for phase, us in times.items() if us and phase != "total"),
-    )
-
-
 def _read_cuda_graph(value: object) -> object:
     if value is True or value == "all":
         return value
@@ -246,7 +231,7 @@ COMPILE_LIMITS = (
         Limit(name=name, read=read, check=check, on_gpu_work=False, located=False, families=())
         for name, read, check in (
             ("max_fallbacks", whole_number, _max_fallbacks),
-            ("max_compile_time", positive_number, _max_compile_time),
+            ("max_compile_time", read_compile_time, max_compile_time),
         )
     ),
     Limit(name="cuda_graph", read=_read_cuda_graph, check=_cuda_graph, per_step=True, families=()),

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pytest_torchprof.codes import Code
+from pytest_torchprof.recording.caches import CompileCaches
 
 SCHEMA = 1
 KEY = "torchprof"
@@ -185,6 +186,8 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     """Whether a package of AOTInductor could be called unseen, by a method that was bound before."""
     time_us: Mapping[str, int] | None = None
     """Compile time by phase, each without the phases inside it; "total" is their sum."""
+    remote_cache_hits: Count = 0
+    caches: CompileCaches | None = None
 
 
 class TensorLists(Struct, frozen=True, kw_only=True):

@@ -114,6 +114,7 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
         "graph_breaks": median.graph_breaks,
         "recompiles": median.recompiles,
         "compiled_in_window": seen.compiled_in_window,
+        "caches": msgspec.to_builtins(seen.caches),
     }
     return found
 

@@ -6,6 +6,7 @@ import inspect
 import itertools
 from collections import defaultdict
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.baseline_files import BaselineFiles
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.measurement import MeasuredTest
-from pytest_torchprof.testing.options import RunOptions, TestOptions, read_test_options, run_options
+from pytest_torchprof.testing.options import BaselineMode, RunOptions, TestOptions, read_test_options, run_options
 from pytest_torchprof.testing.progress import progress_of, waits_of
 from pytest_torchprof.testing.ranks.job import Jobs
 from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
@@ -38,7 +39,7 @@ from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.renames import GoneEntries
 from pytest_torchprof.testing.session import RunState, screen_of
 from pytest_torchprof.testing.test_run import TestRun
-from pytest_torchprof.testing.workers import PROGRESS, SCRATCH, is_of_xdist, is_worker, nodeid_of
+from pytest_torchprof.testing.workers import CACHES, PROGRESS, SCRATCH, is_of_xdist, is_worker, nodeid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -67,14 +68,17 @@ def _new_state(config: pytest.Config) -> RunState:
     known = reporters()
     for more in _answers(config.hook.pytest_torchprof_reporters()):
         known.update(more)
-    options, baselines = run_options(config), BaselineFiles()
+    options, baselines, caches = run_options(config), BaselineFiles(), config.stash.get(CACHES, None)
+    if fills := caches is not None and caches.fills:
+        options = replace(options, baseline=BaselineMode.OFF, save=None)
     state = RunState(
         options=options,
         limits=catalogue(rules, itertools.chain(*_answers(config.hook.pytest_torchprof_limits()))),
         rules=rules,
         own_kernels=own_kernels,
         reporters=known,
-        recordings=Recordings(options, config.stash.get(SCRATCH, None)),
+        recordings=Recordings(options, config.stash.get(SCRATCH, None), keeps=not fills),
+        caches=caches,
         baselines=baselines,
         gone_entries=GoneEntries(options, baselines),
     )

@@ -23,6 +23,7 @@ from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
+from pytest_torchprof.testing.compile_cache import doubt_of, why_no_phase
 from pytest_torchprof.testing.measurement import Measurement, judge_measurement
 from pytest_torchprof.testing.other_ranks import to_tell, told_in, with_other_recordings
 from pytest_torchprof.text import printable_line
@@ -133,6 +134,8 @@ def _replay(run: TestRun, label: str | None) -> Calls:
         run.change(label, why_not=coded(reason, Code.REPLAY_MISMATCH))
     elif profile.why_not is not None:
         run.measurements[label] = measurement.doubted(profile.why_not)
+    elif (doubt := doubt_of(profile)) is not None:
+        run.change(label, why_not=doubt)
     if len(paths := test.state.recordings.of_all_ranks(test.nodeid, label)) > 1:
         profile = with_other_recordings(
             profile, lambda own: [told_in(one, test.own_kernels) if one != path else own for one in paths]
@@ -163,6 +166,8 @@ def _measured_live(run: TestRun, label: str | None) -> Calls:
         pace.leave(reason)
         yield from [None] * capture.calls_beside_others(pace, options.warmup, options.steps, times=times)
         raise NotMeasured(reason)
+    if (reason := why_no_phase(options, test.state.caches)) is not None:
+        raise NotMeasured(reason)
     measurement = run.measurements[label]
     plan = _plan(run, measurement, pace)
     _agree_on_calls(plan)
@@ -174,7 +179,7 @@ def _measured_live(run: TestRun, label: str | None) -> Calls:
     if pace.in_step:
         profile = with_other_recordings(profile, partial(pace.exchange, "the recordings"))
     guarded_profile = guarded(run, profile, explanation, replay=False)
-    measurement = run.change(label, profile=guarded_profile, why_not=other_code(run))
+    measurement = run.change(label, profile=guarded_profile, why_not=other_code(run) or doubt_of(profile))
     lacks_lines = _lacks_lines(run, measurement)
     if pace.in_step:
         run.told[label] = pace.exchange("the verdicts", to_tell(run.judgements.get(label), test.baseline))
@@ -199,6 +204,7 @@ def _plan(run: TestRun, measurement: Measurement, pace: capture.Pace) -> capture
         count_flops=needs_flops(measurement.limits),
         compiled=run.compiled,
         times=options.tolerance.cache if takes_times else None,
+        caches=test.state.caches,
         pace=pace,
         tell=partial(test.progress, _shown(test.nodeid, measurement.label)),
     )

@@ -292,6 +292,8 @@ class TestOptions:
     steps: int
     ranks: int | None
     """In a job of how many ranks it is to run; None where it says nothing of it."""
+    compile_cache: str | None
+    """Whether its process is to find the compile caches "cold" or "warm"; None where it says nothing of it."""
     record: frozenset[str]
     limits: tuple[Asked, ...]
     """Those of the marker alone."""
@@ -314,6 +316,7 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
     # This module loads in every pytest run.
     from pytest_torchprof.limits import read_limits, settings_of  # noqa: PLC0415
     from pytest_torchprof.limits.operators_asked import refuse_unknown_operators  # noqa: PLC0415
+    from pytest_torchprof.testing.compile_cache import phase_asked  # noqa: PLC0415
 
     marker = merged_marker(item)
     limits = dict(marker or {})
@@ -346,6 +349,7 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         warmup=choose("warmup", WARMUP),
         steps=choose("steps", STEPS),
         ranks=options.get("ranks"),
+        compile_cache=phase_asked(options, limits),
         record=options.get("record", frozenset()),
         limits=asked,
         names=options.get("names", "normal"),
@@ -415,6 +419,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "steps": at_least(1),
     "device": device_name,
     "ranks": at_least(1),
+    "compile_cache": _one_of(["cold", "warm"]),
     "record": _record,
     "baseline": _flag,
     "tolerance": read_tolerance,

@@ -34,8 +34,9 @@ STEM_LENGTH = 80
 class Recordings:
     """The files of one pytest process, one for each measurement."""
 
-    def __init__(self, options: RunOptions, within: Path | None = None) -> None:
+    def __init__(self, options: RunOptions, within: Path | None = None, *, keeps: bool = True) -> None:
         self._options = options
+        self._keeps = keeps
         self._within = within
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
@@ -68,7 +69,7 @@ class Recordings:
 
         ``stacks`` is the repeat's, which goes beside it. TorchprofError where the folder cannot be written.
         """
-        folder = self._options.save or (self._options.rootdir / HIDDEN if failed else None)
+        folder = self._options.save or (self._options.rootdir / HIDDEN if failed else None) if self._keeps else None
         if folder is not None and self._options.save is None and folder.is_symlink():
             said = f"the recording of {nodeid} cannot be kept: {folder} is a link, and nothing is written through it"
             raise TorchprofError(f"{said}; remove it", Code.RECORDING_NOT_WRITTEN)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.capture.cache_phase import CachePhase
     from pytest_torchprof.capture.lockstep import OtherRanks
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.kernels.own_kernels import OwnKernels
@@ -87,6 +88,8 @@ class RunState:
     """Device as it was asked for -> why nothing can be measured on it in this process."""
     other_ranks: OtherRanks | None = None
     """The other ranks that run the same tests; None where this process does not look for any."""
+    caches: CachePhase | None = None
+    """How this process finds the compile caches; None where nobody asked for it."""
     own_group: object = None
     """The process group that the plugin has initialized, while it is there."""
     at_end: ExitStack = field(default_factory=ExitStack)

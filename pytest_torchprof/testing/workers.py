@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from pytest_torchprof.capture.cache_phase import CachePhase
     from pytest_torchprof.capture.lockstep import Tell
 
 WORKER_KEY = "torchprof"
@@ -34,6 +35,8 @@ HAND_OVER: pytest.StashKey[Callable[[str], None]] = pytest.StashKey()
 
 SCRATCH: pytest.StashKey[Path] = pytest.StashKey()
 """The folder of a rank, which goes with its job, also where the rank is killed."""
+CACHES: pytest.StashKey[CachePhase] = pytest.StashKey()
+"""How a process that measures one test alone finds the compile caches."""
 PROGRESS: pytest.StashKey[Tell] = pytest.StashKey()
 """Where a rank tells the process that waits for its job how far it has come."""
 

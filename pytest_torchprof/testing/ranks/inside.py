@@ -34,7 +34,7 @@ from pytest_torchprof.testing.ranks.task import (
     read_task,
     read_turn,
 )
-from pytest_torchprof.testing.workers import HAND_OVER, PROGRESS, SCRATCH
+from pytest_torchprof.testing.workers import CACHES, HAND_OVER, PROGRESS, SCRATCH
 from pytest_torchprof.text import first_of, printable_line
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def settle(config: pytest.Config) -> None:
     config.args[:] = [task.file]
     keeper = RankKeeper(job, task, folder)
     config.stash[HAND_OVER] = keeper.take
+    if task.phase is not None:
+        config.stash[CACHES] = task.phase
     config.stash[PROGRESS], config.stash[SCRATCH] = folder.tell, folder.path
     config.pluginmanager.register(keeper)
 

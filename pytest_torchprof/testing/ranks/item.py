@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.testing.ranks.job import Jobs
-    from pytest_torchprof.testing.ranks.launch import JobPlan
+    from pytest_torchprof.testing.ranks.launch import JobEnd, JobPlan
     from pytest_torchprof.testing.ranks.verdict import JobVerdict
     from pytest_torchprof.testing.session import RunState
 
@@ -59,7 +59,7 @@ class JobItem(pytest.Item):
         # As a fixture of the module would.
         module = next(node for node in self.listchain() if isinstance(node, pytest.File))
         module.addfinalizer(self._jobs.close)
-        verdict = verdict_of(self._jobs.run(self.plan, self._of_same_job(), self._turn()))
+        verdict = verdict_of(self._job_end())
         self._state.merge(merged_state(self.told, verdict))
         self.user_properties[:] = verdict.properties
         if self.config.option.capture == "no":
@@ -67,6 +67,9 @@ class JobItem(pytest.Item):
         self._verdict = verdict
         if verdict.outcome == "failed":
             raise RankFailed(verdict.line)
+
+    def _job_end(self) -> JobEnd:
+        return self._jobs.run(self.plan, self._of_same_job(), self._turn())
 
     def _turn(self) -> Turn:
         stays = self._state.options.ranks_scope == "file" and self.following is not None

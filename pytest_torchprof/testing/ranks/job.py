@@ -105,7 +105,7 @@ class _Job:
         """When the test began, by the clock of files."""
         self._alive = filelock.FileLock(self._folder / ALIVE)
         self._alive.acquire()
-        Task(nodeids=tuple(nodeids), file=plan.file).write(self._folder)
+        Task(nodeids=tuple(nodeids), file=plan.file, phase=plan.phase).write(self._folder)
 
     @property
     def is_there(self) -> bool:
@@ -128,7 +128,7 @@ class _Job:
         if given_up is None and not turn.last and all(folder.ended for folder in folders):
             ends = tuple(folder.read() for folder in folders)
             self._meets_anew = not ends[0].groups
-            return JobEnd(ranks=ends, lost=())
+            return JobEnd(ranks=ends, lost=(), process=self.plan.process)
         return self._ended(number, given_up)
 
     def abandon(self) -> None:
@@ -144,7 +144,7 @@ class _Job:
         stacks = taken(asked) if given_up else {}
         self._end_processes()
         ranks = tuple(turn.read() for turn in turns)
-        statuses = statuses_of(self._folder, self._processes, replays=self.plan.replays)
+        statuses = statuses_of(self._folder, self._processes, are_launched=self.plan.is_launched)
         if given_up:
             # Of those that the launcher ends itself, as soon as one has ended, it tells no status.
             ended_with_it = (rank for rank in running if ranks[rank].status is None and rank not in statuses)
@@ -159,7 +159,7 @@ class _Job:
             lost = tuple(lost_with_launcher(self._folder, ranks, status))
         self._temporary.cleanup()
         silence = given_up.why if given_up and given_up.by_silence and lost else ""
-        return JobEnd(ranks=ranks, lost=lost, silence=silence)
+        return JobEnd(ranks=ranks, lost=lost, process=self.plan.process, silence=silence)
 
     def _collective(self, rank: int) -> str:
         return stands_at(rank, environment(self.plan), self.plan.folder, self._began_s)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_torchprof.capture.cache_phase import CachePhase
     from pytest_torchprof.testing.ranks.stacks import Stack
 
     Process = subprocess.Popen[bytes]
@@ -59,6 +60,22 @@ class JobPlan:
     """How long the other ranks may run on once one has failed: who waits for it in a collective might never end."""
     replays: bool
     """Whether recordings are judged: the ranks have nothing to do with each other then, and need no launcher."""
+    compile_cache: str | None = None
+    """Whether it is one process alone, which is to find the compile caches "cold" or "warm"."""
+    phase: CachePhase | None = None
+    """How that process finds them."""
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether torch's launcher starts its ranks."""
+        return not self.replays and self.phase is None
+
+    @property
+    def process(self) -> str:
+        """What messages call its process, where that is no rank of several; empty where it is."""
+        if self.phase is None:
+            return ""
+        return f"the process {'that fills the caches' if self.phase.fills else f'with {self.phase.name} caches'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +125,8 @@ class JobEnd:
     ranks: tuple[RankEnd, ...]
     lost: tuple[LostRank, ...]
     """The one first that the job ended by."""
+    process: str = ""
+    """What messages call its process, where that is no rank of several."""
     silence: str = ""
     """Why the job was given up, if no rank made progress any more."""
 
@@ -131,10 +150,13 @@ def start(plan: JobPlan, job: Path) -> Iterator[Process]:
     told = {**environment(plan), VARIABLE: str(job)}
     if str(plan.folder) not in sys.path and "" not in sys.path:
         told["PYTHONSAFEPATH"] = "1"  # As `pytest` was called, and not `python -m pytest`.
-    if not plan.replays:
+    if plan.is_launched:
         launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--redirects=3"]
         launcher += [f"--nproc-per-node={plan.ranks}", f"--log-dir={job / 'logs'}"]
         yield _popen([*launcher, *words], plan.folder, told, job / "launcher")
+        return
+    if plan.phase is not None:
+        yield _popen(words, plan.folder, told, job / "logs" / "0")
         return
     for rank in range(plan.ranks):
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.ranks)}
@@ -239,9 +261,9 @@ def end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
         process.wait()
 
 
-def statuses_of(job: Path, processes: Sequence[Process], *, replays: bool) -> dict[int, int]:
+def statuses_of(job: Path, processes: Sequence[Process], *, are_launched: bool) -> dict[int, int]:
     """Return the exit statuses of ranks that ended with another than 0; the one by which the job ended is the first."""
-    if replays:
+    if not are_launched:
         return {rank: process.returncode for rank, process in enumerate(processes) if process.returncode}
     others, _, first = _read(job / "launcher").rpartition("Root Cause")
     return {int(rank): int(status) for rank, status in _FAILED.findall(first + others)}

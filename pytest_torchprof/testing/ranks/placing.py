@@ -11,6 +11,7 @@ import pytest
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.testing import JOB
 from pytest_torchprof.testing.gpus import count_of_run, seeing_all
+from pytest_torchprof.testing.ranks.cached import CachedItem
 from pytest_torchprof.testing.ranks.item import JobItem
 from pytest_torchprof.testing.ranks.launch import JobPlan
 from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of, words_of
@@ -30,7 +31,10 @@ _MORE_PATIENCE_S: Final = 5.0
 
 def placed(item: pytest.Item, options: TestOptions, state: RunState, jobs: Jobs) -> pytest.Item:
     """Return what is to run in the place of a test: itself, where it asks for no ranks or runs in a job."""
-    ranks, here = options.ranks, this_rank()
+    is_alone = options.compile_cache is not None
+    ranks, here = 1 if is_alone else options.ranks, this_rank()
+    if is_alone and not (state.options.enabled and state.options.replay is None and here.alone):
+        return item  # Recordings are judged where pytest was called, and a rank has no say in how many there are.
     if ranks is None or HAND_OVER in item.config.stash or not isinstance(item, pytest.Function):
         return item
     if not here.alone:
@@ -40,7 +44,7 @@ def placed(item: pytest.Item, options: TestOptions, state: RunState, jobs: Jobs)
     plan, told = _plan(item, options, ranks, state.options), nodeid_of(item)
     parent: Any = item.parent
     own = {"nodeid": item.nodeid} if item.nodeid != told else {}  # With a group of pytest-xdist's.
-    job: JobItem = JobItem.from_parent(
+    job: JobItem = (CachedItem if is_alone else JobItem).from_parent(
         parent, name=item.name, function=item, state=state, plan=plan, jobs=jobs, told=told, **own
     )
     job.stash[JOB] = job
@@ -71,6 +75,8 @@ def _words(config: pytest.Config) -> tuple[str, ...]:
 
 
 def _plan(item: pytest.Function, options: TestOptions, ranks: int, run: RunOptions) -> JobPlan:
+    # A process alone waits for nobody, and a test of one process may be silent for as long as it likes.
+    waits = run.enabled and options.compile_cache is None
     return JobPlan(
         file=str(item.path),
         device=options.device,
@@ -78,7 +84,8 @@ def _plan(item: pytest.Function, options: TestOptions, ranks: int, run: RunOptio
         words=_words(item.config),
         folder=item.config.invocation_params.dir,
         variables={**_LOOPBACK, **seeing_all()},
-        silence_s=run.rank_timeout_s if run.enabled else math.inf,
+        silence_s=run.rank_timeout_s if waits else math.inf,
         patience_s=run.rank_timeout_s + _MORE_PATIENCE_S,
         replays=run.replay is not None and run.enabled,
+        compile_cache=options.compile_cache,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Struct
 
+from pytest_torchprof.capture.cache_phase import CachePhase  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.codes import Code
 from pytest_torchprof.testing.ranks import stacks
 
@@ -37,6 +38,8 @@ class Task(Struct, frozen=True, kw_only=True):
     nodeids: tuple[str, ...]
     file: str
     """The whole path of their test file."""
+    phase: CachePhase | None = None
+    """How the process finds the compile caches; None where nobody asked for it."""
 
     def write(self, folder: Path) -> None:
         """Tell it to the ranks."""

@@ -34,11 +34,18 @@ class RankVerdict:
     """What one rank comes to: by the phase that decides it, or by its loss."""
 
     rank: Rank
+    process: str = ""
+    """What messages call it, where it is no rank of several."""
     outcome: str
     phase: Phase
     lost: bool = False
     order: float = 0.0
     """The least is that of the rank which may be the cause of the others' failure."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.process or str(self.rank)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +76,7 @@ class JobVerdict:
             where = "; ".join(f"rank {one.rank.number} {one.phase.line}" for one in self.ranks if one.lost)
             return coded(f"{self.job.silence}: {where}", Code.SILENT_RANK)
         alike = all(one.outcome == self.outcome and one.phase.line == self.first.phase.line for one in self.ranks)
-        return self.first.phase.line if alike and not self.first.lost else f"{self.first.rank}: {self.first.phase.line}"
+        return self.first.phase.line if alike and not self.first.lost else f"{self.first.name}: {self.first.phase.line}"
 
     @property
     def expected(self) -> str | None:
@@ -87,13 +94,15 @@ class JobVerdict:
             return "\n\n".join([f"not measured: {self.line}", *hung])
         others = [f"{one.rank}: {one.phase.line or one.outcome}" for one in self.ranks if one is not self.first]
         whole = (own.short if short else "") or own.text
-        return "\n".join([f"{self.first.rank}: {own.line}", *others, "", whole])
+        if self.first.process and not self.first.lost:
+            return whole
+        return "\n".join([f"{self.first.name}: {own.line}", *others, "", whole])
 
     @property
     def sections(self) -> tuple[tuple[str, str], ...]:
         """What the ranks wrote, each under headings that name it."""
         return tuple(
-            (f"{name}, {one.rank}", text)
+            (f"{name}, {one.name}", text)
             for one, end in zip(self.ranks, self.job.ranks, strict=True)
             for name, text in (end.phases[-1].sections if end.phases else ())
         )
@@ -116,11 +125,11 @@ def _of_rank(job: JobEnd, number: int) -> RankVerdict:
         line = lost.how if job.silence else coded(lost.how, Code.RANK_LOST)
         phase = Phase(when="", outcome="failed", text=_last_words(lost), line=line)
         at = float("inf") if lost.outlived else float(order - len(job.lost))
-        return RankVerdict(rank=rank, outcome="failed", phase=phase, lost=True, order=at)
+        return RankVerdict(rank=rank, process=job.process, outcome="failed", phase=phase, lost=True, order=at)
     outcome, phase = min(map(_outcome, _phases(end)), key=lambda one: WORST_FIRST.index(one[0]))
     # Who has heard of another rank's end is not the cause.
     at = float("inf") if f"[{Code.OTHER_RANK}]" in phase.text else phase.ended_s
-    return RankVerdict(rank=rank, outcome=outcome, phase=phase, order=at)
+    return RankVerdict(rank=rank, process=job.process, outcome=outcome, phase=phase, order=at)
 
 
 def _last_words(lost: LostRank) -> str:
@@ -167,7 +176,7 @@ def _results(nodeid: str, verdict: JobVerdict, states: list[dict[str, Any]]) -> 
     found: dict[str | None, list[Result]] = {}
     for one, state in zip(verdict.ranks, states, strict=True):
         for result in RunResults.from_plain(state.get("results", [])).results:
-            said = f"{one.rank}: {result.message}" if result.message else ""
+            said = f"{one.rank}: {result.message}" if result.message and not one.process else result.message
             found.setdefault(result.label, []).append(replace(result, message=said))
     worst = {label: min(those, key=_place) for label, those in found.items()}
     if verdict.outcome == "failed" and verdict.first.lost:

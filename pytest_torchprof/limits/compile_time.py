@@ -1,0 +1,98 @@
+"""The limit on the time that torch.compile takes, as it is or with cold and with warm caches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, get_args
+
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, positive_number
+from pytest_torchprof.recording.caches import CacheUse, ColdStart, Phase
+from pytest_torchprof.text import counted, enumerated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.compilation import Compile
+    from pytest_torchprof.recording.caches import CacheUses
+
+PHASES: Final[tuple[str, ...]] = get_args(Phase)
+_CACHES: Final = {"dynamo": "Dynamo", "aot_autograd": "AOTAutograd", "inductor": "Inductor", "triton": "Triton"}
+_NONE: Final = CacheUse(hits=0, misses=0, bypasses=0)
+_WARM_TOO: Final = "compile_cache='warm' in the marker measures both"
+
+
+def read_compile_time(value: object) -> float | dict[str, float]:
+    """Return seconds, or seconds for cold caches and for warm ones; or raise UnknownLimit."""
+    if not isinstance(value, Mapping):
+        return positive_number(value)
+    if not value or any(phase not in PHASES for phase in value):
+        raise UnknownLimit(f"expected seconds, or seconds for {enumerated(PHASES)}, got {value!r}")
+    return {phase: positive_number(value[phase]) for phase in PHASES if phase in value}
+
+
+def max_compile_time(analysis: Analysis, asked: float | Mapping[str, float]) -> Verdict:
+    """Return the verdict on each phase that is asked for: missed where one is, else not measured where one is not."""
+    seen, caches = analysis.compile, analysis.compile.caches
+    own = None if caches is None else caches.phase
+    bounds = asked if isinstance(asked, Mapping) else {own: asked}
+    starts = {phase: _start(seen, phase) for phase in bounds}
+    doubt = None if caches is None else caches.doubt
+    unknown = {phase: reason for phase, start in starts.items() if (reason := _why_unknown(start, phase, doubt, own))}
+    totals = {phase: start.time_us["total"] for phase, start in starts.items() if start and start.time_us and phase not in unknown}
+    missed = [phase for phase, us in totals.items() if us > bounds[phase] * 1e6]
+    if unknown and not missed:
+        return Verdict(measured="; ".join(dict.fromkeys(unknown.values())), status=NOT_MEASURED)
+    said = (f"{totals[phase] / 1e6:.1f} s compiling{f' {phase}' if phase else ''}" for phase in totals)
+    return Verdict(
+        measured=", ".join(said),
+        number=next(iter(totals.values())) / 1e6 if len(bounds) == 1 else None,
+        status=MISSED if missed else HOLDS,
+        details=tuple(line for phase in totals for line in _lines(starts[phase], phase if len(bounds) > 1 else None)),
+    )
+
+
+def _start(seen: Compile, phase: str | None) -> ColdStart | None:
+    """Return times and caches of a phase; None where the recording has none of it."""
+    caches = seen.caches
+    if caches is not None and phase == "cold" and caches.phase == "warm":
+        return caches.cold
+    if phase is not None and (caches is None or caches.phase != phase):
+        return None
+    return ColdStart(time_us=seen.time_us) if caches is None else ColdStart(time_us=seen.time_us, uses=caches.uses)
+
+
+def _why_unknown(start: ColdStart | None, phase: str | None, doubt: str | None, own: str | None) -> str | None:
+    if start is None:
+        said = f"the recording has no measurement with {phase} caches: {_WARM_TOO}"
+        return coded(said, Code.COMPILE_CACHE)
+    if start.time_us is None:
+        return coded("the recording holds no compile times", Code.NO_COMPILE_EVIDENCE)
+    if not start.time_us.get("total"):
+        return coded("nothing was compiled during the measurement", Code.NO_COMPILE_EVIDENCE)
+    return doubt if phase == own else None
+
+
+def _lines(start: ColdStart | None, phase: str | None) -> Iterator[str]:
+    if start is None:
+        return
+    of_phase = f", {phase}" if phase else ""
+    for name, us in (start.time_us or {}).items():
+        if us and name != "total":
+            yield f"{us / 1e6:>8.2f} s {name}{of_phase}"
+    if said := cache_words(start.uses):
+        yield f"found in caches{of_phase}: {said}"
+
+
+def cache_words(uses: CacheUses) -> str:
+    """Return what was found in the caches and what was not: "Inductor 2 hits, 1 miss"; empty where none was asked."""
+    return "; ".join(f"{shown} {_words(use)}" for name, shown in _CACHES.items() if (use := getattr(uses, name)) != _NONE)
+
+
+def _words(use: CacheUse) -> str:
+    hits = "hits not known" if use.hits is None else counted(use.hits, "hit")
+    misses = "misses not known" if use.misses is None else counted(use.misses, "miss")
+    bypasses = [f"{use.bypasses} that cannot be kept"] if use.bypasses else []
+    return ", ".join([hits, misses, *bypasses]) if use.hits is not None or use.misses is not None else "not known"

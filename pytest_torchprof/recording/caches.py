@@ -1,0 +1,56 @@
+"""What a recording keeps of the caches of torch.compile: what was found in them, and how they were when it began."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+Count = Annotated[int, Meta(ge=0)]
+Phase = Literal["cold", "warm"]
+
+
+class CacheUse(Struct, frozen=True, kw_only=True):
+    """How often something was looked up in a cache; None where this torch does not tell."""
+
+    hits: Count | None = None
+    misses: Count | None = None
+    bypasses: Count | None = None
+    """What cannot be kept in it, and is compiled each time."""
+
+    @property
+    def seen(self) -> bool:
+        """Whether it is known to have been asked, or to have been passed by."""
+        return any((self.hits, self.misses, self.bypasses))
+
+
+class CacheUses(Struct, frozen=True, kw_only=True):
+    """The use of each of them."""
+
+    dynamo: CacheUse = CacheUse()
+    """What Dynamo keeps for other processes (``caching_precompile``)."""
+    aot_autograd: CacheUse = CacheUse()
+    inductor: CacheUse = CacheUse()
+    """Inductor's graphs."""
+    triton: CacheUse = CacheUse()
+    """Compiled kernels of Triton's, in a folder of the measurement's own."""
+
+
+class ColdStart(Struct, frozen=True, kw_only=True):
+    """What the process has told that filled the caches in which a warm one has found what it needs."""
+
+    time_us: Mapping[str, int] | None = None
+    uses: CacheUses = CacheUses()
+
+
+class CompileCaches(Struct, frozen=True, kw_only=True):
+    """The caches of torch.compile in one measurement."""
+
+    uses: CacheUses = CacheUses()
+    phase: Phase | None = None
+    """How they were when the process began, in a folder of its own; None where nobody asked for either."""
+    doubt: str | None = None
+    """Why they were not so; None if they were."""
+    cold: ColdStart | None = None
+    """The process that has filled them, where they were warm."""

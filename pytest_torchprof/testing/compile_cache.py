@@ -1,0 +1,48 @@
+"""What ``compile_cache`` asks of a test's process: to find the caches of torch.compile empty, or filled by one before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.errors import UnknownLimit
+
+if TYPE_CHECKING:
+    from pytest_torchprof.capture.cache_phase import CachePhase
+    from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.testing.options import TestOptions
+
+
+def phase_asked(options: Mapping[str, Any], limits: Mapping[str, object]) -> str | None:
+    """Return how the caches are to be: as the marker says, or as its bound on the compile time names them.
+
+    UnknownLimit where it asks for what one process cannot be.
+    """
+    asked, bound = options.get("compile_cache"), limits.get("max_compile_time")
+    phases = bound if isinstance(bound, Mapping) else ()
+    if asked == "cold" and "warm" in phases:
+        said = "compile_cache='cold' measures no warm caches, and max_compile_time has a bound on them"
+        raise UnknownLimit(f"{said}: write compile_cache='warm', which measures both", Code.CONTRADICTION)
+    phase: str | None = asked or next((one for one in ("warm", "cold") if one in phases), None)
+    if phase is not None and "ranks" in options:
+        said = f"compile_cache={phase!r} takes a process of its own, and ranks={options['ranks']} a job"
+        raise UnknownLimit(f"{said}; measure the compilation in a test without ranks", Code.CONTRADICTION)
+    return phase
+
+
+def why_no_phase(options: TestOptions, phase: CachePhase | None) -> str | None:
+    """Return why a test that asks for cold or warm caches cannot have them in this process; None where it has."""
+    if options.compile_cache is None or phase is not None:
+        return None
+    here = this_rank()
+    why = f"this one is {here}" if not here.alone else "this test has none (it got its marker after collection)"
+    said = f"compile_cache={options.compile_cache!r} takes a process that pytest starts for the test alone, and {why}"
+    return coded(said, Code.COMPILE_CACHE)
+
+
+def doubt_of(profile: Profile) -> str | None:
+    """Return why the caches were not as the test has asked for; None where they were, or where it has not asked."""
+    caches = profile.compile.caches
+    return None if caches is None else caches.doubt
