@@ -90,6 +90,20 @@ AMOUNT = {"amount": perhaps({"type": "number", "minimum": 0})}
 NUMBERS = {number.name: {"$ref": "#/$defs/amount"} for number in TABLE}
 OF_ONE_STEP = {name: NUMBERS[name] for name in OF_STEP}
 SUMMARY = fields({**NUMBERS, "worst": fields(NUMBERS)})
+USES = {"$ref": "#/$defs/cache_uses"}
+CACHES = fields(
+    {
+        "uses": USES,
+        "phase": {"enum": ["cold", "warm", None]},
+        "doubt": perhaps(TEXT),
+        "cold": perhaps(fields({"time_us": perhaps(mapped(WHOLE)), "uses": USES})),
+    }
+)
+OF_CACHES = {
+    "cache_uses": fields(
+        every("dynamo aot_autograd inductor triton", fields(every("hits misses bypasses", perhaps(WHOLE))))
+    )
+}
 FINDING = {**every("code title message remedy", TEXT), "evidence": mapped(ANY), "severity": TEXT}
 
 
@@ -149,7 +163,7 @@ def analysis() -> Schema:
             "steps": listed(fields({"name": perhaps(TEXT), **OF_ONE_STEP})),
             "kernels": listed(kernel),
             "collectives": listed(collective),
-            "compile": fields({**compiled, "compiled_in_window": BOOL}),
+            "compile": fields({**compiled, "compiled_in_window": BOOL, "caches": perhaps(CACHES)}),
             "findings": listed(fields(FINDING)),
         },
         {
@@ -164,7 +178,9 @@ def analysis() -> Schema:
     )
     itself = {"$ref": "#/$defs/analysis"}
     return root(
-        "torchprof analyze --json", version, {"anyOf": [itself, listed(itself)], "$defs": {"analysis": one, **AMOUNT}}
+        "torchprof analyze --json",
+        version,
+        {"anyOf": [itself, listed(itself)], "$defs": {"analysis": one, **AMOUNT, **OF_CACHES}},
     )
 
 
@@ -305,6 +321,7 @@ def report() -> Schema:
             "findings": listed(fields({**FINDING, "saves_us": NUMBER})),
             "recording": perhaps(TEXT),
             "time": perhaps(of_type(Times)),
+            "compile_caches": perhaps(CACHES),
             "against_time": perhaps(against_time),
         }
     )
@@ -313,7 +330,9 @@ def report() -> Schema:
     version = json_report.SCHEMA
     known = {"schema": {"const": version}, "environment": environment, "results": listed(result), **unused}
     against = {"against": fields({**every("ref sha", TEXT), "dirty": BOOL, "gone": listed(TEXT)})}
-    return root("pytest --torchprof-report=FILE.json", version, {**fields(known, against), "$defs": AMOUNT})
+    return root(
+        "pytest --torchprof-report=FILE.json", version, {**fields(known, against), "$defs": {**AMOUNT, **OF_CACHES}}
+    )
 
 
 def baseline() -> Schema:

@@ -71,7 +71,8 @@ def test_the_object_has_the_documented_keys(analyze_json, trace):
     assert list(found["summary"]["worst"]) == list(BY_NAME)
     assert [step["name"] for step in found["steps"]] == [f"ProfilerStep#{number}" for number in range(3)]
     assert all(list(step) == ["name", *OF_STEP] for step in found["steps"])
-    assert list(found["compile"]) == ["regions", "nested_regions", "graph_breaks", "recompiles", "compiled_in_window"]
+    told = ["regions", "nested_regions", "graph_breaks", "recompiles", "compiled_in_window", "caches"]
+    assert list(found["compile"]) == told
     assert found["compile"]["regions"] == 1
 
 

@@ -1,4 +1,4 @@
-"""A process of its own whose compile caches were empty when it began, or filled by one before it; whether that is so."""
+"""A process of its own whose compile caches were empty when it began, or filled by one before it; whether they were."""
 
 from __future__ import annotations
 
@@ -65,14 +65,15 @@ def with_phase(evidence: CompileEvidence, phase: CachePhase | None, label: str |
     if phase is None:
         return evidence
     caches = evidence.caches or CompileCaches()
+    compiled = bool((evidence.time_us or {}).get("total"))
     if phase.name == "cold":
         told = _Told(label=label, start=ColdStart(time_us=evidence.time_us, uses=caches.uses))
         with Path(phase.folder, _TOLD).open("ab") as file:
             file.write(msgspec.json.encode(told) + b"\n")
-        caches = replace(caches, phase=phase.name, doubt=_why_not_cold(evidence, phase))
+        caches = replace(caches, phase=phase.name, doubt=_why_not_cold(evidence, phase) if compiled else None)
     else:
         cold = {one.label: one.start for one in _told_by_cold(phase)}.get(label)
-        caches = replace(caches, phase=phase.name, doubt=_why_not_warm(evidence, cold), cold=cold)
+        caches = replace(caches, phase=phase.name, doubt=_why_not_warm(evidence, cold) if compiled else None, cold=cold)
     if elsewhere := _elsewhere(phase):
         caches = replace(caches, doubt=elsewhere)
     return replace(evidence, caches=caches)
@@ -92,18 +93,12 @@ def _elsewhere(phase: CachePhase) -> str | None:
     return coded(said, Code.COMPILE_CACHE)
 
 
-def _compiled(evidence: CompileEvidence) -> bool:
-    return bool((evidence.time_us or {}).get("total"))
-
-
 def _why_not_cold(evidence: CompileEvidence, phase: CachePhase) -> str | None:
     """Return why what was compiled was not compiled anew.
 
     The folder was empty. What is found in it all the same is the process's own, if it has made every graph that lies
     there: where a program has the same graph twice, the second one is found however cold the start.
     """
-    if not _compiled(evidence):
-        return None
     uses = uses_so_far(phase.triton)
     for name, use in (("Inductor", uses.inductor), ("AOTAutograd", uses.aot_autograd), ("Dynamo", uses.dynamo)):
         if use.hits is None or use.misses is None:
@@ -119,8 +114,6 @@ def _why_not_cold(evidence: CompileEvidence, phase: CachePhase) -> str | None:
 
 
 def _why_not_warm(evidence: CompileEvidence, cold: ColdStart | None) -> str | None:
-    if not _compiled(evidence):
-        return None
     if cold is None:
         said = "the process that was to fill the caches has not measured this, so they were not warm"
         return coded(said, Code.COMPILE_CACHE)

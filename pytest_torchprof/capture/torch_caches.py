@@ -9,14 +9,16 @@ from __future__ import annotations
 import inspect
 import sys
 from functools import cache
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_torchprof.capture.torch_compile import counters
 from pytest_torchprof.recording.caches import CacheUse, CacheUses
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-class _Source(NamedTuple):
+
+class _Counter(NamedTuple):
     """Where the counts of a cache are."""
 
     module: str
@@ -27,18 +29,18 @@ class _Source(NamedTuple):
     bypasses: str
 
 
-_SOURCES: Final = {
-    "dynamo": _Source(
+_COUNTERS: Final = {
+    "dynamo": _Counter(
         "torch._dynamo.package", "dynamo_cache", "dynamo_cache_hit", "dynamo_cache_miss", "dynamo_cache_error"
     ),
-    "aot_autograd": _Source(
+    "aot_autograd": _Counter(
         "torch._functorch._aot_autograd.autograd_cache",
         "aot_autograd",
         "autograd_cache_hit",
         "autograd_cache_miss",
         "autograd_cache_bypass",
     ),
-    "inductor": _Source(
+    "inductor": _Counter(
         "torch._inductor.codecache", "inductor", "fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass"
     ),
 }
@@ -49,7 +51,7 @@ NO_USES: Final = CacheUses(**dict.fromkeys(CacheUses.__struct_fields__, _NONE))
 
 def uses_so_far(triton: Path | None) -> CacheUses:
     """Return what was counted in this process; ``triton`` is the folder of Triton's cache, None where others use it."""
-    return CacheUses(triton=_of_triton(triton), **{name: _use(source) for name, source in _SOURCES.items()})
+    return CacheUses(triton=_of_triton(triton), **{name: _use(counter) for name, counter in _COUNTERS.items()})
 
 
 def uses_between(before: CacheUses, now: CacheUses) -> CacheUses:
@@ -68,15 +70,15 @@ def _grown(first: int | None, last: int | None) -> int | None:
     return None if first is None or last is None or last < first else last - first
 
 
-def _use(source: _Source) -> CacheUse:
-    if source.module not in sys.modules:
+def _use(counter: _Counter) -> CacheUse:
+    if counter.module not in sys.modules:
         return _NONE
-    counted = counters(source.group)
+    counted = counters(counter.group)
     return CacheUse(
         **{
-            count: counted.get(name, 0) if _is_kept(source.module, name) else None
+            count: counted.get(name, 0) if _is_kept(counter.module, name) else None
             for count in CacheUse.__struct_fields__
-            for name in [getattr(source, count)]
+            for name in [getattr(counter, count)]
         }
     )
 

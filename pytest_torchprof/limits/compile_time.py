@@ -37,11 +37,15 @@ def max_compile_time(analysis: Analysis, asked: float | Mapping[str, float]) -> 
     """Return the verdict on each phase that is asked for: missed where one is, else not measured where one is not."""
     seen, caches = analysis.compile, analysis.compile.caches
     own = None if caches is None else caches.phase
-    bounds = asked if isinstance(asked, Mapping) else {own: asked}
+    bounds: Mapping[str | None, float] = dict(asked.items()) if isinstance(asked, Mapping) else {own: asked}
     starts = {phase: _start(seen, phase) for phase in bounds}
     doubt = None if caches is None else caches.doubt
     unknown = {phase: reason for phase, start in starts.items() if (reason := _why_unknown(start, phase, doubt, own))}
-    totals = {phase: start.time_us["total"] for phase, start in starts.items() if start and start.time_us and phase not in unknown}
+    totals = {
+        phase: start.time_us["total"]
+        for phase, start in starts.items()
+        if start and start.time_us and phase not in unknown
+    }
     missed = [phase for phase, us in totals.items() if us > bounds[phase] * 1e6]
     if unknown and not missed:
         return Verdict(measured="; ".join(dict.fromkeys(unknown.values())), status=NOT_MEASURED)
@@ -88,7 +92,9 @@ def _lines(start: ColdStart | None, phase: str | None) -> Iterator[str]:
 
 def cache_words(uses: CacheUses) -> str:
     """Return what was found in the caches and what was not: "Inductor 2 hits, 1 miss"; empty where none was asked."""
-    return "; ".join(f"{shown} {_words(use)}" for name, shown in _CACHES.items() if (use := getattr(uses, name)) != _NONE)
+    return "; ".join(
+        f"{shown} {_words(use)}" for name, shown in _CACHES.items() if (use := getattr(uses, name)) != _NONE
+    )
 
 
 def _words(use: CacheUse) -> str:

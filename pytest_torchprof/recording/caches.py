@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pytest_torchprof.codes import Code
-from pytest_torchprof.recording.caches import CompileCaches
+from pytest_torchprof.recording.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 
 SCHEMA = 1
 KEY = "torchprof"

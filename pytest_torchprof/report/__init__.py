@@ -91,6 +91,8 @@ class Result:
     """Untraced times where the test asks for them: median, quantiles, conditions."""
     time_share: float | None = None
     """By how much it may become slower than it was; None where times are not compared."""
+    compile_caches: Mapping[str, Any] = field(default_factory=dict)
+    """What was found in the caches of torch.compile, as ``CompileCaches``; empty where it was not in use."""
     against_time: Mapping[str, Any] = field(default_factory=dict)
     """How its time compares with another commit's, as `pace` says; empty where that was not asked."""
     location: tuple[str, int] | None = None

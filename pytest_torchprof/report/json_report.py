@@ -37,6 +37,7 @@ def render(run: RunResults) -> str:
             **{name: getattr(result, name) for name in _FIELDS},
             "comparison": result.comparison or None,
             "time": result.time or None,
+            "compile_caches": result.compile_caches or None,
             "against_time": result.against_time or None,
         }
         for result in run.results

@@ -44,6 +44,7 @@ RESULT_COLUMNS: Final = (
 )
 """One row per measurement; columns with nothing to show leave a narrow terminal first."""
 _TIME_COLUMN: Final = Column("time", lambda result: _show_time(result.against_time), "left", leaves=5)
+_CACHES_COLUMN: Final = Column("caches", lambda result: _show_caches(result.compile_caches), "left", leaves=5)
 KERNEL_COLUMNS: Final = (
     Column("kernel", lambda kernel: printable(kernel["name"]), "left"),
     Column("calls", lambda kernel: str(kernel["count"])),
@@ -101,15 +102,26 @@ def heading_lines(run: RunResults, *, width: int, who: str = "") -> list[str]:
 
 def result_columns(run: RunResults) -> tuple[Column, ...]:
     """Return the columns of a run's table: what is compared with a commit has no baseline."""
+    known: tuple[Column, ...] = RESULT_COLUMNS
+    if any(result.compile_caches.get("phase") for result in run.results):
+        known = (*known[:-2], _CACHES_COLUMN, *known[-2:])
     if run.against is None:
-        return RESULT_COLUMNS
+        return known
     columns = []
-    for column in RESULT_COLUMNS:
+    for column in known:
         if column.title == "baseline":
             columns += [_TIME_COLUMN] if any(result.against_time for result in run.results) else []
             column = column._replace(title="against")  # noqa: PLW2901
         columns.append(column)
     return tuple(columns)
+
+
+def _show_caches(caches: Mapping[str, Any]) -> str:
+    """Return how the caches were that a compilation found, and how much of what it asked for: "warm, 2 of 2 found"."""
+    if not caches.get("phase"):
+        return "-"
+    hits, misses = (sum(use[count] or 0 for use in caches["uses"].values()) for count in ("hits", "misses"))
+    return f"{caches['phase']}, {hits} of {hits + misses} found"
 
 
 def _show_time(compared: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What ``compile_cache`` asks of a test's process: to find the caches of torch.compile empty, or filled by one before it."""
+"""What ``compile_cache`` asks of a test's process: to find torch.compile's caches empty, or filled by one before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pytest_torchprof.errors import UnknownLimit
 if TYPE_CHECKING:
     from pytest_torchprof.capture.cache_phase import CachePhase
     from pytest_torchprof.profiles import Profile
-    from pytest_torchprof.testing.options import TestOptions
 
 
 def phase_asked(options: Mapping[str, Any], limits: Mapping[str, object]) -> str | None:
@@ -32,13 +31,13 @@ def phase_asked(options: Mapping[str, Any], limits: Mapping[str, object]) -> str
     return phase
 
 
-def why_no_phase(options: TestOptions, phase: CachePhase | None) -> str | None:
+def why_no_phase(asked: str | None, phase: CachePhase | None) -> str | None:
     """Return why a test that asks for cold or warm caches cannot have them in this process; None where it has."""
-    if options.compile_cache is None or phase is not None:
+    if asked is None or phase is not None:
         return None
     here = this_rank()
     why = f"this one is {here}" if not here.alone else "this test has none (it got its marker after collection)"
-    said = f"compile_cache={options.compile_cache!r} takes a process that pytest starts for the test alone, and {why}"
+    said = f"compile_cache={asked!r} takes a process that pytest starts for the test alone, and {why}"
     return coded(said, Code.COMPILE_CACHE)
 
 

@@ -264,6 +264,7 @@ def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...
         summary={**asdict(profile.median), "worst": asdict(profile.worst)},
         kernels=_kernel_rows(profile) if failed and profile.kernels_unknown is None else (),
         time=asdict(times) if times else {},
+        compile_caches=to_builtins(profile.compile.caches) or {},
     )
 
 

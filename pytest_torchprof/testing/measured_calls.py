@@ -166,7 +166,7 @@ def _measured_live(run: TestRun, label: str | None) -> Calls:
         pace.leave(reason)
         yield from [None] * capture.calls_beside_others(pace, options.warmup, options.steps, times=times)
         raise NotMeasured(reason)
-    if (reason := why_no_phase(options, test.state.caches)) is not None:
+    if (reason := why_no_phase(options.compile_cache, test.state.caches)) is not None:
         raise NotMeasured(reason)
     measurement = run.measurements[label]
     plan = _plan(run, measurement, pace)
