@@ -13,7 +13,7 @@ from _pytest.config import get_config
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.cli import COMMANDS
-from pytest_torchprof.recording import metadata
+from pytest_torchprof.recording import caches, metadata
 from pytest_torchprof.report import reporters
 from pytest_torchprof.text import plural
 
@@ -142,8 +142,8 @@ def _first(module: object) -> str:
 
 def _classes() -> Iterator[str]:
     """Yield a section for each object of the key, in the order in which they contain each other."""
-    tree = ast.parse(Path(metadata.__file__).read_text())
-    found = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef) and _is_struct(node)}
+    written = [node for module in (caches, metadata) for node in ast.parse(Path(module.__file__).read_text()).body]
+    found = {node.name: node for node in written if isinstance(node, ast.ClassDef) and _is_struct(node)}
     for name in reversed(found):
         node = found[name]
         told = (ast.get_docstring(node) or "").split("\n\n")
@@ -165,7 +165,14 @@ def _fields(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:
             yield f"`{here.target.id}`", _type(here.annotation), _cell(str(words)).replace("``", "`")
 
 
-_WORDS = {"Count": "whole number", "int": "whole number", "str": "text", "float": "number", "bool": "true or false"}
+_WORDS = {
+    "Phase": "text",
+    "Count": "whole number",
+    "int": "whole number",
+    "str": "text",
+    "float": "number",
+    "bool": "true or false",
+}
 
 
 def _type(node: ast.expr) -> str:

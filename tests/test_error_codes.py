@@ -109,6 +109,13 @@ BODIES = {
             torch.compile(torch.sin, backend="eager")(x)
             torch._dynamo.utils.clear_compilation_metrics()
         """,
+    Code.COMPILE_CACHE: """
+        @pytest.mark.torchprof(device="cpu", max_compile_time=3600)
+        def test_it(torchprof):
+            with torchprof.measure("cold", max_compile_time={"cold": 3600}) as m:
+                for _ in m.steps():
+                    torch.compile(torch.sin, backend="eager")(x)
+        """,
     Code.NO_RECORDING_LEFT: """
         @cpu
         def test_it(torchprof):

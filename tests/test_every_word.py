@@ -24,6 +24,7 @@ COMPILED = {
     "recompiles": [{"reason": "size", "function": "forward", "file": "/home/me/vendored/model.py", "line": 1}],
     "graphs_are_marked": True,
     "time_us": {"total": 2_000_000},
+    "caches": {"phase": "warm", "cold": {"time_us": {"total": 9_000_000}}},
 }
 
 
@@ -91,6 +92,7 @@ TABLE = [
     ({"max_recompiles": 1}, {"max_recompiles": 0}),
     ({"max_fallbacks": 1}, {"max_fallbacks": 0}),
     ({"max_compile_time": 2}, {"max_compile_time": 1}),
+    ({"max_compile_time": {"cold": 9, "warm": 2}}, {"max_compile_time": {"cold": 8, "warm": 2}}),
     ({"cuda_graph": 0.25}, {"cuda_graph": "all"}),
     ({"forbid": "no-gpu-work"}, {"forbid": "sync-over-little-work"}),
 ]

@@ -19,11 +19,6 @@ class CacheUse(Struct, frozen=True, kw_only=True):
     bypasses: Count | None = None
     """What cannot be kept in it, and is compiled each time."""
 
-    @property
-    def seen(self) -> bool:
-        """Whether it is known to have been asked, or to have been passed by."""
-        return any((self.hits, self.misses, self.bypasses))
-
 
 class CacheUses(Struct, frozen=True, kw_only=True):
     """The use of each of them."""
@@ -49,7 +44,7 @@ class CompileCaches(Struct, frozen=True, kw_only=True):
 
     uses: CacheUses = CacheUses()
     phase: Phase | None = None
-    """How they were when the process began, in a folder of its own; None where nobody asked for either."""
+    """"cold" or "warm": how they were when the process began, in a folder of its own; None where nobody asked."""
     doubt: str | None = None
     """Why they were not so; None if they were."""
     cold: ColdStart | None = None

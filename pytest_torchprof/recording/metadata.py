@@ -187,6 +187,7 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     time_us: Mapping[str, int] | None = None
     """Compile time by phase, each without the phases inside it; "total" is their sum."""
     remote_cache_hits: Count = 0
+    """What was found in caches of other machines."""
     caches: CompileCaches | None = None
 
 
