@@ -34,6 +34,10 @@ WORDS = {**BY_NAME, **SETTINGS}
 VALUES = {
     "whole number": ([0, 3], [-1, 1.5, "3", True]),
     "number from 0": ([0, 0.5, 7], [-1, "1"]),
+    'number from 0, or a dict of "cold", "warm" or both': (
+        [0, 0.5, {"cold": 30}, {"cold": 30, "warm": 0.5}],
+        [-1, "1", {}, {"hot": 1}, {"cold": -1}],
+    ),
     "share from 0 to 1": ([0, 0.5, 1], [1.5, "0.5"]),
     "duration": (["1.5ms", "3 us", "2ns", "1s", 0.5], ["1.5", "3 min", -1, "\u0661ms"]),
     "True, or a process group's name or description": ([True, "tp"], [False, "", 1]),

@@ -93,6 +93,8 @@ SEVERAL = {
     "sync": "syncs",
     "time": "times",
     "wait": "waits",
+    "hit": "hits",
+    "miss": "misses",
 }
 """Every noun that the package counts, and what several of them are called."""
 

@@ -44,7 +44,7 @@ RESULT_COLUMNS: Final = (
 )
 """One row per measurement; columns with nothing to show leave a narrow terminal first."""
 _TIME_COLUMN: Final = Column("time", lambda result: _show_time(result.against_time), "left", leaves=5)
-_CACHES_COLUMN: Final = Column("caches", lambda result: _show_caches(result.compile_caches), "left", leaves=5)
+_CACHES_COLUMN: Final = Column("cache hits", lambda result: _show_caches(result.compile_caches), "left", leaves=5)
 KERNEL_COLUMNS: Final = (
     Column("kernel", lambda kernel: printable(kernel["name"]), "left"),
     Column("calls", lambda kernel: str(kernel["count"])),
@@ -117,11 +117,11 @@ def result_columns(run: RunResults) -> tuple[Column, ...]:
 
 
 def _show_caches(caches: Mapping[str, Any]) -> str:
-    """Return how the caches were that a compilation found, and how much of what it asked for: "warm, 2 of 2 found"."""
+    """Return how the caches were that a compilation found, and how much was in them of what it asked for: "warm 2/2"."""
     if not caches.get("phase"):
         return "-"
     hits, misses = (sum(use[count] or 0 for use in caches["uses"].values()) for count in ("hits", "misses"))
-    return f"{caches['phase']}, {hits} of {hits + misses} found"
+    return f"{caches['phase']} {hits}/{hits + misses}"
 
 
 def _show_time(compared: Mapping[str, Any]) -> str:

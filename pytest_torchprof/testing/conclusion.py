@@ -116,6 +116,7 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         outcome=outcome,
         message=message,
         environment=dict(environment_of(seen)) if seen is not None else {},
+        compile_caches=_caches(seen) if seen is not None else {},
         recording=test.state.options.shown(kept) if kept else None,
         location=test.location,
         time_share=test.baseline.time_share if test.state.options.against is not None else None,
@@ -264,8 +265,13 @@ def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...
         summary={**asdict(profile.median), "worst": asdict(profile.worst)},
         kernels=_kernel_rows(profile) if failed and profile.kernels_unknown is None else (),
         time=asdict(times) if times else {},
-        compile_caches=to_builtins(profile.compile.caches) or {},
     )
+
+
+def _caches(profile: Profile) -> dict[str, Any]:
+    own = profile.trace.metadata
+    caches = None if own is None or own.compile is None else own.compile.caches
+    return {} if caches is None else to_builtins(caches)
 
 
 def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
