@@ -49,6 +49,12 @@ def test_the_same_graph_twice():
         torch._dynamo.reset()
         torch.compile(lambda a: a @ a @ a)(x)
 
+@cached("cold")
+def test_two_starts(torchprof):
+    torchprof(torch.compile(product), x)
+    torch._dynamo.reset()
+    torchprof(torch.compile(product), x)
+
 @cached("warm")
 def test_another_graph_in_each_process():
     left = Path(os.environ["LEFT"])
@@ -142,6 +148,7 @@ def test_what_a_process_has_compiled_itself_is_no_foreign_entry(run):
     ("name", "said"),
     [
         ("test_cold_that_loads_what_another_has_compiled", "loaded by the test"),
+        ("test_two_starts", "1 entry found in Inductor's cache, where the same process may have left them"),
         ("test_another_graph_in_each_process", "1 of 1 entry not found in Inductor's cache"),
         ("test_a_backend_without_a_cache", "torch has looked nothing up"),
         ("test_a_folder_of_the_tests_own", "TORCHINDUCTOR_CACHE_DIR was set while the test ran"),

@@ -18,10 +18,12 @@ from pytest_torchprof.text import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pytest_torchprof.recording.caches import CacheUse, CacheUses
     from pytest_torchprof.recording.metadata import CompileEvidence
 
 # By a name that begins so, torch's own cache is known as generated code, which is no line of the user's.
 _FOLDERS: Final = {"TORCHINDUCTOR_CACHE_DIR": "torchinductor_code", "TRITON_CACHE_DIR": "triton"}
+_SHOWN: Final = {"inductor": "Inductor", "aot_autograd": "AOTAutograd", "dynamo": "Dynamo"}
 _TOLD: Final = "cold.jsonl"
 _ADVICE: Final = "see what misses: TORCH_LOGS=torch._inductor.codecache,torch._functorch._aot_autograd.autograd_cache"
 
@@ -70,10 +72,14 @@ def with_phase(evidence: CompileEvidence, phase: CachePhase | None, label: str |
         told = _Told(label=label, start=ColdStart(time_us=evidence.time_us, uses=caches.uses))
         with Path(phase.folder, _TOLD).open("ab") as file:
             file.write(msgspec.json.encode(told) + b"\n")
-        caches = replace(caches, phase=phase.name, doubt=_why_not_cold(evidence, phase) if compiled else None)
+        caches = replace(
+            caches, phase=phase.name, doubt=_why_not_cold(evidence, caches.uses, phase) if compiled else None
+        )
     else:
         cold = {one.label: one.start for one in _told_by_cold(phase)}.get(label)
-        caches = replace(caches, phase=phase.name, doubt=_why_not_warm(evidence, cold) if compiled else None, cold=cold)
+        caches = replace(
+            caches, phase=phase.name, doubt=_why_not_warm(caches.uses, cold) if compiled else None, cold=cold
+        )
     if elsewhere := _elsewhere(phase):
         caches = replace(caches, doubt=elsewhere)
     return replace(evidence, caches=caches)
@@ -93,48 +99,57 @@ def _elsewhere(phase: CachePhase) -> str | None:
     return coded(said, Code.COMPILE_CACHE)
 
 
-def _why_not_cold(evidence: CompileEvidence, phase: CachePhase) -> str | None:
+def _why_not_cold(evidence: CompileEvidence, own: CacheUses, phase: CachePhase) -> str | None:
     """Return why what was compiled was not compiled anew.
 
-    The folder was empty. What is found in it all the same is the process's own, if it has made every graph that lies
-    there: where a program has the same graph twice, the second one is found however cold the start.
+    The folder was empty. What is found in it all the same is the measurement's own, if it has made every graph that
+    lies there: where a program has the same graph twice, the second one is found however cold the start.
     """
-    uses = uses_so_far(phase.triton)
-    for name, use in (("Inductor", uses.inductor), ("AOTAutograd", uses.aot_autograd), ("Dynamo", uses.dynamo)):
-        if use.hits is None or use.misses is None:
-            return coded(f"this version of torch does not tell what is found in {name}'s cache", Code.COMPILE_CACHE)
-        foreign = use.hits > 0 and (use.misses == 0 or (use is uses.inductor and phase.graphs > use.misses))
-        if foreign or (use is uses.inductor and evidence.remote_cache_hits):
+    so_far = uses_so_far(phase.triton)
+    for name, shown in _SHOWN.items():
+        use, total = getattr(own, name), getattr(so_far, name)
+        if (reason := _why_not_told(use, shown)) is not None:
+            return reason
+        if use.hits and total.misses > use.misses:
+            said = f"{counted(use.hits, 'entry')} found in {shown}'s cache, where the same process may have left them"
+            return coded(f"{said} when it compiled before this measurement", Code.COMPILE_CACHE)
+        is_foreign = use.misses == 0 or (name == "inductor" and phase.graphs > total.misses)
+        if (use.hits and is_foreign) or (name == "inductor" and evidence.remote_cache_hits):
             said = (
-                f"{counted(use.hits, 'entry')} found in {name}'s cache, though its folder was empty when the process "
+                f"{counted(use.hits, 'entry')} found in {shown}'s cache, though its folder was empty when the process "
                 "began: from a remote cache, or loaded by the test (torch.compiler.load_cache_artifacts)"
             )
             return coded(said, Code.COMPILE_CACHE)
     return None
 
 
-def _why_not_warm(evidence: CompileEvidence, cold: ColdStart | None) -> str | None:
+def _why_not_told(use: CacheUse, shown: str) -> str | None:
+    if use.hits is not None and use.misses is not None:
+        return None
+    said = f"how much was found in {shown}'s cache is not known: this torch does not count it, or its counters were "
+    return coded(f"{said}cleared meanwhile", Code.COMPILE_CACHE)
+
+
+def _why_not_warm(own: CacheUses, cold: ColdStart | None) -> str | None:
     if cold is None:
         said = "the process that was to fill the caches has not measured this, so they were not warm"
         return coded(said, Code.COMPILE_CACHE)
-    uses = uses_so_far(None)
-    for name, use in (("Inductor", uses.inductor), ("AOTAutograd", uses.aot_autograd), ("Dynamo", uses.dynamo)):
-        if use.hits is None or use.misses is None:
-            return coded(f"this version of torch does not tell what is found in {name}'s cache", Code.COMPILE_CACHE)
-        if use.misses:
-            asked = counted(use.hits + use.misses, "entry")
-            said = f"{use.misses} of {asked} not found in {name}'s cache, which a process before this one has filled"
+    so_far = uses_so_far(None)
+    for name, shown in _SHOWN.items():
+        # Whatever the process has missed before, this measurement may find as its own.
+        use, total = getattr(own, name), getattr(so_far, name)
+        if (reason := _why_not_told(use, shown) or _why_not_told(total, shown)) is not None:
+            return reason
+        if total.misses:
+            asked = counted(total.hits + total.misses, "entry")
+            said = f"{total.misses} of {asked} not found in {shown}'s cache, which a process before this one has filled"
             return f"{coded(said, Code.COMPILE_CACHE)}; {_ADVICE}"
-    if evidence.caches is not None and evidence.caches.uses.triton.misses:
-        kernels = counted(evidence.caches.uses.triton.misses, "kernel")
-        said = f"{kernels} compiled by Triton, though a process before this one has filled its cache"
-        return coded(said, Code.COMPILE_CACHE)
-    if not (uses.inductor.hits or uses.aot_autograd.hits or uses.dynamo.hits):
-        passed = uses.inductor.bypasses or uses.aot_autograd.bypasses
-        why = (
-            "torch cannot keep any of these graphs in its caches"
-            if passed
-            else "torch has looked nothing up in its caches: they are switched off, or the backend has none"
-        )
-        return f"{coded(f'{why}, so nothing was warm', Code.COMPILE_CACHE)}; {_ADVICE}"
-    return None
+    if own.triton.misses:
+        said = f"{counted(own.triton.misses, 'kernel')} compiled by Triton, though a process before this one has filled"
+        return coded(f"{said} its cache", Code.COMPILE_CACHE)
+    if any(getattr(own, name).hits for name in _SHOWN):
+        return None
+    is_bypassed = any(getattr(own, name).bypasses for name in _SHOWN)
+    none_asked = "torch has looked nothing up in its caches: they are switched off, or the backend has none"
+    why = "torch cannot keep any of these graphs in its caches" if is_bypassed else none_asked
+    return f"{coded(f'{why}, so nothing was warm', Code.COMPILE_CACHE)}; {_ADVICE}"

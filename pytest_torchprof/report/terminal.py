@@ -117,7 +117,7 @@ def result_columns(run: RunResults) -> tuple[Column, ...]:
 
 
 def _show_caches(caches: Mapping[str, Any]) -> str:
-    """Return how the caches were that a compilation found, and how much was in them of what it asked for: "warm 2/2"."""
+    """Return how the caches were, and how much they held of what a compilation asked for: "warm 2/2"."""
     if not caches.get("phase"):
         return "-"
     hits, misses = (sum(use[count] or 0 for use in caches["uses"].values()) for count in ("hits", "misses"))
