@@ -1,0 +1,68 @@
+"""Whether kernels of CUDA graphs bear the correlation ids of their launches.
+
+NVIDIA's release notes of CUDA 13.1 Update 1 say that CUPTI before it gave wrong ones to cudaGraphLaunch and to the
+kernels that it launches, in each session of a process but the first. A measurement's session never is the first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.text import counted
+from pytest_torchprof.trace import SENTINEL
+from pytest_torchprof.trace.columns import where
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.trace import Trace
+
+_INSTALL = "pip install 'nvidia-cuda-cupti>=13.1.115'"
+REMEDY: Final = f"torch 2.15 brings a newer one, and a torch built for CUDA 13 works with one: {_INSTALL}"
+_CAUSE = "CUPTI before CUDA 13.1 Update 1 numbers graphs wrongly in all sessions of a process but the first"
+
+
+def wrong_numbers(trace: Trace) -> str | None:
+    """Return that nobody can tell which launch ran which kernels of graphs; None where it can be told."""
+    graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
+    launches = where(trace.calls.name, graphs) if graphs else ()
+    if not launches:
+        return None
+    said = _shared(trace, launches) or _strays(trace, launches)
+    return coded(f"{said}. {_CAUSE}; {REMEDY}", Code.WRONG_GRAPH_NUMBERS) if said else None
+
+
+def _shared(trace: Trace, launches: Sequence[int]) -> str | None:
+    """Return that launches have the number of other calls: each has its own."""
+    ids = trace.calls.correlation
+    wanted = {ids[i] for i in launches if ids[i] > 0}
+    calls = Counter(filter(wanted.__contains__, ids))
+    shared = sum(calls[ids[i]] > 1 for i in launches)
+    return f"{_of(shared, launches)} the correlation id of another call as well" if shared else None
+
+
+def _strays(trace: Trace, launches: Sequence[int]) -> str | None:
+    """Return that operations of graphs are under other numbers than those of the launches, some of which have none."""
+    gpu, call_of, own = trace.gpu, trace.links.call_of, set(launches)
+    empty = own.intersection(trace.links.lost)
+    of_graphs = (i for i, node in enumerate(gpu.node) if node) if empty else ()
+    strays = sum(call_of[i] not in own and (call_of[i] >= 0 or _ran_later(trace, i)) for i in of_graphs)
+    if not strays:
+        return None
+    are = "operation of a CUDA graph is" if strays == 1 else "operations of CUDA graphs are"
+    said = f"{strays} {are} in the recording under other correlation ids than their launch's"
+    return f"{said}: {_of(len(empty), launches)} none"
+
+
+def _of(some: int, launches: Sequence[int]) -> str:
+    return f"{some} of {counted(len(launches), 'launch')} of graphs {'has' if some == 1 else 'have'}"
+
+
+def _ran_later(trace: Trace, operation: int) -> bool:
+    """Whether an operation without a call was queued inside the window: our own begins with an idle GPU."""
+    if trace.metadata is not None and (sentinel := next(iter(trace.spans(SENTINEL)), None)):
+        return trace.gpu.start[operation] >= sentinel.end_ns
+    return trace.gpu.correlation[operation] > min((one for one in trace.calls.correlation if one > 0), default=0)
