@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import fresh
 import pytest
 
 pytestmark = pytest.mark.simulated_gpu
@@ -103,3 +104,32 @@ def the_files_are_few_and_hold_the_recordings(found):
     assert any("test_cuda_graph" in name for name in kept)
     with tarfile.open(found / "logs.tar.gz") as archive:
         assert "logs/tests-script.xml" in archive.getnames()
+
+
+@pytest.fixture
+def asked():
+    """Return a function that asks one question in a fresh process of a device with faults, and returns what it says."""
+
+    def ask(question, **fault):
+        code = (
+            "import sys; sys.path.insert(0, sys.argv[1]); import questions; questions.main(sys.argv[2], '', '--quick')"
+        )
+        done = fresh.run_code(code, str(DAY), question, **{f"FAKEGPU_CUPTI_{name}": one for name, one in fault.items()})
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line)["says"] for line in done.stdout.splitlines() if line.startswith("{")]
+
+    return ask
+
+
+@pytest.mark.parametrize("numbering", ["previous", "next", "shared"])
+def test_wrong_numbers_of_graphs_are_told_session_by_session(asked, numbering):
+    first, *later = asked("graph_numbers", GRAPH_NUMBERS=numbering)
+    assert first.startswith("session 1, a graph captured before the first session: right")
+    assert len(later) == 3
+    assert all(": wrong, [" in said for said in later)
+
+
+def test_kernels_lost_at_the_head_are_counted_and_their_place_is_told(asked):
+    said = asked("head", HEAD="0")
+    assert said[0].endswith("[0, 1, 2, 3, 4] of 50 kernels lost, the first ones each")
+    assert asked("head", DROP="7:1")[0].endswith("[1, 1, 1, 1, 1] of 50 kernels lost, not only the first ones")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +25,14 @@ def graph_numbers(_: str, *, quick: bool) -> Said:
     """
     x = torch.ones(64, device="cuda")
     captured = {"before the first session": _capture(x)}
-    for session in range(2 if quick else 5):
-        for when, graph in list(captured.items()):
-            yield _judged(f"session {session + 1}, a graph captured {when}", _replayed(x, graph, _kept(session)))
-        new: list[torch.cuda.CUDAGraph] = []
-        record_asked(lambda new=new: new.append(_capture(x)))
-        captured["in the first session"] = captured.get("in the first session", new[0])
-        captured["after the first session"] = captured.get("after the first session", _capture(x))
+    sessions, inside = count(1), list[torch.cuda.CUDAGraph]()
+    for _round in range(2 if quick else 4):
+        for when, graph in captured.items():
+            number = next(sessions)
+            yield _judged(f"session {number}, a graph captured {when}", _replayed(x, graph, _kept(number)))
+        if len(captured) == 1:
+            record_asked(lambda: inside.append(_capture(x)))
+            captured |= {f"in session {next(sessions)}": inside[0], "between sessions": _capture(x)}
 
 
 def _capture(x: torch.Tensor) -> torch.cuda.CUDAGraph:
@@ -46,7 +48,7 @@ def _capture(x: torch.Tensor) -> torch.cuda.CUDAGraph:
 
 def _kept(session: int) -> Path | None:
     folder = os.environ.get("DAY_FILES")
-    return Path(folder, f"graph_numbers_{session + 1}.json") if folder else None
+    return Path(folder, f"graph_numbers_{session}.json") if folder else None
 
 
 def _replayed(x: torch.Tensor, graph: torch.cuda.CUDAGraph, keep: Path | None) -> Recording:

@@ -46,6 +46,7 @@ def said_by_pytest(report: Path) -> list[dict[str, Any]]:
         found += [
             {"says": f"fact of {name}: {one.get('name')} = {one.get('value')}", "figures": None}
             for one in case.iter("property")
+            if not str(one.get("name")).startswith("torchprof.")  # what the plugin notes of each measurement
         ]
     return [{"says": f"{passed} of {len(cases)} passed", "figures": None}, *found]
 
