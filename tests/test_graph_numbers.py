@@ -11,7 +11,7 @@ GRAPH, NODES = 3, 3
 AFTER = "CUPTI before CUDA 13.1 Update 1 numbers graphs wrongly"
 
 
-def recording(tmp_path, number_of, *, own=True, steps=3, shared=False):
+def recording(tmp_path, number_of, *, own=True, steps=3, shared=False, told=True):
     """Return steps of one replay and one launch each; ``number_of`` tells from a replay's ids which its kernels bear."""
     builder = TraceBuilder()
     if own:
@@ -27,7 +27,7 @@ def recording(tmp_path, number_of, *, own=True, steps=3, shared=False):
         number = number_of(launch, before, between)
         for node in range(NODES):
             ids = {"graph id": GRAPH, "graph node id": (GRAPH << 32) + node}
-            builder.kernel("g", at + 100 + 10 * node, 5, number, **ids)
+            builder.kernel("g", at + 100 + 10 * node, 5, number, **(ids if told else {}))
         if shared:
             call["correlation"] = number
         before = launch
@@ -77,6 +77,13 @@ def test_in_somebody_elses_recording_too(tmp_path, number_of):
     assert AFTER in recording(tmp_path, number_of, own=False).why_not
 
 
+@pytest.mark.parametrize("number_of", [of_the_replay_before, of_the_next_call, of_no_call])
+def test_where_the_file_does_not_say_what_a_graph_ran_too(tmp_path, number_of):
+    """As kineto wrote before 2026."""
+    assert AFTER in recording(tmp_path, number_of, told=False).why_not
+    assert recording(tmp_path, right, told=False).why_not is None
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_launches_that_share_a_number_are_not_measured(tmp_path, own):
     """All kernels would be the last launch's, and a limit on an earlier step or range would hold of nothing."""
@@ -104,3 +111,16 @@ def test_kernels_of_graphs_from_before_somebody_elses_window_are_no_wrong_number
     builder.graph_launch(10)
     builder.kernel("k", 100, 5, builder.launch(50))
     assert AFTER not in load(builder.write(tmp_path / "t.json")).why_not
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_graph_that_is_lost_beside_a_kernel_of_an_unrecorded_call_is_lost(tmp_path, told):
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 900)
+    for at in (10, 20, 30):
+        launch = builder.graph_launch(at)
+    ids = {"graph id": GRAPH, "graph node id": GRAPH << 32} if told else {}
+    builder.kernel("g", 60, 5, launch, **ids)
+    builder.kernel("cooperative", 100, 5, launch + 1)
+    assert "[lost-kernels]" in load(builder.write(tmp_path / "t.json")).why_not
