@@ -53,6 +53,16 @@ def test_what_there_was_no_time_for_is_done_by_the_next_call_and_what_has_ended_
     assert results(tmp_path)["machine"] == first
 
 
+def test_wheels_that_cannot_be_installed_are_told_and_the_rest_is_done(tmp_path):
+    wheels, out = tmp_path / "wheels", tmp_path / "out"
+    wheels.mkdir()
+    (wheels / "nothing-1-py3-none-any.whl").write_bytes(b"")
+    day("--out", out, "--wheels", wheels, "machine")
+    assert results(out)["machine"]["outcome"] == "done"
+    assert results(out)["wheels"]["outcome"] == "status 1"
+    assert "nothing-1-py3-none-any.whl" in (out / "summary.md").read_text()
+
+
 @pytest.mark.parametrize("fork", [False, True], ids=["a new process", "a fork"])
 def test_what_hangs_is_ended_with_what_it_has_started_and_what_it_has_said_stands(tmp_path, monkeypatch, fork):
     monkeypatch.syspath_prepend(DAY)

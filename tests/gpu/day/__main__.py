@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -96,11 +95,19 @@ class Day:
         of_cupti = set(wheels.glob(f"{CUPTI}*.whl"))
         for target, found in ((site, {*wheels.glob("*.whl")} - of_cupti), (apart, of_cupti)):
             if found:
-                options = ["--quiet", "--no-index", "--no-deps", "--no-compile", "--upgrade", "--target", target]
-                subprocess.run([sys.executable, "-m", "pip", "install", *options, *found], check=True, timeout=120)
+                self._pip("install", "--quiet", "--no-index", "--no-deps", "--target", str(target), *map(str, found))
         self._cupti = next(iter(sorted(apart.rglob("libcupti.so.*"))), None)
         paths = filter(None, (str(site), os.environ.get("PYTHONPATH")))
         self._installed = {"PYTHONPATH": os.pathsep.join(paths)}
+
+    def _pip(self, *words: str) -> None:
+        """Run pip; questions need nothing but torch, so they are asked even where it fails."""
+        log = self._work / "logs" / "wheels"
+        status = run(("-m", "pip", *words), limit_s=120, log=log, environment={}, fork=False)
+        if status != 0:
+            error = _last_line(log.with_name("wheels.err"))
+            failed = {"step": "wheels", "asks": "", "outcome": f"status {status}", "took_s": 0.0, "said": []}
+            self._results["wheels"] = failed | {"error": error}
 
     def do(self, step: Step, left_s: float) -> None:
         """Do one step and note what came of it."""
@@ -115,7 +122,7 @@ class Day:
         if left_s < LEAST_S:
             return
         log, began = self._work / "logs" / step.log, time.monotonic()
-        given = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "DAY_FILES": str(self._work / "recordings")}
+        given = {"PYTHONUNBUFFERED": "1", "DAY_FILES": str(self._work / "recordings")}
         limit_s = min(step.limit_s, left_s)
         # What must be in the environment when a process starts comes too late for a fork.
         fork = self._quick and not own
