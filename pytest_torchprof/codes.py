@@ -54,6 +54,7 @@ class Code(StrEnum):
     # Why something is not measured: the profiler and the device.
     LOST_KERNELS = "lost-kernels"
     LOST_GRAPH_KERNELS = "lost-graph-kernels"
+    WRONG_GRAPH_NUMBERS = "wrong-graph-numbers"
     LOST_LAUNCHES = "lost-launches"
     EARLIER_WORK = "earlier-work"
     LOST_STEPS = "lost-steps"

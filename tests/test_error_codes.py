@@ -186,6 +186,13 @@ def lost_graph_kernels() -> TraceBuilder:
     return builder
 
 
+def wrong_graph_numbers() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.graph_launch(200)
+    builder.kernel("k", 220, 5, 9000, **{"graph id": 3, "graph node id": 3 << 32})
+    return builder
+
+
 def earlier_work() -> TraceBuilder:
     builder = own_recording({"k": 1})
     builder.kernel("k", -1020, 119, 8, stream=9)
@@ -314,6 +321,7 @@ def unknown_work() -> TraceBuilder:
 RECORDINGS = {
     Code.LOST_KERNELS: (lost_kernels, "max_kernels=9"),
     Code.LOST_GRAPH_KERNELS: (lost_graph_kernels, "max_kernels=9"),
+    Code.WRONG_GRAPH_NUMBERS: (wrong_graph_numbers, "max_kernels=9"),
     Code.EARLIER_WORK: (earlier_work, "max_kernels=9"),
     Code.LOST_LAUNCHES: (lost_launches, "max_kernels=9"),
     Code.LOST_STEPS: (lost_steps, "max_kernels=9"),

@@ -1,4 +1,4 @@
-"""docs/gpu-checks.md says of each claim where it was seen: it names tests that exist, and claims no more than they can show."""
+"""docs/gpu-checks.md says of each claim where it was seen: it names tests and questions that exist, and claims no more."""
 
 from __future__ import annotations
 
@@ -54,3 +54,10 @@ def test_a_row_names_tests_that_exist_and_when_they_were_seen_to_pass(row):
 def test_every_claim_that_only_a_real_gpu_can_show_has_its_row():
     named = {test for row in ROWS for test in named_in(row[1])}
     assert {test for test, real in NEEDS_A_REAL_ONE.items() if real} <= named
+
+
+def test_each_question_of_the_day_settles_a_row_and_each_row_names_questions_that_are_asked(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tests/gpu/day")
+    from questions import QUESTIONS
+
+    assert {name for row in ROWS for name in re.findall(r"question `(\w+)`", row[1])} == set(QUESTIONS)

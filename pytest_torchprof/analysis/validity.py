@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
+from pytest_torchprof.analysis.graph_numbers import wrong_numbers
 from pytest_torchprof.analysis.losses_told import loss_told
 from pytest_torchprof.analysis.other_threads import launched_elsewhere
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
@@ -45,8 +46,7 @@ class Cut(NamedTuple):
 
 def cut_replays(trace: Trace) -> list[Cut]:
     """Return the replays that lost operations, the first step's first; outside of the steps it does not matter."""
-    cut = {**_by_count(trace), **_by_nodes(trace)}
-    return sorted(cut.values(), key=lambda one: one.step)
+    return sorted({**_by_count(trace), **_by_nodes(trace)}.values(), key=lambda one: one.step)
 
 
 def _by_nodes(trace: Trace) -> dict[int, Cut]:
@@ -112,7 +112,7 @@ _CUT_NS = 2000
 
 def why_not(trace: Trace) -> str | None:
     """Return why the recording's numbers may not be believed, None when they may."""
-    return _why_no_ranges(trace) or loss_told(trace) or _unknown_work(trace) or _why_not(trace)
+    return _why_no_ranges(trace) or loss_told(trace) or _unknown_work(trace) or wrong_numbers(trace) or _why_not(trace)
 
 
 def _unknown_work(trace: Trace) -> str | None:

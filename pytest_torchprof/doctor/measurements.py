@@ -11,6 +11,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.analysis.graph_numbers import REMEDY
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, first_line
 from pytest_torchprof.errors import NotMeasured
@@ -120,7 +121,9 @@ def of_graph(machine: Machine) -> Iterator[Answer]:
     """Say what a replay of a CUDA graph shows."""
     told = ask(graph, machine.gpu["device"])
     # torch may add fills of its own to a replay.
-    yield _answer("CUDA graph", told, launches=1, kernels=_GRAPH_KERNELS, exactly=False)
+    answer = _answer("CUDA graph", told, launches=1, kernels=_GRAPH_KERNELS, exactly=False)
+    cause, newer, _ = answer.text.partition(f"; {REMEDY}")
+    yield Answer(answer.check, answer.status, cause, REMEDY) if newer else answer
 
 
 def of_triton(machine: Machine) -> Iterator[Answer]:

@@ -64,6 +64,9 @@ _CUDA = {
 # From CUDA 12.6 Update 2 on, until NVIDIA mended it in 13.1 (pytorch#192021). 24 is every 12.6.
 _LOSING = range(24, 130100)
 LOSING = "known to lose the first kernels of a session after idle time (CUDA 12.6.2 to 13.0, pytorch#192021)"
+# Since when, NVIDIA's release notes do not say.
+_NUMBERING = range(130101)
+NUMBERING = "may give CUDA graphs wrong correlation ids (before CUDA 13.1 Update 1)"
 
 
 def ask_cupti() -> dict[str, Any]:
@@ -96,7 +99,9 @@ def _loaded(machine: Machine) -> Answer:
     text = f"{_cuda_of(number)}, {public(paths[0])}"
     if installed := shadowed(paths[0]):
         return Answer("CUPTI", WRONG, f"{text}: not the one that was installed with torch, {installed}", _ONE)
-    return Answer("CUPTI", OK, f"{text}; {LOSING}: see sessions below" if number in _LOSING else text)
+    losing = f"; {LOSING}: see sessions below" if number in _LOSING else ""
+    numbering = f"; {NUMBERING}: see CUDA graph below" if number in _NUMBERING else ""
+    return Answer("CUPTI", OK, f"{text}{losing}{numbering}")
 
 
 _ONE = "let torch find its own: take the folder of the other one out of LD_LIBRARY_PATH, or out of LD_PRELOAD"

@@ -197,6 +197,16 @@ def test_a_cupti_that_is_known_to_lose_kernels_is_named(ask):
     assert ("known to lose the first kernels of a session" in answer.text) == ((12, 6) <= release <= (13, 0))
 
 
+@simulated
+@pytest.mark.parametrize(("version", "named"), [(130000, True), (130100, True), (130101, False), (28, True)])
+def test_a_cupti_that_may_number_graphs_wrongly_is_named(ask, version, named):
+    answer = told(ask("CUPTI", FAKEGPU_CUPTI_VERSION=str(version)), "CUPTI")
+    assert answer.status == "ok"
+    assert (
+        "may give CUDA graphs wrong correlation ids (before CUDA 13.1 Update 1): see CUDA graph" in answer.text
+    ) == named
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # The profiler
 

@@ -92,6 +92,7 @@ Faults readFaults() {
     f.graphsUnseen = true;
   else
     sscanf(graph.c_str(), "%ld:%ld", &f.graphReplay, &f.graphKernel);
+  f.graphNumbers = text("FAKEGPU_CUPTI_GRAPH_NUMBERS");
   f.unseenCalls = list(text("FAKEGPU_CUPTI_DROP_CALLS"));
   f.bufferRecords = (long)number("FAKEGPU_CUPTI_BUFFER", 0);
   for (const std::string& one : list(text("FAKEGPU_CUPTI_ERROR"))) {
@@ -142,6 +143,7 @@ Config read() {
   c.launchNs = number("FAKEGPU_LAUNCH_NS", 3000);
   c.gapNs = number("FAKEGPU_GAP_NS", 500);
   c.verbose = number("FAKEGPU_VERBOSE", 0) != 0;
+  c.cuptiVersion = (uint32_t)number("FAKEGPU_CUPTI_VERSION", 0);
   for (const std::string& one : list(text("FAKEGPU_SLOW"))) {
     size_t eq = one.rfind('=');
     if (eq != std::string::npos) c.slow.push_back({one.substr(0, eq), atof(one.c_str() + eq + 1)});

@@ -32,6 +32,7 @@ struct Faults {
   double headAfterMs = -1;  // below 0: never
   bool graphsUnseen = false;
   long graphReplay = 0, graphKernel = 0;
+  std::string graphNumbers;
   std::vector<std::string> unseenCalls;
   long bufferRecords = 0;
   std::vector<std::pair<std::string, int>> refusals;  // function ("" for all that can refuse), code
@@ -52,6 +53,7 @@ struct Config {
   double kernelNs, launchNs, gapNs;
   std::vector<std::pair<std::string, double>> slow;
   bool verbose;
+  uint32_t cuptiVersion;  // 0: that of the headers
   std::vector<int> visible;  // physical index of each visible device
   Faults faults;
 };

@@ -68,7 +68,7 @@ static void recordCall(const Api& call) {
   r.end = stamp(end);
   r.processId = getpid();
   r.threadId = threadId();
-  r.correlationId = t.correlation;
+  r.correlationId = numberOfCall(call.name, t.correlation);
   r.returnValue = call.result;
   hold(r, end);
 }
@@ -103,7 +103,7 @@ static T placed(CUpti_ActivityKind kind, const Ran& r) {
   record.deviceId = r.s->dev;
   record.contextId = contextId(r.s->dev);
   record.streamId = r.s->id;
-  record.correlationId = self().correlation;
+  record.correlationId = r.graphId ? numberOfReplay(self().correlation) : self().correlation;
   record.graphNodeId = r.nodeId;
   record.graphId = r.graphId;
   return record;

@@ -34,4 +34,7 @@ void timestampsRegistered();  // the profiler gave a clock of its own
 enum class Fate { kept, lost, misdated };
 Fate fateOf(const Ran& kernel);
 bool unseen(const char* call);
+// The correlation ids that a replay's operations and its call are recorded with.
+u32 numberOfReplay(u32 own);
+u32 numberOfCall(const std::string& call, u32 own);
 }  // namespace fake

@@ -79,7 +79,7 @@ using namespace fake;
 
 extern "C" {
 CUptiResult cuptiGetVersion(u32* v) {
-  *v = CUPTI_API_VERSION;
+  *v = cfg().cuptiVersion ? cfg().cuptiVersion : CUPTI_API_VERSION;
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute, size_t*, void*) {
