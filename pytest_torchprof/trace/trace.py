@@ -152,7 +152,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def links(self) -> Links:
         """Which call launched what."""
-        return link(self.calls, self.gpu, self.call_kinds, own=self.metadata is not None)
+        return link(self.calls, self.gpu, self.call_kinds, self.names, own=self.metadata is not None)
 
     @property
     def attribution(self) -> Literal["launch", "time"]:
