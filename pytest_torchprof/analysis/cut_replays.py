@@ -43,12 +43,13 @@ def _by_nodes(trace: Trace) -> dict[int, Cut]:
     enter it are not held against those that did.
     """
     gpu, call_of, launched = trace.gpu, trace.links.call_of, trace.calls.start
-    if not any(gpu.node):
+    if not any(gpu.node) and not any(gpu.graph):
         return {}
     replays: dict[tuple[int, int, int], dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
     changes, step_of = _graph_changes(trace), {}
     for i, node in enumerate(gpu.node):
-        if node:
+        # Where the file has only the low 32 bits of the node, the first one of a graph is 0.
+        if node or gpu.graph[i]:
             replay, call = gpu.correlation[i], call_of[i]
             step_of[replay] = trace.step_of_gpu_op[i]
             changed = bisect_right(changes, launched[call] if call >= 0 else gpu.start[i])
