@@ -8,7 +8,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pytest_torchprof import Torchprof, communication
 
-pytestmark = pytest.mark.torchprof(ranks=2, device="cuda")
+pytestmark = [
+    pytest.mark.torchprof(ranks=2, device="cuda"),
+    pytest.mark.real_gpu("the simulated one has no NCCL, by which the ranks would meet"),
+]
 WIDTH, LAYERS = 2048, 8
 
 

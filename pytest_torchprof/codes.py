@@ -96,6 +96,7 @@ class Code(StrEnum):
     # What cannot be known here.
     NEEDS_GPU = "needs-gpu"
     LAUNCHES_WAIT = "launches-wait"
+    CLOCKS_LOCKED = "clocks-locked"
     POLLED = "polled"
     NO_TIMES = "no-times"
     NO_PEAK_MEMORY = "no-peak-memory"

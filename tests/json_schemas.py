@@ -245,6 +245,7 @@ def diff() -> Schema:
         "moved": WHOLE,
         "steps": perhaps({**pair, "items": perhaps(TEXT)}),
         "devices": perhaps({**pair, "items": TEXT}),
+        "clocks": perhaps(TEXT),
         "cost": of_type(Cost),
         "words": TEXT,
     }

@@ -299,6 +299,14 @@ def launches_wait() -> TraceBuilder:
     return builder
 
 
+def clocks_locked() -> TraceBuilder:
+    builder = own_recording({"k": 1})
+    builder.events.append(
+        {"ph": "C", "name": "SM Active (%)", "pid": "GPU 0 Counters", "ts": 1_000_100, "args": {"": 9}}
+    )
+    return builder
+
+
 def polled():
     builder = own_recording({"k": 1})
     for place in range(20):
@@ -335,6 +343,7 @@ RECORDINGS = {
     Code.AOTINDUCTOR: (aotinductor, "max_kernels=9"),
     Code.UNSEEN_WORK: (unseen_work, "max_kernels=9"),
     Code.LAUNCHES_WAIT: (launches_wait, "max_gpu_time=1s"),
+    Code.CLOCKS_LOCKED: (clocks_locked, "max_gpu_time=1s"),
     Code.UNKNOWN_LAUNCH: (unknown_launch, "max_launches=9"),
     Code.UNKNOWN_WORK: (unknown_work, "max_kernels=9"),
     Code.POLLED: (polled, "max_syncs=0"),

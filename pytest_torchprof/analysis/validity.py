@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
+from pytest_torchprof.analysis.cut_replays import cut_replays
 from pytest_torchprof.analysis.graph_numbers import wrong_numbers
 from pytest_torchprof.analysis.losses_told import loss_told
 from pytest_torchprof.analysis.other_threads import launched_elsewhere
@@ -21,91 +21,14 @@ from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
 from pytest_torchprof.text import counted, printable_line
 from pytest_torchprof.trace import SENTINEL
-from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
+from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from pytest_torchprof.analysis.cut_replays import Cut
     from pytest_torchprof.recording.metadata import CompileEvidence, Metadata
     from pytest_torchprof.trace import Span, Trace
-
-# What changes a graph between its replays, or switches nodes of it off.
-_CHANGES = re.compile(r"(?:cuda|cu)Graph(?:Exec\w*(?:Update|SetParams)\w*|NodeSetEnabled\w*)")
-_GRAPH_BITS = 32
-
-
-class Cut(NamedTuple):
-    """A replay in a step that ran more than the recording holds."""
-
-    graph: int
-    """Its id in the recording, 0 where the file has none."""
-    step: int
-    found: int
-    whole: int
-
-
-def cut_replays(trace: Trace) -> list[Cut]:
-    """Return the replays that lost operations, the first step's first; outside of the steps it does not matter."""
-    return sorted({**_by_count(trace), **_by_nodes(trace)}.values(), key=lambda one: one.step)
-
-
-def _by_nodes(trace: Trace) -> dict[int, Cut]:
-    """Return those that lack a node which another replay of the same graph has, by their correlation id.
-
-    The body of a conditional node is a graph of its own, whose number the node ids begin with: replays that did not
-    enter it are not held against those that did.
-    """
-    gpu, call_of, launched = trace.gpu, trace.links.call_of, trace.calls.start
-    if not any(gpu.node):
-        return {}
-    replays: dict[tuple[int, int, int], dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-    changes, step_of = _graph_changes(trace), {}
-    for i, node in enumerate(gpu.node):
-        if node:
-            replay, call = gpu.correlation[i], call_of[i]
-            step_of[replay] = trace.step_of_gpu_op[i]
-            changed = bisect_right(changes, launched[call] if call >= 0 else gpu.start[i])
-            replays[gpu.graph[i], node >> _GRAPH_BITS, changed][replay].add(node)
-    found: dict[int, Cut] = {}
-    for (graph, _, _), nodes in replays.items():
-        whole = len(set().union(*nodes.values()))
-        for replay, own in nodes.items():
-            if len(own) < whole and step_of[replay] != ABSENT:
-                found[replay] = Cut(graph, step_of[replay], len(own), whole)
-    return found
-
-
-def _graph_changes(trace: Trace) -> list[int]:
-    names = {i for i in set(trace.calls.name) if _CHANGES.match(trace.names[i])}
-    return sorted(trace.calls.start[i] for i in where(trace.calls.name, names)) if names else []
-
-
-def _by_count(trace: Trace) -> dict[int, Cut]:
-    """Return those with fewer kernels than torch says that their graph has; our own recordings may know."""
-    gpu, calls, found = trace.gpu, trace.calls, {}
-    known = dict(_known_counts(trace))
-    kernels: dict[int, list[int]] = {call: [] for call in known}
-    for i, call in enumerate(trace.links.call_of if known else ()):
-        if call in kernels and gpu.kind[i] == KERNEL:
-            kernels[call].append(i)
-    for call, whole in known.items():
-        step, ran = trace.step_of_call[call], kernels[call]
-        if len(ran) < whole and step != ABSENT:
-            graph = gpu.graph[ran[0]] if ran else 0
-            found[calls.correlation[call]] = Cut(graph, step, len(ran), whole)
-    return found
-
-
-def _known_counts(trace: Trace) -> Iterator[tuple[int, int]]:
-    """Yield the launches of graphs whose number of kernels was noted: those of the recording one by one, or none."""
-    noted = trace.metadata.graph_replays if trace.metadata is not None else None
-    if noted is None:
-        return
-    launches = where(trace.calls.name, trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})))
-    if len(launches) == len(noted):
-        ordered = sorted(launches, key=trace.calls.start.__getitem__)
-        yield from ((call, count) for call, count in zip(ordered, noted, strict=True) if count is not None)
-
 
 _CUT_NS = 2000
 
@@ -302,9 +225,16 @@ def _gpu_side(trace: Trace, stake: Stake) -> str | None:
         return coded(
             f"{everything} and no GPU operation in the recording (the GPU's side is missing)", Code.NO_GPU_SIDE
         )
+    if reason := _untied(trace, stake):
+        return reason
     if lost := len(stake.lost):
         none = f"{'has' if lost == 1 else 'have'} no kernel in the recording"
         said = f"{lost} of {counted(len(stake.launches), 'launch')} {none} (the profiler lost events)"
+        if _same_in_each_step(trace, stake.lost):
+            said += (
+                "; they are the same ones in each step, so that the driver may have refused them instead: look for an "
+                "error of CUDA's that the code catches or ignores"
+            )
         return coded(said, Code.LOST_KERNELS)
     if cut := cut_replays(trace):
         return _lost_of_graphs(trace, cut)
@@ -312,6 +242,38 @@ def _gpu_side(trace: Trace, stake: Stake) -> str | None:
         said = f"GPU operations without a usable time in the recording: {trace.untimed}"
         return coded(said, Code.UNTIMED_KERNELS)
     return None
+
+
+def _untied(trace: Trace, stake: Stake) -> str | None:
+    """Return that kernels of collectives belong to launches that nobody can tell."""
+    untied = trace.links.untied
+    if trace.metadata is not None:
+        untied = frozenset(i for i in untied if trace.gpu.start[i] >= trace.steps[0].start_ns)
+    if not untied or (trace.metadata is None and not stake.lost):
+        return None
+    many = len(untied) > 1
+    said = (
+        f"{counted(len(untied), 'kernel')} of collectives {'have' if many else 'has'} no correlation id (as ROCm 6.1 "
+        f"records them), and nobody can tell which {'launches they belong' if many else 'launch it belongs'} to"
+    )
+    return coded(said, Code.LOST_LAUNCHES)
+
+
+def _same_in_each_step(trace: Trace, lost: Sequence[int]) -> bool:
+    """Whether each of several steps lacks the kernels of the same launches: a loss would not keep to them."""
+    graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
+    if len(trace.steps) == 1 or any(trace.calls.name[i] in graphs for i in lost):
+        return False
+    place_of: list[list[int]] = [[] for _ in trace.steps]
+    seen, missing = [0] * len(trace.steps), set(lost)
+    for i in sorted(trace.links.launches, key=trace.calls.start.__getitem__):
+        step = trace.step_of_call[i]
+        if step != ABSENT:
+            if i in missing:
+                place_of[step].append(seen[step])
+            seen[step] += 1
+    same = all(places == place_of[0] for places in place_of)
+    return same and bool(place_of[0]) and len(place_of[0]) < min(seen)
 
 
 def _lost_of_graphs(trace: Trace, cut: Sequence[Cut]) -> str:

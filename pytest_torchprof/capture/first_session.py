@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.capture import reasons, torch_profiler
+from pytest_torchprof.capture import cupti_users, reasons, torch_profiler
 from pytest_torchprof.capture.devices import before_use, why_unusable
 from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
 from pytest_torchprof.capture.sentinel import look_for_losses
@@ -45,7 +45,7 @@ def arm(device: str, tell: Callable[[str], None] = tell_of_waits) -> None:
     except Exception as error:  # noqa: BLE001 - a test that does not measure must not suffer from the device
         raise NotMeasured(reasons.of_device(device, error)) from None
     if reason:
-        raise NotMeasured(reason)
+        raise NotMeasured(cupti_users.told_with(reason))
 
 
 @cache

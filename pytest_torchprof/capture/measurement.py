@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
-from pytest_torchprof.capture import reasons
+from pytest_torchprof.capture import cupti_users, reasons
 from pytest_torchprof.capture.cache_phase import with_phase
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
@@ -171,7 +171,7 @@ def _measure(
             yield from measurement.sample(measurement.written, unsure)
         measurement.over = True
         if reason:
-            raise NotMeasured(reason)
+            raise NotMeasured(cupti_users.told_with(reason))
 
 
 def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator[None]:

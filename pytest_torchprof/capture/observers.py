@@ -7,7 +7,7 @@ import os
 import sys
 import sysconfig
 import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from pytest_torchprof.capture.devices import Replays
 from pytest_torchprof.capture.torch_compile import CodeLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 
@@ -80,23 +80,27 @@ def path_from_here(file: str) -> str:
     return next((str(path.relative_to(folder)) for folder in folders if path.is_relative_to(folder)), file)
 
 
-# As the driver numbers the types of nodes.
+# As the driver numbers the types of nodes, and the states of a stream.
 _KERNEL, _CHILD = 0, 4
+_CAPTURING = 1
 
 
 @cache
 def _kernels_of_graphs() -> WeakKeyDictionary[Any, int | None] | None:
-    """Begin to count the kernels of each graph that is instantiated from here on; None where torch does not tell.
+    """Begin to count the kernels of each graph that is made from here on; None where nobody tells, as on ROCm.
 
-    Before 2.14 it does not, nor does ROCm. None in place of a number: not known.
+    None in place of a number: not known.
     """
     import torch
     from torch.cuda import graphs
 
-    register = getattr(graphs, "register_graph_instantiate_hook", None)
-    if register is None or torch.version.hip:
+    if torch.version.hip:
         return None
     found = WeakKeyDictionary[Any, int | None]()
+    register = getattr(graphs, "register_graph_instantiate_hook", None)
+    if register is None:
+        _count_at_captures(graphs.CUDAGraph, found)
+        return found
 
     def note(graph: Any) -> None:
         # Now, while its template is there; what is raised here torch keeps to itself.
@@ -120,12 +124,65 @@ def replays() -> Iterator[Replays]:
         found.kernels.append(kernels.get(graph))
         found.threads.add(threading.get_ident())
 
-    hooks: Any = graphs
-    handle = hooks.register_graph_replay_start_hook(note)
+    register = getattr(graphs, "register_graph_replay_start_hook", None)
+    if register is None:
+        with _before(graphs.CUDAGraph, "replay", note):
+            yield found
+        return
+    handle = register(note)
     try:
         yield found
     finally:
         handle.remove()
+
+
+def _count_at_captures(kind: Any, found: WeakKeyDictionary[Any, int | None]) -> None:
+    """Count where a capture ends: torch before 2.14 has no hook for it, and keeps the graph no longer than that."""
+    end = kind.capture_end
+
+    def noting(graph: Any) -> None:
+        count = None
+        with suppress(Exception):
+            count = _count_captured()
+        end(graph)
+        found[graph] = None if _may_be_changed(graph) else count
+
+    kind.capture_end = noting
+
+
+def _may_be_changed(graph: Any) -> bool:
+    """Whether the graph is kept for its owner to change before it is instantiated (``keep_graph=True``, torch 2.8)."""
+    with suppress(Exception):
+        return bool(graph.raw_cuda_graph())
+    return False
+
+
+def _count_captured() -> int | None:
+    """Return the number of kernels in the graph that the current stream is being captured into."""
+    import torch
+
+    stream = torch.cuda.current_stream().cuda_stream
+    state, identity, graph = ctypes.c_int(0), ctypes.c_uint64(0), ctypes.c_void_p()
+    failed = _cuda_driver().cuStreamGetCaptureInfo_v2(
+        ctypes.c_void_p(stream), ctypes.byref(state), ctypes.byref(identity), ctypes.byref(graph), None, None
+    )
+    return None if failed or state.value != _CAPTURING else _count_kernels(graph.value)
+
+
+@contextmanager
+def _before(kind: Any, method: str, note: Callable[[Any], None]) -> Iterator[None]:
+    """Call ``note`` before each call of a method, with its object."""
+    original = getattr(kind, method)
+
+    def noting(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        note(graph)
+        return original(graph, *args, **kwargs)
+
+    setattr(kind, method, noting)
+    try:
+        yield
+    finally:
+        setattr(kind, method, original)
 
 
 def _count_kernels(graph: int | None) -> int | None:

@@ -218,7 +218,8 @@ def why_no_kernels(device: str, fresh: FreshProcess) -> str:
     if fresh.kernels:
         return (
             f"{seen}. A fresh process records them, so that it is something in this one: most often a profiler session "
-            "with the CPU only that ran earlier (in a conftest, a plugin or an import)"
+            "with the CPU only that ran earlier (in a conftest, a plugin or an import), an empty one too, as torch's "
+            "_init_for_cuda_graphs begins"
         )
     if fresh.refusals:
         said = "; ".join(map(str, fresh.refusals))

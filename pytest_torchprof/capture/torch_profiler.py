@@ -62,8 +62,15 @@ def _file_only() -> _ExperimentalConfig | None:
 
     try:
         return _ExperimentalConfig(trace_only=True)
-    except TypeError:  # pragma: no cover - before torch 2.13
+    except TypeError:
         return None
+
+
+def lacks_file_only() -> bool:
+    """Whether torch cannot be asked for the file only, though it is new enough: the option is private, and may go."""
+    import torch
+
+    return torch.__version__ >= "2.13" and _file_only() is None
 
 
 def mark_in_recording() -> Callable[[str], None]:

@@ -105,6 +105,8 @@ class ProfileDiff:
     """Names of the compared steps where they are not those with most kernels."""
     devices: tuple[str, str] | None = None
     """The GPUs, where they are not the same."""
+    clocks: str | None = None
+    """Why times tell nothing about the code, where the GPU's clocks were not the same."""
     cost: Cost
     """Where the GPU time of the compared steps is."""
 
@@ -140,6 +142,7 @@ class ProfileDiff:
     def told(self, *, width: int = WIDTH, every: bool = False) -> list[str]:
         """Return the lines as they fit ``width`` columns; ``every``: all kernels that differ, not only the first."""
         lines = [f"recorded on {' and on '.join(self.devices)}"] if self.devices else []
+        lines += [self.clocks] if self.clocks else []
         lines += [line for words in number_lines(self.numbers, self.cost) for line in wrapped(words, "  ", width=width)]
         lines += cost_lines(self.cost, width=width, every=every)
         if came_and_went := exchange_words(self.cost.families):
@@ -210,6 +213,7 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
         moved=len(delta.moved),
         steps=(first.name, second.name) if differ and {first, second} != most else None,
         devices=_different_devices(before, after),
+        clocks=_different_clocks(before, after),
         cost=cost_of(before, after, (_like(first, before.steps, kinds), _like(second, after.steps, kinds))),
     )
 
@@ -270,6 +274,14 @@ def _merge_names(pairs: Mapping[tuple[KernelRecord, KernelRecord], int]) -> Coun
     for (old, new), count in pairs.items():
         counts[old.name, new.name] += count
     return counts
+
+
+def _different_clocks(before: Analysis, after: Analysis) -> str | None:
+    locked = [one.trace.samples_hardware for one in (before, after)]
+    if locked[0] == locked[1]:
+        return None
+    one = "first" if locked[0] else "second"
+    return f"times tell nothing of the code: in the {one} the GPU's units were sampled (PM sampling), at locked clocks"
 
 
 def _different_devices(before: Analysis, after: Analysis) -> tuple[str, str] | None:

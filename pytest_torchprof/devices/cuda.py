@@ -28,6 +28,7 @@ _CALLS = (
     # cudaFreeAsync, and what goes back to a pool of the runtime's, does not wait.
     (CallKind.FREE, r"(?:cuda|hip)Free(?:Host|Array|MipmappedArray)?|hipHostFree"),
     (CallKind.QUERY, r"(?:cuda|hip)(?:Event|Stream)Query"),
+    (CallKind.ERROR_TEXT, r"(?:cuda|hip)GetError(?:String|Name)"),
 )
 
 KIND = DeviceKind(

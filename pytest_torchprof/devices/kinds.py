@@ -44,6 +44,8 @@ class CallKind(IntEnum):
     """Waits for the device too, before it gives memory back to it."""
     QUERY = 10
     """Asks whether the GPU is done, and comes back at once; a loop of them waits."""
+    ERROR_TEXT = 11
+    """Asks for the name or the text of an error that another call returned."""
 
 
 LAUNCHES = frozenset({CallKind.LAUNCH, CallKind.GRAPH_LAUNCH})

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.capture import no_gpu, nvml, pick_device, reasons, torch_profiler
+from pytest_torchprof.capture import cupti_users, no_gpu, nvml, pick_device, reasons, torch_profiler
 from pytest_torchprof.capture.devices.cuda import gpu_uuid, has_gpu
 from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, first_line, public
 from pytest_torchprof.text import counted, printable_line, show_bytes, show_us
@@ -146,7 +146,13 @@ def of_kineto(machine: Machine) -> Iterator[Answer]:
             "use a build of torch with CUPTI (CUDA) or roctracer (ROCm), such as the one that pip installs",
         )
         return
-    yield Answer("kineto", OK, f"records {' and '.join(names)}")
+    text = f"records {' and '.join(names)}"
+    if torch_profiler.lacks_file_only():
+        text += (
+            "; it no longer knows trace_only, by which it is asked for the file alone: measurements are right, and "
+            "take longer than they need to. Please report it"
+        )
+    yield Answer("kineto", OK, text)
 
 
 _LONGEST = 120
@@ -164,7 +170,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"TEARDOWN_CUPTI", "1 shuts CUPTI down after each session: graphs and first records may suffer", ""),
     (r"DISABLE_CUPTI_LAZY_REINIT|CUPTI_\w+", "a setting of CUPTI", ""),
     (r"KINETO_CONFIG", "kineto takes settings from this file, its activities and buffers too", ""),
-    (r"KINETO_USE_DAEMON", "a daemon may start profilers in this process", ""),
+    (r"KINETO_USE_DAEMON", "a daemon, such as dynolog, may start profilers in this process", ""),
     (r"KINETO_\w+", "a setting of kineto", ""),
     (r"PYTORCH_NO_(CUDA|HIP)_MEMORY_CACHING", "peak memory is not measured without the cache", "unset it"),
     (r"PYTORCH_\w*ALLOC\w*", "settings of torch's allocator", ""),
@@ -181,6 +187,9 @@ def of_variables(machine: Machine) -> Iterator[Answer]:
     there = machine.no_torch is None and machine.gpu_works
     found = [one for name, value in sorted(os.environ.items()) if (one := _of(name, value, gpu=there))]
     yield from found or [Answer("environment", OK, "no variable is set that changes what is measured")]
+    for user in cupti_users.loaded():
+        text = f"{user} is loaded as soon as Python starts, and CUPTI serves one profiler at a time"
+        yield Answer("environment", WRONG if there else OK, text, _RUN_WITHOUT if there else "")
 
 
 def _of(name: str, value: str, *, gpu: bool) -> Answer | None:

@@ -230,4 +230,10 @@ def _cannot_judge(analysis: Analysis, limit: Limit) -> str | None:
         return hidden
     if limit.on_time and (setting := analysis.trace.environment.launches_wait):
         return coded(f"{setting} makes every launch wait, so that times and ratios mean nothing", Code.LAUNCHES_WAIT)
+    if limit.on_time and analysis.trace.samples_hardware:
+        return coded(
+            "the GPU's units were sampled (PM sampling), for which the profiler locks its clocks: times and ratios are "
+            "not those of the code alone",
+            Code.CLOCKS_LOCKED,
+        )
     return None

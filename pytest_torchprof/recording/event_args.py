@@ -32,6 +32,7 @@ class Args(
         "size": "bytes",
         "graph": "graph id",
         "node": "graph node id",
+        "ran_on": "original_stream",
         "collective": "Collective name",
         "collective_dtype": "dtype",
         "in_elements": "In msg nelems",
@@ -55,6 +56,8 @@ class Args(
     correlation: Whole = -1
     external: Whole = -1
     stream: Whole | str | None = None
+    ran_on: Whole | str | None = None
+    """The stream, where the exporter moved what ran on it to another one (torch 2.15, ``graph_lanes="all"``)."""
     blocks_per_sm: float = -1.0
     occupancy: float = -1.0
     size: Whole = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from functools import cache
 from itertools import count, islice
@@ -45,6 +46,7 @@ class Kinds(NamedTuple):
     """Where an arrow starts."""
     finish: type[Struct]
     instant: type[Struct]
+    counter: type[Struct]
     events: msgspec.json.Decoder[list[Any]]
     one: msgspec.json.Decoder[Any]
 
@@ -75,6 +77,8 @@ ROLES = {
 _LEFT_OUT = {
     *("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "external_correlation", "trace"),
     *("cpu_instant_event", "collective_comm", "gpu_pm_counter", "xpu_sync", "glow_runtime"),
+    # torch 2.15's own profiler (CuspyConfig): nodes of graphs that run on the CPU, or only record an event.
+    *("graph_host_node", "graph_event_node", "hardware_counters"),
 }
 """Categories of kineto's that are no work of the GPU's, though some name a stream (kineto's ActivityType.cpp)."""
 
@@ -102,7 +106,7 @@ def kinds(stamps: str = WHOLE) -> Kinds:
     told: Any = ("told", str, "")
     arrow = [told, ("id", identity, 0), ("tid", identity, ""), ("ts", stamp, 0)]
     instant = [told, ("tid", identity, ""), ("ts", stamp, 0), ("args", Allocation, Allocation())]
-    more = {"s": arrow, "f": arrow, "i": instant}
+    more = {"s": arrow, "f": arrow, "i": instant, "C": [told, ("name", str, "")]}
     others = {
         phase: defstruct(
             f"Event_{ord(phase)}",
@@ -116,10 +120,22 @@ def kinds(stamps: str = WHOLE) -> Kinds:
     }
     union: Any = Union[event, *others.values()]
     decoders = msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union)
-    return Kinds(event, others["M"], others["s"], others["f"], others["i"], *decoders)
+    return Kinds(event, others["M"], others["s"], others["f"], others["i"], others["C"], *decoders)
 
 
 _KEPT = {FORWARD_BACKWARD, MEMORY}
+_SAMPLES = "hardware_counters"
+# What is sampled in the GPU's own units: kineto's category; NVIDIA's names of metrics, and what torch 2.15 calls some.
+_METRIC = re.compile(
+    r"[a-z]+__\w+(?:\.\w+)*|CUPTI PM Sampling|(?:SM Active|DRAM BW|HBM \w+|NVLink [RT]X|PCIe)(?: \(%\))?"
+)
+
+
+def _is_of_hardware(counter: tuple[str, str]) -> bool:
+    category, name = counter
+    return category == _SAMPLES or _METRIC.fullmatch(name) is not None
+
+
 _NO_INPUTS = b"\0\0"
 
 
@@ -195,6 +211,7 @@ class Columns:
         self.arrows, self.allocations = Arrows(), Allocations()
         self.unended = 0
         self.unknown: Counter[str] = Counter()
+        self.samples_hardware = False
         self._parts: dict[str, Ranges | Calls | GpuOps] = {
             RANGE: self.ops,
             NOTE: self.annotations,
@@ -214,17 +231,21 @@ class Columns:
     def fold(self, events: list[Any], types: Kinds, stamps: str) -> None:
         """Append the events' columns; TooFineError if their time stamps need the exact types."""
         complete: Any = types.event
-        roles, others = _Roles(), []
+        counter: Any = types.counter
+        roles, others, counters = _Roles(), [], set()
         for event in events:
             if type(event) is complete:
                 roles[event.cat](event)
             elif event.told in _KEPT:
                 others.append(event)
+            elif type(event) is counter:
+                counters.add((event.told, event.name))
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
         times = {role: times_ns(found, stamps) for role, found in roles.events.items() if found}
         self._fold_others(others, types, stamps)
         self.count(len(events))
         self.unknown += roles.unknown
+        self.samples_hardware |= _SAMPLES in roles or any(map(_is_of_hardware, counters))
         known = len(self.names), len(self.inputs)
         for role, (start, end) in times.items():
             part = self._parts[role]
@@ -281,6 +302,7 @@ class Columns:
             "events": self.events,
             "unended": self.unended,
             "unknown": self.unknown,
+            "samples_hardware": self.samples_hardware,
             "numbered": {column: labels() for column, (_, labels) in self._numbered().items()},
             "columns": [
                 {name: column if isinstance(column, list) else list(column) for name, column in asdict(part).items()}
@@ -304,6 +326,7 @@ class Columns:
         self.count(packed["events"])
         self.unended += packed["unended"]
         self.unknown.update(packed["unknown"])
+        self.samples_hardware |= packed["samples_hardware"]
         self.ending = packed["ending"]
         self.collectives |= {gpu_before + i: Message(*told) for i, told in packed["collectives"].items()}
         self.parameters |= {ops_before + i: Message(*told) for i, told in packed["parameters"].items()}
@@ -349,9 +372,9 @@ class Columns:
         args = [event.args for event in events]
         gpu.kind.extend([GPU[role]] * len(events))
         gpu.process.extend([processes[event.pid] for event in events])
-        gpu.stream.extend(
-            [streams[event.tid if arg.stream is None else arg.stream] for event, arg in zip(events, args, strict=True)]
-        )
+        shown = [event.tid if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
+        true = [stream if arg.ran_on is None else arg.ran_on for stream, arg in zip(shown, args, strict=True)]
+        gpu.stream.extend([streams[stream] for stream in true])
         gpu.correlation.extend([arg.correlation for arg in args])
         gpu.external.fromlist([arg.external for arg in args])
         gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])

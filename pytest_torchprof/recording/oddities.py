@@ -110,7 +110,7 @@ def _args(given: Mapping[str, Any]) -> Args:
         if field.name in ("dims", "types", "strides"):
             if isinstance(value, list):
                 found[field.name] = msgspec.Raw(msgspec.json.encode(value))
-        elif field.name == "stream":
+        elif field.name in ("stream", "ran_on"):
             if isinstance(value, str) or (isinstance(value, int) and _quantity(value) is not None):
                 found[field.name] = value
         elif field.name in _TEXTS:

@@ -308,6 +308,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         allocations=columns.allocations,
         unended=columns.unended,
         unknown_work=columns.unknown,
+        samples_hardware=columns.samples_hardware,
         collectives=columns.collectives,
         parameters=columns.parameters,
         ending=columns.ending,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from itertools import compress, count, islice, repeat
+from itertools import compress, count, islice, pairwise, repeat
 from math import inf
 from operator import eq, le, not_
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +16,7 @@ from pytest_torchprof.devices.kinds import LAUNCHES, CallKind
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, where
+from pytest_torchprof.trace.in_turn import launched_in_turn, uncorrelated_collectives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +42,10 @@ class Links(Struct, frozen=True, kw_only=True, eq=False):
     """Names of calls that ran a kernel and are not known as launches."""
     lost: tuple[int, ...]
     """Launch calls outside a capture whose GPU operation is missing."""
+    refused: tuple[int, ...] = ()
+    """Launch calls that the driver refused, as far as the recording tells: nothing is missing."""
+    untied: frozenset[int] = frozenset()
+    """Of the orphans, kernels of collectives that have no correlation id, where nobody can tell what launched which."""
 
 
 class Intervals:
@@ -110,7 +115,7 @@ def captures(calls: Calls, kinds: Sequence[CallKind]) -> Intervals:
     return Intervals(found)
 
 
-def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], *, own: bool) -> Links:
+def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], names: Sequence[str], *, own: bool) -> Links:
     """Join launches and GPU operations by correlation id; ``own`` says that the window began with the GPU idle."""
     launching = {i for i, kind in enumerate(kinds) if kind in LAUNCHES}
     launches = where(calls.name, launching)
@@ -131,6 +136,14 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], *, own: bool) -> 
     call_at.pop(0, None)
     call_at.pop(ABSENT, None)
     call_of = list(map(call_at.get, gpu.correlation, repeat(ABSENT)))
+    missing = _missing(calls, gpu, kinds, launches)
+    refused = _refused(calls, kinds, missing)
+    lost = [i for i in missing if i not in refused]
+    untied = uncorrelated_collectives(gpu, names)
+    if in_turn := launched_in_turn(calls, gpu, untied, lost):
+        for i, call in in_turn:
+            call_of[i] = call
+        untied, lost = [], []
     alone = where(call_of, {ABSENT}) if ABSENT in call_of else []
     unrecorded = _unrecorded(alone, calls, gpu, launches) if own else frozenset()
     return Links(
@@ -140,7 +153,9 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], *, own: bool) -> 
         unrecorded=unrecorded,
         launches=launches,
         unknown=_unknown(calls, gpu, call_of, launching),
-        lost=_lost(calls, gpu, kinds, launches),
+        lost=tuple(lost),
+        refused=tuple(sorted(refused)),
+        untied=frozenset(untied),
     )
 
 
@@ -156,7 +171,8 @@ def _unknown(calls: Calls, gpu: GpuOps, call_of: Sequence[int], launching: set[i
     return frozenset(map(calls.name.__getitem__, set(kernels) - {ABSENT})) - launching
 
 
-def _lost(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], launches: Sequence[int]) -> tuple[int, ...]:
+def _missing(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], launches: Sequence[int]) -> Sequence[int]:
+    """Return the launches outside a capture that no GPU operation belongs to."""
     if not len(gpu):
         return ()
     seen = set(gpu.correlation)
@@ -165,7 +181,21 @@ def _lost(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], launches: Sequen
     if not missing:
         return ()
     captured = captures(calls, kinds)
-    return tuple(i for i in missing if not captured.cover(0, calls.start[i]))
+    return [i for i in missing if not captured.cover(0, calls.start[i])]
+
+
+def _refused(calls: Calls, kinds: Sequence[CallKind], missing: Iterable[int]) -> frozenset[int]:
+    """Return the launches after which nothing but the error's text was asked for: the driver had refused them.
+
+    What a call returned is in no recording. Libraries that look at it ask for the text of an error, and only then.
+    """
+    told = {i for i, kind in enumerate(kinds) if kind is CallKind.ERROR_TEXT}
+    suspects = {calls.thread[i] for i in missing} if told and not told.isdisjoint(calls.name) else ()
+    found = set[int]()
+    for thread in suspects:
+        members = sorted(where(calls.thread, {thread}), key=calls.start.__getitem__)
+        found.update(one for one, then in pairwise(members) if calls.name[then] in told)
+    return frozenset(found.intersection(missing))
 
 
 # Files of torch before 2.4 cut start and duration to whole microseconds each: an end may lie up to two too early.

@@ -79,6 +79,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """GPU operations without a duration that can be one; in ``gpu`` they end as they start."""
     unknown_work: Mapping[str, int]
     """How many events of categories that nobody knows ran on a stream."""
+    samples_hardware: bool
+    """Whether the GPU's units were sampled besides, for which the profiler locks its clocks."""
     collectives: Mapping[int, Message]
     """What the backend says of a collective, by index of the GPU operation."""
     parameters: Mapping[int, Message]
@@ -152,7 +154,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def links(self) -> Links:
         """Which call launched what."""
-        return link(self.calls, self.gpu, self.call_kinds, own=self.metadata is not None)
+        return link(self.calls, self.gpu, self.call_kinds, self.names, own=self.metadata is not None)
 
     @property
     def attribution(self) -> Literal["launch", "time"]:
@@ -213,8 +215,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def flush(self) -> int | None:
         """The call with which the profiler itself waits for the GPU before it stops, None if it is not there."""
         calls = self.calls
-        syncs = self.call_names(frozenset({CallKind.DEVICE_SYNC}))
-        candidates = where(calls.name, syncs)
+        candidates = where(calls.name, self.call_names(frozenset({CallKind.DEVICE_SYNC})))
         if not candidates:
             return None
         last = max(candidates, key=calls.start.__getitem__)
@@ -260,8 +261,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _whole(self) -> StepRange:
         parts = [part for part in (self.ops, self.annotations, self.calls) if len(part)]
         if not parts:
-            gpu = self.gpu
-            return StepRange(None, min(gpu.start, default=0), max(gpu.end, default=0), None)
+            return StepRange(None, min(self.gpu.start, default=0), max(self.gpu.end, default=0), None)
         starts = [min(part.start) for part in parts]
         start, flush = min(starts), self.flush
         first = parts[starts.index(start)]

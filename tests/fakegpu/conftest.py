@@ -14,12 +14,6 @@ from simulated import gpu_is_simulated
 from torch.profiler import profile
 
 
-def pytest_collection_modifyitems(items):
-    for item in items if gpu_is_simulated() else ():
-        if item.path.name == "test_ranks_gpu.py":
-            item.add_marker(pytest.mark.skip(reason="NCCL sends nothing between simulated devices"))
-
-
 def pytest_runtest_setup(item):
     if item.get_closest_marker("simulated_gpu") and not gpu_is_simulated():
         pytest.skip("needs the simulated device: tests/fakegpu/fakegpu python -m pytest tests/fakegpu")

@@ -49,6 +49,44 @@ def test_a_kernel_that_every_replay_loses(fault, tmp_path):
         measured(replayed, tmp_path / "t.json")
 
 
+OLDER = """
+    from contextlib import closing
+    from pathlib import Path
+    import torch.cuda.graphs as graphs
+    del graphs.register_graph_instantiate_hook, graphs.register_graph_replay_start_hook
+    import pytest_torchprof
+    from pytest_torchprof import NotMeasured, capture
+
+    capture.arm("cuda:0")
+    x, path = torch.ones(8, device="cuda"), Path({path!r})
+    graph = torch.cuda.CUDAGraph({keep})
+    with torch.cuda.graph(graph):
+        x.add_(1).sin_().mul_(2).cos_()
+    plan = capture.Plan(device="cuda:0", warmup=1, steps=3, record=frozenset(), nodeid="t.py::t", label=None)
+    found = None
+    try:
+        with closing(capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).why_not)) as iterations:
+            for _ in iterations:
+                graph.replay()
+    except NotMeasured as problem:
+        found = str(problem)
+    print(json.dumps([found, pytest_torchprof.load(path).trace.metadata.graph_replays]))
+"""
+
+
+def test_torch_before_2_14_has_no_hooks_and_captures_are_counted_where_they_end(process, tmp_path):
+    """The hooks are taken away from a newer torch."""
+    code = OLDER.format(path=str(tmp_path / "t.json"), keep="")
+    assert process(code) == [None, [4, 4, 4]]
+    why_not, _ = process(code, CUPTI_DROP_NAME="sin_kernel:1000")
+    assert "step 1 of 3 has 3 of 4 operations" in why_not
+
+
+def test_there_a_graph_that_its_owner_keeps_may_be_changed_and_is_held_against_nothing(process, tmp_path):
+    code = OLDER.format(path=str(tmp_path / "t.json"), keep="keep_graph=True")
+    assert process(code) == [None, [None, None, None]]
+
+
 def test_every_kernel_of_every_replay(fault, tmp_path):
     replayed = graph()
     fault(CUPTI_DROP_GRAPH="all")

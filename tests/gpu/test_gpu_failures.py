@@ -164,6 +164,21 @@ def test_where_a_fresh_process_records_kernels_it_is_this_one(run):
     )
 
 
+def test_who_else_may_hold_cupti_in_this_process_is_named(run):
+    """A module of that name stands for a library that is not installed here."""
+    imported = "import sys, types\nsys.modules['jaxlib'] = types.ModuleType('jaxlib')\n"
+    result = run(ORDINARY, conftest=imported, FAKEGPU_CUPTI_ERROR="39", KINETO_USE_DAEMON="1")
+    result.assert_outcomes(failed=1, passed=2)
+    told = "*CUPTI serves one profiler at a time, and may serve JAX (jax.profiler) or a daemon such as dynolog*"
+    result.stdout.fnmatch_lines([told])
+
+
+def test_who_is_there_and_does_no_harm_is_not_named(run):
+    result = run(ORDINARY, conftest="import sys, types\nsys.modules['jaxlib'] = types.ModuleType('jaxlib')\n")
+    result.assert_outcomes(passed=3)
+    assert "JAX" not in result.stdout.str()
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # An error of the GPU in the middle
 

@@ -292,6 +292,15 @@ async def test_with_the_fixture(torchprof):
 
 
 @needs("pytest_asyncio")
+def test_the_projects_own_tests_are_collected_beside_asyncio():
+    """It warns of a setting that the project does not make, and there every warning is an error."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests/test_words.py"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs("pytest_asyncio")
 def test_async_tests_of_asyncio_measure_a_part(run):
     done = run(ASYNC.format(mark="@pytest.mark.asyncio"), "-rN", plugins=("asyncio",))
     assert outcomes(done) == {"passed": 1, "failed": 2}, done.stdout

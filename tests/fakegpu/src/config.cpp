@@ -101,6 +101,7 @@ Faults readFaults() {
     f.refusals.push_back({forOne ? one.substr(0, colon) : "", atoi(one.c_str() + (forOne ? colon + 1 : 0))});
   }
   f.failKernel = named("FAKEGPU_FAIL_KERNEL", 1);
+  f.refuseKernel = named("FAKEGPU_REFUSE_KERNEL", 0);
   f.failCode = (int)number("FAKEGPU_FAIL_CODE", 700);
   f.initError = (int)number("FAKEGPU_INIT_ERROR", 0);
   f.lostAfter = (long)number("FAKEGPU_LOST_AFTER", 0);

@@ -38,7 +38,7 @@ struct Faults {
   std::vector<std::pair<std::string, int>> refusals;  // function ("" for all that can refuse), code
 
   // The device
-  Named failKernel;
+  Named failKernel, refuseKernel;
   int failCode = 700;
   int initError = 0;
   long lostAfter = 0;

@@ -37,6 +37,17 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* st) {
   *st = streamOf(s)->cap ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
+CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus* st, cuuint64_t* id, CUgraph* g,
+                                   const CUgraphNode** deps, size_t* n) {
+  CUstream_st* x = streamOf(s);
+  *st = x->cap ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  if (!x->cap) return CUDA_SUCCESS;
+  if (id) *id = x->cap->id;
+  if (g) *g = x->cap->graph;
+  if (deps) *deps = x->capDeps.data();
+  if (n) *n = x->capDeps.size();
+  return CUDA_SUCCESS;
+}
 CUresult cuStreamGetCtx(CUstream s, CUcontext* c) {
   *c = contextOf(streamOf(s)->dev);
   return CUDA_SUCCESS;

@@ -162,9 +162,11 @@ cudaError_t cudaPeekAtLastError(void) {
   return (cudaError_t)(broken() ? broken() : lastError);
 }
 const char* cudaGetErrorName(cudaError_t e) {
+  RT(cudaGetErrorName);
   return errorName(e);
 }
 const char* cudaGetErrorString(cudaError_t e) {
+  RT(cudaGetErrorString);
   return errorText(e);
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** fn, unsigned, unsigned long long,

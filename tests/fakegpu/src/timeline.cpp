@@ -170,6 +170,7 @@ int launchGraph(CUgraphExec_st* e, CUstream_st* s) {
 int launch(CUfunc_st* f, const Shape& shape, CUstream_st* s, void** args) {
   u64 threads = (u64)shape.b[0] * shape.b[1] * shape.b[2];
   if (!shape.g[0] || !shape.g[1] || !shape.g[2] || !threads || threads > 1024) return cudaErrorInvalidConfiguration;
+  if (cfg().faults.refuseKernel.in(f->name)) return cudaErrorInvalidConfiguration;
   Work w;
   w.op = Op::kernel;
   w.func = f;
