@@ -181,9 +181,9 @@ def _tell(lines: Any, said: Mapping[str, object]) -> None:
 
 
 def _files() -> list[str]:
-    """Return the files of all modules."""
+    """Return the files of all modules; torch has some that are none, with names instead."""
     files = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
-    return sorted({os.path.realpath(file) for file in files if isinstance(file, str)})
+    return sorted({os.path.realpath(file) for file in files if isinstance(file, str) and file.startswith(os.sep)})
 
 
 def _status(pid: int, channel: socket.socket) -> int:
