@@ -114,6 +114,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=None)
     asked = parser.parse_args()
+    # A shell lets what it starts in the background ignore it, and so would all that is started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     chance = random.Random(asked.seed)
     counted = wrong = 0
     with tempfile.TemporaryDirectory(dir=asked.folder) as name:

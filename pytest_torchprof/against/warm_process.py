@@ -21,6 +21,7 @@ import time
 import warnings
 from contextlib import suppress
 from importlib.abc import Loader
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,7 @@ STAGES: Final[Mapping[str, Sequence[str]]] = {"numpy": (), "torch": ("numpy",), 
 """What is imported, one after the other -> what of it an import of this brings too."""
 GIVEN_UP: Final = 113
 """The status of a fork that cannot be what a fresh process is."""
+_ENDINGS: Final = (*SOURCE_SUFFIXES, *BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 _NOT_READ: Final = ("PYTEST_", "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE")
 """Variables that pytest, and a measurement, set meanwhile: the latter for Inductor, which is not among the stages."""
 _LOOK_S: Final = 0.05
@@ -46,7 +48,8 @@ def names_in(folders: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for folder in folders:
         with suppress(OSError):
-            found.update(name.partition(".")[0] for name in os.listdir(folder))  # noqa: PTH208
+            names = os.listdir(folder)  # noqa: PTH208
+            found.update(name.partition(".")[0] for name in names if name.endswith(_ENDINGS) or "." not in name)
     return found
 
 
@@ -108,6 +111,8 @@ class Hidden:
         for one, module in self._modules.items():
             if one in brought or _top(one) == top:
                 sys.modules.setdefault(one, module)
+        if top == "torch":  # It imports multiprocessing, which gives the program this name besides.
+            sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
         return self._modules[name]
 
 
