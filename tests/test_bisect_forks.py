@@ -36,7 +36,8 @@ def told(name):
         "environment": {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
         "folder": os.getcwd(), "path": sys.path, "words": sys.argv, "all words": sys.orig_argv, "hash": hash("x"),
         "modules": sorted(name for name in sys.modules
-                          if name.partition(".")[0] not in {*sys.stdlib_module_names, "__mp_main__"}),
+                          if name.partition(".")[0] not in sys.stdlib_module_names
+                          and not name.startswith(("__mp_main__", "_sysconfigdata"))),
         "main": [main.__name__, main.__spec__.name, main.__file__], "flags": list(sys.flags),
         "input": os.path.realpath("/proc/self/fd/0"), "interrupt": str(signal.getsignal(signal.SIGINT)),
         "bytecode": sys.dont_write_bytecode, "ignored": sorted(map(str, signal.sigpending())),

@@ -37,6 +37,8 @@ GIVEN_UP: Final = 113
 _ENDINGS: Final = (*SOURCE_SUFFIXES, *BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 _NOT_READ: Final = ("PYTEST_", "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE")
 """Variables that pytest, and a measurement, set meanwhile: the latter for Inductor, which is not among the stages."""
+_OF_PYTHON: Final = ("__mp_main__", "_sysconfigdata")
+"""Modules of the standard library that its own list lacks."""
 _LOOK_S: Final = 0.05
 _PATIENCE_S: Final = 10.0
 _DEVICES: Final = Path("/dev")
@@ -53,7 +55,7 @@ def names_in(folders: Iterable[str]) -> set[str]:
     return found
 
 
-class Asked:
+class AskedNames:
     """A finder that finds nothing, and notes the top-level names that are looked for."""
 
     def __init__(self) -> None:
@@ -68,16 +70,19 @@ class Hidden:
     """A finder of modules that were imported before: none of them is seen until somebody imports it."""
 
     def __init__(self) -> None:
-        asked = Asked()
+        asked = AskedNames()
         self._stages: dict[str, dict[str, ModuleType]] = {}
+        self._warnings: dict[str, list[warnings.WarningMessage]] = {}
         sys.meta_path.insert(0, asked)
         importlib.import_module("pytest")  # Which is never hidden: a fresh process begins with it.
         for stage in STAGES:
             before = set(sys.modules)
-            with suppress(ModuleNotFoundError):
+            with suppress(ModuleNotFoundError), warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
                 importlib.import_module(stage)
+            self._warnings[stage] = warned
             new = {name for name in set(sys.modules) - before if _top(name) not in sys.stdlib_module_names}
-            self._stages[stage] = {name: sys.modules[name] for name in new if name != "__mp_main__"}
+            self._stages[stage] = {name: sys.modules[name] for name in new if not name.startswith(_OF_PYTHON)}
         sys.meta_path.remove(asked)
         self.asked = asked.names - sys.stdlib_module_names
         """What a folder must not have that stands on the path before these modules."""
@@ -107,7 +112,11 @@ class Hidden:
             sys.stderr.flush()
             os._exit(GIVEN_UP)
         top = _top(name)
-        brought = {one for stage in (top, *STAGES.get(top, ())) for one in self._stages.get(stage, ())}
+        stages = (top, *STAGES[top]) if top in STAGES else ()
+        for warned in (one for stage in stages for one in self._warnings.pop(stage, ())):
+            # By the filters of here, which may make an error of it.
+            warnings.warn_explicit(warned.message, warned.category, warned.filename, warned.lineno)
+        brought = {one for stage in stages for one in self._stages[stage]}
         for one, module in self._modules.items():
             if one in brought or _top(one) == top:
                 sys.modules.setdefault(one, module)
@@ -159,13 +168,9 @@ def serve(channel: socket.socket) -> Mapping[str, Any] | None:
     A request is a line: ``words``, ``folder``, ``log``, and the ``environment`` as far as it is another (null: none).
     """
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # The terminal tells all of us, and we end with our owner.
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        hidden = Hidden()
-    # A fresh process would warn where its filters are the user's.
-    reason = f"torch warns at its import: {warned[0].message}" if warned else why_not()
+    hidden = Hidden()
     lines = channel.makefile("rw")
-    _tell(lines, {"why_not": reason, "asked": sorted(hidden.asked), "modules": _files()})
+    _tell(lines, {"why_not": why_not(), "asked": sorted(hidden.asked), "modules": _files()})
     for line in lines:
         request = json.loads(line)
         if (pid := os.fork()) == 0:
