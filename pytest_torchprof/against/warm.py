@@ -179,6 +179,7 @@ def _end_orphan(pid: int) -> None:
     """End a fork whose process was killed."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
-        while True:  # It is nobody's child that could be waited for.
+        until = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until:  # It is nobody's child that could be waited for.
             os.kill(pid, 0)
             time.sleep(0.01)
