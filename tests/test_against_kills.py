@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+from kills_at_random import AGAINST, SEARCH, killed, make
 from repository import PACKAGE, SLOWER, TESTS, Repository
 
 pytestmark = pytest.mark.any_torch
@@ -89,3 +90,22 @@ def test_two_runs_at_once_wait_for_each_other(repository, before):
     assert sum("waits for another run" in out for out in outs) == 1
     assert not any("kept from an earlier run" in out for out in outs)
     assert repository.state() == before
+
+
+@pytest.mark.parametrize(
+    ("how", "sent", "whom"),
+    [
+        (AGAINST, signal.SIGTERM, "parent"),
+        (AGAINST, signal.SIGKILL, "child"),
+        (SEARCH, signal.SIGTERM, "parent"),
+        (SEARCH, signal.SIGKILL, "child"),
+    ],
+)
+def test_who_is_killed_at_a_random_moment_leaves_nothing(tmp_path, how, sent, whom):
+    """As tests/kills_at_random.py does as often as it is asked to."""
+    made = make(tmp_path / "made")
+    before = made.state()
+    who, _, found = killed(made, how, sent, whom, random.Random(7).uniform(2, 8), random.Random(7))
+    assert not who.startswith("nobody")
+    assert found == {}
+    assert made.state() == before

@@ -183,7 +183,7 @@ def _test_names(request: Request) -> TestNames:
 def _measure(request: Request, names: TestNames) -> BaseOutcomes:
     """Run the tests at the other commit and return what they came to."""
     try:
-        status = _launch(request).run(request.results / "log")
+        status = request.run(_launch(request), request.results / "log")
     except TorchprofError as problem:
         return BaseOutcomes(status=-1, names=names, broken=str(problem))
     outcomes = read_outcomes(request.results)

@@ -15,6 +15,7 @@ from pytest_torchprof.against.launch import ended_in_order
 from pytest_torchprof.against.measured import read_measured
 from pytest_torchprof.against.outcomes import BaseOutcomes, write_outcomes
 from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for, seed_words
+from pytest_torchprof.against.warm import warm_python
 from pytest_torchprof.codes import Code
 from pytest_torchprof.compare import compare
 from pytest_torchprof.errors import TorchprofError
@@ -122,11 +123,11 @@ class _Settings:
         good = Reference(ref=self._task.good, sha=repository.commit(self._task.good, "--good"), dirty=False)
         bad = Reference(ref=self._task.bad, sha=repository.commit(self._task.bad, "--bad"), dirty=False)
         _refuse_strangers(repository, good, bad)
-        with ended_in_order(), run_folders(config.rootpath) as folders:
+        with ended_in_order(), run_folders(config.rootpath) as folders, warm_python(repository.top) as warm:
             request = request_for(config, repository, bad, folders)
             # Whatever the ends are called, what is measured at a commit is the same.
             asked = (*self._task.words, *seed_words(config.option), "--torchprof-against=HEAD")
-            request = replace(request, words=asked, keeps_recordings=True)
+            request = replace(request, words=asked, keeps_recordings=True, run=warm.run)
             self.found = _Search(self._task.limits, request, good, bad, self._tell).run()
         return 0
 

@@ -21,7 +21,7 @@ from pytest_torchprof.errors import TorchprofError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_CACHES: Final = {
+CACHES: Final = {
     # By a name that begins so, torch's own cache is known as generated code, which is no line of the user's.
     "TORCHINDUCTOR_CACHE_DIR": "torchinductor_code",
     "TRITON_CACHE_DIR": "triton",
@@ -77,7 +77,7 @@ def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_told: bool
     told = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([*(str(root) for root in roots if not shadows(root)), *kept]),
-        **{name: str(caches / folder) for name, folder in _CACHES.items()},
+        **{name: str(caches / folder) for name, folder in CACHES.items()},
         # The order of a set, and all that is drawn from a seed, is the same on both sides, and in what is kept of one.
         "PYTHONHASHSEED": SEED,
     }

@@ -14,7 +14,7 @@ from pytest_torchprof.against.differences import Differences, differences
 from pytest_torchprof.against.environment import SEED, environment_in, import_roots, variables
 from pytest_torchprof.against.folders import HERE
 from pytest_torchprof.against.git import Repository
-from pytest_torchprof.against.launch import with_words
+from pytest_torchprof.against.launch import SideLaunch, with_words
 from pytest_torchprof.against.overlay import TestFiles, test_files
 from pytest_torchprof.against.side import BASE, Side
 from pytest_torchprof.capture.rank import this_rank
@@ -25,6 +25,7 @@ from pytest_torchprof.text import duration_us
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     import pytest
 
@@ -65,6 +66,8 @@ class Request:
     """Whether a test fails whose times the pairs leave open."""
     keeps_recordings: bool = False
     """Whether what is measured is kept as recordings too."""
+    run: Callable[[SideLaunch, Path], int] = SideLaunch.run
+    """Runs the other commit's pytest to its end, with a file for what it says; returns its exit status."""
 
     @property
     def rootdir(self) -> Path:

@@ -1,0 +1,185 @@
+"""Commits are measured in forks of one process that has imported torch, where a fork is what a fresh process is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.against import VARIABLE, warm_process
+from pytest_torchprof.against.environment import CACHES
+from pytest_torchprof.against.imports import environment_folders, lies_in
+from pytest_torchprof.against.side import read_side
+from pytest_torchprof.against.warm_process import GIVEN_UP, names_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_torchprof.against.launch import SideLaunch
+    from pytest_torchprof.against.side import Side
+
+_OF_A_COMMIT: Final = frozenset({VARIABLE, "PYTHONPATH", "COVERAGE_FILE", *CACHES})
+"""The variables that are told to each commit's process alone."""
+_AT_THE_START: Final = frozenset({"sitecustomize", "usercustomize"})
+"""What Python imports before anything else, from wherever it is."""
+_PATIENCE_S: Final = 20.0
+
+
+class WarmPython:
+    """Runs what is to be launched in forks of one process, from when that is asked for; else in fresh processes."""
+
+    def __init__(self, top: Path) -> None:
+        self._top = os.path.realpath(top)
+        self._server: _Server | None = None
+        self._is_given_up = sys.platform != "linux"  # Elsewhere what torch has loaded does not survive a fork.
+
+    def run(self, launch: SideLaunch, log: Path) -> int:
+        """Do what ``SideLaunch.run`` does."""
+        if self._is_given_up:
+            return launch.run(log)
+        side = read_side(Path(launch.environment[VARIABLE]))
+        if self._server is None:
+            self._server = _Server(launch, side, log.parent / "warm.log")
+            self._is_given_up = not self._server.is_of_use(self._top)
+        if self._is_given_up or not self._server.can_be(launch, side):
+            return launch.run(log)
+        # For its process, who forks it is who has started it.
+        told = replace(side, starter=self._server.pid).announce(Path(launch.environment[VARIABLE]))
+        status = self._server.run(launch.with_variables(told), log)
+        if status == GIVEN_UP:
+            side.announce(Path(launch.environment[VARIABLE]))
+            self._is_given_up = True  # The next commit would most likely do the same.
+            return launch.run(log)
+        return status
+
+    def end(self) -> None:
+        """End the process, and its fork."""
+        if self._server is not None:
+            self._server.end()
+
+
+@contextmanager
+def warm_python(top: Path) -> Iterator[WarmPython]:
+    """Yield what runs commits, as long as the block lasts."""
+    python = WarmPython(top)
+    try:
+        yield python
+    finally:
+        python.end()
+
+
+class _Server:
+    """The process that forks."""
+
+    def __init__(self, launch: SideLaunch, side: Side, log: Path) -> None:
+        self._python = launch.python
+        roots = {str(root) for root in side.roots}
+        path = [place for place in launch.environment["PYTHONPATH"].split(os.pathsep) if place not in roots]
+        told = {name: value for name, value in launch.environment.items() if name != VARIABLE}
+        self._environment = {**told, "PYTHONPATH": os.pathsep.join(path)}
+        ours, its = socket.socketpair()
+        with log.open("wb") as said:
+            self._process = subprocess.Popen(  # noqa: S603 - a script of ours
+                [launch.python, "-P", warm_process.__file__, str(its.fileno())],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                pass_fds=[its.fileno()],
+            )
+        its.close()
+        self._channel = ours
+        self._lines = ours.makefile("rw")
+        self._told = self._answer()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def is_of_use(self, top: str) -> bool:
+        """Whether it can fork at all, and has loaded nothing of the repository."""
+        if self._told is None or self._told["why_not"] is not None:
+            return False
+        inside = [place for place in environment_folders() if lies_in(place, top)]
+        return not any(lies_in(file, top) and not lies_in(file, *inside) for file in self._told["modules"])
+
+    def can_be(self, launch: SideLaunch, side: Side) -> bool:
+        """Whether a fork is what the launch would start: nothing that is loaded would come from elsewhere there."""
+        if self._process.poll() is not None or self._told is None or launch.python != self._python:
+            return False
+        path = launch.environment["PYTHONPATH"].split(os.pathsep)
+        own = {*path, *map(str, side.roots)}.difference(self._environment["PYTHONPATH"].split(os.pathsep))
+        return (
+            self._changed(launch).keys() <= _OF_A_COMMIT
+            and all(map(os.path.isabs, filter(None, path)))
+            and names_in(own).isdisjoint(_AT_THE_START.union(self._told["asked"]))
+        )
+
+    def run(self, launch: SideLaunch, log: Path) -> int:
+        """Run a fork to its end and return its status."""
+        request = {
+            "words": launch.words,
+            "folder": launch.folder,
+            "log": str(log),
+            "environment": self._changed(launch),
+        }
+        started = self._ask(request)
+        if started is None:
+            return -signal.SIGKILL
+        ended = self._answer()
+        if ended is None:
+            _end_orphan(started["pid"])
+            return -signal.SIGKILL
+        return int(ended["status"])
+
+    def end(self) -> None:
+        """End it, as it does where we are no more."""
+        self._lines.close()
+        self._channel.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE_S)
+        self._process.kill()
+        self._process.wait()
+
+    def _changed(self, launch: SideLaunch) -> Mapping[str, str | None]:
+        """Return the variables that a launch has other values of; None: it has none."""
+        names = self._environment.keys() | launch.environment.keys()
+        return {
+            name: launch.environment.get(name)
+            for name in names
+            if launch.environment.get(name) != self._environment.get(name)
+        }
+
+    def _ask(self, request: Mapping[str, object]) -> dict[str, Any] | None:
+        try:
+            self._lines.write(f"{json.dumps(request)}\n")
+            self._lines.flush()
+        except OSError:
+            return None
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any] | None:
+        """Return what it says next; None where it has ended."""
+        try:
+            line = self._lines.readline()
+        except OSError:
+            return None
+        return dict(json.loads(line)) if line else None
+
+
+def _end_orphan(pid: int) -> None:
+    """End a fork whose process was killed."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until:  # It is nobody's child that could be waited for.
+            os.kill(pid, 0)
+            time.sleep(0.01)

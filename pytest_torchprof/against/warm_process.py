@@ -1,0 +1,241 @@
+"""A Python that has imported torch and forks: each fork runs pytest as a Python that was started for it alone would.
+
+It is started by its path, and loads neither this package nor any code of the repository. What it has imported is hidden
+from a fork until that imports it. Where the environment, which torch reads at its import, is then no longer what it
+was, the fork gives up, and a fresh process takes its place.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import multiprocessing.process
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import time
+import warnings
+from contextlib import suppress
+from importlib.abc import Loader
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+STAGES: Final[Mapping[str, Sequence[str]]] = {"numpy": (), "torch": ("numpy",), "sympy": ()}
+"""What is imported, one after the other -> what of it an import of this brings too."""
+GIVEN_UP: Final = 113
+"""The status of a fork that cannot be what a fresh process is."""
+_ENDINGS: Final = (*SOURCE_SUFFIXES, *BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
+_NOT_READ: Final = ("PYTEST_", "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE")
+"""Variables that pytest, and a measurement, set meanwhile: the latter for Inductor, which is not among the stages."""
+_OF_PYTHON: Final = ("__mp_main__", "_sysconfigdata")
+"""Modules of the standard library that its own list lacks."""
+_LOOK_S: Final = 0.05
+_PATIENCE_S: Final = 10.0
+_DEVICES: Final = Path("/dev")
+_NO_DEVICES: Final = {"null", "zero", "random", "urandom", "tty", "pts", "shm"}
+
+
+def names_in(folders: Iterable[str]) -> set[str]:
+    """Return the top-level names that modules in these folders may have."""
+    found: set[str] = set()
+    for folder in folders:
+        with suppress(OSError):
+            names = os.listdir(folder)  # noqa: PTH208
+            found.update(name.partition(".")[0] for name in names if name.endswith(_ENDINGS) or "." not in name)
+    return found
+
+
+class AskedNames:
+    """A finder that finds nothing, and notes the top-level names that are looked for."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
+        self.names.add(name.partition(".")[0])
+        return None
+
+
+class Hidden:
+    """A finder of modules that were imported before: none of them is seen until somebody imports it."""
+
+    def __init__(self) -> None:
+        asked = AskedNames()
+        self._stages: dict[str, dict[str, ModuleType]] = {}
+        self._warnings: dict[str, list[warnings.WarningMessage]] = {}
+        sys.meta_path.insert(0, asked)
+        importlib.import_module("pytest")  # Which is never hidden: a fresh process begins with it.
+        for stage in STAGES:
+            before = set(sys.modules)
+            with suppress(ModuleNotFoundError), warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                importlib.import_module(stage)
+            self._warnings[stage] = warned
+            new = {name for name in set(sys.modules) - before if _top(name) not in sys.stdlib_module_names}
+            self._stages[stage] = {name: sys.modules[name] for name in new if not name.startswith(_OF_PYTHON)}
+        sys.meta_path.remove(asked)
+        self.asked = asked.names - sys.stdlib_module_names
+        """What a folder must not have that stands on the path before these modules."""
+        self._modules = {name: module for modules in self._stages.values() for name, module in modules.items()}
+        self._told: object = None
+        self._path: frozenset[str] = frozenset()
+
+    def hide(self) -> None:
+        """Let it look as if they were not imported, from now on."""
+        for name in self._modules:
+            del sys.modules[name]
+        self._told, self._path = _told(), frozenset(sys.path)
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
+        module = self._modules.get(name)
+        if module is None or module.__spec__ is None:
+            return None
+        found = copy.copy(module.__spec__)
+        found.loader = _Shown(self, module.__spec__)
+        return found
+
+    def show(self, name: str) -> ModuleType:
+        """Return a module that is imported now; with it come those that its import brings."""
+        if _told() != self._told or not self.asked.isdisjoint(names_in(set(sys.path) - self._path)):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(GIVEN_UP)
+        top = _top(name)
+        stages = (top, *STAGES[top]) if top in STAGES else ()
+        for warned in (one for stage in stages for one in self._warnings.pop(stage, ())):
+            # By the filters of here, which may make an error of it.
+            warnings.warn_explicit(warned.message, warned.category, warned.filename, warned.lineno)
+        brought = {one for stage in stages for one in self._stages[stage]}
+        for one, module in self._modules.items():
+            if one in brought or _top(one) == top:
+                sys.modules.setdefault(one, module)
+        if top == "torch":  # It imports multiprocessing, which gives the program this name besides.
+            sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
+        return self._modules[name]
+
+
+class _Shown(Loader):
+    """A loader of a module that is loaded already."""
+
+    def __init__(self, hidden: Hidden, spec: ModuleSpec) -> None:
+        self._hidden, self._spec = hidden, spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._hidden.show(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _told() -> object:
+    """Return what libraries read when they are loaded."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_READ)}
+    return variables, os.sched_getaffinity(0)
+
+
+def why_not() -> str | None:
+    """Return why a fork of this process would not be what a fresh process is; None where it would."""
+    # Libraries that look after their threads, such as OpenBLAS, end them at a fork.
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
+        return "a library has started threads"
+    files = (Path(os.readlink(file.path)) for file in os.scandir("/proc/self/fd") if os.path.lexists(file.path))  # noqa: PTH115
+    if any(file.is_relative_to(_DEVICES) and file.parts[2] not in _NO_DEVICES for file in files):
+        return "a library has opened a device"
+    return None
+
+
+def serve(channel: socket.socket) -> Mapping[str, Any] | None:
+    """Fork for each request; return it in the fork, and None where there are no more.
+
+    A request is a line: ``words``, ``folder``, ``log``, and the ``environment`` as far as it is another (null: none).
+    """
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # The terminal tells all of us, and we end with our owner.
+    hidden = Hidden()
+    lines = channel.makefile("rw")
+    _tell(lines, {"why_not": why_not(), "asked": sorted(hidden.asked), "modules": _files()})
+    for line in lines:
+        request = json.loads(line)
+        if (pid := os.fork()) == 0:
+            signal.signal(signal.SIGINT, interrupt)
+            lines.close()
+            channel.close()
+            become(request, hidden)
+            return dict(request)
+        _tell(lines, {"pid": pid})
+        _tell(lines, {"status": _status(pid, channel)})
+    return None
+
+
+def _tell(lines: Any, said: Mapping[str, object]) -> None:
+    with suppress(BrokenPipeError):
+        lines.write(f"{json.dumps(said)}\n")
+        lines.flush()
+
+
+def _files() -> list[str]:
+    """Return the files of all modules; torch has some that are none, with names instead."""
+    files = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
+    return sorted({os.path.realpath(file) for file in files if isinstance(file, str) and file.startswith(os.sep)})
+
+
+def _status(pid: int, channel: socket.socket) -> int:
+    """Wait until a fork ends, end it if our owner does, and return its status."""
+    asked_to_end: float | None = None
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if asked_to_end is None:
+            # While a fork runs, nothing is asked: what can be read is the end.
+            if select.select([channel], [], [], _LOOK_S)[0]:
+                os.kill(pid, signal.SIGTERM)
+                asked_to_end = time.monotonic()
+        else:
+            time.sleep(_LOOK_S)
+            if time.monotonic() - asked_to_end > _PATIENCE_S:
+                os.kill(pid, signal.SIGKILL)
+
+
+def become(request: Mapping[str, Any], hidden: Hidden) -> None:
+    """Make this fork what a Python would be that was started as it is told."""
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
+    os.chdir(request["folder"])
+    multiprocessing.process.ORIGINAL_DIR = request["folder"]  # type: ignore[attr-defined]
+    sys.modules.pop("__mp_main__", None)
+    for name, value in request["environment"].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    sys.path[:0] = [
+        place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place not in ("", *sys.path)
+    ]
+    sys.orig_argv[:] = [sys.executable, "-P", "-m", "pytest", *request["words"]]
+    sys.argv[1:] = request["words"]
+    importlib.invalidate_caches()
+    hidden.hide()
+
+
+if __name__ == "__main__" and serve(socket.socket(fileno=int(sys.argv[1]))) is not None:
+    runpy.run_module("pytest", run_name="__main__", alter_sys=True)

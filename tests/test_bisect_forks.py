@@ -1,0 +1,197 @@
+"""Bisect measures commits in forks of one process that has imported torch; each is what a fresh process would be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from repository import PACKAGE, SLOWER, TESTS, Repository, environment
+
+from pytest_torchprof.against.launch import SideLaunch
+from pytest_torchprof.against.side import Side
+from pytest_torchprof.against.warm import warm_python
+from pytest_torchprof.report import Reference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.any_torch,
+    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each commit has a fresh process"),
+]
+
+# What code can tell of the process that it runs in, before it imports torch and after it.
+TELLING = """
+import json, os, signal, sys, threading
+
+def told(name):
+    main = sys.modules["__main__"]
+    said = {
+        "environment": {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+        "folder": os.getcwd(), "path": sys.path, "words": sys.argv, "all words": sys.orig_argv, "hash": hash("x"),
+        "modules": sorted(name for name in sys.modules
+                          if name.partition(".")[0] not in sys.stdlib_module_names
+                          and not name.startswith(("__mp_main__", "_sysconfigdata"))),
+        "main": [main.__name__, main.__spec__.name, main.__file__], "flags": list(sys.flags),
+        "input": os.path.realpath("/proc/self/fd/0"), "interrupt": str(signal.getsignal(signal.SIGINT)),
+        "bytecode": sys.dont_write_bytecode, "ignored": sorted(map(str, signal.sigpending())),
+    }
+    with open(f"{name}.json", "w") as file:
+        json.dump(said, file)
+
+told("before")
+from value import VALUE
+PREPARE
+import torch
+told("after")
+
+def test_it():
+    told("running")
+    with open("ran.json", "w") as file:
+        json.dump({"value": VALUE, "parent": os.getppid(), "threads": torch.get_num_threads(),
+                   "spec": torch.__spec__.loader.__class__.__name__}, file)
+    print("said", VALUE)
+    assert VALUE != "failing"
+"""
+NOTHING, FEWER_THREADS = "", "os.environ['OMP_NUM_THREADS'] = '1'"
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    with warm_python(tmp_path_factory.mktemp("top")) as made:
+        yield made
+
+
+def launch_in(folder: Path, value: str, prepare: str = NOTHING) -> SideLaunch:
+    """Return how to start a test in a folder that stands for the files of a commit."""
+    tree = folder / "tree"
+    tree.mkdir(parents=True)
+    (tree / "value.py").write_text(f"VALUE = {value!r}\n")
+    (tree / "test_it.py").write_text(TELLING.replace("PREPARE", prepare))
+    (tree / "pytest.ini").write_text("[pytest]\n")
+    side = Side(
+        is_base=True,
+        reference=Reference(ref="main", sha="0" * 40, dirty=False),
+        tree=tree,
+        other=folder / "other",
+        caches=folder / "caches",
+        roots=(tree,),
+        own_tests=False,
+        keeps_recordings=False,
+        results=folder,
+        starter=os.getpid(),
+    )
+    path = os.pathsep.join([str(tree), environment()["PYTHONPATH"]])
+    told = environment(PYTHONPATH=path, PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
+    words = ("test_it.py", "-q", "-p", "no:cacheprovider", "--torchprof-against=HEAD")
+    return SideLaunch(words=words, folder=str(tree), environment={**told, **side.announce(folder / "base.json")})
+
+
+def what_was_told(folder: Path) -> dict[str, object]:
+    return {
+        name: json.loads((folder / f"tree/{name}.json").read_text()) for name in ("before", "after", "running", "ran")
+    }
+
+
+def without(folder: Path, told: dict[str, object]) -> str:
+    return json.dumps(told, indent=1, sort_keys=True).replace(str(folder), "FOLDER")
+
+
+def test_a_fork_is_what_a_fresh_process_is(warm, tmp_path):
+    found = {}
+    for name, run in (("fresh", SideLaunch.run), ("fork", warm.run)):
+        launch = launch_in(tmp_path / name, "one")
+        assert run(launch, tmp_path / name / "log") == 0, (tmp_path / name / "log").read_text()
+        found[name] = what_was_told(tmp_path / name)
+    parents = {name: told["ran"].pop("parent") for name, told in found.items()}
+    assert parents["fresh"] == os.getpid() != parents["fork"]
+    assert "torch" not in found["fork"]["before"]["modules"]
+    assert "torch" in found["fork"]["after"]["modules"]
+    assert without(tmp_path / "fork", found["fork"]) == without(tmp_path / "fresh", found["fresh"])
+
+
+def test_nothing_of_one_commit_is_seen_by_the_next(warm, tmp_path):
+    parents = set()
+    for value, status in (("first", 0), ("failing", 1), ("third", 0)):
+        folder = tmp_path / value
+        assert warm.run(launch_in(folder, value), folder / "log") == status
+        told = what_was_told(folder)
+        assert told["ran"]["value"] == value
+        assert "value" not in told["before"]["modules"]
+        assert (f"said {value}" in (folder / "log").read_text()) == bool(status)
+        parents.add(told["ran"]["parent"])
+    assert len(parents - {os.getpid()}) == 1
+
+
+def test_where_a_commit_has_what_torch_imports_a_fresh_process_runs_it(warm, tmp_path):
+    for name in ("tqdm.py", "numpy/__init__.py", "sitecustomize.py"):
+        folder = tmp_path / name.partition(".")[0].partition("/")[0]
+        launch = launch_in(folder, "own")
+        (own := folder / "tree" / name).parent.mkdir(exist_ok=True)
+        own.write_text("raise ImportError('the own one')\n")
+        warm.run(launch, folder / "log")
+        ran = folder / "tree/ran.json"
+        assert not ran.exists() or json.loads(ran.read_text())["parent"] == os.getpid()
+
+
+def test_what_torch_reads_at_its_import_is_what_the_code_has_set(tmp_path):
+    launch = launch_in(tmp_path, "one", FEWER_THREADS)
+    with warm_python(tmp_path / "top") as warm:
+        assert warm.run(launch, tmp_path / "log") == 0, (tmp_path / "log").read_text()
+    ran = what_was_told(tmp_path)["ran"]
+    assert (ran["threads"], ran["parent"]) == (1, os.getpid())
+
+
+def test_a_process_that_is_killed_takes_its_fork_along(tmp_path):
+    hangs = launch_in(
+        tmp_path / "hangs", "one", "open('parent', 'w').write(str(os.getppid())); import time; time.sleep(300)"
+    )
+    with warm_python(tmp_path / "top") as warm:
+        (killer := os.fork()) or _kill_when_told(tmp_path / "hangs/tree/parent")
+        assert warm.run(hangs, tmp_path / "hangs/log") == -signal.SIGKILL
+        os.waitpid(killer, 0)
+        again = launch_in(tmp_path / "again", "one")
+        assert warm.run(again, tmp_path / "again/log") == 0
+    assert what_was_told(tmp_path / "again")["ran"]["parent"] == os.getpid()
+
+
+def _kill_when_told(file: Path) -> None:
+    """Kill the process that a file names, and end this one."""
+    with suppress(BaseException):
+        while not file.is_file() or not file.read_text():
+            time.sleep(0.1)
+        os.kill(int(file.read_text()), signal.SIGKILL)
+    os._exit(0)
+
+
+NOTING = """
+import os
+
+def pytest_sessionstart():
+    with open(os.environ["NOTED"], "a") as file:
+        file.write(f"{os.getppid()}\\n")
+"""
+# The working tree's, which differs: the other side's code.
+ELSEWHERE = "import os\nexec(open(os.environ['ELSEWHERE']).read())\n"
+
+
+def test_a_search_starts_one_process_and_proves_which_code_ran(tmp_path):
+    made = Repository(tmp_path / "made", {"waves.py": PACKAGE, "test_waves.py": TESTS, "conftest.py": NOTING})
+    good = made.git("rev-parse", "HEAD").strip()
+    for subject, code in (("elsewhere", ELSEWHERE), ("worse", SLOWER)):
+        made.write({"waves.py": code})
+        made.commit(subject)
+    made.write({"waves.py": PACKAGE + "# differs\n"})
+    told = {"NOTED": str(tmp_path / "noted"), "ELSEWHERE": str(made.path / "waves.py")}
+    run = made.torchprof("bisect", "--limit", "max_kernels=1", "test_waves.py", "--good", good, **told)
+    assert run.status == 3
+    assert "the file waves.py was read from" in run.out
+    parents = (tmp_path / "noted").read_text().split()
+    assert len(parents) == 3
+    assert len(set(parents)) == 1
