@@ -55,6 +55,7 @@ class Code(StrEnum):
     LOST_KERNELS = "lost-kernels"
     LOST_GRAPH_KERNELS = "lost-graph-kernels"
     LOST_LAUNCHES = "lost-launches"
+    LOST_COPIES = "lost-copies"
     EARLIER_WORK = "earlier-work"
     LOST_STEPS = "lost-steps"
     LOST_SENTINEL = "lost-sentinel"
