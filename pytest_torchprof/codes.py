@@ -56,6 +56,7 @@ class Code(StrEnum):
     LOST_GRAPH_KERNELS = "lost-graph-kernels"
     WRONG_GRAPH_NUMBERS = "wrong-graph-numbers"
     LOST_LAUNCHES = "lost-launches"
+    LOST_COPIES = "lost-copies"
     EARLIER_WORK = "earlier-work"
     LOST_STEPS = "lost-steps"
     LOST_SENTINEL = "lost-sentinel"

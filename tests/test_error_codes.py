@@ -307,6 +307,12 @@ def clocks_locked() -> TraceBuilder:
     return builder
 
 
+def lost_copies():
+    builder = own_recording({"k": 1})
+    builder.call("cudaMemcpyAsync", 30, 5)
+    return builder
+
+
 def polled():
     builder = own_recording({"k": 1})
     for place in range(20):
@@ -347,6 +353,7 @@ RECORDINGS = {
     Code.UNKNOWN_LAUNCH: (unknown_launch, "max_launches=9"),
     Code.UNKNOWN_WORK: (unknown_work, "max_kernels=9"),
     Code.POLLED: (polled, "max_syncs=0"),
+    Code.LOST_COPIES: (lost_copies, "max_memcpys=9"),
     Code.NOT_RECORDED: (lambda: own_recording({"k": 1}), "max_peak_memory=1GB"),
     Code.MATCH_UNKNOWN: (lambda: own_recording({"": 1}), "forbid_kernels=gemm"),
     Code.FAMILY_UNKNOWN: (of_no_known_family, "collectives={'all_reduce': 0}"),

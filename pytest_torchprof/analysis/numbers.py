@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.parts import StepWork, Window
+from pytest_torchprof.analysis.parts import StepWork, Window, lost_copies
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.text import counted, plural, show_bytes, show_ratio, show_us
-from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET
+from pytest_torchprof.trace.columns import KERNEL, MEMSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,6 +106,15 @@ def _unknown_launches(trace: Trace) -> str | None:
     return coded(f"kernels ran behind {names[0]}, which is not known as a launch", Code.UNKNOWN_LAUNCH)
 
 
+def _lost_copies(trace: Trace) -> str | None:
+    names = lost_copies(trace)
+    if not names:
+        return None
+    were = "call that copies" if len(names) == 1 else "calls that copy"
+    said = f"{len(names)} {were} ({names[0]}) left no copy in the recording: it was lost, or there was nothing to copy"
+    return coded(said, Code.LOST_COPIES)
+
+
 def _copies_one_way(name: str, noun: str, direction: str) -> Number:
     return Number(
         name=name, noun=noun, of=lambda work: work.copies(direction), gated=True, follows="memcpys", detail=True
@@ -145,7 +154,14 @@ TABLE: Final = (
     ),
     # More graph launches are as often the aim as fewer.
     Number(name="graph_launches", noun="graph launch", of=lambda work: work.calls(_GRAPHS), better=None),
-    Number(name="memcpys", noun="copy", of=lambda work: work.count(MEMCPY), gated=True, headline=True),
+    Number(
+        name="memcpys",
+        noun="copy",
+        of=lambda work: work.memcpys,
+        gated=True,
+        headline=True,
+        absent_for=_lost_copies,
+    ),
     _copies_one_way("memcpys_h2d", "host-to-device copy", "HtoD"),
     _copies_one_way("memcpys_d2h", "device-to-host copy", "DtoH"),
     _copies_one_way("memcpys_d2d", "device-to-device copy", "DtoD"),

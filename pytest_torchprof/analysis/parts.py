@@ -171,6 +171,11 @@ def step_parts(trace: Trace) -> tuple[Part, ...]:
     )
 
 
+def lost_copies(trace: Trace) -> list[str]:
+    """Return the names of the steps' calls that copy and whose copies are not in the recording."""
+    return [trace.names[trace.calls.name[i]] for i in trace.links.lost_copies if trace.step_of_call[i] != ABSENT]
+
+
 class StepWork:
     """The work of a step or range as the numbers take it; on the CPU as device it is the computing operators."""
 
@@ -204,6 +209,11 @@ class StepWork:
             found[self._trace.names[name].removeprefix("Memcpy ")[:4]] += count
         return found
 
+    @property
+    def memcpys(self) -> int | None:
+        """How many copies ran; None with calls of the steps that copy and left no copy."""
+        return None if lost_copies(self._trace) else len(self._copies)
+
     def copies(self, direction: str) -> int | None:
         """Return how many copies go this way, ``"HtoD"``; None where a copy does not tell."""
         return self._directions[direction] if self._copies_tell else None
@@ -215,7 +225,7 @@ class StepWork:
 
     @property
     def _copies_tell(self) -> bool:
-        return all(map(_DIRECTION.fullmatch, self._directions))
+        return not lost_copies(self._trace) and all(map(_DIRECTION.fullmatch, self._directions))
 
     @cached_property
     def _calls(self) -> Counter[int]:

@@ -22,7 +22,8 @@ _CALLS = (
     (CallKind.BLOCKING, r"(?:cuda|hip)(?:Stream|Event)Synchronize"),
     # hipMemcpyWithStream is what .item() is on ROCm.
     (CallKind.BLOCKING_COPY, r"(?:cuda|hip)Memcpy(?:2D|3D)?(?:(?:To|From)(?:Symbol|Array))?|hipMemcpyWithStream"),
-    (CallKind.COPY_OR_FILL, r"(?:cuda|cu|hip)Mem(?:cpy|set)\w*"),
+    (CallKind.COPY, r"(?:cuda|cu|hip)Memcpy\w*"),
+    (CallKind.FILL, r"(?:cuda|cu|hip)Memset\w*"),
     (CallKind.CAPTURE_BEGIN, r"(?:cuda|cu|hip)StreamBeginCapture\w*"),
     (CallKind.CAPTURE_END, r"(?:cuda|cu|hip)StreamEndCapture\w*"),
     # cudaFreeAsync, and what goes back to a pool of the runtime's, does not wait.

@@ -37,7 +37,7 @@ class CallKind(IntEnum):
     """Waits too, for a copy it starts itself."""
     DEVICE_SYNC = 5
     """Waits for all; what the profiler itself ends with."""
-    COPY_OR_FILL = 6
+    COPY = 6
     CAPTURE_BEGIN = 7
     CAPTURE_END = 8
     FREE = 9
@@ -46,13 +46,14 @@ class CallKind(IntEnum):
     """Asks whether the GPU is done, and comes back at once; a loop of them waits."""
     ERROR_TEXT = 11
     """Asks for the name or the text of an error that another call returned."""
+    FILL = 12
 
 
 LAUNCHES = frozenset({CallKind.LAUNCH, CallKind.GRAPH_LAUNCH})
 BLOCKING = frozenset({CallKind.BLOCKING, CallKind.DEVICE_SYNC, CallKind.BLOCKING_COPY})
 WAITS = BLOCKING | {CallKind.FREE}
 COUNTED = LAUNCHES | WAITS | {CallKind.QUERY}
-COPIES = frozenset({CallKind.COPY_OR_FILL, CallKind.BLOCKING_COPY})
+COPIES = frozenset({CallKind.COPY, CallKind.BLOCKING_COPY})
 
 
 class OperatorWork(Enum):

@@ -7,37 +7,25 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.kernelname import DTYPES as ALL_DTYPES
-from pytest_torchprof.kernels.names.text import word_list
 from pytest_torchprof.kernels.operands import (
     CONTRACTING,
     DTYPES,
     ELEMENTWISE,
-    FLOAT,
     NO_TENSOR,
     OPERANDS,
-    kind_of_dtype,
     tensor_types,
 )
+from pytest_torchprof.kernels.promotion import TypedOperand, computed_in
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Reply, known, same
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.operands import Launch
 
 # Tensor cores multiply fp32 as TF32, which nothing else computes in.
 _NEVER_ON: Final = {True: "fp32", False: "tf32"}
-# Of integers these compute in torch's default type, which no recording tells.
-_MAKES_FLOATS: Final = frozenset(
-    word_list(
-        """
-        div true_divide reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh
-        cosh tanh asinh acosh atanh erf erfc erfinv pow sigmoid lgamma digamma logit xlogy sinc deg2rad rad2deg
-        logsumexp
-        """
-    )
-)
+# Of these an elementwise operator may make floats.
+_MAKES_OTHERS: Final = frozenset({"int8", "complex64"})
 _LISTS: Final = frozenset({"TensorList", "GenericList"})
 _BYTES: Final = re.compile(r"(?P<bytes>\d+)-byte")
 # What joins a product's parts, or changes a layout for a convolution, may do so in fp32, whatever the operands are.
@@ -47,8 +35,7 @@ _OF_HELPERS: Final = "fp32"
 def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[str]:
     """Return the dtypes of which one is the kernel's, as its operator's operands tell; empty where they do not.
 
-    By torch's rules of promotion: floats win over integers and these over bools, and a Python number, recorded as a
-    tensor without dimensions, decides only where it is of a higher kind.
+    By torch's rules of promotion; what is converted has two types.
     """
     if joined := _BYTES.fullmatch(decoded.operands or ""):
         return frozenset(one for one in ALL_DTYPES if _size_of(one) == int(joined["bytes"]))
@@ -62,11 +49,11 @@ def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[
         return frozenset()
     shapes = launch.shapes or [None] * len(launch.dtypes)
     operands = [
-        (DTYPES.get(str(word)), shape in ([], ()))
+        TypedOperand(DTYPES.get(str(word)), shape in ([], ()))
         for word, shape in zip(launch.dtypes, shapes, strict=False)
         if str(word) not in NO_TENSOR
     ]
-    promoted = _promoted(operands, launch.op or "")
+    promoted = computed_in(operands, launch.op or "", decoded.family)
     asked = [word.removeprefix("->") for word in (decoded.operands or "").split() if word.startswith("->")]
     return promoted.union(asked, [_OF_HELPERS] if decoded.helper else ()) if promoted else promoted
 
@@ -81,28 +68,16 @@ def _is_atens(decoded: KernelName, launch: Launch) -> bool:
 
 def computes_in(name: str, decoded: KernelName, launch: Launch, dtype: str) -> Reply:
     """Tell whether a kernel computes in a type, by its name or else its operator's operands."""
-    if decoded.dtype is not None:
+    told = decode(name).dtype
+    elementwise = decoded.family in ELEMENTWISE and decoded.library == "aten"
+    if decoded.dtype is not None and (told is not None or not elementwise or decoded.dtype not in _MAKES_OTHERS):
         return same(decoded.dtype, dtype)
-    if decode(name).dtype is not None:
+    if told is not None:
         return NOT_KNOWN  # Name and operands contradict each other.
     if decoded.tensor_core is not None and dtype == _NEVER_ON[decoded.tensor_core]:
         return NO
     possible = operand_dtypes(name, decoded, launch)
     return NOT_KNOWN if not possible or possible > {dtype} else known(told=possible == {dtype})
-
-
-def _promoted(operands: Sequence[tuple[str | None, bool]], op: str) -> frozenset[str]:
-    """Return the dtypes that an elementwise operator may compute in; operands are (dtype, whether it is a number)."""
-    tensors = [dtype for dtype, is_number in operands if not is_number] or [dtype for dtype, _ in operands]
-    if not tensors or any(dtype is None for dtype, _ in operands):
-        return frozenset()
-    kind, highest = max(map(kind_of_dtype, tensors)), max(kind_of_dtype(dtype) for dtype, _ in operands)
-    if highest < FLOAT and op.rpartition("::")[2].rstrip("_") in _MAKES_FLOATS:
-        return frozenset()
-    if kind < highest:
-        # Of Python's floats the result is of torch's default type, which no recording tells.
-        return frozenset() if highest >= FLOAT else frozenset(("int64",))
-    return frozenset(str(dtype) for dtype in tensors if kind_of_dtype(dtype) == kind)
 
 
 def _size_of(dtype: str) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from pytest_torchprof.codes import Code
-from pytest_torchprof.devices.kinds import LAUNCHES, CallKind
+from pytest_torchprof.devices.kinds import COPIES, LAUNCHES, CallKind
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, where
@@ -42,6 +42,8 @@ class Links(Struct, frozen=True, kw_only=True, eq=False):
     """Names of calls that ran a kernel and are not known as launches."""
     lost: tuple[int, ...]
     """Launch calls outside a capture whose GPU operation is missing."""
+    lost_copies: tuple[int, ...]
+    """Calls that copy, of which the same is true."""
     refused: tuple[int, ...] = ()
     """Launch calls that the driver refused, as far as the recording tells: nothing is missing."""
     untied: frozenset[int] = frozenset()
@@ -119,6 +121,7 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], names: Sequence[s
     """Join launches and GPU operations by correlation id; ``own`` says that the window began with the GPU idle."""
     launching = {i for i, kind in enumerate(kinds) if kind in LAUNCHES}
     launches = where(calls.name, launching)
+    copying = {i for i, kind in enumerate(kinds) if kind in COPIES}
     correlated = any(correlation > 0 for correlation in gpu.correlation)
     if len(gpu) and not (len(calls) and correlated):
         nowhere = [ABSENT] * len(gpu)
@@ -130,6 +133,7 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], names: Sequence[s
             launches=launches,
             unknown=frozenset(),
             lost=(),
+            lost_copies=(),
         )
     call_at = dict(zip(calls.correlation, count(), strict=False))
     # CUPTI counts from 1; some ROCm files write 0 where they know none.
@@ -154,6 +158,7 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], names: Sequence[s
         launches=launches,
         unknown=_unknown(calls, gpu, call_of, launching),
         lost=tuple(lost),
+        lost_copies=tuple(_missing(calls, gpu, kinds, where(calls.name, copying))),
         refused=tuple(sorted(refused)),
         untied=frozenset(untied),
     )
@@ -171,13 +176,13 @@ def _unknown(calls: Calls, gpu: GpuOps, call_of: Sequence[int], launching: set[i
     return frozenset(map(calls.name.__getitem__, set(kernels) - {ABSENT})) - launching
 
 
-def _missing(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], launches: Sequence[int]) -> Sequence[int]:
-    """Return the launches outside a capture that no GPU operation belongs to."""
+def _missing(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], queueing: Sequence[int]) -> Sequence[int]:
+    """Return the calls outside a capture that no GPU operation belongs to."""
     if not len(gpu):
         return ()
     seen = set(gpu.correlation)
-    unseen = map(not_, map(seen.__contains__, map(calls.correlation.__getitem__, launches)))
-    missing = list(compress(launches, unseen))
+    unseen = map(not_, map(seen.__contains__, map(calls.correlation.__getitem__, queueing)))
+    missing = list(compress(queueing, unseen))
     if not missing:
         return ()
     captured = captures(calls, kinds)

@@ -222,7 +222,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         moment = calls.start[last]
         if max(max(part.start, default=moment) for part in (self.ops, self.annotations)) > moment:
             return None
-        active = self.call_names(LAUNCHES | COPIES)
+        active = self.call_names(LAUNCHES | COPIES | {CallKind.FILL})
         return None if any(calls.start[i] > moment for i in where(calls.name, active)) else last
 
     @cached_property

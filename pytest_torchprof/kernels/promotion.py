@@ -1,0 +1,94 @@
+"""Which types an operator of ATen's may compute in, given the types of its tensors: torch's rules of promotion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pytest_torchprof.kernels.names.text import word_list
+from pytest_torchprof.kernels.operands import FLOAT, kind_of_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NOT_KNOWN: Final = frozenset[str]()
+# What two types of one kind, or of two, make together where it is neither of them.
+_WIDER: Final = (
+    (frozenset({"bf16", "fp16"}), "fp32"),
+    (frozenset({"int8", "uint8"}), "int16"),
+    (frozenset({"complex64", "fp64"}), "complex128"),
+)
+# Of elementwise operators, those that make integers and bools of integers and bools. The others make torch's default
+# type of them, which no recording tells.
+_KEEPS_INTEGERS: Final = frozenset(
+    word_list(
+        """
+        __and__ __iand__ __ilshift__ __ior__ __irshift__ __ixor__ __lshift__ __or__ __rshift__ __xor__ abs absolute add
+        addcmul arange bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp
+        clamp_max clamp_min clip conj_physical eq eye fill floor floor_divide fmax fmin fmod full gcd ge greater
+        greater_equal gt hardtanh heaviside isfinite isinf isnan isneginf isposinf lcm le less less_equal logical_and
+        logical_not logical_or logical_xor lt masked_fill maximum minimum mul multiply nan_to_num ne neg negative
+        not_equal ones positive relu remainder round rsub sgn sign signbit square sub subtract threshold tril triu trunc
+        where zero zeros
+        """
+    )
+)
+# Of these there may be one tensor more than they compute with: what they write to, whose type does not matter to them.
+_OF_TWO: Final = frozenset(
+    word_list(
+        """
+        add atan2 bitwise_and bitwise_or bitwise_xor div eq floor_divide fmax fmin fmod ge gt hypot le logical_and
+        logical_or logical_xor lt maximum minimum mul ne pow remainder rsub sub true_divide
+        """
+    )
+)
+# These make real numbers of complex ones, or the other way round.
+_CROSSES: Final = frozenset(word_list("abs angle std std_mean var var_mean linalg_vector_norm norm _fft_r2c _fft_c2r"))
+_PARTS: Final = (("complex64", "fp32"), ("complex128", "fp64"))
+
+
+class TypedOperand(NamedTuple):
+    """A tensor that an operator was given; None for a type that is not known."""
+
+    dtype: str | None
+    is_number: bool
+    """Whether it has no dimensions, as a number of Python's: it decides only where it is of a higher kind."""
+
+
+def computed_in(operands: Sequence[TypedOperand], op: str, family: str | None) -> frozenset[str]:
+    """Return the types of which one is the operator's; empty where they do not tell."""
+    plain = op.rpartition("::")[2].rstrip("_")
+    # With weights, bincount adds in fp64 whatever is no fp32.
+    if not operands or any(one.dtype is None for one in operands) or plain == "bincount":
+        return _NOT_KNOWN
+    if family == "copy":
+        # What is converted is read in the one and written in the other type.
+        return frozenset(str(one.dtype) for one in operands)
+    given = _given(operands, plain)
+    types = _promoted(given, plain, family)
+    return types.union(str(one.dtype) for one in operands[len(given) :]) if types else types
+
+
+def _given(operands: Sequence[TypedOperand], plain: str) -> Sequence[TypedOperand]:
+    """Return the operands but for a last one that is written to, or may be: it alone is of the highest kind."""
+    if plain in _OF_TWO:
+        return operands[:2]
+    *others, last = operands
+    above = not last.is_number and all(kind_of_dtype(one.dtype) < kind_of_dtype(last.dtype) for one in others)
+    return others if others and above else operands
+
+
+def _promoted(operands: Sequence[TypedOperand], plain: str, family: str | None) -> frozenset[str]:
+    tensors = [one.dtype for one in operands if not one.is_number] or [one.dtype for one in operands]
+    kind, highest = max(map(kind_of_dtype, tensors)), max(kind_of_dtype(one.dtype) for one in operands)
+    if highest < FLOAT and family not in ("index", "sort", "rng") and plain not in _KEEPS_INTEGERS:
+        # Sums and products of integers are wider.
+        whole = family == "reduction" and plain != "logsumexp"
+        return frozenset({*map(str, tensors), "int64"}) if whole else _NOT_KNOWN
+    if kind < highest:
+        # Of Python's floats the result is of torch's default type, which no recording tells.
+        return _NOT_KNOWN if highest >= FLOAT else frozenset(("int64",))
+    types = {str(dtype) for dtype in tensors if kind_of_dtype(dtype) == kind}
+    types.update(wider for pair, wider in _WIDER if pair.issubset(tensors))
+    if plain in _CROSSES:
+        types.update(*(pair for pair in _PARTS if not types.isdisjoint(pair)))
+    return frozenset(types)
