@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import Group
 
 Severity = Literal["recording", "warning", "information"]
 """About the recording itself; about time that is lost; good to know."""
@@ -95,7 +96,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     changed: Mapping[Threshold, float] = field(default_factory=dict)
     """The values that someone set; the others are as they come."""
     needs: tuple[Need, ...]
-    """What it reads; empty if that is in every recording, whichever the device: the ranges on the CPU."""
+    """What it reads; empty if that is in every recording, whichever the device and whatever was recorded of it."""
     remedy: str = ""
     explains: Collection[str] = ()
     """Limits that may be missed for this reason; what a limit lists itself does not explain it."""
@@ -119,17 +120,17 @@ def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: (order[finding.severity], -finding.saves_us)))
 
 
-_NO_OPERANDS = b"\0\0"
-
-
 def _shapes(analysis: Analysis) -> bool:
-    trace = analysis.trace
-    return any(trace.inputs[one] != _NO_OPERANDS for one in set(trace.ops.inputs))
+    return any(analysis.launching.operands(one)[1] is not None for one in set(analysis.trace.ops.inputs))
 
 
 GPU_WORK = Need(
     missing=_NO_GPU_WORK,
     there=lambda analysis: analysis.trace.device_kind.has_launches,
+)
+CPU_SIDE = Need(
+    missing="no operator is recorded, the profiler looked at the GPU alone",
+    there=lambda analysis: len(analysis.trace.ops) > 0,
 )
 LAUNCHES = Need(
     missing="no operation of the GPU is linked to its launch",
@@ -152,6 +153,26 @@ OCCUPANCY = Need(
     there=lambda analysis: any(percent >= 0 for percent in analysis.trace.gpu.occupancy),
     of_gpu=True,
 )
+
+
+def told(
+    missing: str, open_of: Callable[[Analysis, Group], bool], least: Threshold, families: Collection[str] = ()
+) -> Need:
+    """Return the need that kernels of which something is not known take too little time for a finding.
+
+    ``open_of`` says of which ones, ``least`` from which share on there is a finding: of the time of all kernels, or of
+    those that are, or may be, of some families.
+    """
+
+    def there(analysis: Analysis) -> bool:
+        work = analysis.gpu_work
+        perhaps = sum(group.time_ns for group in work.groups if open_of(analysis, group))
+        among = work.groups
+        if perhaps and families:
+            among = [group for group in among if work.decoded(group).is_of(*families).may_be]
+        return not perhaps or perhaps < least.value * sum(group.time_ns for group in among)
+
+    return Need(missing=missing, there=there)
 
 
 def with_thresholds(rules: Iterable[Rule], given: Iterable[str]) -> tuple[Rule, ...]:
