@@ -137,13 +137,10 @@ def test_products_of_a_graph_beside_others_may_be_the_odd_ones(tmp_path):
 def test_a_kernel_of_a_plain_name_whose_launch_is_not_recorded_may_be_tritons(tmp_path):
     builder = TraceBuilder()
     builder.step(0, 0, 1000)
-    builder.launched(POINTWISE, 10)
     builder.kernel("my_rope", 100, 5, builder.call("cuLaunchKernel", 90, driver=True))
-    launched = load(builder.write(tmp_path / "launched.json"))
-    assert launched.kernels.matching(triton("user")).count == 1
-    builder.events[-1]["args"].pop("correlation")
-    with pytest.raises(NotMeasured, match="cannot be told"):
-        load(builder.write(tmp_path / "less.json")).expect(forbid_kernels=triton("user"))
+    whole, limits = builder.document(), {"forbid_kernels": triton("user")}
+    assert status(write(tmp_path / "t.json", json.dumps(whole)), limits) == MISSED
+    assert status(write(tmp_path / "t.json", json.dumps(less_of(whole, "no launches"))), limits) == NOT_MEASURED
 
 
 ASKED = [*FINDINGS, *(limits for pair in TABLE for limits in pair), *PATTERNS[::3]]
@@ -157,5 +154,7 @@ def test_of_real_recordings_no_limit_holds_on_less(tmp_path, shared_trace, name,
         load(write(tmp_path / f"{n}.json", json.dumps(one)))
         for n, one in enumerate((document, less_of(document, what)))
     )
-    held = [one for one in ASKED if check_limits(less, read_limits(one))[0].status == HOLDS]
+    # That there is a graph is what changes, and nothing that is less known.
+    asked = [one for one in ASKED if "cuda_graph" not in one]
+    held = [one for one in asked if check_limits(less, read_limits(one))[0].status == HOLDS]
     assert [one for one in held if check_limits(whole, read_limits(one))[0].status == MISSED] == []

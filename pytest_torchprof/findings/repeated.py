@@ -92,7 +92,9 @@ def _written(constant: _Constant) -> str:
 def _settings_recorded(analysis: Analysis) -> bool:
     found, launching = _calls(analysis), analysis.launching
     given = {analysis.trace.ops.inputs[op] for op in found}
-    return not found or any(launching.settings(one) is not None and launching.operands(one)[0] is not None for one in given)
+    return not found or any(
+        launching.settings(one) is not None and launching.operands(one)[0] is not None for one in given
+    )
 
 
 RULES = (

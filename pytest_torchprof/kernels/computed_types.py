@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.kernels.names.kernelname import CONVOLUTION_OFFSETS
 from pytest_torchprof.kernels.names.kernelname import DTYPES as ALL_DTYPES
 from pytest_torchprof.kernels.names.text import word_list
 from pytest_torchprof.kernels.operands import (
@@ -83,6 +84,8 @@ def computes_in(name: str, decoded: KernelName, launch: Launch, dtype: str) -> R
     """Tell whether a kernel computes in a type, by its name or else its operator's operands."""
     if decoded.dtype is not None:
         return same(decoded.dtype, dtype)
+    if decoded.helper == CONVOLUTION_OFFSETS:
+        return known(told=dtype == "int32")
     if decode(name).dtype is not None:
         return NOT_KNOWN  # Name and operands contradict each other.
     if decoded.tensor_core is not None and dtype == _NEVER_ON[decoded.tensor_core]:
