@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
+from pathlib import Path
 
 import pytest
 from builder import CUDA, TraceBuilder, write
 from test_every_word import TABLE
 from test_not_known import PATTERNS
 
-from pytest_torchprof import NotMeasured, TorchprofError, load, triton
+from pytest_torchprof import NotMeasured, TorchprofError, family, gemm, load, triton
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, check_limits, read_limits
 
@@ -143,16 +145,32 @@ def test_a_kernel_of_a_plain_name_whose_launch_is_not_recorded_may_be_tritons(tm
     assert status(write(tmp_path / "t.json", json.dumps(less_of(whole, "no launches"))), limits) == NOT_MEASURED
 
 
-ASKED = [*FINDINGS, *(limits for pair in TABLE for limits in pair), *PATTERNS[::3]]
+DTYPES = [
+    {word: made(dtype=dtype)}
+    for word in ("forbid_kernels", "only_kernels")
+    for made in (gemm, partial(family, "pointwise"), partial(family, "normalization"))
+    for dtype in ("fp32", "bf16", "fp64")
+]
+ASKED = [*FINDINGS, *(limits for pair in TABLE for limits in pair), *PATTERNS[::3], *DTYPES]
+
+
+OWN = sorted((Path(__file__).parent / "recordings").glob("test_transformer_step*before*"))
+
+
+@pytest.fixture(
+    params=["h100_bert_small", "h100_transformer_three_steps", "mi300x_compile_tiny", *OWN],
+    ids=lambda one: getattr(one, "name", one),
+)
+def real(request, shared_trace):
+    path = request.param if isinstance(request.param, Path) else shared_trace(request.param)
+    return json.loads(gzip.decompress(path.read_bytes()))
 
 
 @pytest.mark.parametrize("what", LESS)
-@pytest.mark.parametrize("name", ["h100_bert_small", "h100_transformer_three_steps", "mi300x_compile_tiny"])
-def test_of_real_recordings_no_limit_holds_on_less(tmp_path, shared_trace, name, what):
-    document = json.loads(gzip.decompress(shared_trace(name).read_bytes()))
+def test_of_real_recordings_no_limit_holds_on_less(tmp_path, real, what):
     whole, less = (
-        load(write(tmp_path / f"{n}.json", json.dumps(one)))
-        for n, one in enumerate((document, less_of(document, what)))
+        load(write(tmp_path / f"{place}.json", json.dumps(one)))
+        for place, one in enumerate((real, less_of(real, what)))
     )
     # That there is a graph is what changes, and nothing that is less known.
     asked = [one for one in ASKED if "cuda_graph" not in one]
