@@ -13,7 +13,7 @@ from test_every_word import TABLE
 from test_not_known import PATTERNS
 
 from pytest_torchprof import NotMeasured, TorchprofError, family, gemm, load, triton
-from pytest_torchprof.findings import RULES
+from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, check_limits, read_limits
 
 pytestmark = pytest.mark.any_torch
@@ -98,6 +98,20 @@ def status(path, limits):
 
 def less_of(document, what):
     return {**document, "traceEvents": LESS[what](document["traceEvents"])}
+
+
+@pytest.mark.parametrize("threshold", ["misaligned-gemm.share = 0.01", "hotspot.share = 0.03"])
+def test_what_is_too_short_for_a_finding_depends_on_its_thresholds(tmp_path, threshold):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    for place, name in enumerate(PRODUCTS):
+        builder.launched(name, 10 + 100 * place, op=f"aten::mm{place}", dur=33, inputs=matrices((64, 64), (64, 64)))
+    builder.kernel(PRODUCTS[1], 500, 4, builder.graph_launch(400))
+    profile, code = load(builder.write(tmp_path / "t.json")), threshold.partition(".")[0]
+    (rule,) = (rule for rule in RULES if rule.code == code)
+    assert rule.blind(profile) is None
+    (rule,) = (rule for rule in with_thresholds(RULES, [threshold]) if rule.code == code)
+    assert rule.blind(profile) is not None
 
 
 @pytest.mark.parametrize("what", LESS)

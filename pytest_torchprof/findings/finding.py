@@ -72,13 +72,15 @@ class Need(Struct, frozen=True, eq=False):
 
     missing: str
     """The reason that is given where the recording lacks it."""
-    there: Callable[[Analysis], bool]
+    there: Callable[..., bool]
+    """Takes the analysis and the values of the thresholds below."""
+    by: tuple[Threshold, ...] = ()
     of_gpu: bool = False
     """Whether it is a GPU's, so that no recording of another device has it."""
 
-    def why_missing(self, analysis: Analysis) -> str | None:
-        """Return the reason where the recording lacks it, None where it is there."""
-        if self.there(analysis):
+    def why_missing(self, analysis: Analysis, *values: float) -> str | None:
+        """Return the reason where the recording lacks it, None where it is there; ``values`` are the thresholds'."""
+        if self.there(analysis, *values):
             return None
         return self.missing if analysis.trace.device_kind.has_launches or not self.of_gpu else _NO_GPU_WORK
 
@@ -103,7 +105,9 @@ class Rule(Struct, frozen=True, kw_only=True):
 
     def blind(self, analysis: Analysis) -> str | None:
         """Return why nothing can be told from this recording, None where it can."""
-        return next((reason for need in self.needs if (reason := need.why_missing(analysis)) is not None), None)
+        values = {need: [self.changed.get(one, one.value) for one in need.by] for need in self.needs}
+        reasons = (need.why_missing(analysis, *at) for need, at in values.items())
+        return next((reason for reason in reasons if reason is not None), None)
 
     def look(self, analysis: Analysis) -> Iterator[Finding]:
         """Yield what the rule finds."""
@@ -164,15 +168,15 @@ def told(
     those that are, or may be, of some families.
     """
 
-    def there(analysis: Analysis) -> bool:
+    def there(analysis: Analysis, share: float) -> bool:
         work = analysis.gpu_work
         perhaps = sum(group.time_ns for group in work.groups if open_of(analysis, group))
         among = work.groups
         if perhaps and families:
             among = [group for group in among if work.decoded(group).is_of(*families).may_be]
-        return not perhaps or perhaps < least.value * sum(group.time_ns for group in among)
+        return not perhaps or perhaps < share * sum(group.time_ns for group in among)
 
-    return Need(missing=missing, there=there)
+    return Need(missing=missing, there=there, by=(least,))
 
 
 def with_thresholds(rules: Iterable[Rule], given: Iterable[str]) -> tuple[Rule, ...]:

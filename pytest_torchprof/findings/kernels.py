@@ -90,7 +90,7 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
     )
 
 
-def _operators_told(analysis: Analysis) -> bool:
+def _operators_told(analysis: Analysis, share: float, names: float) -> bool:
     """Whether no operator can have most of the time, had it launched all kernels of which the operator is not known."""
     trace, work = analysis.trace, analysis.gpu_work
     by_op: Counter[int] = Counter()
@@ -101,7 +101,7 @@ def _operators_told(analysis: Analysis) -> bool:
         elif group.op >= 0 and not trace.names[group.op].startswith("CompiledFunction"):
             by_op[group.op] += group.time_ns
     most = max(by_op.values(), default=0) + untold
-    return not untold or len(work.by_name) < NAMES.value or most / 1000 < SHARE.value * work.kernel_time_us
+    return not untold or len(work.by_name) < names or most / 1000 < share * work.kernel_time_us
 
 
 def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -282,7 +282,11 @@ RULES = (
         find=_hotspot,
         needs=(
             GPU_WORK,
-            Need(missing="of some kernels it is not known which operator launched them", there=_operators_told),
+            Need(
+                missing="of some kernels it is not known which operator launched them",
+                there=_operators_told,
+                by=(SHARE, NAMES),
+            ),
         ),
         thresholds=(SHARE, NAMES, BUSY),
         remedy="start here: what it does not take cannot be won",
