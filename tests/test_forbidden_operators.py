@@ -210,6 +210,7 @@ def test_kernels_that_nothing_can_match_have_no_number(on_gpu, pattern):
         ("torch.ops.mylib.op", "'mylib::op'"),
         ("mylib.op.default", "'mylib::op'"),
         ("aten::mm.default", "'aten::mm'"),
+        (torch.ops.aten.mm.default.__name__, "'mm'"),
         ("aten::mm::default", "'aten::mm'"),
         ("aten::add.Tensor", "'aten::add'"),
         ("aten:mm", "two colons"),

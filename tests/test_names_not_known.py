@@ -124,6 +124,13 @@ def test_neither_is_it_where_kernels_are_launched(dtypes, verdict):
     assert family("reduction", dtype="fp64").verdict(reduced) is verdict
 
 
+@pytest.mark.parametrize("op", ["aten::cudnn_convolution", None])
+def test_what_computes_where_the_operands_of_a_convolution_lie_computes_in_whole_numbers(op):
+    offsets = kernel("cask_cudnn::computeBOffsetsKernel(cask_cudnn::ComputeBOffsetsParams)", op=op)
+    for text in ("fp64", "*bf16*", "fp32"):
+        assert compile_pattern(text).verdict(offsets) is NO
+
+
 def test_the_size_of_an_element_tells_which_types_it_is_not(tmp_path):
     builder = TraceBuilder()
     builder.own(steps=1)

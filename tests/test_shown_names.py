@@ -93,6 +93,8 @@ def test_what_a_terminal_cannot_show_matches_as_it_is_shown():
         ("...", "it says nothing"),
         ("aten::", "all of its operators are 'aten::*'"),
         ("aten::mm.default", "it has no overload: 'aten::mm'"),
+        ("mm.default", "it has no overload: 'mm'"),
+        ("add.Tensor", "it has no overload: 'add'"),
         ("aten.clamp_min", "'aten::clamp_min'"),
         ("aten.clamp_min.default", "'aten::clamp_min'"),
         ("torch.clamp_min", "'aten::clamp_min'"),

@@ -132,7 +132,7 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
     replayed = _replayed(trace, [span for _, span in calls])
     by_step = _aten_calls_by_step(trace, [span for _, span in calls if span not in replayed])
     written = {graph.hash: graph.aten_calls for graph in _known_graphs(evidence)}
-    unknown = None
+    unknown = None if len(trace.ops) else coded("the recording holds no operators", Code.NO_COMPILE_EVIDENCE)
     for key, span in calls:
         if span in replayed:
             counts = written.get(key)

@@ -123,6 +123,20 @@ class GpuWork:
         return sorted(groups, key=lambda group: -group.time_ns)
 
     @cached_property
+    def of_untold_operators(self) -> frozenset[int]:
+        """The kernels of which nothing tells the operator: those of a graph, and those whose launch is not recorded."""
+        trace = self.trace
+        call_of, named = trace.links.call_of, trace.calls.name
+        graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
+        if not len(trace.ops):
+            return frozenset(self.kernels)
+        return frozenset(i for i in self.kernels if call_of[i] < 0 or named[call_of[i]] in graphs)
+
+    def operator_told(self, group: Group) -> bool:
+        """Return whether it is known which operator launched each of these kernels, or that none did."""
+        return self.of_untold_operators.isdisjoint(group.members)
+
+    @cached_property
     def _variants(self) -> Mapping[Variant, OperandWork]:
         return work_by_variant(self.trace, self.launching, self.kernels)
 

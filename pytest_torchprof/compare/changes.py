@@ -16,6 +16,7 @@ from pytest_torchprof.compare.sameness import as_read_now, said_less, work_on_th
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.kernels.names import decode, normal_name, without_index
 from pytest_torchprof.kernels.operand_types import name_is_the_code
+from pytest_torchprof.kernels.reply import NOT_KNOWN
 from pytest_torchprof.text import counted, numbered, printable
 
 if TYPE_CHECKING:
@@ -170,17 +171,18 @@ def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
 def _may_be_one(was: KernelRecord, now: KernelRecord, names: Names) -> bool:
     """Whether nothing tells a kernel from the baseline's, which was written before its operands were kept."""
     same_name = was.name == now.name if names == "exact" else without_index(was.name) == without_index(now.name)
-    return same_name and said_less(was, now) and work_on_the_same(was, now) is not False
+    return same_name and said_less(was, now) and work_on_the_same(was, now).may_be
 
 
 def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], names: Names) -> Change:
     same = work_on_the_same(was, now)
     differ = any(getattr(was, fact) != getattr(now, fact) for fact in ("dtype", "layout", "operands"))
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
-    is_variant = same is not False and same_name and (names != "exact" or (differ and was.name == now.name))
+    is_variant = same.may_be and same_name and (names != "exact" or (differ and was.name == now.name))
     how = explain_rename(was.name, now.name)
     change = _variant_change(was, now, len(at), NEUTRAL if is_variant else WORSE, how)
-    if is_variant and same is None and was.family in STRUCTURAL and not (said_less(was, now) or _is_one_code(was, now)):
+    is_told = same is not NOT_KNOWN or said_less(was, now) or _is_one_code(was, now)
+    if is_variant and was.family in STRUCTURAL and not is_told:
         change = replace(change, direction=UNKNOWN)
     if names == "structure" and not differ and was.op == now.op:
         change = replace(change, renamed=printable(how))

@@ -17,6 +17,7 @@ from pytest_torchprof.compare.sameness import work_on_the_same
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import decode, without_index
 from pytest_torchprof.kernels.operand_types import told_types
+from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.text import WIDTH, counted, cut_inside, printable_line, wrapped
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     kinds = _kinds((*before.steps, *after.steps))
     first, second = _compared_steps(before.steps, after.steps, kinds)
     delta = difference(records(first.kernels), records(second.kernels), RULES["normal"])
-    differ = kinds[first] != kinds[second] or any(work_on_the_same(*pair) is False for pair in delta.swapped)
+    differ = kinds[first] != kinds[second] or any(work_on_the_same(*pair) is NO for pair in delta.swapped)
     most = {max(profile.steps, key=_count_kernels) for profile in (before, after)}
     return ProfileDiff(
         same=dict(Counter(kind_of(kernel) for kernel, _ in (*delta.stayed, *delta.moved))),

@@ -17,6 +17,7 @@ from pytest_torchprof.kernels.operand_types import (
     tells_all_types,
     types_of,
 )
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every, known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,26 +26,25 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare.difference import Step
 
 
-def work_on_the_same(was: KernelRecord, now: KernelRecord) -> bool | None:
-    """Return whether two kernels of one family have the same types and the same layout, None where it is not known."""
-    answers = (_same_types(was, now), _same_layout(was, now))
-    return False if False in answers else None if None in answers else True
+def work_on_the_same(was: KernelRecord, now: KernelRecord) -> Reply:
+    """Tell whether two kernels of one family have the same types and the same layout."""
+    return every((_same_types(was, now), _same_layout(was, now)))
 
 
-def _same_types(was: KernelRecord, now: KernelRecord) -> bool | None:
+def _same_types(was: KernelRecord, now: KernelRecord) -> Reply:
     if was.dtype is not None and now.dtype is not None and was.dtype != now.dtype:
-        return False
+        return NO
     types = _all_types(was), _all_types(now)
     if None not in types:
-        return types[0] == types[1]
+        return known(told=types[0] == types[1])
     if was.dtype is not None and now.dtype is not None:
-        return True
-    for known, other in ((was, now), (now, was)):
-        if known.dtype is not None and other.operands is not None:
-            if not may_compute_in(other.operands, known.dtype):
-                return False
-            return True if types_of(other.operands) == (known.dtype,) else None
-    return None
+        return YES
+    for one, other in ((was, now), (now, was)):
+        if one.dtype is not None and other.operands is not None:
+            if not may_compute_in(other.operands, one.dtype):
+                return NO
+            return YES if types_of(other.operands) == (one.dtype,) else NOT_KNOWN
+    return NOT_KNOWN
 
 
 def _all_types(kernel: KernelRecord) -> tuple[str, ...] | None:
@@ -55,20 +55,20 @@ def _all_types(kernel: KernelRecord) -> tuple[str, ...] | None:
     return (str(kernel.dtype),) if told else None
 
 
-def _same_layout(was: KernelRecord, now: KernelRecord) -> bool | None:
+def _same_layout(was: KernelRecord, now: KernelRecord) -> Reply:
     if was.family not in STRUCTURAL or (was.layout is not None and was.layout == now.layout):
-        return True
+        return YES
     if was.layout is not None and now.layout is not None:
-        return False
+        return NO
     if was.layout is None and now.layout is None:
         if was.operands is not None and now.operands is not None:
-            return was.operands == now.operands
-        return None if was.has_layout else True
+            return known(told=was.operands == now.operands)
+        return NOT_KNOWN if was.has_layout else YES
     untold = was if was.layout is None else now
     if untold.operands is None:
-        return None
+        return NOT_KNOWN
     # Of a size of 1 no layout is told, which contradicts none.
-    return not has_no_unit_stride(untold.operands)
+    return known(told=not has_no_unit_stride(untold.operands))
 
 
 def said_less(was: KernelRecord, now: KernelRecord) -> bool:
@@ -90,7 +90,7 @@ def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
         if name_is_the_code(was.name, was.op):
             continue
         alike = [one for one in now if one.name == was.name and said_less(was, one)]
-        if any(work_on_the_same(was, one) is not False for one in alike):
+        if any(work_on_the_same(was, one).may_be for one in alike):
             yield was
 
 
@@ -117,7 +117,7 @@ def as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
         (same,) = now
         now_called = structs.replace(kernel, family=same.family, helper=same.helper)
         one_thing = said_less(kernel, same) or name_is_the_code(kernel.name, kernel.op)
-        if not one_thing or work_on_the_same(now_called, same) is False:
+        if not one_thing or work_on_the_same(now_called, same) is NO:
             return now_called
         dtype, layout = kernel.dtype or same.dtype, kernel.layout or same.layout
         operands = same.operands if (dtype, layout) == (same.dtype, same.layout) else kernel.operands

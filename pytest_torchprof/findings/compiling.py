@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.analysis.compilation import FX_GRAPH, NOT_USED
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.finding import (
+    CPU_SIDE,
     HOST_PACE,
     HOW_MANY_KERNELS,
     OPERATORS,
@@ -284,7 +285,7 @@ RULES = (
         code="compile-in-window",
         title="Compiled while measured",
         find=_compile_in_window,
-        needs=(),
+        needs=(CPU_SIDE,),
         remedy="more warm-up calls (warmup=); if it compiles at each call, see its recompiles",
         explains=(*HOST_PACE, "max_recompiles"),
     ),
@@ -309,7 +310,7 @@ RULES = (
         code="backward-not-compiled",
         title="Backward not compiled",
         find=_backward_not_compiled,
-        needs=(),
+        needs=(CPU_SIDE,),
         remedy='a backend with AOTAutograd (the default "inductor" has it, "eager" has not), no graph breaks in the '
         "forward, gradients required when it is compiled",
         explains=("max_graph_breaks",),
@@ -318,7 +319,7 @@ RULES = (
         code="graph-hash-changes",
         title="Other graphs in other steps",
         find=_graph_hash_changes,
-        needs=(_GRAPHS,),
+        needs=(CPU_SIDE, _GRAPHS),
         remedy="the inputs differ between steps (sizes, types, a Python value): each combination has code of its own",
         explains=("max_recompiles",),
     ),
@@ -326,7 +327,7 @@ RULES = (
         code="guard-overhead",
         title="Guards cost much",
         find=_guard_overhead,
-        needs=(),
+        needs=(CPU_SIDE,),
         thresholds=(GUARDS,),
         remedy="compile larger pieces, so that fewer calls check more work; "
         "torch.compiler.set_stance(skip_guard_eval_unsafe=True) where nothing changes",
@@ -346,7 +347,7 @@ RULES = (
         code="compile-overhead",
         title="Compiling does not pay",
         find=_compile_overhead,
-        needs=(_BESIDE,),
+        needs=(CPU_SIDE, _BESIDE),
         remedy="compile more at once, so that one look-up pays for many operators, or leave it uncompiled; "
         'mode="reduce-overhead" on a GPU',
         explains=HOST_PACE,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import Group
 
 Severity = Literal["recording", "warning", "information"]
 """About the recording itself; about time that is lost; good to know."""
@@ -71,13 +72,15 @@ class Need(Struct, frozen=True, eq=False):
 
     missing: str
     """The reason that is given where the recording lacks it."""
-    there: Callable[[Analysis], bool]
+    there: Callable[..., bool]
+    """Takes the analysis and the values of the thresholds below."""
+    by: tuple[Threshold, ...] = ()
     of_gpu: bool = False
     """Whether it is a GPU's, so that no recording of another device has it."""
 
-    def why_missing(self, analysis: Analysis) -> str | None:
-        """Return the reason where the recording lacks it, None where it is there."""
-        if self.there(analysis):
+    def why_missing(self, analysis: Analysis, *values: float) -> str | None:
+        """Return the reason where the recording lacks it, None where it is there; ``values`` are the thresholds'."""
+        if self.there(analysis, *values):
             return None
         return self.missing if analysis.trace.device_kind.has_launches or not self.of_gpu else _NO_GPU_WORK
 
@@ -95,14 +98,16 @@ class Rule(Struct, frozen=True, kw_only=True):
     changed: Mapping[Threshold, float] = field(default_factory=dict)
     """The values that someone set; the others are as they come."""
     needs: tuple[Need, ...]
-    """What it reads; empty if that is in every recording, whichever the device: the ranges on the CPU."""
+    """What it reads; empty if that is in every recording, whichever the device and whatever was recorded of it."""
     remedy: str = ""
     explains: Collection[str] = ()
     """Limits that may be missed for this reason; what a limit lists itself does not explain it."""
 
     def blind(self, analysis: Analysis) -> str | None:
         """Return why nothing can be told from this recording, None where it can."""
-        return next((reason for need in self.needs if (reason := need.why_missing(analysis)) is not None), None)
+        values = {need: [self.changed.get(one, one.value) for one in need.by] for need in self.needs}
+        reasons = (need.why_missing(analysis, *at) for need, at in values.items())
+        return next((reason for reason in reasons if reason is not None), None)
 
     def look(self, analysis: Analysis) -> Iterator[Finding]:
         """Yield what the rule finds."""
@@ -119,17 +124,17 @@ def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: (order[finding.severity], -finding.saves_us)))
 
 
-_NO_OPERANDS = b"\0\0"
-
-
 def _shapes(analysis: Analysis) -> bool:
-    trace = analysis.trace
-    return any(trace.inputs[one] != _NO_OPERANDS for one in set(trace.ops.inputs))
+    return any(analysis.launching.operands(one)[1] is not None for one in set(analysis.trace.ops.inputs))
 
 
 GPU_WORK = Need(
     missing=_NO_GPU_WORK,
     there=lambda analysis: analysis.trace.device_kind.has_launches,
+)
+CPU_SIDE = Need(
+    missing="no operator is recorded, the profiler looked at the GPU alone",
+    there=lambda analysis: len(analysis.trace.ops) > 0,
 )
 LAUNCHES = Need(
     missing="no operation of the GPU is linked to its launch",
@@ -152,6 +157,26 @@ OCCUPANCY = Need(
     there=lambda analysis: any(percent >= 0 for percent in analysis.trace.gpu.occupancy),
     of_gpu=True,
 )
+
+
+def told(
+    missing: str, open_of: Callable[[Analysis, Group], bool], least: Threshold, families: Collection[str] = ()
+) -> Need:
+    """Return the need that kernels of which something is not known take too little time for a finding.
+
+    ``open_of`` says of which ones, ``least`` from which share on there is a finding: of the time of all kernels, or of
+    those that are, or may be, of some families.
+    """
+
+    def there(analysis: Analysis, share: float) -> bool:
+        work = analysis.gpu_work
+        perhaps = sum(group.time_ns for group in work.groups if open_of(analysis, group))
+        among = work.groups
+        if perhaps and families:
+            among = [group for group in among if work.decoded(group).is_of(*families).may_be]
+        return not perhaps or perhaps < share * sum(group.time_ns for group in among)
+
+    return Need(missing=missing, there=there, by=(least,))
 
 
 def with_thresholds(rules: Iterable[Rule], given: Iterable[str]) -> tuple[Rule, ...]:

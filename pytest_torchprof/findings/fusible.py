@@ -18,10 +18,13 @@ from pytest_torchprof.findings.finding import (
     WHICH_KERNELS,
     WHICH_OPERATORS,
     Finding,
+    Need,
     Rule,
     Threshold,
+    told,
 )
 from pytest_torchprof.kernels.names.kernelname import LAYOUT_CONVERSION
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN
 from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.trace.columns import KERNEL
 from pytest_torchprof.trace.links import Intervals
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.analysis.gpu_work import GpuWork, Group
     from pytest_torchprof.kernels.names import KernelName
 
 CHAIN = Threshold(
@@ -126,6 +129,22 @@ def _elements(shapes: Sequence[Any] | None) -> int | None:
         prod(shape) for shape in shapes or () if isinstance(shape, list) and all(isinstance(n, int) for n in shape)
     ]
     return max(sizes, default=0) or None
+
+
+def _may_be_in_a_chain(analysis: Analysis, group: Group) -> bool:
+    """Whether a kernel is pointwise, or may be, and nothing tells on how many elements it works."""
+    work, decoded = analysis.gpu_work, analysis.gpu_work.named[group.name]
+    if decoded.library != "aten" or decoded.stem.startswith("multi_tensor") or decoded.is_of("pointwise") is NO:
+        return False
+    return not work.operator_told(group) or (group.op >= 0 and work.shapes(group) is None)
+
+
+def _products_told(analysis: Analysis) -> bool:
+    """Whether it is known which products a softmax may lie between."""
+    work = analysis.gpu_work
+    if not any(_is_softmax(decoded) or decoded.is_of("softmax") is NOT_KNOWN for decoded in work.named.values()):
+        return True
+    return all(work.operator_told(group) or work.decoded(group).is_of("gemm") is NO for group in work.groups)
 
 
 def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
@@ -284,7 +303,11 @@ RULES = (
         code="unfused-pointwise",
         title="Unfused pointwise kernels",
         find=_unfused_pointwise,
-        needs=(OPERATORS, SHAPES),
+        needs=(
+            OPERATORS,
+            SHAPES,
+            told("of some pointwise kernels it is not known on how many elements they work", _may_be_in_a_chain, SAVED),
+        ),
         thresholds=(CHAIN, SAVED),
         remedy="torch.compile around this code writes one kernel for each chain",
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, *SLOW_KERNELS, "max_peak_memory"),
@@ -293,7 +316,10 @@ RULES = (
         code="unfused-attention",
         title="Unfused attention",
         find=_unfused_attention,
-        needs=(LAUNCHES,),
+        needs=(
+            LAUNCHES,
+            Need(missing="of some products it is not known which operator launched them", there=_products_told),
+        ),
         remedy="torch.nn.functional.scaled_dot_product_attention in bf16 or fp16, without weights asked for "
         "(need_weights=False) and with masks that a fused kernel takes",
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, *SLOW_KERNELS, "max_peak_memory"),

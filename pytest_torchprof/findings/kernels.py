@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.finding import (
     BLOCKS_PER_SM,
+    CPU_SIDE,
     GPU_WORK,
     HOST_PACE,
     HOW_MANY_KERNELS,
@@ -15,6 +16,7 @@ from pytest_torchprof.findings.finding import (
     OPERATORS,
     SLOW_KERNELS,
     Finding,
+    Need,
     Rule,
     Threshold,
 )
@@ -86,6 +88,20 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
         else f"the GPU idles {1 - work.busy_share:.0%} of the time: first give it work to do, then look at its kernels",
         severity="information",
     )
+
+
+def _operators_told(analysis: Analysis, share: float, names: float) -> bool:
+    """Whether no operator can have most of the time, had it launched all kernels of which the operator is not known."""
+    trace, work = analysis.trace, analysis.gpu_work
+    by_op: Counter[int] = Counter()
+    untold = 0
+    for group in work.groups:
+        if not work.operator_told(group):
+            untold += group.time_ns
+        elif group.op >= 0 and not trace.names[group.op].startswith("CompiledFunction"):
+            by_op[group.op] += group.time_ns
+    most = max(by_op.values(), default=0) + untold
+    return not untold or len(work.by_name) < names or most / 1000 < share * work.kernel_time_us
 
 
 def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -264,7 +280,14 @@ RULES = (
         code="hotspot",
         title="Hotspot",
         find=_hotspot,
-        needs=(GPU_WORK,),
+        needs=(
+            GPU_WORK,
+            Need(
+                missing="of some kernels it is not known which operator launched them",
+                there=_operators_told,
+                by=(SHARE, NAMES),
+            ),
+        ),
         thresholds=(SHARE, NAMES, BUSY),
         remedy="start here: what it does not take cannot be won",
         explains=SLOW_KERNELS,
@@ -282,7 +305,7 @@ RULES = (
         code="costly-children",
         title="Costly children",
         find=_costly_children,
-        needs=(),
+        needs=(CPU_SIDE,),
         thresholds=(INSIDE, OF_CPU_TIME),
         remedy="look at the children, not at the operator itself",
     ),

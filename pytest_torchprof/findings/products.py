@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.efficiency import has_tf32, peak_ratio
@@ -16,6 +17,7 @@ from pytest_torchprof.findings.finding import (
     Need,
     Rule,
     Threshold,
+    told,
 )
 from pytest_torchprof.kernels.computed_types import computes_in
 from pytest_torchprof.kernels.operands import Launch
@@ -61,13 +63,8 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
 
 def _types_told(dtype: str, least: Threshold) -> Need:
     """Return the need that of no products it is open whether they compute in a type, which would be worth a finding."""
-
-    def there(analysis: Analysis) -> bool:
-        work = analysis.gpu_work
-        perhaps = [group.time_ns for group in work.groups if _may_compute_in(analysis, group, dtype)]
-        return not perhaps or sum(perhaps) / 1000 < least.value * work.kernel_time_us
-
-    return Need(missing=f"of some products it is not known whether they compute in {dtype}", there=there)
+    missing = f"of some products it is not known whether they compute in {dtype}"
+    return told(missing, partial(_may_compute_in, dtype=dtype), least)
 
 
 def _may_compute_in(analysis: Analysis, group: Group, dtype: str) -> bool:
@@ -202,6 +199,22 @@ def odd_sizes(analysis: Analysis, group: Group) -> str | None:
     return ", ".join(f"{name}={sizes[name]}" for name in "MKN" if name in apart and sizes[name] % unit) or None
 
 
+def _may_be_odd(analysis: Analysis, group: Group) -> bool:
+    """Whether a kernel may be a product of odd sizes: its operator is not known, or what that one was given."""
+    work, decoded = analysis.gpu_work, analysis.gpu_work.decoded(group)
+    if decoded.helper is not None or decoded.dtype not in (*_UNIT, None) or decoded.is_of("gemm") is NO:
+        return False
+    if not work.operator_told(group):
+        return True
+    return work.op_name(group) in _PRODUCTS and (decoded.dtype is None or work.shapes(group) is None)
+
+
+def _may_be_bias(analysis: Analysis, group: Group) -> bool:
+    """Whether a kernel may copy a bias for a product for all that is known."""
+    work = analysis.gpu_work
+    return not work.operator_told(group) and work.decoded(group).is_of("copy").may_be
+
+
 def _matrix(shape: Any) -> bool:
     return isinstance(shape, list) and len(shape) >= 2 and all(isinstance(size, int) for size in shape)
 
@@ -278,7 +291,11 @@ RULES = (
         code="misaligned-gemm",
         title="Misaligned products",
         find=_misaligned_gemm,
-        needs=(OPERATORS, SHAPES),
+        needs=(
+            OPERATORS,
+            SHAPES,
+            told("of some products it is not known which sizes they have", _may_be_odd, MISALIGNED, families=("gemm",)),
+        ),
         thresholds=(MISALIGNED,),
         remedy="pad the size to a multiple of 8 for 16-bit types (4 for TF32, 16 for 8-bit types), the vocabulary "
         "of a language model to a multiple of 64",
@@ -288,7 +305,7 @@ RULES = (
         code="hidden-copy",
         title="Hidden copies",
         find=_hidden_copy,
-        needs=(OPERATORS,),
+        needs=(OPERATORS, told("of some copies it is not known which operator made them", _may_be_bias, COPYING)),
         thresholds=(COPYING,),
         remedy="a bias of one dimension, which the product adds by itself (nn.Linear), or a Triton product with the "
         'addition as epilogue (torch.compile(mode="max-autotune"))',

@@ -144,7 +144,7 @@ class _OfJob(Need, frozen=True, eq=False, kw_only=True):
 
     why: Callable[[Job], str | None]
 
-    def why_missing(self, analysis: Analysis) -> str | None:
+    def why_missing(self, analysis: Analysis, *_: float) -> str | None:
         if analysis.in_job is None:
             return self.missing
         return self.why(analysis.in_job.job)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings.finding import Finding, Need, Rule, Threshold
+from pytest_torchprof.findings.finding import CPU_SIDE, Finding, Need, Rule, Threshold
 from pytest_torchprof.kernels.operands import DTYPES
 from pytest_torchprof.text import counted, cut, show_us
 from pytest_torchprof.trace.columns import CONSTANTS, where
@@ -90,8 +90,11 @@ def _written(constant: _Constant) -> str:
 
 
 def _settings_recorded(analysis: Analysis) -> bool:
-    found = _calls(analysis)
-    return not found or any(analysis.launching.settings(analysis.trace.ops.inputs[op]) is not None for op in found)
+    found, launching = _calls(analysis), analysis.launching
+    given = {analysis.trace.ops.inputs[op] for op in found}
+    return not found or any(
+        launching.settings(one) is not None and launching.operands(one)[0] is not None for one in given
+    )
 
 
 RULES = (
@@ -100,6 +103,7 @@ RULES = (
         title="A constant is made again and again",
         find=_repeated_constants,
         needs=(
+            CPU_SIDE,
             Need(
                 missing="what operators were given beside tensors is not recorded (record_shapes=True; not by torch 1)",
                 there=_settings_recorded,

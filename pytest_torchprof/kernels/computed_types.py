@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.kernels.names.kernelname import CONVOLUTION_OFFSETS
 from pytest_torchprof.kernels.names.kernelname import DTYPES as ALL_DTYPES
 from pytest_torchprof.kernels.operands import (
     CONTRACTING,
@@ -72,6 +73,8 @@ def computes_in(name: str, decoded: KernelName, launch: Launch, dtype: str) -> R
     elementwise = decoded.family in ELEMENTWISE and decoded.library == "aten"
     if decoded.dtype is not None and (told is not None or not elementwise or decoded.dtype not in _MAKES_OTHERS):
         return same(decoded.dtype, dtype)
+    if decoded.helper == CONVOLUTION_OFFSETS:
+        return known(told=dtype == "int32")
     if told is not None:
         return NOT_KNOWN  # Name and operands contradict each other.
     if decoded.tensor_core is not None and dtype == _NEVER_ON[decoded.tensor_core]:

@@ -233,7 +233,7 @@ def _is_user_triton(name: str, launch: Launch) -> bool:
 
 def may_be_triton(name: str, call: str | None, *, in_graph: bool) -> bool:
     """Whether a kernel that nothing tells to be Triton's may be one all the same."""
-    return (in_graph or call in _DRIVER_LAUNCHES) and _looks_like_triton(name)
+    return (in_graph or call is None or call in _DRIVER_LAUNCHES) and _looks_like_triton(name)
 
 
 def tensor_types(types: Sequence[object], positions: Sequence[int] | None) -> list[str]:

@@ -29,7 +29,9 @@ _CALL: Final = re.compile(r"(?P<name>\w+)\([^#]*")
 _BARE: Final = re.compile(r"(?:aten::)?(?P<name>\w+)")
 _CPPS: Final = re.compile(r"at::(?:native::)?(?P<name>\w+)")
 _SCHEMA: Final = re.compile(r"(?P<name>(?P<space>\w+)::\w+)(?:\.\w+)?\(.*", re.DOTALL)
-_OVERLOAD: Final = re.compile(r"(?P<name>aten::\w+|\w+::\w+(?=\.default$|::default$))(?:\.|::)\w+")
+_OVERLOAD: Final = re.compile(
+    r"(?P<name>aten::\w+|\w+::\w+(?=\.default$|::default$)|(?!torch\.)\w+(?=\.(?:default|Tensor|Scalar)$))(?:\.|::)\w+"
+)
 _COLLECTIVE: Final = re.compile(r"(?:torch\.distributed|dist)\.(?P<name>\w+)")
 
 Forms = tuple[tuple[re.Pattern[str], str], ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import LAYOUT_CONVERSION, KernelName
+from pytest_torchprof.kernels.names.kernelname import CONVOLUTION_OFFSETS, LAYOUT_CONVERSION, KernelName
 from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
     Expression,
@@ -233,7 +233,7 @@ def _decode_words(text: Text) -> KernelName | None:
 def _helper(text: Text) -> str | None:
     if text.last.startswith(_CONVERSIONS):
         return LAYOUT_CONVERSION
-    return "convolution offsets" if "Offsets" in text.base or "precompute_indices" in text.base else None
+    return CONVOLUTION_OFFSETS if "Offsets" in text.base or "precompute_indices" in text.base else None
 
 
 def _decode_cutlass3(head: str) -> KernelName | None:

@@ -18,6 +18,8 @@ NO_PRODUCT: Final = PRODUCTS | {"communication"}
 """What a kernel surely is not that moves or changes values one by one or in rows, whatever else it does."""
 LAYOUT_CONVERSION: Final = "layout conversion"
 """What a kernel does for convolutions that only changes the layout of their images."""
+CONVOLUTION_OFFSETS: Final = "convolution offsets"
+"""What a kernel does for convolutions that only computes where their operands lie, in whole numbers of 32 bits."""
 FAMILY_NOT_KNOWN: Final = "not known"
 """How tables call the family of a kernel of which none is known."""
 LIBRARIES: Final = word_list("cublas cutlass cudnn flash triton aten cub nccl tensile ck miopen other")
