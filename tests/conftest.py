@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fresh
+import hypothesis
 import pytest
 from _pytest.pytester import SysModulesSnapshot  # it has no public name
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 # A shell that runs the tests in the background has this signal ignored, and so would every process that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long it takes to draw an example says how busy the machine is.
+hypothesis.settings.register_profile("any pace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("any pace")
 
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 
