@@ -122,8 +122,12 @@ def _diff(words: list[str]) -> int:
         for line in (summary_of(comparison), *comparison.lines):
             write_line(f"  {line}")
     alike = sum(not comparison.kernels_differ for comparison in differing.values())
-    others = f"; {alike} with the same kernels, and what is said above differs" if alike else ""
-    write_line(f"{len(found) - len(differing)} of {counted(len(found), 'entry')} the same{others}")
+    entries = counted(len(found), "entry")
+    if alike and alike == len(found):
+        write_line(f"{alike} of {entries} with the same kernels, and what is said above differs")
+    else:
+        others = f"; {alike} with the same kernels, and what is said above differs" if alike else ""
+        write_line(f"{len(found) - len(differing)} of {entries} the same{others}")
     return SAME if alike == len(differing) else DIFFER
 
 
