@@ -114,6 +114,16 @@ def test_what_is_too_short_for_a_finding_depends_on_its_thresholds(tmp_path, thr
     assert rule.blind(profile) is not None
 
 
+def test_what_is_known_and_what_is_not_may_be_a_finding_together(tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.launched(PRODUCTS[0], 10, op="aten::mm", dur=93, inputs=matrices((64, 64), (64, 64)))
+    builder.launched(PRODUCTS[1], 200, op="aten::mm", dur=4, inputs=matrices((64, 63), (63, 31)))
+    load(builder.write(tmp_path / "few.json")).expect(forbid="misaligned-gemm")
+    builder.kernel(PRODUCTS[2], 500, 3, builder.graph_launch(400))
+    assert status(builder.write(tmp_path / "t.json"), {"forbid": "misaligned-gemm"}) == NOT_MEASURED
+
+
 @pytest.mark.parametrize("what", LESS)
 def test_no_finding_is_absent_that_cannot_be_seen(tmp_path, what):
     whole = telling()

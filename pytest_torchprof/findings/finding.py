@@ -160,23 +160,33 @@ OCCUPANCY = Need(
 
 
 def told(
-    missing: str, open_of: Callable[[Analysis, Group], bool], least: Threshold, families: Collection[str] = ()
+    missing: str,
+    open_of: Callable[[Analysis, Group], bool],
+    least: Threshold,
+    *,
+    surely: Callable[[Analysis, Group], object] = lambda *_: False,
+    families: Collection[str] = (),
 ) -> Need:
     """Return the need that kernels of which something is not known take too little time for a finding.
 
-    ``open_of`` says of which ones, ``least`` from which share on there is a finding: of the time of all kernels, or of
-    those that are, or may be, of some families.
+    ``open_of`` says of which ones, ``surely`` which others are the finding's, ``least`` from which share on there is
+    one: of the time of all kernels, or of those that are, or may be, of some families.
     """
 
     def there(analysis: Analysis, share: float) -> bool:
         work = analysis.gpu_work
-        perhaps = sum(group.time_ns for group in work.groups if open_of(analysis, group))
-        among = work.groups
-        if perhaps and families:
-            among = [group for group in among if work.decoded(group).is_of(*families).may_be]
-        return not perhaps or perhaps < share * sum(group.time_ns for group in among)
+        perhaps = [group for group in work.groups if open_of(analysis, group)]
+        if not perhaps:
+            return True
+        perhaps += [group for group in work.groups if surely(analysis, group)]
+        among = [group for group in work.groups if not families or work.decoded(group).is_of(*families).may_be]
+        return _time_ns(perhaps) < share * _time_ns(among)
 
     return Need(missing=missing, there=there, by=(least,))
+
+
+def _time_ns(groups: Iterable[Group]) -> int:
+    return sum(group.time_ns for group in groups)
 
 
 def with_thresholds(rules: Iterable[Rule], given: Iterable[str]) -> tuple[Rule, ...]:

@@ -20,6 +20,7 @@ from pytest_torchprof.findings.finding import (
     told,
 )
 from pytest_torchprof.kernels.computed_types import computes_in
+from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.kernels.operands import Launch
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN
 from pytest_torchprof.text import counted, show_bytes, show_us
@@ -61,10 +62,15 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
     return (found, spent) if spent and spent >= least * work.kernel_time_us else ([], 0.0)
 
 
-def _types_told(dtype: str, least: Threshold) -> Need:
+def _types_told(dtype: str, least: Threshold, *families: str) -> Need:
     """Return the need that of no products it is open whether they compute in a type, which would be worth a finding."""
     missing = f"of some products it is not known whether they compute in {dtype}"
-    return told(missing, partial(_may_compute_in, dtype=dtype), least)
+    return told(missing, partial(_may_compute_in, dtype=dtype), least, surely=partial(_computes_in, dtype, families))
+
+
+def _computes_in(dtype: str, families: Sequence[str], analysis: Analysis, group: Group) -> bool:
+    decoded = analysis.gpu_work.decoded(group)
+    return decoded.dtype == dtype and decoded.family in families
 
 
 def _may_compute_in(analysis: Analysis, group: Group, dtype: str) -> bool:
@@ -263,7 +269,7 @@ RULES = (
         code="fp32-gemm",
         title="Products in fp32",
         find=_fp32_gemm,
-        needs=(GPU_WORK, _types_told("fp32", SLOW_TYPE)),
+        needs=(GPU_WORK, _types_told("fp32", SLOW_TYPE, "gemm", "conv")),
         thresholds=(SLOW_TYPE,),
         explains=(*WHICH_KERNELS, *SLOW_KERNELS),
     ),
@@ -271,7 +277,7 @@ RULES = (
         code="tf32-gemm",
         title="Products in tf32",
         find=_tf32_gemm,
-        needs=(GPU_WORK, _types_told("tf32", SLOW_TYPE)),
+        needs=(GPU_WORK, _types_told("tf32", SLOW_TYPE, "gemm", "conv")),
         thresholds=(SLOW_TYPE,),
         remedy="fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): "
         "autocast or a model in bf16 moves half of the bytes and computes twice as fast",
@@ -281,7 +287,7 @@ RULES = (
         code="unasked-fp64",
         title="Work in fp64",
         find=_unasked_fp64,
-        needs=(GPU_WORK, _types_told("fp64", DOUBLE)),
+        needs=(GPU_WORK, _types_told("fp64", DOUBLE, *FAMILIES)),
         thresholds=(DOUBLE, MEANT),
         remedy="find where float64 comes in: numpy arrays and Python floats made to tensors without a dtype, "
         ".double(), torch.set_default_dtype",
@@ -294,7 +300,13 @@ RULES = (
         needs=(
             OPERATORS,
             SHAPES,
-            told("of some products it is not known which sizes they have", _may_be_odd, MISALIGNED, families=("gemm",)),
+            told(
+                "of some products it is not known which sizes they have",
+                _may_be_odd,
+                MISALIGNED,
+                surely=odd_sizes,
+                families=("gemm",),
+            ),
         ),
         thresholds=(MISALIGNED,),
         remedy="pad the size to a multiple of 8 for 16-bit types (4 for TF32, 16 for 8-bit types), the vocabulary "
