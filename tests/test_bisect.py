@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import json_schemas
 import pytest
 from jsonschema import Draft202012Validator
+from kills_at_random import below
 from repository import PACKAGE, SLOWER, TESTS, TORCHPROF, Repository
 
 from pytest_torchprof.cli import main
@@ -255,3 +259,25 @@ def test_an_end_at_any_moment_leaves_nothing_that_lasts(repository, by_limit, se
     again = repository.torchprof("bisect", *LIMIT, TEST, "--good", "the-first")
     assert (again.status, again.out) == (by_limit.status, by_limit.out)
     assert not list((repository.path / ".torchprof/against/runs").iterdir())
+
+
+def test_where_somebody_ends_git_the_search_says_so(repository):
+    before = repository.state()
+    words = ("bisect", *LIMIT, TEST, "--good", "the-first", "--", "--torchprof-warmup=2")
+    with repository.start(*words, program=TORCHPROF) as process:
+        while not (asking := [pid for pid in below(process.pid) if _is_of_git(pid)]):
+            assert process.poll() is None
+            time.sleep(0.02)
+        for pid in asking:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        said = process.communicate()[0]
+    assert process.returncode == REFUSED
+    assert said.splitlines()[-1] == "torchprof bisect: git bisect cannot go on: it was ended [object-missing]"
+    assert repository.state() == before
+
+
+def _is_of_git(pid):
+    with suppress(OSError):
+        return b"BISECT_HEAD" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False

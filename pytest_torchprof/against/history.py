@@ -5,7 +5,9 @@ The user's own references, index, state of bisecting and files are never touched
 
 from __future__ import annotations
 
+import os
 import subprocess
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from pytest_torchprof.against.git import GitRefused, ask_git, borrow, git_command, git_environment
@@ -60,15 +62,18 @@ def _run(folder: Path, judge: Callable[[str], int]) -> None:
         text=True,
         errors="replace",
     ) as process:
-        questions, answers = cast("IO[str]", process.stdout), cast("IO[str]", process.stdin)
+        # Unbuffered: what git no longer reads must not be written once more when the pipe is closed.
+        questions, answers = cast("IO[str]", process.stdout), cast("IO[str]", process.stdin).fileno()
         said: list[str] = []
         try:
             for line in questions:
-                said.append(line)
                 if line.startswith(_MEASURE):
-                    answers.write(f"{judge(line.removeprefix(_MEASURE).strip())}\n")
-                    answers.flush()
+                    answer = judge(line.removeprefix(_MEASURE).strip())
+                    with suppress(BrokenPipeError):  # Where somebody has ended git: then there are no candidates.
+                        os.write(answers, f"{answer}\n".encode())
+                else:
+                    said.append(line)
         finally:
             process.kill()
     if not _candidates(folder):
-        raise GitRefused("".join(said[-5:]).strip())
+        raise GitRefused("".join(said[-5:]).strip() or "it was ended")
