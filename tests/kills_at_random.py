@@ -102,7 +102,7 @@ def killed(
                 os.kill(hit, sent)
         out = b"" if process.stdout is None else process.communicate(timeout=300)[0]
         found = left(repository, Path(name))
-    if "Traceback" in str(out):
+    if "Traceback" in str(out) and f"{os.sep}pytest_torchprof{os.sep}" in str(out):  # pytest has some of its own.
         found["traceback"] = out
     return who, process.returncode, found
 
