@@ -27,6 +27,11 @@ _SHOWN: Final = {"inductor": "Inductor", "aot_autograd": "AOTAutograd", "dynamo"
 _TOLD: Final = "cold.jsonl"
 _ADVICE: Final = "see what misses: TORCH_LOGS=torch._inductor.codecache,torch._functorch._aot_autograd.autograd_cache"
 
+# Asked after Inductor's: where that found all, AOTAutograd's lacks what it never kept.
+_BACKWARD: Final = (
+    "it keeps a graph with a backward pass once that was called: call it, or measure under torch.no_grad(); "
+)
+
 
 class CachePhase(Struct, frozen=True, kw_only=True):
     """How the caches are when a process begins to measure a test, and the folder that they are in."""
@@ -143,7 +148,7 @@ def _why_not_warm(own: CacheUses, cold: ColdStart | None) -> str | None:
         if total.misses:
             asked = counted(total.hits + total.misses, "entry")
             said = f"{total.misses} of {asked} not found in {shown}'s cache, which a process before this one has filled"
-            return f"{coded(said, Code.COMPILE_CACHE)}; {_ADVICE}"
+            return f"{coded(said, Code.COMPILE_CACHE)}; {_BACKWARD if name == 'aot_autograd' else ''}{_ADVICE}"
     if own.triton.misses:
         said = f"{counted(own.triton.misses, 'kernel')} compiled by Triton, though a process before this one has filled"
         return coded(f"{said} its cache", Code.COMPILE_CACHE)
