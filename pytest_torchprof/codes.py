@@ -1,14 +1,11 @@
 """What errors and reasons are called: short words that stay, which ``torchprof explain`` knows.
 
 They stand in brackets at the end of a text: "max_kernels=-1: expected a whole number from 0, got -1 [bad-value]".
-Reasons travel as text, in recordings, between processes and in reports, so the text is where a reason keeps its code.
 """
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
-from typing import Final
 
 
 class Code(StrEnum):
@@ -132,16 +129,6 @@ class Code(StrEnum):
     NO_TEST = "no-test"
 
 
-_CODES: Final = frozenset(Code)
-_IN_BRACKETS: Final = re.compile(r" \[([a-z]+(?:-[a-z]+)*)\]")
-
-
 def coded(text: str, code: str) -> str:
     """Return the text with its code at the end."""
     return f"{text} [{code}]"
-
-
-def code_in(text: str) -> Code | None:
-    """Return the last code that stands in a text; None without one."""
-    found = [word for word in _IN_BRACKETS.findall(text) if word in _CODES]
-    return Code(found[-1]) if found else None

@@ -5,7 +5,8 @@ Each calls itself by the name under which users import it: that is what pytest p
 
 from __future__ import annotations
 
-from pytest_torchprof.codes import Code, code_in, coded
+from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.reasons import Reason, Verbatim
 
 
 class TorchprofError(Exception):
@@ -48,33 +49,36 @@ class NotMeasured(TorchprofError):
     __module__ = "pytest_torchprof"
 
     code = Code.NOT_MEASURED
+    reason: Reason
+    """Why, as data."""
+    announced = False
+    """Whether the text begins with "not measured: ", where nothing around it says so."""
     ask_the_doctor = False
     """Whether the profiler or the device is the cause: the text then ends with the command that tells more."""
 
-    def __init__(self, text: str = "", code: str | None = None) -> None:
-        """Make the error; without ``code`` it is the one that the reason in the text ends with."""
-        super().__init__(text, code or code_in(text))
+    def __init__(self, reason: Reason | str = "", code: Code | None = None) -> None:
+        """Make the error of a reason; of a text with ``code`` where another plugin has no reason of its own kind."""
+        self.reason = reason if isinstance(reason, Reason) else Verbatim(reason, code)
+        super().__init__(self.reason.text, self.reason.code)
 
     def __str__(self) -> str:
-        """Return the text as it is: a reason has its code in it."""
-        return f"{self.text}\n  do: {ASK_THE_DOCTOR}" if self.ask_the_doctor else self.text
+        """Return the reason with its code, and where to ask for more."""
+        announced = f"{'not measured: ' if self.announced else ''}{self.reason}"
+        return f"{announced}\n  do: {ASK_THE_DOCTOR}" if self.ask_the_doctor else announced
 
 
-def not_measured(reason: str, *, ask_the_doctor: bool = False) -> NotMeasured:
-    """Return the error that says so in front of the reason: once, whoever has said it before."""
-    problem = NotMeasured(f"not measured: {reason.removeprefix('not measured: ')}")
-    problem.ask_the_doctor = ask_the_doctor
+def not_measured(reason: Reason, *, ask_the_doctor: bool = False) -> NotMeasured:
+    """Return the error that says so in front of the reason."""
+    problem = NotMeasured(reason)
+    problem.announced, problem.ask_the_doctor = True, ask_the_doctor
     return problem
 
 
-def is_for_the_doctor(reason: str) -> bool:
-    """Whether `torchprof doctor` knows more of what the profiler or the device could not measure.
-
-    Where another profiler is in the way, it is the user's code that starts it: the reason says what to do. What another
-    rank says is for its own doctor.
-    """
-    others = reason.startswith("rank ") or code_in(reason) in (Code.SILENT_RANK, Code.OTHER_RANK)
-    return not (others or reason.startswith("another profiler"))
+def reason_of(problem: TorchprofError) -> Reason:
+    """Return as a reason why something is not measured what an error says."""
+    if isinstance(problem, NotMeasured):
+        return problem.reason
+    return Verbatim(problem.text, None if problem.code is None else Code(problem.code))
 
 
 def describe(problem: BaseException) -> str:

@@ -16,13 +16,14 @@ from pytest_torchprof.analysis.range_view import OccurrenceProfile, RangeView
 from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.steps import StepProfile
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.keywords import LimitsOfProfile
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.text import counted
@@ -82,7 +83,7 @@ class _View(Struct, frozen=True, kw_only=True, eq=False):
     beside: tuple[Analysis, ...] = ()
     repeat: Repeat | None = None
     in_job: InJob | None = None
-    why_alone: str | None = None
+    why_alone: Reason | None = None
     result: Any = _ABSENT
     gate: Callable[[str], None] | None = None
     rules: tuple[Rule, ...] | None = None
@@ -138,7 +139,7 @@ class Profile(Analysis):
         """Return the same profile as one of its job's ranks."""
         return self._changed(in_job=in_job)
 
-    def without_ranks(self, why: str) -> Self:
+    def without_ranks(self, why: Reason) -> Self:
         """Return the same profile as one that is judged without the other ranks of its job, and why it is."""
         return self._changed(why_alone=why)
 
@@ -179,7 +180,7 @@ class Profile(Analysis):
         self._look("result")
         if self._view.result is _ABSENT:
             said = "there is no result: the profile was read from a recording, the code was not run"
-            raise NotMeasured(coded(said, Code.NOT_RECORDED))
+            raise NotMeasured(Verbatim(said, Code.NOT_RECORDED))
         return self._view.result
 
     @property
@@ -212,7 +213,7 @@ class Profile(Analysis):
         found = RangeView(self._open(), name).occurrences
         if not found:
             said = f"no range {name!r} begins in a step of the recording"
-            raise self.launching.refusal(NotMeasured(coded(said, Code.NOT_IN_RECORDING)))
+            raise self.launching.refusal(NotMeasured(Verbatim(said, Code.NOT_IN_RECORDING)))
         return found
 
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:

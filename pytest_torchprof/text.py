@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pytest_torchprof.errors import UnknownLimit
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -109,35 +107,6 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     # Below this it is another word: "kernel_limit" is no slip of the pen for anything.
     close = get_close_matches(word, names, n=1, cutoff=0.7)
     return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
-
-
-_NUMBER = r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*"
-_US_PER = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
-_BYTES_PER: dict[str, int] = {
-    "b": 1,
-    **{f"{prefix}b": 1000**n for n, prefix in enumerate("kmgt", 1)},
-    **{f"{prefix}ib": 1024**n for n, prefix in enumerate("kmgt", 1)},
-}
-_DURATION = re.compile(_NUMBER + r"(ns|us|µs|μs|ms|s)\s*")
-_SIZE = re.compile(_NUMBER + r"([kmgt]?i?b)\s*", re.IGNORECASE)
-
-
-def duration_us(value: object) -> float:
-    """Return a duration in microseconds from ``"1.5ms"``, ``"800us"`` or seconds as a number; else UnknownLimit."""
-    if isinstance(value, str) and (match := _DURATION.fullmatch(value)) and math.isfinite(float(match[1])):
-        return float(match[1]) * _US_PER[match[2]]
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0:
-        return value * 1e6
-    raise UnknownLimit(f'expected a duration such as "1.5ms", "800us" or seconds as a number, got {value!r}')
-
-
-def size_bytes(value: object) -> int:
-    """Return a size in bytes from ``"1.5GiB"``, ``"300MB"`` or a number of bytes; else UnknownLimit."""
-    if isinstance(value, str) and (match := _SIZE.fullmatch(value)) and math.isfinite(float(match[1])):
-        return round(float(match[1]) * _BYTES_PER[match[2].lower()])
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    raise UnknownLimit(f'expected a size such as "1.5GiB", "300MB" or a number of bytes, got {value!r}')
 
 
 def show_us(us: float | None) -> str:

@@ -15,9 +15,10 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-annotation, codes
+annotation, codes, text
+reasons
 documentation, errors, devices, recording.caches
-text, recording.metadata
+recording.metadata
 kernels, trace
 keywords, recording
 analysis

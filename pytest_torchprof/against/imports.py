@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.against.overlay import TestFiles
 from pytest_torchprof.against.reads import files_read, names_below, reads_of, resolved, unwatched
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,13 +52,13 @@ def lies_in(file: str, *folders: str) -> bool:
     return any(file == folder or file.startswith(folder + os.sep) for folder in folders)
 
 
-def foreign_code(side: Side) -> str | None:
+def foreign_code(side: Side) -> Reason | None:
     """Return why what this process has run is not the side's own code alone, with the path; None where it is."""
     with unwatched():
         return _foreign_import(side) or _foreign_read(side) or _shared_module(side) or _ignored_read(side)
 
 
-def _foreign_import(side: Side) -> str | None:
+def _foreign_import(side: Side) -> Reason | None:
     tree, other, caches = (os.path.realpath(place) for place in (side.tree, side.other, side.caches))
     inside = [place for place in environment_folders() if lies_in(place, tree, other)]
     own = (caches, *inside, *([tree] if lies_in(tree, other) else []))
@@ -76,7 +77,7 @@ def _foreign_import(side: Side) -> str | None:
     return None
 
 
-def _foreign_read(side: Side) -> str | None:
+def _foreign_read(side: Side) -> Reason | None:
     """Return why a file that differs was read from the other side."""
     files = files_read()
     own = set(names_below(side.tree, files).values())
@@ -84,11 +85,11 @@ def _foreign_read(side: Side) -> str | None:
         if file not in own and name in _set(side.differing):
             told = f"{_where(side)} the file {name} was read from {file}, which is the other side's and differs"
             remedy = "let no absolute path, link or variable of the environment lead there"
-            return coded(f"{told}: {remedy}, or use --torchprof-against-install=COMMAND", Code.OTHER_CODE)
+            return Verbatim(f"{told}: {remedy}, or use --torchprof-against-install=COMMAND", Code.OTHER_CODE)
     return None
 
 
-def _shared_module(side: Side) -> str | None:
+def _shared_module(side: Side) -> Reason | None:
     """Return why both sides have run the same code: a module that differs, and that counts as a test for its folder."""
     if not side.doubtful:
         return None
@@ -100,10 +101,10 @@ def _shared_module(side: Side) -> str | None:
         f"{_where(side)} {name} was run, which differs from the commit's: both sides run the working tree's, as "
         "testpaths takes its folder for tests alone: name a folder of tests alone, or use --torchprof-against-tests=own"
     )
-    return coded(said, Code.OTHER_CODE)
+    return Verbatim(said, Code.OTHER_CODE)
 
 
-def _ignored_read(side: Side) -> str | None:
+def _ignored_read(side: Side) -> Reason | None:
     """Return why the commit cannot have what the working tree's side has read: git ignores it."""
     if side.is_base or not side.ignored:
         return None
@@ -122,7 +123,7 @@ def _ignored_read(side: Side) -> str | None:
                 f"in the working tree {name} was read, which git ignores, so that {side.reference.shown} is without "
                 "it: let --torchprof-against-install=COMMAND make it on both sides, or let git track it"
             )
-            return coded(said, Code.IGNORED_FILE)
+            return Verbatim(said, Code.IGNORED_FILE)
     return None
 
 
@@ -149,7 +150,7 @@ def _is_ignored(name: str, ignored: tuple[str, ...]) -> bool:
     return any("/".join(parts[:end]) + "/" in _set(ignored) for end in range(1, len(parts)))
 
 
-def foreign_origin(side: Side) -> str | None:
+def foreign_origin(side: Side) -> Reason | None:
     """Return why a process that is started from here would not import the side's own packages; None where it would."""
     tree = os.path.realpath(side.tree)
     packages = sorted({init.parent.name for root in side.roots for init in root.glob("*/__init__.py")})
@@ -246,7 +247,7 @@ def _where(side: Side) -> str:
     return f"at {side.reference.shown}" if side.is_base else "in the working tree"
 
 
-def _said(side: Side, name: str, file: str, whose: str, *, pythonpath: bool = False) -> str:
+def _said(side: Side, name: str, file: str, whose: str, *, pythonpath: bool = False) -> Reason:
     what = f"the module {name} was imported" if name else "a library was loaded"
     remedy = f"pytest's setting pythonpath names the folder that it is in, or {_INSTALL}" if pythonpath else _INSTALL
-    return coded(f"{_where(side)} {what} from {file}, {whose}: {remedy}", Code.OTHER_CODE)
+    return Verbatim(f"{_where(side)} {what} from {file}, {whose}: {remedy}", Code.OTHER_CODE)

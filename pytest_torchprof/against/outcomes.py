@@ -54,6 +54,8 @@ class BaseOutcomes:
     """The tests that ran to their end."""
     troubles: Mapping[str, str] = field(default_factory=dict)
     """Test id, or file, -> why it failed, was skipped or could not be collected."""
+    codes: Mapping[str, str] = field(default_factory=dict)
+    """Of the tests that failed by an error of ours, its code."""
     deselected: tuple[str, ...] = ()
     """The tests that were collected and left out."""
     names: TestNames = field(default_factory=TestNames)
@@ -132,6 +134,7 @@ class OutcomeKeeper:
         self._side = side
         self._passed: dict[str, None] = {}
         self._troubles: dict[str, str] = {}
+        self._codes: dict[str, str] = {}
         self._deselected: dict[str, None] = {}
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
@@ -149,6 +152,8 @@ class OutcomeKeeper:
         if report.when == "call" and report.passed:
             self._passed[report.nodeid] = None
         elif not report.passed:
+            if (code := getattr(report, "torchprof_code", None)) is not None:
+                self._codes.setdefault(report.nodeid, code)
             self._troubles.setdefault(
                 report.nodeid, f"it {'was skipped' if report.skipped else 'failed'}: {_told(report)}"
             )
@@ -160,7 +165,9 @@ class OutcomeKeeper:
             config.workeroutput[_DESELECTED] = deselected
             return
         passed = tuple(nodeid for nodeid in self._passed if nodeid not in self._troubles)
-        outcomes = BaseOutcomes(status=int(exitstatus), passed=passed, troubles=self._troubles, deselected=deselected)
+        outcomes = BaseOutcomes(
+            status=int(exitstatus), passed=passed, troubles=self._troubles, codes=self._codes, deselected=deselected
+        )
         write_outcomes(self._side.results, outcomes)
 
 

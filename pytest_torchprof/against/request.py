@@ -20,8 +20,8 @@ from pytest_torchprof.against.side import BASE, Side
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, UnknownLimit
+from pytest_torchprof.limits.quantities import duration_us
 from pytest_torchprof.report import Reference
-from pytest_torchprof.text import duration_us
 
 if TYPE_CHECKING:
     import argparse

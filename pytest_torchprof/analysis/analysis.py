@@ -23,13 +23,14 @@ from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.analysis.steps import HasViews, StepProfile, shared
 from pytest_torchprof.analysis.user_ranges import say_instead_of
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.names import KernelName
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.kernels.reply import NOT_KNOWN
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace import Trace
 
@@ -40,7 +41,7 @@ class Analysis(HasViews, AllAttributes):
     Times are in microseconds; None is what the recording does not say.
     """
 
-    why_alone: str | None = None
+    why_alone: Reason | None = None
     """Why it is judged alone, where the other ranks of its job were asked for their recordings."""
     own_kernels: OwnKernels = NOTHING_DECLARED
     """What users say of kernels that no table knows; views that share answers have the same."""
@@ -153,7 +154,7 @@ class Analysis(HasViews, AllAttributes):
         return tuple(step.with_places(self.repeat.places_of) for step in self._recorded_steps)
 
     @property
-    def why_not(self) -> str | None:
+    def why_not(self) -> Reason | None:
         """Why the numbers may not be believed, None when they may."""
         return validity.why_not(self.trace)
 
@@ -163,7 +164,7 @@ class Analysis(HasViews, AllAttributes):
         return self.why_not is None
 
     @property
-    def kernels_unknown(self) -> str | None:
+    def kernels_unknown(self) -> Reason | None:
         """Why the kernels of a recording that may be believed are not all in it, None where they are."""
         return self.launching.hidden
 
@@ -228,7 +229,7 @@ class Analysis(HasViews, AllAttributes):
         """What the recordings of all ranks of the job tell together; NotMeasured where this one is alone."""
         self._look("ranks")
         if self.in_job is None:
-            reason = self.why_alone or coded("one rank's recording does not tell of the others", Code.ONE_RANK)
+            reason = self.why_alone or Verbatim("one rank's recording does not tell of the others", Code.ONE_RANK)
             raise self.launching.refusal(NotMeasured(reason))
         return self.in_job.job
 
@@ -269,7 +270,7 @@ class Analysis(HasViews, AllAttributes):
         trace = self.trace
         if all(trace.names[one] != name for one in set(trace.annotations.name)):
             said = f"there is no range {name!r} in the recording; {say_instead_of(trace, name)}"
-            raise self.launching.refusal(NotMeasured(coded(said, Code.NOT_IN_RECORDING)))
+            raise self.launching.refusal(NotMeasured(Verbatim(said, Code.NOT_IN_RECORDING)))
 
     def _number(self, name: str) -> Any:
         self._look(name)

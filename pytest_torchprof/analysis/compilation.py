@@ -10,9 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.regions import REGION, compiled_again, regions_of
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 from pytest_torchprof.text import counted
 
@@ -60,7 +62,7 @@ class CudaGraphs(Struct, frozen=True, kw_only=True):
     launches: int
     owned: int
     skips: tuple[str, ...]
-    skips_unknown: str | None
+    skips_unknown: Reason | None
     """Why there may be more than ``skips``; None if they are all."""
 
 
@@ -79,7 +81,7 @@ class Fallback(Struct, frozen=True, kw_only=True):
     count: int
 
 
-def cuda_graphs(trace: Trace, evidence: CompileEvidence | None, unknown: str | None) -> CudaGraphs:
+def cuda_graphs(trace: Trace, evidence: CompileEvidence | None, unknown: Reason | None) -> CudaGraphs:
     """Return the graph launches of the steps, and why Inductor made no graph where it made none, or why none knows."""
     launches = _graph_launches(trace)
     owned = sum(
@@ -123,7 +125,7 @@ def _known_graphs(evidence: CompileEvidence | None) -> tuple[InductorGraph, ...]
     return () if evidence is None else evidence.fx_graphs
 
 
-def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fallback, ...], str | None]:
+def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fallback, ...], Reason | None]:
     """Return the aten kernels that Inductor's graphs call in the step with most, and why there may be more.
 
     In a step that replays a CUDA graph nothing of them is on the CPU's side: the generated code tells.
@@ -132,7 +134,7 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
     replayed = _replayed(trace, [span for _, span in calls])
     by_step = _aten_calls_by_step(trace, [span for _, span in calls if span not in replayed])
     written = {graph.hash: graph.aten_calls for graph in _known_graphs(evidence)}
-    unknown = None if len(trace.ops) else coded("the recording holds no operators", Code.NO_COMPILE_EVIDENCE)
+    unknown = None if len(trace.ops) else Verbatim("the recording holds no operators", Code.NO_COMPILE_EVIDENCE)
     for key, span in calls:
         if span in replayed:
             counts = written.get(key)
@@ -140,7 +142,7 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
                 by_step.setdefault(trace.step_at(span.start_ns), Counter()).update(counts)
             else:
                 said = "a CUDA graph replays the kernels, and the recording does not hold the generated code"
-                unknown = coded(said, Code.NO_COMPILE_EVIDENCE)
+                unknown = Verbatim(said, Code.NO_COMPILE_EVIDENCE)
     worst = max(by_step.values(), key=Counter.total, default=Counter[str]())
     return tuple(Fallback(op=op, count=count) for op, count in worst.most_common()), unknown
 
@@ -171,14 +173,14 @@ def _aten_calls_by_step(trace: Trace, spans: list[Span]) -> dict[int, Counter[st
     return by_step
 
 
-_ON_THREADS = coded(
+_ON_THREADS = Verbatim(
     "compiled code was called on another thread, of which torch.profiler records nothing: call it on the test's own "
     "thread",
     Code.OTHER_THREAD,
 )
 NOT_USED = "torch.compile was not used"
-_NO_KEY = coded("the recording holds no compile evidence (its key `torchprof` is missing)", Code.NO_COMPILE_EVIDENCE)
-_NO_EVIDENCE = coded(
+_NO_KEY = Verbatim("the recording holds no compile evidence (its key `torchprof` is missing)", Code.NO_COMPILE_EVIDENCE)
+_NO_EVIDENCE = Verbatim(
     "the recording holds no compile evidence (its key `torchprof` has no `compile`)", Code.NO_COMPILE_EVIDENCE
 )
 
@@ -191,10 +193,10 @@ class Compile(Struct, frozen=True, kw_only=True):
     nested_regions: int
     """Those among them that ran inside another one."""
     graph_breaks: tuple[GraphBreak, ...] | None
-    graph_breaks_unknown: str | None
+    graph_breaks_unknown: Reason | None
     """Why there may be more than ``graph_breaks``; None if they are all."""
     recompiles: tuple[Recompile, ...] | None
-    recompiles_unknown: str | None
+    recompiles_unknown: Reason | None
     compiled_in_window: bool
     skipped_frames: tuple[GraphBreak, ...]
     """The breaks that left a whole frame uncompiled."""
@@ -205,7 +207,7 @@ class Compile(Struct, frozen=True, kw_only=True):
     cuda_graphs: CudaGraphs
     fx_graphs: tuple[FxGraph, ...]
     fallbacks: tuple[Fallback, ...]
-    fallbacks_unknown: str | None
+    fallbacks_unknown: Reason | None
     """Why there may be more than ``fallbacks``; None if they are all."""
     time_us: Mapping[str, int] | None
     """Compile time by phase, warm-up included, each without what it calls; "total" is their sum."""
@@ -240,13 +242,13 @@ def compile_of(trace: Trace) -> Compile:
     )
 
 
-def _no_evidence(trace: Trace) -> str | None:
+def _no_evidence(trace: Trace) -> Reason | None:
     if trace.metadata is None:
         return _NO_KEY
     return None if trace.metadata.compile is not None else _NO_EVIDENCE
 
 
-def _unseen(evidence: CompileEvidence | None) -> str | None:
+def _unseen(evidence: CompileEvidence | None) -> Reason | None:
     """Return why nothing can be said of compiled code: it ran where nobody looks; None where it did not.
 
     Dynamo may have told of its breaks when it compiled, or an earlier test has compiled it: the verdict is the same.
@@ -254,23 +256,23 @@ def _unseen(evidence: CompileEvidence | None) -> str | None:
     return _ON_THREADS if evidence is not None and evidence.on_threads else None
 
 
-def _why_not_in_steps(evidence: CompileEvidence, seen: Regions) -> str | None:
+def _why_not_in_steps(evidence: CompileEvidence, seen: Regions) -> Reason | None:
     if evidence.compiled and not seen.regions:
         said = "code was compiled, but no compiled code ran in the measured steps on the thread of the test"
-        return coded(said, Code.RAN_UNCOMPILED)
+        return Verbatim(said, Code.RAN_UNCOMPILED)
     if evidence.eager_under:
         said = f"compiled functions were called, and ran uncompiled: {evidence.eager_under[0]}"
-        return coded(said, Code.RAN_UNCOMPILED)
+        return Verbatim(said, Code.RAN_UNCOMPILED)
     if evidence.entered_under and seen.lookups_without_region:
         calls = counted(seen.lookups_without_region, "call")
         said = f"{calls} found no compiled code that fits, and ran uncompiled: {evidence.entered_under[0]}"
-        return coded(said, Code.RAN_UNCOMPILED)
+        return Verbatim(said, Code.RAN_UNCOMPILED)
     return None
 
 
 def _graph_breaks(
-    evidence: CompileEvidence | None, unknown: str | None, seen: Regions
-) -> tuple[tuple[GraphBreak, ...], str | None]:
+    evidence: CompileEvidence | None, unknown: Reason | None, seen: Regions
+) -> tuple[tuple[GraphBreak, ...], Reason | None]:
     if evidence is None:
         worst = max(seen.nested_by_step.values(), key=len, default=[])
         return tuple(_nested(inner, outer) for inner, outer in worst), unknown
@@ -281,7 +283,7 @@ def _graph_breaks(
     unexplained = {outer: inner for inner, outer in seen.nested if outer.identity not in evidence.entries}
     return (
         (*found, *(_nested(inner, outer) for outer, inner in unexplained.items())),
-        evidence.unknown.graph_breaks or _why_not_in_steps(evidence, seen),
+        from_stored(evidence.unknown.graph_breaks) or _why_not_in_steps(evidence, seen),
     )
 
 
@@ -322,15 +324,15 @@ def _names_users_line(one: GraphBreak) -> bool:
 
 
 def _recompiles(
-    trace: Trace, evidence: CompileEvidence | None, unknown: str | None, seen: Regions
-) -> tuple[tuple[Recompile, ...] | None, str | None]:
+    trace: Trace, evidence: CompileEvidence | None, unknown: Reason | None, seen: Regions
+) -> tuple[tuple[Recompile, ...] | None, Reason | None]:
     if evidence is None:
         again = compiled_again(trace, seen)
         shown = tuple(Recompile(reason=f"compiled again inside the window ({identity})") for identity in again)
         return shown or None, unknown
     if unseen := _unseen(evidence):
         return None, unseen
-    unknown = evidence.unknown.recompiles or _why_not_in_steps(evidence, seen)
+    unknown = from_stored(evidence.unknown.recompiles) or _why_not_in_steps(evidence, seen)
     return (None if unknown and not evidence.recompiles else evidence.recompiles), unknown
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import where
@@ -25,14 +26,14 @@ REMEDY: Final = f"torch 2.15 brings a newer one, and a torch built for CUDA 13 w
 _CAUSE = "CUPTI before CUDA 13.1 Update 1 numbers graphs wrongly in all sessions of a process but the first"
 
 
-def wrong_numbers(trace: Trace) -> str | None:
+def wrong_numbers(trace: Trace) -> Reason | None:
     """Return that nobody can tell which launch ran which kernels of graphs; None where it can be told."""
     graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
     launches = where(trace.calls.name, {i for i in graphs if trace.names[i].startswith("cu")}) if graphs else ()
     if not launches:
         return None
     said = _shared(trace, launches) or _strays(trace, launches)
-    return coded(f"{said}. {_CAUSE}; {REMEDY}", Code.WRONG_GRAPH_NUMBERS) if said else None
+    return Verbatim(f"{said}. {_CAUSE}; {REMEDY}", Code.WRONG_GRAPH_NUMBERS) if said else None
 
 
 def _shared(trace: Trace, launches: Sequence[int]) -> str | None:

@@ -18,7 +18,7 @@ from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.errors import NotMeasured, TorchprofError, not_measured
+from pytest_torchprof.errors import TorchprofError, not_measured, reason_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.own_kernels import OwnKernels
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.recording.metadata import GeneratedKernel, SourceLine
     from pytest_torchprof.trace import Trace
 
@@ -56,7 +57,7 @@ class Launching:
         self._decoded: dict[object, KernelName] = {}
         self.generated = GeneratedCode(trace)
         """What Inductor's code says of its kernels."""
-        self.refused: list[str] = []
+        self.refused: list[Reason] = []
         """What somebody asked and was told that it is not known: a test that keeps that to itself does not pass."""
         self._kernels: dict[int, Kernel] = {}
         # Not by a method of this object, which would then hold itself, and the recording with it.
@@ -66,7 +67,7 @@ class Launching:
         """Where in the user's code something was done."""
 
     @cached_property
-    def hidden(self) -> str | None:
+    def hidden(self) -> Reason | None:
         """Why kernels of the recording are not to be seen in it, None where all are."""
         return unprofiled(self._trace)
 
@@ -77,7 +78,7 @@ class Launching:
 
     def refusal(self, problem: Refusal) -> Refusal:
         """Return what is to be raised, and note it: whoever asked may catch it."""
-        self.refused.append(problem.text if isinstance(problem, NotMeasured) else str(problem))
+        self.refused.append(reason_of(problem))
         return problem
 
     @cached_property

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -16,12 +17,12 @@ _LOGS = ("ERROR", "WARNING", "INFO")
 _LOSS = re.compile(r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1")
 
 
-def loss_told(trace: Trace) -> str | None:
+def loss_told(trace: Trace) -> Reason | None:
     """Return why the recording is not whole by its own words; None where it says nothing of that."""
     for log in _LOGS:
         lines = trace.header.get(log)
         for line in lines if isinstance(lines, list) else ():
             if found := _LOSS.search(str(line)):
                 said = f"the profiler noted in the recording that it lost records: {printable_line(found[0], 100)!r}"
-                return coded(said, Code.LOST_RECORDS)
+                return Verbatim(said, Code.LOST_RECORDS)
     return None

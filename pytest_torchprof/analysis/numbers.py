@@ -8,8 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.parts import StepWork, Window, lost_copies
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.text import counted, plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMSET
 
@@ -52,7 +54,7 @@ class Number(Struct, frozen=True, kw_only=True):
     """"gpu": a GPU. "kernels": an event for every kernel, which the CPU as device may have too. None: neither."""
     absent: str = ""
     """Why a GPU's recording may not hold it."""
-    absent_for: Callable[[Trace], str | None] | None = None
+    absent_for: Callable[[Trace], Reason | None] | None = None
     """What in a recording keeps it from being known, if anything does."""
     absent_field: str = ""
     """The field of the recording's metadata that says why."""
@@ -76,13 +78,13 @@ class Number(Struct, frozen=True, kw_only=True):
             return counted(round(value), self.noun)
         return f"{self.show(value)} {self.noun}" if self.unit == "us" else self.show(value)
 
-    def why_absent(self, trace: Trace) -> str:
+    def why_absent(self, trace: Trace) -> Reason:
         """Return why the recording does not hold it."""
         if self.needs == "gpu" and (lacking := trace.device_kind.why_no(self.title)):
             return lacking
-        reason = getattr(trace.metadata, self.absent_field, None) if self.absent_field else None
+        reason = from_stored(getattr(trace.metadata, self.absent_field, None) if self.absent_field else None)
         reason = reason or (self.absent_for(trace) if self.absent_for is not None else None)
-        return reason or coded(self.absent or f"the recording does not hold {self.name}", Code.NOT_RECORDED)
+        return reason or Verbatim(self.absent or f"the recording does not hold {self.name}", Code.NOT_RECORDED)
 
 
 def _show_count(value: float) -> str:
@@ -99,20 +101,20 @@ _SHOW: Final[dict[str, Callable[[Any], str]]] = {
 _GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
 
 
-def _unknown_launches(trace: Trace) -> str | None:
+def _unknown_launches(trace: Trace) -> Reason | None:
     names = sorted(trace.names[name] for name in trace.links.unknown)
     if not names:
         return None
-    return coded(f"kernels ran behind {names[0]}, which is not known as a launch", Code.UNKNOWN_LAUNCH)
+    return Verbatim(f"kernels ran behind {names[0]}, which is not known as a launch", Code.UNKNOWN_LAUNCH)
 
 
-def _lost_copies(trace: Trace) -> str | None:
+def _lost_copies(trace: Trace) -> Reason | None:
     names = lost_copies(trace)
     if not names:
         return None
     were = "call that copies" if len(names) == 1 else "calls that copy"
     said = f"{len(names)} {were} ({names[0]}) left no copy in the recording: it was lost, or there was nothing to copy"
-    return coded(said, Code.LOST_COPIES)
+    return Verbatim(said, Code.LOST_COPIES)
 
 
 def _copies_one_way(name: str, noun: str, direction: str) -> Number:

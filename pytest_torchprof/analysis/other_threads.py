@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 
-def launched_elsewhere(trace: Trace) -> str | None:
+def launched_elsewhere(trace: Trace) -> Reason | None:
     """Return that other threads launched kernels between two steps or behind the last one: they fall into no step.
 
     A thread that launches all the time, before the first step and in each of them, works for itself: what it launches
@@ -37,7 +38,7 @@ def launched_elsewhere(trace: Trace) -> str | None:
         return None
     were = f"{counted(len(outside), 'kernel')} {'was' if len(outside) == 1 else 'were'}"
     belong = "belongs" if len(outside) == 1 else "belong"
-    return coded(
+    return Verbatim(
         f"{were} launched by another thread between the steps or behind the last one, and {belong} to none: wait in "
         "the measured code for what other threads do (thread.join(), future.result(), queue.join())",
         Code.OTHER_THREAD,

@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.parts import inside, operator_kernels
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import counted, printable_line, show_us
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _OF_TORCH = re.compile(
 """What torch's own operators and compiled code compute they do in operators that are known as kernels."""
 
 
-def work_without_events(trace: Trace) -> str | None:
+def work_without_events(trace: Trace) -> Reason | None:
     """Return that operators worked, or may have, without leaving events, and where; None if they did not.
 
     What surely went into long gaps is the thread's CPU time less all other time of the step: while the thread waits, or
@@ -68,7 +69,7 @@ def work_without_events(trace: Trace) -> str | None:
     if len(found) < enough:
         return None
     most_us, name = max(found)
-    return coded(
+    return Verbatim(
         f"{printable_line(name, 80)!r} {verb} {show_us(most_us)} in a step without leaving events, in "
         f"{len(found)} of {counted(len(spent), 'step')}, so not all of its kernels are known: fused "
         "code of TorchScript, or an operator of Python, NumPy or C++ that calls torch's operators too",

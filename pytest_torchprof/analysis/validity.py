@@ -16,9 +16,11 @@ from pytest_torchprof.analysis.other_threads import launched_elsewhere
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
 from pytest_torchprof.analysis.unseen import work_without_events
 from pytest_torchprof.analysis.user_ranges import say_instead_of
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.text import counted, printable_line
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT
@@ -33,46 +35,46 @@ if TYPE_CHECKING:
 _CUT_NS = 2000
 
 
-def why_not(trace: Trace) -> str | None:
+def why_not(trace: Trace) -> Reason | None:
     """Return why the recording's numbers may not be believed, None when they may."""
     return _why_no_ranges(trace) or loss_told(trace) or _unknown_work(trace) or wrong_numbers(trace) or _why_not(trace)
 
 
-def _unknown_work(trace: Trace) -> str | None:
+def _unknown_work(trace: Trace) -> Reason | None:
     """Return that work of a kind nobody knows ran on the GPU."""
     if not trace.unknown_work or not trace.device_kind.has_launches:
         return None
     category, count = max(trace.unknown_work.items(), key=itemgetter(1))
     said = f"{counted(count, 'event')} on a stream of the category {printable_line(category, 40)!r}"
-    return coded(f"{said}, which is not known: they may be kernels, copies or fills", Code.UNKNOWN_WORK)
+    return Verbatim(f"{said}, which is not known: they may be kernels, copies or fills", Code.UNKNOWN_WORK)
 
 
-def _why_no_ranges(trace: Trace) -> str | None:
+def _why_no_ranges(trace: Trace) -> Reason | None:
     """Return that the range whose occurrences are to be the steps is not there."""
     name = None if trace.adoption is None else trace.adoption.step
     if name is None or trace.steps is not trace.profiler_steps:
         return None
     said = f"the range {printable_line(name, 80)!r} that is to be the step is not in the recording"
-    return coded(f"{said}; {say_instead_of(trace, name)}", Code.NO_SUCH_RANGE)
+    return Verbatim(f"{said}; {say_instead_of(trace, name)}", Code.NO_SUCH_RANGE)
 
 
-def _why_not(trace: Trace) -> str | None:
+def _why_not(trace: Trace) -> Reason | None:
     if trace.metadata is not None:
         return _own(trace, trace.metadata)
     if not trace.device_kind.has_launches:
         return _overlapping_steps(trace) or (
-            None if len(trace.ops) else coded("the recording has no operator", Code.NOTHING_RAN)
+            None if len(trace.ops) else Verbatim("the recording has no operator", Code.NOTHING_RAN)
         )
     if not len(trace.gpu) and not trace.links.launches:
         said = (
             "the recording has no GPU operation and no launch: it was made without the GPU (where the CPU was to be "
             'measured, say so: --device cpu, load(path, device="cpu"))'
         )
-        return coded(said, Code.NO_GPU_SIDE)
+        return Verbatim(said, Code.NO_GPU_SIDE)
     return _overlapping_steps(trace) or _gpu_side(trace, at_stake(trace)) or _stray(trace)
 
 
-def _stray(trace: Trace) -> str | None:
+def _stray(trace: Trace) -> Reason | None:
     """Return that operations ran in the steps whose launch was lost; what was queued before the window has lower ids.
 
     CUPTI numbers all calls in their order. Where the first calls of the window were lost, only what the CPU did tells.
@@ -80,7 +82,7 @@ def _stray(trace: Trace) -> str | None:
     gpu = trace.gpu
     if trace.links.orphans and not trace.links.launches:
         said = f"no launch is in the recording, and {counted(len(trace.links.orphans), 'GPU operation')}"
-        return coded(f"{said} ran: events were lost", Code.LOST_LAUNCHES)
+        return Verbatim(f"{said} ran: events were lost", Code.LOST_LAUNCHES)
     orphans = [i for i in trace.links.orphans if trace.step_at(gpu.start[i]) >= 0]
     if not orphans:
         return None
@@ -92,7 +94,7 @@ def _stray(trace: Trace) -> str | None:
         return None
     whose = "launch is" if count == 1 else "launches are"
     said = f"{counted(count, 'GPU operation')} ran in the steps whose {whose} not in the recording ({lost})"
-    return coded(said, Code.LOST_LAUNCHES)
+    return Verbatim(said, Code.LOST_LAUNCHES)
 
 
 def _idle_at_the_head(trace: Trace) -> str | None:
@@ -143,7 +145,7 @@ def at_stake(trace: Trace) -> Stake:
     )
 
 
-def _overlapping_steps(trace: Trace) -> str | None:
+def _overlapping_steps(trace: Trace) -> Reason | None:
     """One profiler's steps come one after the other; where they do not, what is launched belongs to no one step."""
     for one, other in pairwise(trace.steps):
         # Files of torch before 2.4 cut times to whole microseconds.
@@ -152,8 +154,8 @@ def _overlapping_steps(trace: Trace) -> str | None:
                 said = (
                     f"{one.name} and {other.name} overlap on two threads, so that what was launched belongs to neither"
                 )
-                return coded(said, Code.OVERLAPPING_STEPS)
-            return coded(
+                return Verbatim(said, Code.OVERLAPPING_STEPS)
+            return Verbatim(
                 f"{one.name} and {other.name} overlap: the recording holds the work of several processes or profilers; "
                 "read the recording of each by itself",
                 Code.OVERLAPPING_STEPS,
@@ -161,13 +163,13 @@ def _overlapping_steps(trace: Trace) -> str | None:
     return None
 
 
-def _own(trace: Trace, metadata: Metadata) -> str | None:
+def _own(trace: Trace, metadata: Metadata) -> Reason | None:
     """Our recordings begin with the sentinel's range, hold every step, and nothing from before."""
     if metadata.problems:
-        return metadata.problems[0]
+        return from_plain(metadata.problems[0])
     sentinel = _sentinel(trace)
     if not sentinel:
-        return coded(
+        return Verbatim(
             f"the range {SENTINEL} with which our recordings begin is missing: "
             "another profiler took the events, or they were lost",
             Code.LOST_SENTINEL,
@@ -176,26 +178,26 @@ def _own(trace: Trace, metadata: Metadata) -> str | None:
     return _own_gpu_side(trace, sentinel) if reason is None and trace.device_kind.has_launches else reason
 
 
-def _own_steps(trace: Trace, promised: int) -> str | None:
+def _own_steps(trace: Trace, promised: int) -> Reason | None:
     found = [step.name for step in trace.profiler_steps if step.name is not None]
     if len(found) < promised:
         said = f"{len(found)} of {counted(promised, 'step')} are in the recording (the profiler lost events)"
-        return coded(said, Code.LOST_STEPS)
+        return Verbatim(said, Code.LOST_STEPS)
     if found != [f"ProfilerStep#{number}" for number in range(promised)]:
         measured = f"{promised} {'was' if promised == 1 else 'were'} measured"
         said = f"{counted(len(found), 'step range')} in the recording, {measured} (another profiler's schedule ran)"
-        return coded(said, Code.ANOTHER_PROFILER)
+        return Verbatim(said, Code.ANOTHER_PROFILER)
     return None
 
 
-def _own_gpu_side(trace: Trace, sentinel: Span) -> str | None:
+def _own_gpu_side(trace: Trace, sentinel: Span) -> Reason | None:
     if not trace.links.launches:
         said = "no launch is in the recording, not even the sentinel's (the profiler saw nothing of the GPU)"
-        return coded(said, Code.NO_GPU_SIDE)
+        return Verbatim(said, Code.NO_GPU_SIDE)
     stake = at_stake(trace)
     reason = _gpu_side(trace, stake)
     if reason is None and not _ran(trace, sentinel):
-        return coded(
+        return Verbatim(
             "no kernel of the sentinel is in the recording (the profiler lost its beginning)", Code.LOST_SENTINEL
         )
     if reason is None:
@@ -203,26 +205,26 @@ def _own_gpu_side(trace: Trace, sentinel: Span) -> str | None:
     if reason is None and stake.orphans:
         early = f"{counted(len(stake.orphans), 'GPU operation')} {'was' if len(stake.orphans) == 1 else 'were'}"
         said = f"{early} launched before the recording began and still ran in the measured steps"
-        return coded(said, Code.EARLIER_WORK)
+        return Verbatim(said, Code.EARLIER_WORK)
     return reason
 
 
-def _unplaced(trace: Trace) -> str | None:
+def _unplaced(trace: Trace) -> Reason | None:
     unplaced = sum(len(steps) > 1 for steps in trace.steps_of_unrecorded.values())
     if not unplaced:
         return None
     were = f"{counted(unplaced, 'GPU operation')} {'was' if unplaced == 1 else 'were'}"
-    return coded(
+    return Verbatim(
         f"{were} launched by a call that the profiler does not record (such as cuLaunchCooperativeKernel), and it "
         "cannot be told in which step: record it anew, or measure one step (steps=1)",
         Code.UNPLACED_LAUNCHES,
     )
 
 
-def _gpu_side(trace: Trace, stake: Stake) -> str | None:
+def _gpu_side(trace: Trace, stake: Stake) -> Reason | None:
     if trace.links.launches and not len(trace.gpu):
         everything = counted(len(trace.links.launches), "launch")
-        return coded(
+        return Verbatim(
             f"{everything} and no GPU operation in the recording (the GPU's side is missing)", Code.NO_GPU_SIDE
         )
     if reason := _untied(trace, stake):
@@ -235,16 +237,16 @@ def _gpu_side(trace: Trace, stake: Stake) -> str | None:
                 "; they are the same ones in each step, so that the driver may have refused them instead: look for an "
                 "error of CUDA's that the code catches or ignores"
             )
-        return coded(said, Code.LOST_KERNELS)
+        return Verbatim(said, Code.LOST_KERNELS)
     if cut := cut_replays(trace):
         return _lost_of_graphs(trace, cut)
     if trace.untimed:
         said = f"GPU operations without a usable time in the recording: {trace.untimed}"
-        return coded(said, Code.UNTIMED_KERNELS)
+        return Verbatim(said, Code.UNTIMED_KERNELS)
     return None
 
 
-def _untied(trace: Trace, stake: Stake) -> str | None:
+def _untied(trace: Trace, stake: Stake) -> Reason | None:
     """Return that kernels of collectives belong to launches that nobody can tell."""
     untied = trace.links.untied
     if trace.metadata is not None:
@@ -256,7 +258,7 @@ def _untied(trace: Trace, stake: Stake) -> str | None:
         f"{counted(len(untied), 'kernel')} of collectives {'have' if many else 'has'} no correlation id (as ROCm 6.1 "
         f"records them), and nobody can tell which {'launches they belong' if many else 'launch it belongs'} to"
     )
-    return coded(said, Code.LOST_LAUNCHES)
+    return Verbatim(said, Code.LOST_LAUNCHES)
 
 
 def _same_in_each_step(trace: Trace, lost: Sequence[int]) -> bool:
@@ -276,12 +278,12 @@ def _same_in_each_step(trace: Trace, lost: Sequence[int]) -> bool:
     return same and bool(place_of[0]) and len(place_of[0]) < min(seen)
 
 
-def _lost_of_graphs(trace: Trace, cut: Sequence[Cut]) -> str:
+def _lost_of_graphs(trace: Trace, cut: Sequence[Cut]) -> Reason:
     first = cut[0]
     graph = f"graph {first.graph}" if first.graph else "a graph"
     replay = f"the replay of {graph} in step {first.step + 1} of {len(trace.steps)}"
     others = f", as it did in {counted(len(cut) - 1, 'other replay')}" if len(cut) > 1 else ""
-    return coded(
+    return Verbatim(
         f"{replay} has {first.found} of {counted(first.whole, 'operation')} in the recording "
         f"(the profiler lost events{others})",
         Code.LOST_GRAPH_KERNELS,
@@ -299,7 +301,7 @@ def _ran(trace: Trace, sentinel: Span) -> bool:
     return any(sentinel.start_ns <= calls.start[call] < sentinel.end_ns for call in launched)
 
 
-def unprofiled(trace: Trace) -> str | None:
+def unprofiled(trace: Trace) -> Reason | None:
     """Return why kernels on the CPU cannot be counted: code ran that leaves no event; None if none did."""
     metadata = trace.metadata
     if trace.device_kind.has_launches:
@@ -307,7 +309,7 @@ def unprofiled(trace: Trace) -> str | None:
     if metadata is None:
         return _without_kernels(trace)
     if metadata.threads:
-        return coded(
+        return Verbatim(
             f"the measured code ran {metadata.threads[0]} on another thread, whose operators torch.profiler does not "
             "record",
             Code.OTHER_THREAD,
@@ -315,15 +317,15 @@ def unprofiled(trace: Trace) -> str | None:
     return _package(trace, metadata.compile) or _compiled_before(trace, metadata.compile) or work_without_events(trace)
 
 
-def _package(trace: Trace, evidence: CompileEvidence | None) -> str | None:
+def _package(trace: Trace, evidence: CompileEvidence | None) -> Reason | None:
     if any(map(trace.spans_in_steps, PACKAGES)):
-        return coded(
+        return Verbatim(
             "a package of AOTInductor ran, whose kernels leave no event on the CPU: measure the model under "
             "torch.compile instead, or on a GPU",
             Code.AOTINDUCTOR,
         )
     if evidence is not None and evidence.package_is_bound:
-        return coded(
+        return Verbatim(
             "a package of AOTInductor may have run, whose kernels leave no event on the CPU: a call of it was kept "
             "before the measurement (run = loader.boxed_run), which cannot be seen; keep the package instead",
             Code.AOTINDUCTOR,
@@ -331,7 +333,7 @@ def _package(trace: Trace, evidence: CompileEvidence | None) -> str | None:
     return None
 
 
-def _without_kernels(trace: Trace) -> str | None:
+def _without_kernels(trace: Trace) -> Reason | None:
     """Return that compiled code ran without a kernel of Inductor's, in anybody else's recording of a CPU."""
     graphs = trace.spans_in_steps(FX_GRAPH) or trace.spans_in_steps(REGION)
     began: dict[int | str, list[int]] = defaultdict(list)
@@ -340,14 +342,14 @@ def _without_kernels(trace: Trace) -> str | None:
             began[span.tid].append(span.start_ns)
     if all(bisect_left(began[one.tid], one.start_ns) < bisect_left(began[one.tid], one.end_ns) for one in graphs):
         return None
-    return coded(
+    return Verbatim(
         "a graph of Inductor's ran, and none of its C++ kernels is in the recording, if it has any: record it with "
         "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1; one that has none can be judged where a test measures it itself",
         Code.COMPILED_BEFORE,
     )
 
 
-def _compiled_before(trace: Trace, evidence: CompileEvidence | None) -> str | None:
+def _compiled_before(trace: Trace, evidence: CompileEvidence | None) -> Reason | None:
     """Return that a graph of Inductor's ran that was compiled without ranges around its kernels."""
     if evidence is None:
         return None
@@ -356,7 +358,7 @@ def _compiled_before(trace: Trace, evidence: CompileEvidence | None) -> str | No
     any_may = evidence.graphs_are_marked is False and bool(regions_of(trace).regions)
     for graph in evidence.fx_graphs:
         if graph.unprofiled and (any_may or graph.hash in ran):
-            return coded(
+            return Verbatim(
                 "compiled before the measurement: a graph of Inductor's was compiled without kernel profiling, so that "
                 f"its C++ kernels leave no event ({graph.code_path or graph.hash}). Compile it in the "
                 "measured code, or set TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1",

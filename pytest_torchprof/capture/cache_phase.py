@@ -11,7 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.capture.torch_caches import graphs_kept, uses_so_far
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.recording.caches import ColdStart, CompileCaches, Phase
 from pytest_torchprof.text import counted
 
@@ -78,15 +80,15 @@ def with_phase(evidence: CompileEvidence, phase: CachePhase | None, label: str |
         with Path(phase.folder, _TOLD).open("ab") as file:
             file.write(msgspec.json.encode(told) + b"\n")
         caches = replace(
-            caches, phase=phase.name, doubt=_why_not_cold(evidence, caches.uses, phase) if compiled else None
+            caches, phase=phase.name, doubt=to_stored(_why_not_cold(evidence, caches.uses, phase) if compiled else None)
         )
     else:
         cold = {one.label: one.start for one in _told_by_cold(phase)}.get(label)
         caches = replace(
-            caches, phase=phase.name, doubt=_why_not_warm(caches.uses, cold) if compiled else None, cold=cold
+            caches, phase=phase.name, doubt=to_stored(_why_not_warm(caches.uses, cold) if compiled else None), cold=cold
         )
     if elsewhere := _elsewhere(phase):
-        caches = replace(caches, doubt=elsewhere)
+        caches = replace(caches, doubt=elsewhere.to_plain())
     return replace(evidence, caches=caches)
 
 
@@ -96,15 +98,15 @@ def _told_by_cold(phase: CachePhase) -> Iterator[_Told]:
         yield msgspec.json.decode(line, type=_Told)
 
 
-def _elsewhere(phase: CachePhase) -> str | None:
+def _elsewhere(phase: CachePhase) -> Reason | None:
     moved = [name for name, folder in phase.variables.items() if os.environ.get(name) != folder]
     if not moved:
         return None
     said = f"{moved[0]} was set while the test ran, so that its caches are not those of the measurement's own folder"
-    return coded(said, Code.COMPILE_CACHE)
+    return Verbatim(said, Code.COMPILE_CACHE)
 
 
-def _why_not_cold(evidence: CompileEvidence, own: CacheUses, phase: CachePhase) -> str | None:
+def _why_not_cold(evidence: CompileEvidence, own: CacheUses, phase: CachePhase) -> Reason | None:
     """Return why what was compiled was not compiled anew.
 
     The folder was empty. What is found in it all the same is the measurement's own, if it has made every graph that
@@ -117,28 +119,28 @@ def _why_not_cold(evidence: CompileEvidence, own: CacheUses, phase: CachePhase) 
             return reason
         if use.hits and total.misses > use.misses:
             said = f"{counted(use.hits, 'entry')} found in {shown}'s cache, where the same process may have left them"
-            return coded(f"{said} when it compiled before this measurement", Code.COMPILE_CACHE)
+            return Verbatim(f"{said} when it compiled before this measurement", Code.COMPILE_CACHE)
         is_foreign = use.misses == 0 or (name == "inductor" and phase.graphs > total.misses)
         if (use.hits and is_foreign) or (name == "inductor" and evidence.remote_cache_hits):
             said = (
                 f"{counted(use.hits, 'entry')} found in {shown}'s cache, though its folder was empty when the process "
                 "began: from a remote cache, or loaded by the test (torch.compiler.load_cache_artifacts)"
             )
-            return coded(said, Code.COMPILE_CACHE)
+            return Verbatim(said, Code.COMPILE_CACHE)
     return None
 
 
-def _why_not_told(use: CacheUse, shown: str) -> str | None:
+def _why_not_told(use: CacheUse, shown: str) -> Reason | None:
     if use.hits is not None and use.misses is not None:
         return None
     said = f"how much was found in {shown}'s cache is not known: this torch does not count it, or its counters were "
-    return coded(f"{said}cleared meanwhile", Code.COMPILE_CACHE)
+    return Verbatim(f"{said}cleared meanwhile", Code.COMPILE_CACHE)
 
 
-def _why_not_warm(own: CacheUses, cold: ColdStart | None) -> str | None:
+def _why_not_warm(own: CacheUses, cold: ColdStart | None) -> Reason | None:
     if cold is None:
         said = "the process that was to fill the caches has not measured this, so they were not warm"
-        return coded(said, Code.COMPILE_CACHE)
+        return Verbatim(said, Code.COMPILE_CACHE)
     so_far = uses_so_far(None)
     for name, shown in _SHOWN.items():
         # Whatever the process has missed before, this measurement may find as its own.
@@ -148,13 +150,14 @@ def _why_not_warm(own: CacheUses, cold: ColdStart | None) -> str | None:
         if total.misses:
             asked = counted(total.hits + total.misses, "entry")
             said = f"{total.misses} of {asked} not found in {shown}'s cache, which a process before this one has filled"
-            return f"{coded(said, Code.COMPILE_CACHE)}; {_BACKWARD if name == 'aot_autograd' else ''}{_ADVICE}"
+            advice = f"{_BACKWARD if name == 'aot_autograd' else ''}{_ADVICE}"
+            return Verbatim(f"{said}; {advice}", Code.COMPILE_CACHE)
     if own.triton.misses:
         said = f"{counted(own.triton.misses, 'kernel')} compiled by Triton, though a process before this one has filled"
-        return coded(f"{said} its cache", Code.COMPILE_CACHE)
+        return Verbatim(f"{said} its cache", Code.COMPILE_CACHE)
     if any(getattr(own, name).hits for name in _SHOWN):
         return None
     is_bypassed = any(getattr(own, name).bypasses for name in _SHOWN)
     none_asked = "torch has looked nothing up in its caches: they are switched off, or the backend has none"
     why = "torch cannot keep any of these graphs in its caches" if is_bypassed else none_asked
-    return f"{coded(f'{why}, so nothing was warm', Code.COMPILE_CACHE)}; {_ADVICE}"
+    return Verbatim(f"{why}, so nothing was warm; {_ADVICE}", Code.COMPILE_CACHE)

@@ -21,8 +21,10 @@ from pytest_torchprof.capture.compile_history import (
 from pytest_torchprof.capture.packages import packages_marked
 from pytest_torchprof.capture.second_chance import SecondChance
 from pytest_torchprof.capture.torch_caches import NO_USES, uses_between, uses_so_far
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.recording.caches import CompileCaches
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.recording.metadata import GraphBreak
 
 
-_CLEARED = coded(
+_CLEARED = Verbatim(
     "the measured code removes the records of torch.compile that this is read from "
     "(torch._dynamo.utils.clear_compilation_metrics): take that out of it",
     Code.COMPILER_RECORDS_CLEARED,
@@ -231,24 +233,24 @@ class CompileWatch:
         """Return why breaks or recompiles cannot be told, each None if they can."""
         missing = torch_compile.missing_records()
         if missing:
-            reason = coded(f"this version of torch has no {missing}: not available", Code.NO_COMPILE_EVIDENCE)
-            return Untold(graph_breaks=reason, recompiles=reason)
+            reason = Verbatim(f"this version of torch has no {missing}: not available", Code.NO_COMPILE_EVIDENCE)
+            return Untold(graph_breaks=reason.to_plain(), recompiles=reason.to_plain())
         if self._log.cleared:
-            return Untold(graph_breaks=_CLEARED, recompiles=_CLEARED)
+            return Untold(graph_breaks=_CLEARED.to_plain(), recompiles=_CLEARED.to_plain())
         left = self._why_left_alone(before)
-        return Untold(graph_breaks=left or self._why_breaks_are_unknown(before), recompiles=left)
+        return Untold(graph_breaks=to_stored(left or self._why_breaks_are_unknown(before)), recompiles=to_stored(left))
 
-    def _why_breaks_are_unknown(self, before: _Before) -> str | None:
+    def _why_breaks_are_unknown(self, before: _Before) -> Reason | None:
         if before.given_up and self._eager.blind:
             first = before.given_up[0].why
-            return coded(
+            return Verbatim(
                 f"torch.compile gave up frames earlier in this process ({len(before.given_up)}, the first at "
                 f"{first.file}:{first.line}), and whether one of them runs here is not known: {self._eager.blind}",
                 Code.RAN_UNCOMPILED,
             )
         return None
 
-    def _why_left_alone(self, before: _Before) -> str | None:
+    def _why_left_alone(self, before: _Before) -> Reason | None:
         """Return that code ran which Dynamo has never tried to compile, in this measurement or before."""
         known = {id(code) for code in before.suspects}
         found = [code for code in before.suspects if self._eager.ran(code)]
@@ -267,7 +269,7 @@ class CompileWatch:
             "torch.compile was disabled when it first ran, or a mode such as FlopCounterMode was in force "
             "(torch._dynamo.reset() lets it be compiled)"
         )
-        return coded(
+        return Verbatim(
             f"{ran.co_name} ({ran.co_filename}:{ran.co_firstlineno}) ran uncompiled, and torch does not say why: "
             f"{forgotten if self._history.lost else never}",
             Code.RAN_UNCOMPILED,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code, code_in, coded
-from pytest_torchprof.text import enumerated
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.capturing import WithOthersInCupti
+
+if TYPE_CHECKING:
+    from pytest_torchprof.reasons import Reason
 
 # By a module that is there once it may have begun; none of them comes with torch's own import.
 _USERS = {
@@ -36,12 +40,7 @@ def in_this_process() -> list[str]:
     return found
 
 
-def told_with(reason: str) -> str:
+def told_with(reason: Reason) -> Reason:
     """Return a reason for which nothing was measured, with those who may be why the GPU's side is missing."""
-    code, users = code_in(reason), in_this_process()
-    if code is None or code not in _WITHOUT_THE_GPU or not users:
-        return reason
-    told = reason.removesuffix(f" [{code.value}]")
-    return coded(
-        f"{told}. CUPTI serves one profiler at a time, and may serve {enumerated(users)} in this process", code
-    )
+    users = in_this_process()
+    return WithOthersInCupti(reason, tuple(users)) if reason.code in _WITHOUT_THE_GPU and users else reason

@@ -14,9 +14,10 @@ from pytest_torchprof.capture.devices import before_use, why_unusable
 from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
 from pytest_torchprof.capture.sentinel import look_for_losses
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.reasons import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,10 +50,10 @@ def arm(device: str, tell: Callable[[str], None] = tell_of_waits) -> None:
 
 
 @cache
-def _probe(device: str) -> str | None:
+def _probe(device: str) -> Reason | None:
     if any(_sees_the_sentinel(device) for _ in range(_ATTEMPTS)):
         return None
-    return coded(reasons.why_no_kernels(device, reasons.fresh_process(device)), Code.NO_KERNELS_RECORDED)
+    return Verbatim(reasons.why_no_kernels(device, reasons.fresh_process(device)), Code.NO_KERNELS_RECORDED)
 
 
 def _sees_the_sentinel(device: str) -> bool:

@@ -18,8 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ def holding(uuid: str, tell: Callable[[str], None], *, wait_s: float = WAIT_S, d
             tell(f"waits for the GPU, up to {wait_s / 60:.0f} minutes: {lock.holders()}")
             if not lock.acquire(wait_s):
                 said = f"another process has measured on this GPU for {wait_s:.0f} s and holds {lock.path}"
-                raise NotMeasured(coded(f"{said} ({lock.holders()}): end it, then try again", Code.GPU_IN_USE))
+                raise NotMeasured(Verbatim(f"{said} ({lock.holders()}): end it, then try again", Code.GPU_IN_USE))
     except OSError as error:
         said = f"the lock of this GPU, {lock.path}, cannot be opened: {error.strerror or error}"
-        raise NotMeasured(coded(said, Code.GPU_IN_USE)) from None
+        raise NotMeasured(Verbatim(said, Code.GPU_IN_USE)) from None
     try:
         lock.note(doing)
         yield

@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.rank_store import connect, meeting_point
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.composed import OfRank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -234,10 +237,10 @@ class Lockstep(Pace):
             self._store.set(f"{place}/{self._rank.number}", json.dumps(value))
             return [json.loads(text) for text in self._wait_for_all(place)]
 
-    def leave(self, reason: str) -> None:
+    def leave(self, reason: Reason) -> None:
         """Tell the others why this rank does not take part any more."""
         with suppress(RuntimeError):
-            self._end_for_all(f"rank {self._rank.number}: {reason}")
+            self._end_for_all(OfRank(self._rank.number, reason))
 
     def close(self) -> None:
         """End the last exchange: rank 0, in whose process the store may be, is the last who looks at it."""
@@ -293,7 +296,7 @@ class Lockstep(Pace):
             if len(found) == self._rank.world:
                 return [found[number] for number in sorted(found)]
             if self._store.check([f"{self._key}/over"]):
-                raise NotMeasured(self._store.get(f"{self._key}/over").decode())
+                raise NotMeasured(from_plain(json.loads(self._store.get(f"{self._key}/over"))))
             for number in self._numbers - found.keys():
                 # Asked first: a rank may come, and end its test, at any moment.
                 reason = self._why_it_does_not_come(number, began)
@@ -301,36 +304,36 @@ class Lockstep(Pace):
                     raise NotMeasured(self._end_for_all(reason))
             time.sleep(next(naps))
 
-    def _end_for_all(self, reason: str) -> str:
+    def _end_for_all(self, reason: Reason) -> Reason:
         """End the measurement on all ranks, and return why: the first reason that any of them had."""
-        return self._store.compare_set(f"{self._key}/over", "", reason).decode()
+        return from_plain(json.loads(self._store.compare_set(f"{self._key}/over", "", json.dumps(reason.to_plain()))))
 
-    def _why_it_does_not_come(self, number: int, began: float) -> str | None:
+    def _why_it_does_not_come(self, number: int, began: float) -> Reason | None:
         if self._store.check([ended := f"{self._test}/ended/{number}"]):
             end = PhaseEnd(*json.loads(self._store.get(ended)))
-            return coded(f"rank {number} has ended the test without this measurement: {end}", Code.OTHER_RANK)
+            return Verbatim(f"rank {number} has ended the test without this measurement: {end}", Code.OTHER_RANK)
         if left := self._why_it_has_left(number, "this measurement"):
             return left
-        return None if self._may_come(number, began) else coded(self._silence(number), Code.SILENT_RANK)
+        return None if self._may_come(number, began) else Verbatim(self._silence(number), Code.SILENT_RANK)
 
-    def _why_it_has_left(self, number: int, goal: str) -> str | None:
+    def _why_it_has_left(self, number: int, goal: str) -> Reason | None:
         if not self._store.check([left := f"left/{number}"]):
             return None
         why = self._store.get(left).decode() or self._not_collected(number)
-        return coded(f"rank {number} has ended its run before {goal}{f': {why}' if why else ''}", Code.OTHER_RANK)
+        return Verbatim(f"rank {number} has ended its run before {goal}{f': {why}' if why else ''}", Code.OTHER_RANK)
 
     def _not_collected(self, number: int) -> str:
         """Return that a rank has not collected this test; empty where it has."""
         test = self._test.rpartition("#")[0]
         return "" if self._others.has_collected(self._store, number, test) else f"it has not collected {test}"
 
-    def _why_too_late(self, number: int, began: float, goal: str) -> str | None:
+    def _why_too_late(self, number: int, began: float, goal: str) -> Reason | None:
         if self._may_come(number, began):
             return None
         self._others.silent.add(number)
         place, timeout_s = self._others.heard(self._store, number).place, self._others.timeout_s
         who = f"pid {place['pid']} on {place['host']}" if place else "it has measured nothing so far"
-        return coded(f"rank {number} did not reach {goal} within {timeout_s:g} s ({who})", Code.SILENT_RANK)
+        return Verbatim(f"rank {number} did not reach {goal} within {timeout_s:g} s ({who})", Code.SILENT_RANK)
 
     def _silence(self, number: int) -> str:
         place, within = self._others.heard(self._store, number).place, f"within {self._others.timeout_s:g} s"
@@ -372,4 +375,4 @@ def _told_in_words() -> Iterator[None]:
         yield
     except RuntimeError as error:
         said = f"the ranks of the job cannot reach each other: {str(error).partition(chr(10))[0]}"
-        raise NotMeasured(coded(said, Code.SILENT_RANK)) from None
+        raise NotMeasured(Verbatim(said, Code.SILENT_RANK)) from None

@@ -35,10 +35,11 @@ from pytest_torchprof.capture.session import (
     refuse_second_profiler,
 )
 from pytest_torchprof.capture.torch_profiler import this_process
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, describe
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, describe, reason_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.recording.metadata import Metadata
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL
@@ -94,7 +95,7 @@ class Plan:
 
 
 def iterations(
-    plan: Plan, path: Path, check: Callable[[Path], str | None], unsure: Callable[[], bool] = lambda: False
+    plan: Plan, path: Path, check: Callable[[Path], Reason | None], unsure: Callable[[], bool] = lambda: False
 ) -> Generator[None, None, None]:
     """Yield once per call of the measured code; after the last one the recording lies at `path`.
 
@@ -123,12 +124,12 @@ def iterations(
         raise reason from None
 
 
-def _why_left(problem: BaseException | None) -> str:
+def _why_left(problem: BaseException | None) -> Reason:
     """Return why the calls were not made to their end: what is raised around a generator is the context of its exit."""
     while isinstance(problem, GeneratorExit):
         problem = problem.__context__
     said = "its loop over the measured calls was left" if problem is None else f"the code raised {describe(problem)}"
-    return coded(said, Code.OTHER_RANK)
+    return Verbatim(said, Code.OTHER_RANK)
 
 
 def _own_reason(problem: Exception, device: str) -> Exception:
@@ -152,7 +153,7 @@ def calls_beside_others(pace: Pace, warmup: int, steps: int, *, times: bool) -> 
 
 
 def _measure(
-    plan: Plan, path: Path, check: Callable[[Path], str | None], unsure: Callable[[], bool]
+    plan: Plan, path: Path, check: Callable[[Path], Reason | None], unsure: Callable[[], bool]
 ) -> Generator[None, None, None]:
     measurement, pace = _Measurement(plan=plan, path=path, check=check), plan.pace
     with measurement.removing_what_is_unfinished(), ExitStack() as locks:
@@ -191,14 +192,18 @@ def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator
     except Exception as raised:  # noqa: BLE001 - the measured code raises where it is called, not here
         problem = _own_reason(raised, plan.device)
     yield from [None] * (calls - made)
-    reason = plan.pace.agree(goal, None if problem is None else str(problem))
+    reason = plan.pace.agree(goal, None if problem is None else _why_raised(problem))
     if problem is not None:
         raise problem from None
     if reason is not None:
         raise NotMeasured(reason)
 
 
-def why_unbelievable(path: Path, check: Callable[[Path], str | None]) -> str | None:
+def _why_raised(problem: Exception) -> Reason:
+    return reason_of(problem) if isinstance(problem, TorchprofError) else Verbatim(str(problem))
+
+
+def why_unbelievable(path: Path, check: Callable[[Path], Reason | None]) -> Reason | None:
     """Return what the check says; NotMeasured where it cannot read the file, as it could not after another try."""
     try:
         return check(path)
@@ -206,19 +211,19 @@ def why_unbelievable(path: Path, check: Callable[[Path], str | None]) -> str | N
         said = f"the recording cannot be read back: {problem.text.partition('can be read: ')[2] or problem.text}"
         if problem.code == Code.RECORDING_DAMAGED:
             said += " Some versions of torch leave quotation marks in names of ranges: give ranges plain names"
-        raise NotMeasured(coded(said, problem.code)) from None
+        raise NotMeasured(said, problem.code) from None
 
 
 @dataclass(slots=True, kw_only=True)
 class _Measurement:
     plan: Plan
     path: Path
-    check: Callable[[Path], str | None]
+    check: Callable[[Path], Reason | None]
     calls: int = 0
     attempts: int = 0
     untraced_step_times_us: list[float] = field(default_factory=list)
     flops: FlopCount = field(default_factory=FlopCount)
-    problem: str | None = None
+    problem: Reason | None = None
     over: bool = False
     written: Metadata | None = None
     """What the recording at ``path`` holds beside the trace, if there is one."""
@@ -383,7 +388,7 @@ def _metadata(plan: Plan, session: Session, **more: Any) -> Metadata:
         sentinel=SENTINEL,
         step_cpu_times_us=None if kind_of(plan.device).has_launches else tuple(session.cpu_times_us),
         threads=tuple(sorted(set(session.threads))),
-        problems=(session.problem,) if session.problem else (),
+        problems=(session.problem.to_plain(),) if session.problem else (),
         lines=session.all_lines_marked,
         **known,
     )

@@ -6,9 +6,14 @@ rank finds out by itself may decide how often the code is called.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.reasons.catalogue import from_plain, to_stored
+from pytest_torchprof.reasons.composed import OfRank
+
+if TYPE_CHECKING:
+    from pytest_torchprof.reasons import Reason
 
 
 class Pace:
@@ -32,13 +37,13 @@ class Pace:
         """Return each rank's value, in their order, once all have reached this goal; NotMeasured where one does not."""
         return [value]
 
-    def agree(self, goal: str, reason: str | None) -> str | None:
+    def agree(self, goal: str, reason: Reason | None) -> Reason | None:
         """Return why what has come to this goal is not to be believed: this rank's reason, or else another's."""
-        values = self.exchange(goal, reason)
-        others = (f"rank {number}: {one}" for number, one in enumerate(values) if one is not None)
+        values = self.exchange(goal, to_stored(reason))
+        others = (OfRank(number, from_plain(one)) for number, one in enumerate(values) if one is not None)
         return reason if reason is not None else next(others, None)
 
-    def leave(self, reason: str) -> None:
+    def leave(self, reason: Reason) -> None:
         """Tell the others why this rank does not take part any more."""
 
     def close(self) -> None:

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORKED = coded(
+FORKED = Verbatim(
     "this process was forked from one that had asked for its GPUs, and CUDA cannot begin again in a fork: start new "
     "processes instead (multiprocessing's spawn, pytest-xdist), or let nothing ask for a GPU before the fork",
     Code.FORKS,
@@ -147,32 +148,32 @@ def _driver_of_this_machine() -> str | None:
     return "an AMD GPU's driver" if Path("/dev/kfd").exists() else None
 
 
-def of_device(device: str, error: BaseException) -> str:
+def of_device(device: str, error: BaseException) -> Reason:
     """Return why a device cannot be used, from the error that its use raised."""
     said = first_line(error)
     if "forked subprocess" in said:
         return FORKED
     if re.search(r"Error 802|system not yet initialized|cudaErrorSystemNotReady", str(error)):
-        return coded(FABRIC, Code.GPU_UNUSABLE)
+        return Verbatim(FABRIC, Code.GPU_UNUSABLE)
     advice = next((advice for part, advice in _OF_A_DEVICE if re.search(part, str(error))), None)
-    return coded(f"{device} cannot be used: {said}" + (f"; {advice}" if advice else ""), Code.GPU_UNUSABLE)
+    return Verbatim(f"{device} cannot be used: {said}" + (f"; {advice}" if advice else ""), Code.GPU_UNUSABLE)
 
 
-def of_earlier_error(error: BaseException) -> str:
+def of_earlier_error(error: BaseException) -> Reason:
     """Return why nothing can be measured on the GPUs of a process after an error that is there to stay."""
-    return coded(
+    return Verbatim(
         f"an earlier error of the GPU ({first_line(error)}) lasts as long as this process: it came from a test before "
         "or from the preparation of this one; mend that, or run this test in a new process",
         Code.GPU_FAILED,
     )
 
 
-def of_ourselves(error: Exception) -> str:
+def of_ourselves(error: Exception) -> Reason:
     """Return what to say of an error that nobody foresaw: enough for a bug report."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     line = f"{Path(frame.filename).name}:{frame.lineno}"
     said = f"the measurement itself failed ({type(error).__name__} at {line}: {first_line(error)}): please report it"
-    return coded(said, Code.MEASUREMENT_FAILED)
+    return Verbatim(said, Code.MEASUREMENT_FAILED)
 
 
 def of_cupti(error: str) -> str | None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.capture.devices import after_measured_code, live_device, synchronize
 from pytest_torchprof.capture.reasons import first_line
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.recording.metadata import Batch, Timing
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class Samples:
         self._cache = cache
         self._clock = self._device.clock()
         self._batches: list[tuple[array[float], list[str]]] = []
-        self.why_not: str | None = None
+        self.why_not: Reason | None = None
         self.wanted = LEAST
         self.calls = 0
 
@@ -98,7 +100,7 @@ class Samples:
         try:
             flush = _flushing(self._device, self._cache)
         except (RuntimeError, MemoryError) as error:
-            self.why_not = coded(
+            self.why_not = Verbatim(
                 "the cache cannot be emptied before each call, for which as much memory as it has twice is needed: "
                 f"{first_line(error)}. Leave the device that much, or take times with a hot cache",
                 Code.NO_TIMES,
@@ -132,7 +134,7 @@ class Samples:
                 Batch(samples_us=tuple(round(sample, 3) for sample in samples), disturbed=tuple(disturbed))
                 for samples, disturbed in self._batches
             ),
-            why_not=self.why_not,
+            why_not=to_stored(self.why_not),
         )
 
 
@@ -147,16 +149,16 @@ def _flushing(device: LiveDevice, cache: Cache) -> Callable[[], object]:
     return spare.zero_
 
 
-def _why_no_times(seconds: float, left_over: float) -> str | None:
+def _why_no_times(seconds: float, left_over: float) -> Reason | None:
     """Return why samples of a call would not say how long it takes; ``left_over`` is the least of a few calls."""
     if seconds * LEAST > _LIMIT_S:
-        return coded(
+        return Verbatim(
             f"a call takes {seconds:.1f} s, so {LEAST} samples would take longer than {_LIMIT_S:.0f} s: "
             "measure a smaller part of it",
             Code.NO_TIMES,
         )
     if left_over > max(_LEFT_OVER_S, _LEFT_OVER_SHARE * seconds):
-        return coded(
+        return Verbatim(
             f"work on another stream or device went on for {left_over * 1e3:.1f} ms after a call, and nothing in the "
             "call waits for it, so no sample would hold it: let the current stream wait for it (wait_stream)",
             Code.NO_TIMES,

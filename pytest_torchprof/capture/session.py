@@ -23,10 +23,11 @@ from pytest_torchprof.capture.lines import Lines
 from pytest_torchprof.capture.sentinel import launch_sentinel
 from pytest_torchprof.capture.torch_lists import tensor_lists
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,16 +39,16 @@ if TYPE_CHECKING:
     from pytest_torchprof.capture.torch_profiler import ProfilerStart
     from pytest_torchprof.recording.metadata import TensorLists
 
-_UNCOUNTED = coded(
+_UNCOUNTED = Verbatim(
     "the allocator in use does not count what it gives out: either it is a pluggable one, or "
     "PYTORCH_NO_CUDA_MEMORY_CACHING is set",
     Code.NO_PEAK_MEMORY,
 )
-_RESET = coded(
+_RESET = Verbatim(
     "the allocator's peak went down during the steps: something reset it, and what it had been is not known",
     Code.NO_PEAK_MEMORY,
 )
-NOTHING_HELD = coded("the profiler holds no recording", Code.MEASUREMENT_FAILED)
+NOTHING_HELD = Verbatim("the profiler holds no recording", Code.MEASUREMENT_FAILED)
 
 
 class Session:
@@ -71,7 +72,7 @@ class Session:
         self._handed_over = HandedOver()
         self.cpu_times_us: list[float] = []
         self.replays = Replays()
-        self.problem: str | None = None
+        self.problem: Reason | None = None
         self.exportable = False
         self.tensor_lists: tuple[TensorLists, ...] | None = None
         self.memory: dict[str, object] = {"peak_memory_bytes": None}
@@ -86,7 +87,7 @@ class Session:
         refuse_second_profiler()
         if not torch_profiler.records_files():  # pragma: no cover - some builds of torch
             said = "this build of torch has no kineto, so its profiler writes no recording: use another build"
-            raise NotMeasured(coded(said, Code.NO_KERNELS_RECORDED))
+            raise NotMeasured(Verbatim(said, Code.NO_KERNELS_RECORDED))
         profiler = torch_profiler.profiler(
             accelerator().activities(),
             with_stack=self._with_stack,
@@ -192,14 +193,14 @@ class Session:
             peak = self._peaks.largest_bytes(self.devices)
             self.memory = {"peak_memory_bytes": peak}
             if self._peaks.was_reset_unseen:
-                self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _RESET}
+                self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _RESET.to_plain()}
         elif self._counts_memory is False:
-            self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED}
+            self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED.to_plain()}
         early = torch_profiler.stopped_early()
         self._end()
         if early and not self.problem:
             said = "the profiler stopped collecting from the GPU early: its buffers were full"
-            self.problem = coded(said, Code.LOST_KERNELS)
+            self.problem = Verbatim(said, Code.LOST_KERNELS)
 
     def _wait_for_threads(self) -> None:
         """Let other threads launch what they were given while it is recorded; NotMeasured where it takes too long."""
@@ -207,7 +208,7 @@ class Session:
             late = self._handed_over.why_unfinished(lambda: synchronize(self._device))
         if late is not None:
             raise NotMeasured(
-                coded(
+                Verbatim(
                     f"{late}, which a step handed to another thread, was not done {PATIENCE_S:g} s after the last "
                     "step, and may launch more: wait for it in the measured code (thread.join(), future.result())",
                     Code.OTHER_THREAD,
@@ -241,12 +242,12 @@ class Session:
                 _profile_again(self._profiled_by)
             if error is not None:
                 said = f"the GPU failed while the profiler stopped: {reasons.first_line(error)}"
-                self.problem = coded(said, Code.GPU_FAILED)
+                self.problem = Verbatim(said, Code.GPU_FAILED)
             elif torch_profiler.was_emptied(self._profiler):
-                self.problem = coded("another profiler took the events of this one", Code.ANOTHER_PROFILER)
+                self.problem = Verbatim("another profiler took the events of this one", Code.ANOTHER_PROFILER)
             self.exportable = self.problem is None
 
-    def _intrusion(self) -> str | None:
+    def _intrusion(self) -> Reason | None:
         """Say which other profiler broke into this session; ours is then gone, and must not be stopped."""
         running = torch_profiler.running_profiler()
         here = [start for start in self._starts if start.thread == self._thread]
@@ -255,14 +256,14 @@ class Session:
             this_process().hold(self._profiler)
             this_process().free_this_thread()
             said = f"another profiler was started on another thread during the measurement ({elsewhere[0].line})"
-            return coded(said, Code.ANOTHER_PROFILER)
+            return Verbatim(said, Code.ANOTHER_PROFILER)
         if here:
             left = " and left running" if running else ""
             said = f"another profiler was started{left} inside the measured code ({here[0].line})"
-            return coded(said, Code.ANOTHER_PROFILER)
+            return Verbatim(said, Code.ANOTHER_PROFILER)
         if running != "on this thread":
             torch_profiler.forget_running_profiler()
-            return coded("another profiler ended this one during the measurement", Code.ANOTHER_PROFILER)
+            return Verbatim("another profiler ended this one during the measurement", Code.ANOTHER_PROFILER)
         return None
 
 
@@ -279,7 +280,7 @@ def refuse_second_profiler() -> None:
             f"another profiler is running {thread}, and torch can run one at a time. Look for torch.profiler (or "
             "torch.autograd.profiler) in a fixture, around the test, or left open by an earlier test, and stop it."
         )
-        raise NotMeasured(coded(said, Code.ANOTHER_PROFILER))
+        raise NotMeasured(Verbatim(said, Code.ANOTHER_PROFILER))
 
 
 def _profile_again(before: Any) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
     from torch.profiler.profiler import _KinetoProfile
 
+    from pytest_torchprof.reasons import Reason
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilerStart:
@@ -260,7 +262,7 @@ class Process:
     """How many kernels the last session's sentinel launched."""
     sessions: int = 0
     """How many had a sentinel since somebody looked how many kernels it had lost."""
-    unusable: str | None = None
+    unusable: Reason | None = None
     """Why this process cannot use its GPUs any more."""
     stuck: _KinetoProfile | None = None
     stuck_thread: int = 0

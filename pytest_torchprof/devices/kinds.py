@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,11 +97,11 @@ class DeviceKind(Struct, frozen=True, kw_only=True):
         """Whether work is launched, and runs beside the CPU; else the CPU's operators are the work."""
         return self.operator_work is None
 
-    def why_no(self, thing: str) -> str | None:
+    def why_no(self, thing: str) -> Reason | None:
         """Return why a limit on something that only GPUs have cannot be judged; None where this kind has it."""
         if "gpu" not in self.lacks:
             return None
-        return coded(f"the {self.name} as device has no {thing}: this limit needs a GPU", Code.NEEDS_GPU)
+        return Verbatim(f"the {self.name} as device has no {thing}: this limit needs a GPU", Code.NEEDS_GPU)
 
 
 @cache

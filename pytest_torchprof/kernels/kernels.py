@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.reply import ask
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import WIDTH, counted, printable_line, show_us
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Kernels(Sequence[Kernel]):
         count: int,
         *,
         refusal: Callable[[TorchprofError], TorchprofError] = lambda problem: problem,
-        open_question: str | None = None,
+        open_question: Reason | None = None,
     ) -> None:
         """Take how many there are, and what builds them in their order when somebody looks at one.
 
@@ -121,11 +122,11 @@ class Kernels(Sequence[Kernel]):
         if not found.yes and compiled.operator is not None:
             around = {op for kernel in self._kernels for op in kernel.op_chain}
             if (said := nothing_is(compiled.operator, around)) is not None:
-                return self._these(found.yes, coded(said, Code.NO_SUCH_OPERATOR))
+                return self._these(found.yes, Verbatim(said, Code.NO_SUCH_OPERATOR))
         if not (unknown := len(found.not_known)):
             return self._these(found.yes, self._open_question)
         told = f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}"
-        return self._these(found.yes, coded(told, Code.MATCH_UNKNOWN))
+        return self._these(found.yes, Verbatim(told, Code.MATCH_UNKNOWN))
 
-    def _these(self, kernels: Sequence[Kernel], open_question: str | None = None) -> Kernels:
+    def _these(self, kernels: Sequence[Kernel], open_question: Reason | None = None) -> Kernels:
         return Kernels(lambda: kernels, len(kernels), refusal=self._refusal, open_question=open_question)

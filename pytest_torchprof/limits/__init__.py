@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, find
@@ -26,10 +26,12 @@ from pytest_torchprof.limits.limit import (
     Status,
     Verdict,
     as_list,
+    unmeasured,
 )
 from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
 from pytest_torchprof.limits.range_limit import range_limit
 from pytest_torchprof.limits.rank_limits import RANK_LIMITS
+from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdi
     if not found and blind:
         code, reason = next(iter(blind.items()))
         said_of = f"{code} cannot be told from this recording: {reason}"
-        return Verdict(measured=coded(said_of, Code.NOT_RECORDED), status=NOT_MEASURED)
+        return unmeasured(Verbatim(said_of, Code.NOT_RECORDED))
     if not found:
         return Verdict(measured="none of them occurs", number=0, status=HOLDS)
     return Verdict(

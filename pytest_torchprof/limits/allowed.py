@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pytest_torchprof.analysis.waits import longest_poll, waiting_copies
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.allowances import Allowance, read_allowances, read_allowed_copies
 from pytest_torchprof.limits.items import Item, moves_of, rows_of_moves, rows_of_waits, waits_of
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
-    NOT_MEASURED,
     Setting,
     Verdict,
     WorkRow,
     in_step,
+    unmeasured,
 )
+from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.text import counted, enumerated, printable
 from pytest_torchprof.trace.columns import MEMCPY
 
@@ -151,13 +152,8 @@ class _Count:
             reason = tally.step.places.why_not or _OTHER_WAY
         names = enumerated(list(map(str, asked)))
         told = f"whether {names} allows {counted(len(tally.perhaps), self.noun)} cannot be told: {reason}"
-        return Verdict(
-            measured=coded(told, Code.NOT_RECORDED),
-            status=NOT_MEASURED,
-            details=self.rows(tally.perhaps),
-            step=tally.step.name,
-            wants_lines=lines and no_lines,
-        )
+        unknown = unmeasured(Verbatim(told, Code.NOT_RECORDED), self.rows(tally.perhaps), step=tally.step.name)
+        return replace(unknown, wants_lines=lines and no_lines)
 
 
 def _in_vain(tallies: Sequence[Tally], allow: Sequence[Allowance]) -> tuple[str, ...]:
@@ -204,7 +200,7 @@ def _polled(analysis: Analysis) -> Verdict | None:
                 f"the code asked {times} times in a row whether the GPU was done{in_step(analysis, step)}, and whether "
                 "it waited for that is not known: wait with event.synchronize()"
             )
-            return Verdict(measured=coded(said, Code.POLLED), status=NOT_MEASURED, step=step.name)
+            return unmeasured(Verbatim(said, Code.POLLED), step=step.name)
     return None
 
 

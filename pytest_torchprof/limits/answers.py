@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Status, Verdict, WorkRow, in_step
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Status, Verdict, WorkRow, in_step, unmeasured
+from pytest_torchprof.reasons import Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.codes import Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class StepAnswer:
     """What does not hold of one entry of a limit in one step: it is missed, or cannot be told."""
 
     status: Status
-    measured: str
+    measured: str = ""
     details: tuple[str | WorkRow, ...] = ()
     code: Code | None = None
     """Of what cannot be told."""
@@ -41,12 +42,10 @@ def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepA
         place = "" if all(answer.of_all_steps for answer in answers) else in_step(analysis, shown)
         measured = "; ".join(dict.fromkeys(answer.measured for answer in answers)) + place
         code = answers[0].code
-        return Verdict(
-            measured=measured if code is None else coded(measured, code),
-            status=status,
-            details=tuple(dict.fromkeys(line for answer in answers for line in answer.details)),
-            step=shown.name,
-        )
+        details = tuple(dict.fromkeys(line for answer in answers for line in answer.details))
+        if code is not None:
+            return unmeasured(Verbatim(measured, code), details, step=shown.name)
+        return Verdict(measured=measured, status=status, details=details, step=shown.name)
 
     return check
 

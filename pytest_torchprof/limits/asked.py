@@ -7,15 +7,16 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.communication_limits import needs_messages
-from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Setting, Verdict
+from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, Limit, Setting, Verdict, unmeasured
 from pytest_torchprof.limits.number_limits import Bound
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import HUGE, counted, is_huge, nearest, printable_line
 
 if TYPE_CHECKING:
@@ -162,20 +163,20 @@ def idle_step(analysis: Analysis, asked: Iterable[Asked]) -> StepProfile | None:
     return next((step for step in analysis.steps if not (step.kernels or step.memcpys or step.memsets)), None)
 
 
-def nothing_known(analysis: Analysis, asked: Iterable[Asked]) -> str | None:
+def nothing_known(analysis: Analysis, asked: Iterable[Asked]) -> Reason | None:
     """Return why the recording shows nothing, or not all, of what ran on the device; None where that is known."""
     idle = idle_step(analysis, asked)
     return analysis.kernels_unknown if idle is None else _nothing_ran(analysis, idle)
 
 
-def something_ran(reason: str) -> Verdict:
+def something_ran(reason: Reason) -> Verdict:
     """Return the verdict on a measurement of which nothing is asked: that anything ran at all, which is not known."""
-    return Verdict(limit="min_kernels", expected="1", measured=reason, status=NOT_MEASURED)
+    return unmeasured(reason).on("min_kernels", "1")
 
 
-def _nothing_ran(analysis: Analysis, step: StepProfile) -> str:
+def _nothing_ran(analysis: Analysis, step: StepProfile) -> Reason:
     said = f"nothing ran on the device in {analysis.title_of(step)}; if that is meant, say min_kernels=0"
-    return coded(said, Code.NOTHING_RAN)
+    return Verbatim(said, Code.NOTHING_RAN)
 
 
 def needs_flops(asked: Iterable[Asked]) -> bool:
@@ -187,13 +188,13 @@ def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Ve
     limit = one.limit
     blocked = _cannot_judge(analysis, limit)
     if blocked is not None:
-        return Verdict(measured=blocked, status=NOT_MEASURED)
+        return unmeasured(blocked)
     verdict = limit.check(analysis, one.value, **one.settings)
     if not isinstance(verdict, Verdict):
         return verdict
     if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
         reason = _nothing_ran(analysis, idle)
-        return Verdict(measured=reason, status=NOT_MEASURED, step=idle.name)
+        return unmeasured(reason, step=idle.name)
     if verdict.status == HOLDS and (unless := _unless_not_known(analysis, one)) is not None:
         return unless
     return replace(verdict, wants_lines=verdict.wants_lines or (verdict.status == MISSED and limit.located))
@@ -210,28 +211,23 @@ def _unless_not_known(analysis: Analysis, one: Asked) -> Verdict | None:
             names = sorted(supposed.own_kernels.supposed)
             more = f" and {counted(len(names) - 1, 'other kernel')}" if len(names) > 1 else ""
             told = f"what {printable_line(names[0], 60)}{more} computes is not known; as {family} it would not hold"
-            measured = coded(told, Code.FAMILY_UNKNOWN)
-            return Verdict(
-                measured=measured,
-                status=NOT_MEASURED,
-                details=ask_for(names, analysis.unmatched_declarations),
-                step=verdict.step,
-            )
+            details = ask_for(names, analysis.unmatched_declarations)
+            return unmeasured(Verbatim(told, Code.FAMILY_UNKNOWN), details, step=verdict.step)
     return None
 
 
-def _cannot_judge(analysis: Analysis, limit: Limit) -> str | None:
+def _cannot_judge(analysis: Analysis, limit: Limit) -> Reason | None:
     """Return why this limit cannot be judged on this recording at all, or None."""
     if limit.needs != GPU:
         return None
     if analysis.why_not is not None:
-        return str(analysis.why_not)
+        return analysis.why_not
     if limit.on_gpu_work and (hidden := analysis.kernels_unknown):
         return hidden
     if limit.on_time and (setting := analysis.trace.environment.launches_wait):
-        return coded(f"{setting} makes every launch wait, so that times and ratios mean nothing", Code.LAUNCHES_WAIT)
+        return Verbatim(f"{setting} makes every launch wait, so that times and ratios mean nothing", Code.LAUNCHES_WAIT)
     if limit.on_time and analysis.trace.samples_hardware:
-        return coded(
+        return Verbatim(
             "the GPU's units were sampled (PM sampling), for which the profiler locks its clocks: times and ratios are "
             "not those of the code alone",
             Code.CLOCKS_LOCKED,

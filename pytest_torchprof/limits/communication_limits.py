@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES
 from pytest_torchprof.limits.answers import StepAnswer, in_each_step, show_count
@@ -20,8 +20,11 @@ from pytest_torchprof.limits.limit import (
     fraction,
     in_order,
     in_step,
+    unmeasured,
 )
-from pytest_torchprof.text import counted, duration_us, nearest, printable, show_bytes, show_share, show_us, size_bytes
+from pytest_torchprof.limits.quantities import duration_us, size_bytes
+from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.text import counted, nearest, printable, show_bytes, show_share, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -98,7 +101,7 @@ def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
     if unknown:
         reason = unknown[0].why_no_bytes or "the size of its group is not known"
         told = f"the size of {counted(len(unknown), 'collective')} is not known: {unknown[0].name or '?'}: {reason}"
-        return Verdict(measured=coded(told, Code.NOT_RECORDED), status=NOT_MEASURED, details=_rows(unknown))
+        return unmeasured(Verbatim(told, Code.NOT_RECORDED), _rows(unknown))
     return Verdict(number=known[worst], measured=said, status=HOLDS)
 
 
@@ -135,9 +138,7 @@ def _unknown_time(steps: Iterable[StepCommunication]) -> Verdict | None:
     reason = next((step.why_no_time for step in steps if step.why_no_time is not None), None)
     if reason is None:
         return None
-    return Verdict(
-        measured=coded(f"when a collective ran is not known: {reason}", Code.NOT_RECORDED), status=NOT_MEASURED
-    )
+    return unmeasured(Verbatim(f"when a collective ran is not known: {reason}", Code.NOT_RECORDED))
 
 
 def _max_exposed(analysis: Analysis, asked: _Exposure) -> Verdict:
@@ -163,8 +164,8 @@ def _min_overlap(analysis: Analysis, least: float) -> Verdict:
     steps = analysis.communication_of_steps
     known = {place: step.overlap for place, step in enumerate(steps) if step.overlap is not None}
     if not known:
-        return _unknown_time(steps) or Verdict(
-            measured=coded("there is no communication that could be hidden", Code.NO_COMMUNICATION), status=NOT_MEASURED
+        return _unknown_time(steps) or unmeasured(
+            Verbatim("there is no communication that could be hidden", Code.NO_COMMUNICATION)
         )
     worst = min(known, key=lambda place: known[place])
     found, step = steps[worst], analysis.steps[worst]

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.errors import UnknownLimit
@@ -16,16 +16,18 @@ from pytest_torchprof.limits.limit import (
     COMPILE,
     HOLDS,
     MISSED,
-    NOT_MEASURED,
     Limit,
     Verdict,
     WorkRow,
     fraction,
     group_kernels,
     in_step,
+    unmeasured,
     whole_number,
 )
 from pytest_torchprof.limits.own_code import OWN, divide, not_counted, unknown_names
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.compiling import SkippedGraphsUnknown
 from pytest_torchprof.text import counted, path_from_here
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ _USUAL_CAUSES = (
 )
 
 
-_NO_GRAPH_RAN = coded("no graph of Inductor's ran in the measured steps", Code.NO_COMPILE_EVIDENCE)
+_NO_GRAPH_RAN = Verbatim("no graph of Inductor's ran in the measured steps", Code.NO_COMPILE_EVIDENCE)
 
 
 def _max_graph_breaks(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) -> Verdict:
@@ -55,7 +57,7 @@ def _max_graph_breaks(analysis: Analysis, bound: int, *, own: Sequence[str] = ()
     lines = [tuple(_break_lines(one)) for one in found]
     unknown = compiled.graph_breaks_unknown or untold
     verdict = _at_most(bound, "graph break", lines, unknown, compiled)
-    return replace(verdict, measured=f"{verdict.measured}{others}", line=_first_line(found))
+    return replace(verdict, remark=others, line=_first_line(found))
 
 
 def _max_recompiles(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) -> Verdict:
@@ -64,10 +66,10 @@ def _max_recompiles(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) 
     lines = [(one.reason if one.file is None else f"{_place(one)}: {one.reason}",) for one in found]
     unknown = compiled.recompiles_unknown or untold
     verdict = _at_most(bound, "recompile", lines, unknown, compiled)
-    return replace(verdict, measured=f"{verdict.measured}{others}", line=_first_line(found))
+    return replace(verdict, remark=others, line=_first_line(found))
 
 
-def _of_own_code(found: Sequence[Found], own: Sequence[str]) -> tuple[Sequence[Found], str, str | None]:
+def _of_own_code(found: Sequence[Found], own: Sequence[str]) -> tuple[Sequence[Found], str, Reason | None]:
     """Return what counts, what to say of the rest, and why that may be wrong; without ``own`` all counts."""
     if not own:
         return found, "", None
@@ -80,7 +82,7 @@ def _first_line(found: Sequence[GraphBreak | Recompile]) -> tuple[str, int] | No
 
 
 def _at_most(
-    bound: int, noun: str, lines_of_each: Sequence[tuple[str, ...]], unknown: str | None, compiled: Compile
+    bound: int, noun: str, lines_of_each: Sequence[tuple[str, ...]], unknown: Reason | None, compiled: Compile
 ) -> Verdict:
     """Return the verdict on events of the compiler, with lines about each; ``unknown`` is why there may be more."""
     found, lines = len(lines_of_each), tuple(chain.from_iterable(lines_of_each))
@@ -91,7 +93,7 @@ def _at_most(
         details = lines_on_nothing(compiled)
         return Verdict(measured="nothing was compiled", number=found, status=MISSED, details=details)
     if unknown:
-        return Verdict(measured=unknown, status=NOT_MEASURED, details=lines)
+        return unmeasured(unknown, lines)
     return Verdict(measured=seen, number=found, status=HOLDS)
 
 
@@ -123,7 +125,7 @@ def _max_fallbacks(analysis: Analysis, bound: int) -> Verdict:
     lines = tuple(f"{one.count:>4} x {one.op}" for one in compiled.fallbacks)
     unknown = compiled.fallbacks_unknown if compiled.fx_graphs else _NO_GRAPH_RAN
     if count <= bound and unknown:
-        return Verdict(measured=unknown, status=NOT_MEASURED, details=lines)
+        return unmeasured(unknown, lines)
     return Verdict(
         measured=f"{counted(count, 'aten kernel')} called by Inductor's graphs",
         number=count,
@@ -146,7 +148,7 @@ def _read_cuda_graph(value: object) -> object:
 def _cuda_graph(analysis: Analysis, asked: Any) -> Verdict:
     blocked = _why_graphs_are_unknown(analysis)
     if blocked:
-        return Verdict(measured=blocked, status=NOT_MEASURED)
+        return unmeasured(blocked)
     skips = analysis.compile.cuda_graphs.skips
     if skips and asked is True:
         lines = tuple(f"no graph: {reason}" for reason in skips)
@@ -158,17 +160,16 @@ def _cuda_graph(analysis: Analysis, asked: Any) -> Verdict:
             return Verdict(measured=problem + in_step(analysis, step), status=MISSED, details=rows, step=step.name)
     unknown = analysis.compile.cuda_graphs.skips_unknown if asked is True else None
     if unknown:
-        measured = f"{said}, but whether Inductor skipped a graph is not known: {unknown}"
-        return Verdict(measured=measured, status=NOT_MEASURED)
+        return unmeasured(SkippedGraphsUnknown(said, unknown))
     return Verdict(measured=said, status=HOLDS)
 
 
-def _why_graphs_are_unknown(analysis: Analysis) -> str | None:
+def _why_graphs_are_unknown(analysis: Analysis) -> Reason | None:
     if lacking := analysis.trace.device_kind.why_no("CUDA graphs"):
         return lacking
     if analysis.trace.attribution == "time":
         said = "the recording does not link kernels to their launches, so graph launches cannot be told"
-        return coded(said, Code.NOT_RECORDED)
+        return Verbatim(said, Code.NOT_RECORDED)
     return None
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, get_args
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, positive_number
+from pytest_torchprof.limits.limit import HOLDS, MISSED, Verdict, positive_number, unmeasured
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.recording.caches import CacheUse, ColdStart, Phase
 from pytest_torchprof.text import counted, enumerated
 
@@ -39,7 +42,7 @@ def max_compile_time(analysis: Analysis, asked: float | Mapping[str, float]) -> 
     own = None if caches is None else caches.phase
     bounds: Mapping[str | None, float] = dict(asked.items()) if isinstance(asked, Mapping) else {own: asked}
     starts = {phase: _start(seen, phase) for phase in bounds}
-    doubt = None if caches is None else caches.doubt
+    doubt = None if caches is None else from_stored(caches.doubt)
     unknown = {phase: reason for phase, start in starts.items() if (reason := _why_unknown(start, phase, doubt, own))}
     totals = {
         phase: start.time_us["total"]
@@ -48,7 +51,7 @@ def max_compile_time(analysis: Analysis, asked: float | Mapping[str, float]) -> 
     }
     missed = [phase for phase, us in totals.items() if us > bounds[phase] * 1e6]
     if unknown and not missed:
-        return Verdict(measured="; ".join(dict.fromkeys(unknown.values())), status=NOT_MEASURED)
+        return unmeasured(Several.of(unknown.values()))
     said = (f"{totals[phase] / 1e6:.1f} s compiling{f' {phase}' if phase else ''}" for phase in totals)
     return Verdict(
         measured=", ".join(said),
@@ -68,14 +71,14 @@ def _start(seen: Compile, phase: str | None) -> ColdStart | None:
     return ColdStart(time_us=seen.time_us) if caches is None else ColdStart(time_us=seen.time_us, uses=caches.uses)
 
 
-def _why_unknown(start: ColdStart | None, phase: str | None, doubt: str | None, own: str | None) -> str | None:
+def _why_unknown(start: ColdStart | None, phase: str | None, doubt: Reason | None, own: str | None) -> Reason | None:
     if start is None:
         said = f"the recording has no measurement with {phase} caches: {_WARM_TOO}"
-        return coded(said, Code.COMPILE_CACHE)
+        return Verbatim(said, Code.COMPILE_CACHE)
     if start.time_us is None:
-        return coded("the recording holds no compile times", Code.NO_COMPILE_EVIDENCE)
+        return Verbatim("the recording holds no compile times", Code.NO_COMPILE_EVIDENCE)
     if not start.time_us.get("total"):
-        return coded("nothing was compiled during the measurement", Code.NO_COMPILE_EVIDENCE)
+        return Verbatim("nothing was compiled during the measurement", Code.NO_COMPILE_EVIDENCE)
     return doubt if phase == own else None
 
 

@@ -316,7 +316,7 @@ def limit_line(verdict: Verdict) -> str:
 
 
 def _said(verdict: Verdict) -> str:
-    measured = reason_line(verdict.measured.removeprefix("not measured: "))
+    measured = reason_line(verdict.seen)
     return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
 
 
@@ -380,6 +380,6 @@ def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis) -> list[str]:
         todo.append("change the code, or the limit where the new number is meant")
     if any(verdict.status == NOT_MEASURED for verdict in verdicts):
         todo.append("what was not measured never counts as a pass; `torchprof explain not-measured` says more")
-        if not (analysis.why_not or "another profiler").startswith("another profiler"):
+        if analysis.why_not is not None and analysis.why_not.for_the_doctor:
             todo.append(ASK_THE_DOCTOR)
     return todo

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.source_lines import Origin, Places
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.reasons import Reason
 
 
 GPU = "gpu"
@@ -82,8 +83,14 @@ class Verdict:
     expected: str = ""
     """The value as the user wrote it; ``check_limits`` fills it in."""
     status: Status
-    measured: str
-    """What was seen, in words, or why it is not known."""
+    measured: str = ""
+    """What was seen, in words."""
+    reason: Reason | None = None
+    """Why it is not measured, where it is not."""
+    rank: int | None = None
+    """The rank on which it came out so, where that is another than this one."""
+    remark: str = ""
+    """What else there is to say behind it."""
     number: float | None = None
     """What was seen where it is a number, in the unit of the number judged."""
     details: tuple[str | WorkRow, ...] = ()
@@ -99,6 +106,16 @@ class Verdict:
     def name(self) -> str:
         """The keyword, and the range where there is one: 'max_syncs in "decode"'."""
         return self.limit + self._within
+
+    def on(self, limit: str, expected: str, *, within: str | None = None) -> Self:
+        """Return it as the verdict on this limit, with its value as the user wrote it."""
+        return replace(self, limit=limit, expected=expected, range=within)
+
+    @property
+    def seen(self) -> str:
+        """What was seen, or why it is not known, in words."""
+        rank = "" if self.rank is None else f"rank {self.rank}: "
+        return f"{rank}{self.measured if self.reason is None else self.reason}{self.remark}"
 
     @property
     def written(self) -> str:
@@ -145,6 +162,11 @@ class Limit:
     families: Collection[str] = FAMILIES
     """Of which families of kernels it takes what is not known for something else; empty: it asks each kernel itself, or
     none. If it holds, and would not if kernels of no known family were of one of these, it is not measured."""
+
+
+def unmeasured(reason: Reason, details: tuple[str | WorkRow, ...] = (), *, step: str | None = None) -> Verdict:
+    """Return the verdict on what could not be measured."""
+    return Verdict(reason=reason, status=NOT_MEASURED, details=details, step=step)
 
 
 def in_step(analysis: Analysis, step: StepProfile) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.kernelname import PRODUCTS
 from pytest_torchprof.limits.allowed import OF_MEMCPYS, OF_SYNCS, judge_memcpys, judge_syncs
@@ -14,7 +14,6 @@ from pytest_torchprof.limits.items import moves_of, rows_of_moves, rows_of_waits
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
-    NOT_MEASURED,
     Limit,
     Setting,
     Verdict,
@@ -24,9 +23,12 @@ from pytest_torchprof.limits.limit import (
     group_others,
     in_step,
     positive_number,
+    unmeasured,
     whole_number,
 )
-from pytest_torchprof.text import duration_us, show_ratio, show_us, size_bytes
+from pytest_torchprof.limits.quantities import duration_us, size_bytes
+from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.text import show_ratio, show_us
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class Bound:
         if len(known) < len(values) or not values:
             hidden = analysis.kernels_unknown if self.number.needs == "kernels" else None
             reason = hidden or self.number.why_absent(analysis.trace)
-            return Verdict(measured=reason, status=NOT_MEASURED)
+            return unmeasured(reason)
         if self.judge is not None and (settings or analysis.trace.call_names(self.judged_with)):
             return self.judge(analysis, bound, **settings)
         worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
@@ -160,8 +162,8 @@ _READERS: dict[str, Callable[[object], Any]] = {
 def _mfu(analysis: Analysis, bound: float) -> Verdict:
     found = analysis.efficiency.throughput
     if found.mfu is None:
-        unknown = coded(found.why_not or "the share of the peak is not known", Code.NOT_RECORDED)
-        return Verdict(measured=analysis.trace.device_kind.why_no("mfu") or unknown, status=NOT_MEASURED)
+        unknown = Verbatim(found.why_not or "the share of the peak is not known", Code.NOT_RECORDED)
+        return unmeasured(analysis.trace.device_kind.why_no("mfu") or unknown)
     return Verdict(
         number=found.mfu,
         measured=f"{show_ratio(found.mfu)} of {found.peak_tflops:.4g} TFLOP/s ({found.dtype})",

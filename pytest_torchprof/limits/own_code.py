@@ -10,9 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import Setting, as_list
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import path_from_here
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def divide(found: Sequence[Found], own: Sequence[str]) -> tuple[list[Found], Cou
     return counted, others
 
 
-def unknown_names(own: Iterable[str], files: Iterable[str]) -> str | None:
+def unknown_names(own: Iterable[str], files: Iterable[str]) -> Reason | None:
     """Return what to say of a name that is neither a package here nor in the path of a file; None where each is one."""
     paths = list(files)
     for name in own:
@@ -66,7 +67,7 @@ def unknown_names(own: Iterable[str], files: Iterable[str]) -> str | None:
         said = (
             f"own={name!r}: no package or module of that name has files here, and no file of the recording lies in one"
         )
-        return coded(f"{said}{f'; did you mean {close[0]!r}?' if close else ''}", Code.OWN_UNKNOWN)
+        return Verbatim(f"{said}{f'; did you mean {close[0]!r}?' if close else ''}", Code.OWN_UNKNOWN)
     return None
 
 

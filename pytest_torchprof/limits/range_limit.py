@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.analysis.range_view import RangeView
 from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.analysis.user_ranges import say_instead_of
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
-from pytest_torchprof.limits.limit import NOT_MEASURED, Limit, Verdict
+from pytest_torchprof.limits.limit import Limit, Verdict, unmeasured
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:
@@ -63,25 +64,22 @@ def _check_range(analysis: Analysis, name: str, asked: Sequence[Asked]) -> tuple
     unknown = _why_unknown(view)
     if unknown is None:
         return tuple(replace(verdict, range=name) for verdict in check_limits(view, asked))
-    return tuple(
-        Verdict(limit=one.limit.name, expected=one.shown, range=name, measured=unknown, status=NOT_MEASURED)
-        for one in asked
-    )
+    return tuple(unmeasured(unknown).on(one.limit.name, one.shown, within=name) for one in asked)
 
 
-def _why_unknown(view: RangeView) -> str | None:
+def _why_unknown(view: RangeView) -> Reason | None:
     """Return why limits within the range cannot be judged at all; None where they can."""
     trace, name = view.trace, printable_line(view.name)
     if view.without:
         said = f'no range "{name}" begins in {view.whole.title_of(view.without[0])}'
         if regions_of(trace).regions:
             said += "; torch.compile drops ranges inside the code that it compiles: put it around the call of that code"
-        return coded(f"{said}; {_others(view)}", Code.NOT_IN_RECORDING)
+        return Verbatim(f"{said}; {_others(view)}", Code.NOT_IN_RECORDING)
     call_of = trace.links.call_of
     lost = sum(call_of[i] < 0 for step in view.whole.steps for i in step.part.gpu_ops)
     if lost:
         said = f"{counted(lost, 'GPU operation')} without a recorded launch"
-        return coded(f'{said}: whether "{name}" launched them is not known', Code.NOT_RECORDED)
+        return Verbatim(f'{said}: whether "{name}" launched them is not known', Code.NOT_RECORDED)
     return None
 
 

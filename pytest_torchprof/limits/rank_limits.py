@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings.ranks import OF_JOBS, find_in_job
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.own_kernels import ask_for
-from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, Verdict
-from pytest_torchprof.text import counted, duration_us, printable_line, show_us
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, Verdict, unmeasured
+from pytest_torchprof.limits.quantities import duration_us
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.text import counted, printable_line, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,12 +42,12 @@ def _of_job(check: Callable[[Job, Any], Verdict], *, on_time: bool = False) -> C
 
     def check_analysis(analysis: Analysis, value: object) -> Verdict:
         if analysis.in_job is None:
-            told = analysis.why_alone or coded(
+            told = analysis.why_alone or Verbatim(
                 "one rank's recording cannot tell it; adopt those of all ranks together (files=), or judge them: "
                 "torchprof check DIR --ranks",
                 Code.ONE_RANK,
             )
-            return Verdict(measured=told, status=NOT_MEASURED)
+            return unmeasured(told)
         return _judged(analysis.in_job.job, check, value, on_time=on_time)
 
     return check_analysis
@@ -53,18 +56,18 @@ def _of_job(check: Callable[[Job, Any], Verdict], *, on_time: bool = False) -> C
 def _judged(job: Job, check: Callable[[Job, Any], Verdict], value: object, *, on_time: bool) -> Verdict:
     """Return the verdict on ranks that may all be believed; it cannot hold on some beside which there are others."""
     if (reason := _why_not_judged(job, on_time=on_time)) is not None:
-        return Verdict(measured=reason, status=NOT_MEASURED)
+        return unmeasured(reason)
     verdict = check(job, value)
     return missing_ranks(job)[0] if verdict.status == HOLDS and job.missing else verdict
 
 
-def _why_not_judged(job: Job, *, on_time: bool) -> str | None:
+def _why_not_judged(job: Job, *, on_time: bool) -> Reason | None:
     for one in job.ranks:
         if (reason := one.why_not or one.kernels_unknown) is not None:
-            return f"rank {one.rank}: {reason}"
+            return OfRank(one.rank, reason)
         if on_time and one.launches_wait is not None:
             told = f"rank {one.rank}: {one.launches_wait} makes every launch wait, so that times mean nothing"
-            return coded(told, Code.LAUNCHES_WAIT)
+            return Verbatim(told, Code.LAUNCHES_WAIT)
     return None
 
 
@@ -102,8 +105,8 @@ def _verdict(job: Job, one: Asked, *, may_be_idle: bool) -> Verdict:
     verdict = _judged(job, ON_ALL_RANKS[one.limit.name], one.value, on_time=one.limit.on_time)
     alike = one.limit.name == "same_kernels" and verdict.status == HOLDS
     if alike and not may_be_idle and not any(map(any, (part.kernels or () for part in job.ranks))):
-        told = coded("no kernel ran on any rank; if that is meant, say min_kernels=0", Code.NOTHING_RAN)
-        return Verdict(measured=told, status=NOT_MEASURED)
+        told = Verbatim("no kernel ran on any rank; if that is meant, say min_kernels=0", Code.NOTHING_RAN)
+        return unmeasured(told)
     return verdict
 
 
@@ -119,8 +122,8 @@ def _forbidden(job: Job, codes: Sequence[str]) -> Verdict:
     reasons = {code: reason for code in codes if (reason := OF_JOBS[code](job)) is not None}
     if reasons:
         code, reason = next(iter(reasons.items()))
-        told = coded(f"{code} cannot be told from these recordings: {reason}", Code.NOT_RECORDED)
-        return Verdict(measured=told, status=NOT_MEASURED)
+        told = Verbatim(f"{code} cannot be told from these recordings: {reason}", Code.NOT_RECORDED)
+        return unmeasured(told)
     return Verdict(number=0, measured="none of them occurs", status=HOLDS)
 
 
@@ -128,7 +131,7 @@ def _skew(job: Job, most_us: float) -> Verdict:
     if job.differences:
         return _unsure(job)
     if job.skew_us is None:
-        return Verdict(measured=_why_nothing_in_common(job), status=NOT_MEASURED)
+        return unmeasured(_why_nothing_in_common(job))
     sure = 0.0 if job.one_clock else job.residue_us
     said = f"{show_us(job.skew_us)}, the median over {counted(len(job.collectives), 'collective')}"
     if not job.one_clock:
@@ -140,8 +143,8 @@ def _skew(job: Job, most_us: float) -> Verdict:
         )
         return Verdict(number=job.skew_us, measured=said, status=MISSED, details=rows)
     if job.skew_us + sure > most_us:
-        told = coded(f"{said}, which is too rough to tell", Code.NOT_RECORDED)
-        return Verdict(measured=told, status=NOT_MEASURED)
+        told = Verbatim(f"{said}, which is too rough to tell", Code.NOT_RECORDED)
+        return unmeasured(told)
     if job.most_skew_us + sure > most_us:
         return _if_others_were_matched(job, said)
     return Verdict(number=job.skew_us, measured=said, status=HOLDS)
@@ -149,8 +152,8 @@ def _skew(job: Job, most_us: float) -> Verdict:
 
 def _unsure(job: Job) -> Verdict:
     rows = tuple(f"rank {one.rank}: {one.said}" for one in job.differences[:_MOST_ROWS])
-    told = coded(str(job.why_unsure), Code.DIFFERENT_COLLECTIVES)
-    return Verdict(measured=told, status=NOT_MEASURED, details=rows)
+    told = Verbatim(str(job.why_unsure), Code.DIFFERENT_COLLECTIVES)
+    return unmeasured(told, rows)
 
 
 def _if_others_were_matched(job: Job, said: str) -> Verdict:
@@ -158,15 +161,15 @@ def _if_others_were_matched(job: Job, said: str) -> Verdict:
     if names := job.may_communicate:
         more = f" and {counted(len(names) - 1, 'other kernel')}" if len(names) > 1 else ""
         told = f"what {printable_line(names[0], 60)}{more} computes is not known; as communication it may not hold"
-        return Verdict(measured=coded(told, Code.FAMILY_UNKNOWN), status=NOT_MEASURED, details=ask_for(names))
+        return unmeasured(Verbatim(told, Code.FAMILY_UNKNOWN), ask_for(names))
     told = f"{said}; it may be more with those that are not held against other ranks' ({job.why_unmatched})"
-    return Verdict(measured=coded(told, Code.NOT_RECORDED), status=NOT_MEASURED)
+    return unmeasured(Verbatim(told, Code.NOT_RECORDED))
 
 
-def _why_nothing_in_common(job: Job) -> str:
+def _why_nothing_in_common(job: Job) -> Reason:
     if not job.why_unmatched:
-        return coded("the ranks have no collective in common", Code.NO_COMMUNICATION)
-    return coded(f"no collective is held against those of other ranks; {job.why_unmatched}", Code.NOT_RECORDED)
+        return Verbatim("the ranks have no collective in common", Code.NO_COMMUNICATION)
+    return Verbatim(f"no collective is held against those of other ranks; {job.why_unmatched}", Code.NOT_RECORDED)
 
 
 def _same_kernels(job: Job, group: str | None) -> Verdict:
@@ -174,11 +177,10 @@ def _same_kernels(job: Job, group: str | None) -> Verdict:
     if not any(len(ranks) > 1 for ranks in groups):
         known = ", ".join(job.group_names) or "none with a name"
         told = f'no process group "{printable_line(str(group))}" has two ranks among the recordings; there are: {known}'
-        return Verdict(measured=coded(told, Code.NOT_IN_RECORDING), status=NOT_MEASURED)
+        return unmeasured(Verbatim(told, Code.NOT_IN_RECORDING))
     compared = [rank for ranks in groups for rank in ranks]
     if any(job[rank].kernels is None for rank in compared):
-        told = coded("which kernels a rank ran is not known", Code.NOT_RECORDED)
-        return Verdict(measured=told, status=NOT_MEASURED)
+        return unmeasured(Verbatim("which kernels a rank ran is not known", Code.NOT_RECORDED))
     unsure = any(one.rank in compared for one in job.differences)
     lines = [
         f"rank {rank} against rank {first}: {line}"
@@ -227,7 +229,7 @@ def worst_of(found: Mapping[int, Sequence[Verdict]]) -> list[Verdict]:
     for of_limit in zip(*(found[rank] for rank in ranks), strict=True):
         worst = min(of_limit, key=lambda verdict: order[verdict.status])
         alike = [rank for rank, verdict in zip(ranks, of_limit, strict=True) if verdict.status == worst.status]
-        told.append(replace(worst, measured=f"{worst.measured} {_on_ranks(alike, len(ranks))}"))
+        told.append(replace(worst, remark=f"{worst.remark} {_on_ranks(alike, len(ranks))}"))
     return told
 
 
@@ -240,8 +242,8 @@ def missing_ranks(job: Job) -> list[Verdict]:
     """Return that nothing is known of the ranks whose recordings are not there, as a verdict; none if all are."""
     if not job.missing:
         return []
-    told = coded(why_incomplete(job.missing), Code.NO_RANK)
-    return [Verdict(limit="ranks", expected=str(job.world_size), measured=told, status=NOT_MEASURED)]
+    told = Verbatim(why_incomplete(job.missing), Code.NO_RANK)
+    return [unmeasured(told).on("ranks", str(job.world_size))]
 
 
 def why_incomplete(missing: Iterable[int]) -> str:

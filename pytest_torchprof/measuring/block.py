@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.profiles import Profile
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ Calls = Generator[None, None, None]
 _ONLY_MAKE_AN_OBJECT = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
-def why_nothing_runs(function: Callable[..., Any]) -> str | None:
+def why_nothing_runs(function: Callable[..., Any]) -> Reason | None:
     """Return why to call a function runs none of its code; None for one that runs."""
     if not any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
         return None
     said = f"calling {function!r} only makes an object and runs none of its code; measure what drives it"
-    return coded(said, Code.NOTHING_MEASURED)
+    return Verbatim(said, Code.NOTHING_MEASURED)
 
 
 class MeasuredBlock(ABC):
@@ -60,7 +61,7 @@ class MeasuredBlock(ABC):
         """What was measured, if anything is there to be looked at."""
 
     @abstractmethod
-    def _left(self, reason: str) -> None:
+    def _left(self, reason: Reason) -> None:
         """Raise why the block that was left has measured nothing, unless it is known why there is no profile."""
 
     def __enter__(self) -> Self:
@@ -106,7 +107,7 @@ class MeasuredBlock(ABC):
         if kind is None and self._profile is None:
             after = f"was left after {counted(self._count, 'call')}" if self._steps is not None else "was never started"
             reason = f"m.steps() of {self._title} {after}: run `for _ in m.steps():` to its end"
-            self._left(coded(reason, Code.NOT_RUN_TO_END))
+            self._left(Verbatim(reason, Code.NOT_RUN_TO_END))
 
     @property
     def profile(self) -> Profile:

@@ -21,11 +21,13 @@ import msgspec
 
 from pytest_torchprof import capture
 from pytest_torchprof.capture.measurement import why_unbelievable
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import NotMeasured, TorchprofError, is_for_the_doctor, not_measured
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import NotMeasured, TorchprofError, not_measured, reason_of
 from pytest_torchprof.measuring.as_python import run_as_python
 from pytest_torchprof.measuring.script import device_for, judge, problem_of, stands_in
 from pytest_torchprof.profiles import Profile
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import printable_line
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.limits import Asked
+    from pytest_torchprof.reasons.reason import StoredReason
 
 _RECORDING, _ENDED = "recording.json", "ended.json"
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
@@ -48,10 +51,8 @@ class _Ended(msgspec.Struct, frozen=True, kw_only=True):
     """The program's own exit status; nothing was recorded where it is not 0."""
     device: str | None = None
     """The device that was measured."""
-    reason: str | None = None
+    reason: StoredReason | None = None
     """Why the recording, if there is one, cannot be believed."""
-    code: str | None = None
-    """The code of a reason that was refused."""
     refused: bool = False
     """Whether the reason is that what was asked for cannot be had, and the program did not run."""
 
@@ -134,27 +135,27 @@ def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[
     if ended is None or status < 0:
         name = program[1] if program[0] == "-m" else program[0]
         said = f"{printable_line(name)} {_how_it_ended(status)}"
-        return ProgramOutcome(problem=not_measured(coded(said, Code.NOT_RUN_TO_END)))
+        return ProgramOutcome(problem=not_measured(Verbatim(said, Code.NOT_RUN_TO_END)))
     if ended.status or status:
         return ProgramOutcome(failed=ended.status or status)
     if ended.refused:
-        raise TorchprofError(ended.reason or "", ended.code)
+        raise TorchprofError(str(from_stored(ended.reason) or ""))
     profile: Profile | None = None
 
-    def check(path: Path) -> str | None:
+    def check(path: Path) -> Reason | None:
         nonlocal profile
         profile = Profile.from_trace(read(path))
         return profile.why_not
 
-    recording, reason = folder / _RECORDING, ended.reason
+    recording, reason = folder / _RECORDING, from_stored(ended.reason)
     if recording.exists():
         try:
             reason = reason or why_unbelievable(recording, check)
         except NotMeasured as unreadable:
-            reason = unreadable.text
+            reason = unreadable.reason
     if profile is None or reason is not None:
-        reason = reason or coded("the program has left no recording", Code.NOT_RUN_TO_END)
-        return ProgramOutcome(problem=not_measured(reason, ask_the_doctor=is_for_the_doctor(reason)), profile=profile)
+        reason = reason or Verbatim("the program has left no recording", Code.NOT_RUN_TO_END)
+        return ProgramOutcome(problem=not_measured(reason, ask_the_doctor=reason.for_the_doctor), profile=profile)
     verdicts = judge(profile, asked, stands_in=stands_in(device, ended.device or device))
     return ProgramOutcome(problem=problem_of(verdicts, profile), profile=profile)
 
@@ -217,7 +218,7 @@ def _record(program: list[str], asked: Sequence[Asked], device: str, recording: 
                 if status := run_as_python(program):
                     return _Ended(status=status)
     except NotMeasured as problem:
-        return _Ended(device=found, reason=problem.text)
+        return _Ended(device=found, reason=problem.reason.to_plain())
     except TorchprofError as problem:
-        return _Ended(reason=problem.text, code=problem.code, refused=True)
+        return _Ended(reason=reason_of(problem).to_plain(), refused=True)
     return _Ended(device=found)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pytest_torchprof import capture
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, UnknownLimit, is_for_the_doctor, not_measured
+from pytest_torchprof.errors import NotMeasured, UnknownLimit, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.keywords import LimitsOfProfile
 from pytest_torchprof.limits import (
@@ -33,6 +33,7 @@ from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import HUGE, is_huge
 
@@ -154,7 +155,7 @@ class ScriptBlock(MeasuredBlock):
         weakref.finalize(self._own, shutil.rmtree, folder, ignore_errors=True)
         measured: Profile | None = None
 
-        def check(recording: Path) -> str | None:
+        def check(recording: Path) -> Reason | None:
             nonlocal measured
             measured = Profile.from_trace(read(recording)).with_own_kernels(self._own_kernels)
             return measured.why_not
@@ -163,7 +164,7 @@ class ScriptBlock(MeasuredBlock):
             with closing(capture.iterations(plan, folder / "recording.json", check)) as calls:
                 yield from calls
         except NotMeasured as problem:
-            raise not_measured(str(problem), ask_the_doctor=is_for_the_doctor(str(problem))) from None
+            raise not_measured(problem.reason, ask_the_doctor=problem.reason.for_the_doctor) from None
         if measured is None:
             return
         self._measured, self._own.plan = measured, plan
@@ -188,7 +189,7 @@ class ScriptBlock(MeasuredBlock):
         gate = _refuse_gpu_numbers if self._stands_in else None
         return self._measured.with_context(rules=None, gate=gate).with_explainer(self._own)
 
-    def _left(self, reason: str) -> None:
+    def _left(self, reason: Reason) -> None:
         raise not_measured(reason)
 
     def _judge(self, measured: Profile) -> tuple[Verdict, ...]:
@@ -269,7 +270,7 @@ def _read_limits(given: Mapping[str, object]) -> tuple[Asked, ...]:
 
 def _needs_gpu(what: str) -> NotMeasured:
     said = f"{what}: torch sees no GPU: {capture.no_gpu().reason}; device='cpu' measures the CPU as the device"
-    return not_measured(coded(said, Code.NEEDS_GPU))
+    return not_measured(Verbatim(said, Code.NEEDS_GPU))
 
 
 def _refuse_gpu_numbers(name: str) -> None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.recording.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
+
+if TYPE_CHECKING:
+    from pytest_torchprof.reasons.reason import StoredReason
 
 SCHEMA = 1
 KEY = "torchprof"
@@ -147,8 +150,8 @@ class CudaGraphSkips(Struct, frozen=True, kw_only=True):
 class Untold(Struct, frozen=True, kw_only=True):
     """Why there may be more than was seen of each; None if that was all."""
 
-    graph_breaks: str | None = None
-    recompiles: str | None = None
+    graph_breaks: StoredReason | None = None
+    recompiles: StoredReason | None = None
 
 
 class CompileEvidence(Struct, frozen=True, kw_only=True):
@@ -218,7 +221,7 @@ class Timing(Struct, frozen=True, kw_only=True):
     threads: int | None = None
     """torch's threads, if the CPU is the device."""
     batches: tuple[Batch, ...] = ()
-    why_not: str | None = None
+    why_not: StoredReason | None = None
     """Why there are no samples."""
 
 
@@ -257,11 +260,11 @@ class Metadata(Struct, frozen=True, kw_only=True):
     """The CPU time of the thread in each step, where the CPU was the device."""
     threads: tuple[str, ...] | None = None
     """What the measured calls handed to other Python threads."""
-    problems: tuple[str, ...] | None = None
+    problems: tuple[StoredReason, ...] | None = None
     """Why the recording must not be believed."""
     peak_memory_bytes: Count | None = None
     """The allocator's largest peak during the steps, of the GPUs in use."""
-    peak_memory_why_not: str | None = None
+    peak_memory_why_not: StoredReason | None = None
     untraced_step_times_us: tuple[float, ...] | None = None
     """Those of the warm-up calls."""
     flops_per_step: int | None = None

@@ -113,7 +113,7 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
         *wrapped(f"{printable(device)} | {counted(trace.events, 'event')} | {steps}", "  ", width=width),
     ]
     if analysis.why_not is not None:
-        lines += wrapped(f"NOT MEASURED: {printable(analysis.why_not)}", "", width=width)
+        lines += wrapped(f"NOT MEASURED: {printable(str(analysis.why_not))}", "", width=width)
     if trace.attribution == "time":
         lines += wrapped(
             "launches and kernels are not linked in this file: kernels count where they ran", "", width=width
@@ -273,7 +273,7 @@ def _list_findings(analysis: Analysis, found: Iterable[Finding], width: int) -> 
             lines += wrapped(printable(finding.remedy), "    ", first="  -> ", width=width)
     if analysis.kernels_unknown is not None:
         return "\n".join(
-            wrapped(f"what stands out cannot be told: {printable(analysis.kernels_unknown)}", "  ", width=width)
+            wrapped(f"what stands out cannot be told: {printable(str(analysis.kernels_unknown))}", "  ", width=width)
         )
     if not lines:
         return "nothing stands out"

@@ -101,7 +101,7 @@ def _heading(job: Job) -> Iterator[str]:
         yield f"no recording of {'rank' if len(job.missing) == 1 else 'ranks'} {shown}: what they did is not told"
     for one in job.ranks:
         if one.why_not is not None:
-            yield f"rank {one.rank} is NOT MEASURED: {printable(one.why_not)}"
+            yield f"rank {one.rank} is NOT MEASURED: {printable(str(one.why_not))}"
     if job.one_clock:
         yield f"all on {printable(job.ranks[0].host or 'one host')}: starts are held against each other by its clock"
     elif job.collectives:
@@ -181,7 +181,7 @@ def _rank_values(job: Job, one: RankPart) -> dict[str, Any]:
         "path": one.path,
         "host": one.host,
         "device": one.device,
-        "why_not": one.why_not,
+        "why_not": one.why_not and str(one.why_not),
         "steps": len(one.steps),
         "collectives": len(one.collectives),
         "communication_us": sum(step.time_us for step in one.steps),

@@ -16,12 +16,13 @@ from pytest_torchprof import capture
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import part_of, rank_told
 from pytest_torchprof.analysis.ranks import InJob
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS, why_incomplete
 from pytest_torchprof.measuring.block import why_nothing_runs
 from pytest_torchprof.profiles import Profile
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.recording.metadata import Adoption
 from pytest_torchprof.recording.writer import write_adopted
 from pytest_torchprof.testing.left_recordings import left_in, numbers_of, why_mixed, why_stale
@@ -159,7 +160,7 @@ def _of_kept(run: TestRun, label: str | None, request: AdoptionRequest) -> list[
             said = (
                 f"{counted(len(numbers), 'recording')} of this test were adopted together, it asks for {request.files}"
             )
-            raise NotMeasured(coded(said, Code.OTHER_FILE_COUNT))
+            raise NotMeasured(Verbatim(said, Code.OTHER_FILE_COUNT))
     taken = {own: kept_trace(run, own) for own in _labels(run, label, numbers)}
     for own, trace in taken.items():
         adoption = trace.adoption or Adoption(nodeid=run.test.nodeid, label=own)
@@ -222,7 +223,7 @@ def _of_one_job(profiles: dict[str | None, Profile], *, with_all: bool) -> dict[
     missing = set(range(places[0][1])) - {rank for rank, _ in places}
     if with_all and missing:
         said = f"{why_incomplete(sorted(missing))}; where these ranks are enough, say files={len(places)}"
-        raise NotMeasured(coded(said, Code.NO_RANK))
+        raise NotMeasured(Verbatim(said, Code.NO_RANK))
     if len(places) < 2:
         return profiles
     parts = {label: part_of(profile) for label, profile in profiles.items()}
@@ -233,7 +234,7 @@ def _of_one_job(profiles: dict[str | None, Profile], *, with_all: bool) -> dict[
     return {label: profile.with_ranks(InJob(job=job, rank=parts[label].rank)) for label, profile in profiles.items()}
 
 
-def _as_asked(run: TestRun, trace: Trace, *, live: bool) -> tuple[str | None, Trace]:
+def _as_asked(run: TestRun, trace: Trace, *, live: bool) -> tuple[Reason | None, Trace]:
     """Return the trace as a recording of the device that the test asks for, or why it is none."""
     asked, name = run.test.options.device, Path(str(trace.path)).name
     operations = len(trace.gpu) or len(trace.links.launches)
@@ -243,10 +244,10 @@ def _as_asked(run: TestRun, trace: Trace, *, live: bool) -> tuple[str | None, Tr
         if asked in ("auto", measured) or (asked != "cpu" and not on_cpu):
             return None, trace
         said = f"{name} was recorded on the {measured}, and the test asks for {asked}"
-        return coded(said, Code.REPLAY_MISMATCH), trace
+        return Verbatim(said, Code.REPLAY_MISMATCH), trace
     if operations:
         said = f"{name} holds work of a GPU, so the cpu is not what was measured"
-        return coded(said, Code.NOT_IN_RECORDING) if asked == "cpu" else None, replace(trace, taken_for=None)
+        return Verbatim(said, Code.NOT_IN_RECORDING) if asked == "cpu" else None, replace(trace, taken_for=None)
     if asked == "cpu":
         return None, replace(trace, taken_for="cpu")
     if why := _why_a_gpu(run, trace, live=live):
@@ -254,7 +255,7 @@ def _as_asked(run: TestRun, trace: Trace, *, live: bool) -> tuple[str | None, Tr
             f"{name} has no GPU operation and no launch, and {why}: record it with ProfilerActivity.CUDA; where the "
             'CPU was to be measured, say device="cpu" in the marker'
         )
-        return coded(said, Code.NO_GPU_SIDE), trace
+        return Verbatim(said, Code.NO_GPU_SIDE), trace
     return None, replace(trace, taken_for="cpu")
 
 

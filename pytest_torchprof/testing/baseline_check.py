@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,11 @@ from msgspec.structs import asdict, replace
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.against.outcomes import base_outcomes
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.codes import Code, code_in, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.kernels.operand_types import hides_types
-from pytest_torchprof.limits import NOT_MEASURED, Verdict
+from pytest_torchprof.limits.limit import unmeasured
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.text import first_of, quoted
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry, RankEntry
     from pytest_torchprof.compare import Blame, Comparison, ComparisonData
+    from pytest_torchprof.limits import Verdict
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions, TestOptions
@@ -181,28 +184,32 @@ class BaselineCheck:
         """Yield a verdict where times were to be compared and cannot be; how they compare is for `compare` to say."""
         if self.of_times and (reason := self._why_no_times(profile)):
             share = self.options.tolerance.allowed.get("time")
-            yield Verdict(limit="tolerance", expected=f'{{"time": {share}}}', measured=reason, status=NOT_MEASURED)
+            yield unmeasured(reason).on("tolerance", f'{{"time": {share}}}')
 
-    def _why_no_times(self, profile: Profile) -> str | None:
+    def _why_no_times(self, profile: Profile) -> Reason | None:
         metadata = profile.trace.metadata
         if metadata is not None and metadata.timing is not None:
             if setting := profile.trace.environment.launches_wait:
-                return coded(f"{setting} makes every launch wait, so that times mean nothing", Code.LAUNCHES_WAIT)
+                return Verbatim(f"{setting} makes every launch wait, so that times mean nothing", Code.LAUNCHES_WAIT)
             if metadata.timing.why_not is None and baseline.times_of(profile) is None:
                 said = "the recording holds no samples, or not on which machine they were taken: record it again"
-                return coded(said, Code.NO_TIMES)
-            return metadata.timing.why_not
+                return Verbatim(said, Code.NO_TIMES)
+            return from_stored(metadata.timing.why_not)
         if self.run.replay is None and not self.takes_times:
-            return coded(
+            return Verbatim(
                 f"{self.run.workers} workers of pytest-xdist share the device, and times taken beside other "
                 "tests mean nothing: run the tests with a time tolerance by themselves, with -n 0",
                 Code.NO_TIMES,
             )
         if profile.trace.adoption is not None:
-            return coded("the recording of another process has no samples of times: measure them here", Code.NO_TIMES)
-        return coded("the recording has no samples of times: record it again with this tolerance", Code.NO_TIMES)
+            return Verbatim(
+                "the recording of another process has no samples of times: measure them here", Code.NO_TIMES
+            )
+        return Verbatim("the recording has no samples of times: record it again with this tolerance", Code.NO_TIMES)
 
-    def not_comparable(self, label: str | None, profile: Profile, reason: str, *, stands_in: bool) -> Iterator[Verdict]:
+    def not_comparable(
+        self, label: str | None, profile: Profile, reason: Reason, *, stands_in: bool
+    ) -> Iterator[Verdict]:
         """Yield a verdict where a baseline is compared with, asked for or written, and for a reason cannot be.
 
         ``stands_in``: the CPU was measured for want of a GPU, and nobody asks it for a baseline that it has not.
@@ -229,7 +236,7 @@ class BaselineCheck:
                     f"file below {self.run.rootdir}: run pytest with the root directory of then (--rootdir), move the "
                     "file, or write it anew with --torchprof-baseline=update"
                 )
-                yield self._not_measured(coded(elsewhere, Code.BASELINE_ELSEWHERE))
+                yield self._not_measured(Verbatim(elsewhere, Code.BASELINE_ELSEWHERE))
                 return
 
     def unmeasured_there(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
@@ -243,10 +250,10 @@ class BaselineCheck:
         else:
             reason = base_outcomes(side.results).why_not(self.nodeid, own_tests=side.own_tests)
         if reason is not None:
-            own = side.own_tests or code_in(reason) is not None
+            own = side.own_tests or self.nodeid in base_outcomes(side.results).codes
             hint = "" if own else "; --torchprof-against-tests=own runs at each side the tests that it has"
-            said = coded(f"at {side.reference.shown} {reason}{hint}", Code.BASE_NOT_MEASURED)
-            yield Verdict(limit="against", expected=side.reference.ref, measured=said, status=NOT_MEASURED)
+            said = Verbatim(f"at {side.reference.shown} {reason}{hint}", Code.BASE_NOT_MEASURED)
+            yield unmeasured(said).on("against", side.reference.ref)
 
     def lost_numbers(self, judgement: BaselineJudgement | None, profile: Profile) -> Iterator[Verdict]:
         """Yield a verdict on numbers to be compared with the baseline that this measurement, or the baseline, lacks."""
@@ -260,7 +267,7 @@ class BaselineCheck:
             lost.append("peak memory")
         if lost:
             said = f"{', '.join(lost)}: compared with the baseline, and this measurement does not have it"
-            yield self._not_measured(coded(said, Code.NOT_RECORDED))
+            yield self._not_measured(Verbatim(said, Code.NOT_RECORDED))
         found = judgement.comparison
         if not self.run.baseline.updates and found.unknown and not found.fails():
             said = (
@@ -268,20 +275,20 @@ class BaselineCheck:
                 f"operators say on both sides what they work on: {first_of(found.unknown)}; after a look at them, "
                 "record the entry again with --torchprof-baseline=update"
             )
-            yield self._not_measured(coded(said, Code.NOT_RECORDED))
+            yield self._not_measured(Verbatim(said, Code.NOT_RECORDED))
         if (self.writes(old) or not found.fails()) and (blank := self._of_no_type(judgement, profile)):
             said = (
                 "on which types these kernels work cannot be told, since the recording does not say what is in the "
                 f"lists of tensors that they were given: {first_of(blank)}; record it again with this version"
             )
-            yield self._not_measured(coded(said, Code.NOT_RECORDED))
+            yield self._not_measured(Verbatim(said, Code.NOT_RECORDED))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
             said = (
                 f"{', '.join(lacking)}: the entry in the baseline {self.run.shown(judgement.file)} lacks what is to be "
                 "compared (edited by hand, written by an earlier version, or recorded where it was not known): record "
                 "it again with --torchprof-baseline=update"
             )
-            yield self._not_measured(coded(said, Code.BASELINE_INCOMPLETE))
+            yield self._not_measured(Verbatim(said, Code.BASELINE_INCOMPLETE))
 
     def _of_no_type(self, judgement: BaselineJudgement, profile: Profile) -> list[str]:
         """Return the kernels of which no entry would notice another type, where one is compared with or written.
@@ -310,8 +317,8 @@ class BaselineCheck:
         old = judgement.old
         return old is not None and any(compare.lacking_kernels(old, judgement.new()))
 
-    def _not_measured(self, reason: str) -> Verdict:
-        return Verdict(limit="baseline", expected=str(self.run.baseline), measured=reason, status=NOT_MEASURED)
+    def _not_measured(self, reason: Reason) -> Verdict:
+        return unmeasured(reason).on("baseline", str(self.run.baseline))
 
     def varied(self, comparison: Comparison) -> tuple[str, ...]:
         """Return what varies from run to run; of two processes, not the numbers that differ between any two."""

@@ -19,11 +19,12 @@ from pytest_torchprof.capture.lockstep import OtherRanks
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit
+from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit, not_measured, reason_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import catalogue
+from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.report import Outcome, reporters
 from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.testing import RUN, STATE, is_ours
@@ -63,7 +64,7 @@ def _new_state(config: pytest.Config) -> RunState:
     try:
         rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
     except UnknownLimit as problem:
-        raise pytest.UsageError(coded(f"torchprof_thresholds: {problem.text}", Code.BAD_OPTION)) from None
+        raise pytest.UsageError(Verbatim(f"torchprof_thresholds: {problem.text}", Code.BAD_OPTION)) from None
     own_kernels = _own_kernels(config)
     known = reporters()
     for more in _answers(config.hook.pytest_torchprof_reporters()):
@@ -85,7 +86,7 @@ def _new_state(config: pytest.Config) -> RunState:
     for path in options.reports:
         if state.reporter_of(path) is None:
             said = f"--torchprof-report={path}: no report has the suffix {path.suffix!r}"
-            raise pytest.UsageError(coded(f"{said}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
+            raise pytest.UsageError(Verbatim(f"{said}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
     return state
 
 
@@ -96,7 +97,7 @@ def _own_kernels(config: pytest.Config) -> OwnKernels:
         try:
             declared = declared.before(read_own_kernels(told))
         except UnknownLimit as problem:
-            said = coded(f"pytest_torchprof_kernels: {problem.text}", Code.BAD_OPTION)
+            said = Verbatim(f"pytest_torchprof_kernels: {problem.text}", Code.BAD_OPTION)
             raise pytest.UsageError(said) from None
     return declared
 
@@ -195,7 +196,7 @@ def _arm(state: RunState, devices: list[str], config: pytest.Config) -> None:
             capture.arm(picked, lambda words: waits_of(config, "the run", words))
         except TorchprofError as problem:
             # The tests that ask for it say so themselves; one that is skipped anyway must not stop the others.
-            state.unarmed[device] = str(problem)
+            state.unarmed[device] = reason_of(problem)
 
 
 def run_of(item: pytest.Item) -> TestRun:
@@ -226,8 +227,8 @@ def refuse_late_marker(item: pytest.Item) -> None:
 def _not_judged(item: pytest.Item, reason: str) -> NotMeasured:
     said = coded(f"not measured: {reason}", Code.LATE_MARKER)
     state_of(item.config).overrule(nodeid_of(item), Outcome.NOT_MEASURED, said)
-    said = f"not measured: {item.nodeid}: {reason}; add it before: at the function, in a fixture or in a hook"
-    return NotMeasured(coded(said, Code.LATE_MARKER))
+    advice = "add it before: at the function, in a fixture or in a hook"
+    return not_measured(Verbatim(f"{item.nodeid}: {reason}; {advice}", Code.LATE_MARKER))
 
 
 def start_run(state: RunState, item: pytest.Item) -> TestRun:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import from_stored
 
 if TYPE_CHECKING:
     from pytest_torchprof.capture.cache_phase import CachePhase
@@ -31,17 +33,17 @@ def phase_asked(options: Mapping[str, Any], limits: Mapping[str, object]) -> str
     return phase
 
 
-def why_no_phase(asked: str | None, phase: CachePhase | None) -> str | None:
+def why_no_phase(asked: str | None, phase: CachePhase | None) -> Reason | None:
     """Return why a test that asks for cold or warm caches cannot have them in this process; None where it has."""
     if asked is None or phase is not None:
         return None
     here = this_rank()
     why = f"this one is {here}" if not here.alone else "this test has none (it got its marker after collection)"
     said = f"compile_cache={asked!r} takes a process that pytest starts for the test alone, and {why}"
-    return coded(said, Code.COMPILE_CACHE)
+    return Verbatim(said, Code.COMPILE_CACHE)
 
 
-def doubt_of(profile: Profile) -> str | None:
+def doubt_of(profile: Profile) -> Reason | None:
     """Return why the caches were not as the test has asked for; None where they were, or where it has not asked."""
     caches = profile.compile.caches
-    return None if caches is None else caches.doubt
+    return None if caches is None else from_stored(caches.doubt)

@@ -275,14 +275,14 @@ def _caches(profile: Profile) -> dict[str, Any]:
 
 
 def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
-    measured: object = verdict.number if verdict.number is not None else verdict.measured
+    measured: object = verdict.number if verdict.number is not None else verdict.seen
     return {
         "name": verdict.limit,
         "range": verdict.range,
         "expected": verdict.expected,
         "measured": None if verdict.status == NOT_MEASURED else measured,
         "status": verdict.status,
-        "message": verdict.measured,
+        "message": verdict.seen,
         "details": [str(one).strip() for one in verdict.details],
     }
 

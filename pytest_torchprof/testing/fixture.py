@@ -16,6 +16,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.keywords import Limits
 from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.profiles import Profile
+from pytest_torchprof.reasons import Reason
 from pytest_torchprof.testing.measured_calls import measure_function, measured_calls
 from pytest_torchprof.testing.ranks.place import Ranks
 
@@ -203,6 +204,6 @@ class TestBlock(MeasuredBlock):
             self._run.stopped(self._label, value)
         super().__exit__(kind, value, traceback)
 
-    def _left(self, reason: str) -> None:
+    def _left(self, reason: Reason) -> None:
         if (measurement := self._measurement) is not None and measurement.is_open:
             raise self._run.change(self._label, why_not=reason).error

@@ -13,13 +13,14 @@ import pytest
 from pytest_torchprof import capture
 from pytest_torchprof.against.imports import foreign_code, foreign_origin
 from pytest_torchprof.analysis.regions import regions_of
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import needs_flops
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
@@ -131,7 +132,7 @@ def _replay(run: TestRun, label: str | None) -> Calls:
     measurement = run.change(label, recording=path)
     if not kind.has_launches and test.options.device not in ("auto", kind.name):
         reason = f"{path.name} was recorded on the {kind.name}, and the test asks for {test.options.device}"
-        run.change(label, why_not=coded(reason, Code.REPLAY_MISMATCH))
+        run.change(label, why_not=Verbatim(reason, Code.REPLAY_MISMATCH))
     elif profile.why_not is not None:
         run.measurements[label] = measurement.doubted(profile.why_not)
     elif (doubt := _doubt(run, profile)) is not None:
@@ -154,7 +155,7 @@ def _live(run: TestRun, label: str | None) -> Calls:
     try:
         yield from _measured_live(run, label)
     except NotMeasured as problem:
-        run.measurements[label] = run.measurements[label].doubted(str(problem))
+        run.measurements[label] = run.measurements[label].doubted(problem.reason)
         raise run.measurements[label].error from None
 
 
@@ -189,7 +190,7 @@ def _measured_live(run: TestRun, label: str | None) -> Calls:
         yield from explanation.calls(plan, test.state.recordings.new_stacks_file(test.nodeid, label))
 
 
-def _doubt(run: TestRun, profile: Profile) -> str | None:
+def _doubt(run: TestRun, profile: Profile) -> Reason | None:
     """Return why the compile caches were not as asked; how a CPU compiles that stands in for a GPU is no matter."""
     return None if run.test.stands_in(profile) else doubt_of(profile)
 
@@ -225,14 +226,14 @@ def _agree_on_calls(plan: capture.Plan) -> None:
         for rank, (warmup, steps, times) in enumerate(asked)
     )
     said = f"the ranks are to call the code differently often: {'; '.join(ranks)}"
-    raise NotMeasured(coded(said, Code.OTHER_RANK))
+    raise NotMeasured(Verbatim(said, Code.OTHER_RANK))
 
 
 def _captured(run: TestRun, label: str | None, plan: capture.Plan) -> Generator[None, None, Profile | None]:
     """Yield for each call of a live measurement; return its profile, None where the calls were left early."""
     test, profile = run.test, None
 
-    def check(recording: Path) -> str | None:
+    def check(recording: Path) -> Reason | None:
         nonlocal profile
         run.change(label, recording=recording)
         profile = profile_of(run, read(recording))
@@ -265,7 +266,7 @@ def _lacks_lines(run: TestRun, measurement: Measurement) -> bool:
     return judgement is not None and judgement.lacks_lines
 
 
-def other_code(run: TestRun, *, elsewhere: bool = False) -> str | None:
+def other_code(run: TestRun, *, elsewhere: bool = False) -> Reason | None:
     """Return why what was measured is not the code of this side of a comparison with a commit; None where it is.
 
     ``elsewhere``: in another process, which finds its modules as this one would.

@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import capture, compare
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.compare import Blame
-from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, is_for_the_doctor, not_measured
+from pytest_torchprof.errors import NotMeasured, not_measured
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED
 from pytest_torchprof.limits import (
     COMPILE,
     GPU,
     HOLDS,
-    NOT_MEASURED,
     Verdict,
     check_limits,
     error_for,
@@ -22,7 +21,9 @@ from pytest_torchprof.limits import (
     something_ran,
 )
 from pytest_torchprof.limits.failure import fit
+from pytest_torchprof.limits.limit import unmeasured
 from pytest_torchprof.limits.own_code import OWN
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.text import reason_line
 
 if TYPE_CHECKING:
@@ -102,16 +103,16 @@ class Measurement:
     profile: Profile | None = None
     """As the test may look at it."""
     recording: Path | None = None
-    why_not: str | None = None
+    why_not: Reason | None = None
     """Why there is no believable profile."""
     code_raised: bool = False
     """Whether that is what the measured code itself raised."""
     ask_the_doctor: bool = False
     """Whether the profiler or the device is the cause of that."""
 
-    def doubted(self, reason: str) -> Self:
+    def doubted(self, reason: Reason) -> Self:
         """Return a copy that is not to be believed, for a reason that lies in the profiler or the device."""
-        return replace(self, why_not=reason, ask_the_doctor=is_for_the_doctor(reason))
+        return replace(self, why_not=reason, ask_the_doctor=reason.for_the_doctor)
 
     @property
     def is_open(self) -> bool:
@@ -123,10 +124,7 @@ class Measurement:
         """What the test's body was told that it is not measured; if the test goes on, it has kept that to itself."""
         if self.profile is None:
             return ()
-        read = (
-            Verdict(limit="profile", expected="measured", measured=reason, status=NOT_MEASURED)
-            for reason in self.profile.launching.refused
-        )
+        read = (unmeasured(reason).on("profile", "measured") for reason in self.profile.launching.refused)
         told = dict.fromkeys((*self.explanation.unanswered, *read))
         return tuple(replace(one, details=(*one.details, _CAUGHT)) for one in told)
 
@@ -142,7 +140,7 @@ class Measurement:
     @property
     def error(self) -> NotMeasured:
         """What says why there is no believable profile."""
-        return not_measured(str(self.why_not), ask_the_doctor=self.ask_the_doctor)
+        return not_measured(self.why_not or Verbatim("nothing was measured"), ask_the_doctor=self.ask_the_doctor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,10 +181,9 @@ class Judgement:
         """Return the error that says what does not hold, None where all does."""
         if (profile := self.profile) is not None:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
-        reason = self.measurement.why_not or coded("the measured code was not run to its end", Code.NOT_RUN_TO_END)
-        brief = fit(f"not measured: {reason_line(reason.removeprefix('not measured: '))}", screen)
-        error = NotMeasured(f"{brief}\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else brief)
-        error.brief = brief
+        reason = self.measurement.why_not or Verbatim("the measured code was not run to its end", Code.NOT_RUN_TO_END)
+        error = not_measured(reason, ask_the_doctor=self.measurement.ask_the_doctor)
+        error.brief = fit(f"not measured: {reason_line(str(reason))}", screen)
         return error
 
 

@@ -9,11 +9,13 @@ from pytest_torchprof import baseline
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_told, to_plain
 from pytest_torchprof.analysis.ranks import InJob
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError, reason_of
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.profiles import Profile
+from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.reasons.catalogue import from_stored, to_stored
 from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
@@ -41,11 +43,11 @@ def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]
     if len(told) < 2:
         return profile
     if own is None or None in told:
-        return profile.without_ranks(coded("a rank's recording does not say which rank it is of", Code.NO_RANK))
+        return profile.without_ranks(Verbatim("a rank's recording does not say which rank it is of", Code.NO_RANK))
     try:
         job = joined(map(from_plain, told))
     except TorchprofError as problem:
-        return profile.without_ranks(str(problem))
+        return profile.without_ranks(reason_of(problem))
     return profile.with_ranks(InJob(job=job, rank=own.rank))
 
 
@@ -69,7 +71,8 @@ def to_tell(judgement: Judgement | None, check: BaselineCheck) -> Told:
                 "range": verdict.range,
                 "expected": verdict.expected,
                 "status": str(verdict.status),
-                "measured": verdict.measured,
+                "measured": f"{verdict.measured}{verdict.remark}",
+                "reason": to_stored(verdict.reason),
                 "number": verdict.number,
                 "details": [str(one).strip() for one in verdict.details[:_MOST_DETAILS]],
             }
@@ -90,7 +93,7 @@ def with_other_ranks(judgement: Judgement, told: Sequence[Told], own: int) -> Ju
     found: dict[tuple[str, str | None, str], dict[int, Verdict]] = {}
     for rank, one in enumerate(told):
         for plain in one.get("verdicts", ()):
-            verdict = Verdict(**{**plain, "details": tuple(plain["details"])})
+            verdict = Verdict(**{**plain, "reason": from_stored(plain["reason"]), "details": tuple(plain["details"])})
             if verdict.status != HOLDS:
                 found.setdefault(_key(verdict), {})[rank] = verdict
     for key, of_rank in found.items():
@@ -112,11 +115,11 @@ def _key(verdict: Verdict) -> tuple[str, str | None, str]:
 def _together(own_verdict: Verdict | None, of_rank: Mapping[int, Verdict], own: int, world: int) -> Verdict:
     worst = _worst(of_rank)
     if own_verdict is None or own_verdict.status == HOLDS:
-        return replace(of_rank[worst], measured=f"rank {worst}: {of_rank[worst].measured}")
+        return replace(of_rank[worst], rank=worst)
     if own_verdict.status != of_rank[worst].status:
-        said = f"{of_rank[worst].status} on rank {worst}: {of_rank[worst].measured}"
+        said = f"{of_rank[worst].status} on rank {worst}: {of_rank[worst].seen}"
     else:
-        said = f"worst on rank {worst} of {world}" + ("" if worst == own else f": {of_rank[worst].measured}")
+        said = f"worst on rank {worst} of {world}" + ("" if worst == own else f": {of_rank[worst].seen}")
     return replace(own_verdict, details=(said, *own_verdict.details))
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.capture import torch_compile
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.report import Outcome
 from pytest_torchprof.testing.conclusion import Ending, conclude
 from pytest_torchprof.testing.measured_calls import measure_function
@@ -123,7 +124,7 @@ def _measured_body(
             f"not measured: {run.test.nodeid} {trait} as the measured step; "
             "measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
         )
-        raise NotMeasured(coded(said, Code.UNREPEATABLE_BODY))
+        raise NotMeasured(Verbatim(said, Code.UNREPEATABLE_BODY))
 
     # unittest looks at what a method is marked with, such as an expected failure.
     @wraps(original)
@@ -209,14 +210,14 @@ def _raise_failures(run: TestRun) -> None:
         # The same label may have been entered elsewhere: that measurement stands.
         own = f"{label}, not entered" if label in run.measurements else label
         never = f"torchprof.measure({label!r}) was never entered: use it in a with statement"
-        run.add(own, why_not=coded(never, Code.NOTHING_MEASURED))
+        run.add(own, why_not=Verbatim(never, Code.NOTHING_MEASURED))
     run.announced.clear()
     if run.unused_limits:
         reason = f"torchprof.limits() sets {', '.join(run.unused_limits)}, and no measurement comes after it"
-        run.add("torchprof.limits()", why_not=coded(f"{reason}; set limits first", Code.NOTHING_MEASURED))
+        run.add("torchprof.limits()", why_not=Verbatim(f"{reason}; set limits first", Code.NOTHING_MEASURED))
     if not run.measurements and run.test.options.marked:
         reason = "the test is marked torchprof and requests the fixture, but measured nothing"
-        run.add(None, why_not=coded(f"{reason}; call torchprof(...) in it", Code.NOTHING_MEASURED))
+        run.add(None, why_not=Verbatim(f"{reason}; call torchprof(...) in it", Code.NOTHING_MEASURED))
     conclusions = conclude(run)
     failures = [conclusion for conclusion in conclusions if conclusion.result.outcome.is_failure]
     if failures:
@@ -245,6 +246,8 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
     """Make the report of a phase say what the plugin knows of it: expected failures, our errors without our frames."""
     excinfo = call.excinfo
     _mend_expectation(report, excinfo.value if excinfo else None, run, item)
+    if excinfo is not None and report.outcome == "failed" and (own := of_ours_in(excinfo.value)) is not None:
+        setattr(report, CODE, own.code)
     if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
         report.longrepr = excinfo.getrepr(style="value")
     if report.outcome == "failed" and excinfo is not None and item.config.get_verbosity() < 0:
@@ -255,6 +258,8 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
         run.test.state.drop_stale(run.test.nodeid)
 
 
+CODE = "torchprof_code"
+"""The attribute of a report with the code of the error of ours that a test failed by."""
 BRIEF = "torchprof_brief"
 """The attribute of a report with what the terminal shows of a failure with ``-q``, and what the error itself says."""
 

@@ -10,6 +10,7 @@ from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, describe
 from pytest_torchprof.report import Outcome
 from pytest_torchprof.testing import PASSED, RUN
+from pytest_torchprof.testing.phases import CODE
 from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of
 
 if TYPE_CHECKING:
@@ -93,3 +94,4 @@ def _take_over(state: RunState, report: pytest.TestReport, number: int, end: Pha
 def _become_failure(report: pytest.TestReport, said: str) -> None:
     vars(report).pop("wasxfail", None)
     report.outcome, report.longrepr = "failed", said
+    setattr(report, CODE, str(Code.OTHER_RANK))

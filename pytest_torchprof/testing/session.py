@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Limit
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.report import Reporter
     from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions
@@ -84,7 +85,7 @@ class RunState:
     """A GPU was required, and a selected test could not be measured on one."""
     arm: Callable[[], None] = lambda: None
     """Opens the process's first profiler session, if it is not open yet."""
-    unarmed: dict[str, str] = field(default_factory=dict)
+    unarmed: dict[str, Reason] = field(default_factory=dict)
     """Device as it was asked for -> why nothing can be measured on it in this process."""
     other_ranks: OtherRanks | None = None
     """The other ranks that run the same tests; None where this process does not look for any."""

@@ -8,12 +8,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture.compile_log import CompileLog
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import TorchprofError, UnknownLimit, describe
+from pytest_torchprof.codes import Code
+from pytest_torchprof.errors import TorchprofError, UnknownLimit, describe, reason_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import read_limits
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
+from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.testing.measurement import Measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 
@@ -80,7 +81,7 @@ class TestRun:
 
     def refuse(self, label: str | None, title: str, problem: TorchprofError) -> None:
         """Note what a test asks for and cannot have as not measured: whoever asked may keep the error to itself."""
-        self.add(label or f"{title}, refused", why_not=str(problem))
+        self.add(label or f"{title}, refused", why_not=reason_of(problem))
 
     def _started(self, label: str | None, limits: Mapping[str, object]) -> str | None:
         nodeid = self.test.nodeid
@@ -135,7 +136,7 @@ class TestRun:
             refuse_unknown_operators(asked)
         return asked
 
-    def add(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: str | None = None) -> None:
+    def add(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: Reason | None = None) -> None:
         """Add a measurement to those that will be judged."""
         self.measurements[label] = Measurement(
             label=label,
@@ -159,7 +160,7 @@ class TestRun:
         measurement = self.measurements.get(label)
         if measurement is not None and measurement.is_open:
             said = f"the measured code was not run to its end: it raised {describe(problem)}"
-            self.change(label, why_not=coded(said, Code.NOT_RUN_TO_END), code_raised=True)
+            self.change(label, why_not=Verbatim(said, Code.NOT_RUN_TO_END), code_raised=True)
 
     def drop_unfinished(self) -> None:
         """Drop what was announced, and the measurement that is cut off where it stands."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from torch.profiler import ProfilerActivity
 
+    from pytest_torchprof.reasons import Reason
+
 
 class WallClock:
     """Times samples of an untraced call by wall time; the clocks of other devices derive from it."""
@@ -126,7 +128,7 @@ class LiveDevice(ABC):
         """Return the name of the device with this number, or of the one in use; TorchprofError where there is none."""
 
     @classmethod
-    def why_unusable(cls) -> str | None:
+    def why_unusable(cls) -> Reason | None:
         """Return what keeps this process from using such devices any more; None where nothing does."""
         return None
 
@@ -260,7 +262,7 @@ def before_use(do: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def why_unusable(device: str) -> str | None:
+def why_unusable(device: str) -> Reason | None:
     """Return what keeps this process from using the device any more; None where nothing does."""
     live, beside = type(live_device(device)), accelerator()
     # A session records the accelerator beside the CPU too, where it can still be used.

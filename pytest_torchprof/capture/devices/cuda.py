@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import torch
     from torch.profiler import ProfilerActivity
 
+    from pytest_torchprof.reasons import Reason
+
 # Where the size of the last cache is not told. Inductor's own benchmarks clear as much.
 _CACHE_BYTES = 256 << 20
 # How much longer than its launches take a call's head start is, and when it ends at the latest.
@@ -84,7 +86,7 @@ class Cuda(LiveDevice):
         torch.cuda.set_device(self.name)
 
     @classmethod
-    def why_unusable(cls) -> str | None:
+    def why_unusable(cls) -> Reason | None:
         process = this_process()
         if _cannot_use_gpus_since_fork():
             process.unusable = reasons.FORKED
@@ -276,7 +278,7 @@ class EventClock(WallClock):
         return event
 
 
-def _lasting_error() -> str | None:
+def _lasting_error() -> Reason | None:
     if not has_gpu():
         return None
     import torch

@@ -79,7 +79,7 @@ def _numbers(measured: Measured) -> list[list[Any]]:
 def _of_analysis(analysis: Analysis, before: Analysis | None, ways: Sequence[str]) -> dict[str, Any]:
     trace = analysis.trace
     return {
-        "doubt": analysis.kernels_unknown,
+        "doubt": analysis.kernels_unknown and str(analysis.kernels_unknown),
         "tables": tables_of(analysis, before, ways),
         "time": time_breakdown(analysis),
         "time_before": time_breakdown(before) if before is not None else None,

@@ -17,7 +17,7 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import describe
 from pytest_torchprof.testing import STATE
-from pytest_torchprof.testing.phases import BRIEF
+from pytest_torchprof.testing.phases import BRIEF, CODE
 from pytest_torchprof.testing.rank_ends import line_of
 from pytest_torchprof.testing.ranks import VARIABLE
 from pytest_torchprof.testing.ranks.between import Between, process_group
@@ -241,6 +241,7 @@ def _phase(report: pytest.TestReport) -> Phase:
         text=text,
         short=short,
         line=line.strip().partition("\n")[0] or line_of(report),
+        code=getattr(report, CODE, None),
         place=(str(told[0]), int(told[1])) if is_skip else None,
         expected=getattr(report, "wasxfail", None),
         ended_s=report.stop,

@@ -87,6 +87,8 @@ class Phase(Struct, frozen=True, kw_only=True):
     """The same as the terminal shows it with ``-q``; empty where that is the whole text."""
     line: str = ""
     """The same in a line."""
+    code: str | None = None
+    """That of the error of ours that it failed by."""
     place: tuple[str, int] | None = None
     """Where it was skipped."""
     expected: str | None = None

@@ -128,7 +128,7 @@ def _of_rank(job: JobEnd, number: int) -> RankVerdict:
         return RankVerdict(rank=rank, process=job.process, outcome="failed", phase=phase, lost=True, order=at)
     outcome, phase = min(map(_outcome, _phases(end)), key=lambda one: WORST_FIRST.index(one[0]))
     # Who has heard of another rank's end is not the cause.
-    at = float("inf") if f"[{Code.OTHER_RANK}]" in phase.text else phase.ended_s
+    at = float("inf") if phase.code == Code.OTHER_RANK else phase.ended_s
     return RankVerdict(rank=rank, process=job.process, outcome=outcome, phase=phase, order=at)
 
 

@@ -1,0 +1,40 @@
+"""All kinds of reasons, by the names under which they travel as JSON values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.reasons.capturing import WithOthersInCupti
+from pytest_torchprof.reasons.compiling import SkippedGraphsUnknown
+from pytest_torchprof.reasons.composed import OfRank, Several
+from pytest_torchprof.reasons.reason import Reason, Verbatim
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KINDS: Final[tuple[type[Reason], ...]] = (OfRank, Several, SkippedGraphsUnknown, Verbatim, WithOthersInCupti)
+_BY_TAG: Final = {kind.__struct_config__.tag: kind for kind in KINDS}
+
+
+def from_plain(plain: Mapping[str, Any] | str) -> Reason:
+    """Return the reason of which ``Reason.to_plain`` made these values; a text is what earlier versions wrote."""
+    if isinstance(plain, str):
+        return Verbatim(plain)
+    fields = {name: _field(value) for name, value in plain.items() if name != "reason"}
+    return _BY_TAG[plain["reason"]](**fields)
+
+
+def _field(value: Any) -> Any:
+    if isinstance(value, dict):
+        return from_plain(value) if "reason" in value else value
+    return tuple(map(_field, value)) if isinstance(value, list) else value
+
+
+def to_stored(reason: Reason | None) -> dict[str, Any] | None:
+    """Return what is kept of a reason where there may be none."""
+    return None if reason is None else reason.to_plain()
+
+
+def from_stored(stored: Mapping[str, Any] | str | None) -> Reason | None:
+    """Return the reason that was kept, None where there was none."""
+    return None if stored is None else from_plain(stored)

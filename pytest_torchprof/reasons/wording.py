@@ -1,0 +1,45 @@
+"""How the sentences of the catalogue are written: fields in braces, with a word for how each is shown."""
+
+from __future__ import annotations
+
+from string import Formatter
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.text import counted, enumerated, printable_line, show_bytes, show_share, show_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_LONGEST_NAME: Final = 80
+_SHOWN: Final[Mapping[str, Callable[[Any], str]]] = {
+    "us": show_us,
+    "bytes": show_bytes,
+    "share": show_share,
+    "line": printable_line,
+    "quoted": lambda name: repr(printable_line(name, _LONGEST_NAME)),
+    "or": enumerated,
+    "list": ", ".join,
+}
+
+
+class _Sentences(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        if (show := _SHOWN.get(format_spec)) is not None:
+            return show(value)
+        one, bar, several = format_spec.partition("|")
+        if bar:
+            return one if value == 1 else several
+        return counted(value, format_spec) if format_spec else str(value)
+
+
+_SENTENCES: Final = _Sentences()
+
+
+def worded(sentence: str, fields: Mapping[str, Any]) -> str:
+    """Return a sentence with its fields put in.
+
+    ``{lost:launch}`` is a number of things ("1 launch", "2,500 launches"), ``{lost:has|have}`` the word that fits the
+    number, ``{took_us:us}``, ``{size:bytes}`` and ``{part:share}`` quantities, ``{name:quoted}`` a name of somebody
+    else's between quotes, ``{name:line}`` a text as one printable line, ``{names:or}`` and ``{names:list}`` several.
+    """
+    return _SENTENCES.vformat(sentence, (), fields)
