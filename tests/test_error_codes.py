@@ -13,7 +13,7 @@ from builder import TraceBuilder, own_recording
 
 from pytest_torchprof import LimitsMissed, NotMeasured, load
 from pytest_torchprof.cli import main
-from pytest_torchprof.codes import Code, code_in
+from pytest_torchprof.codes import Code
 from pytest_torchprof.testing.recordings import recording_name
 
 ROOT = Path(__file__).parents[1]
@@ -500,8 +500,3 @@ def test_each_section_of_the_messages_is_a_codes_or_says_what_others_have_in_com
     headings = re.findall(r"^##+ (.*)$", PAGE, re.MULTILINE)
     assert len(set(headings)) == len(headings)
     assert set(headings) == common | set(Code)
-
-
-def test_a_code_is_found_in_a_text_and_other_words_in_brackets_are_none():
-    assert code_in("2 of 3 steps are in the recording [lost-steps]") == Code.LOST_STEPS
-    assert code_in("test_it.py::test_it[lost-steps] in test[a] [not-a-code]") is None
