@@ -23,7 +23,8 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.keywords import LimitsOfProfile
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.recordings import NoRangeInSteps, NothingWasRun
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.text import counted
@@ -179,8 +180,7 @@ class Profile(Analysis):
         """What the last measured call returned; NotMeasured for a recording that was loaded."""
         self._look("result")
         if self._view.result is _ABSENT:
-            said = "there is no result: the profile was read from a recording, the code was not run"
-            raise NotMeasured(Verbatim(said, Code.NOT_RECORDED))
+            raise NotMeasured(NothingWasRun())
         return self._view.result
 
     @property
@@ -212,8 +212,7 @@ class Profile(Analysis):
         self.launching.refuse_hidden()
         found = RangeView(self._open(), name).occurrences
         if not found:
-            said = f"no range {name!r} begins in a step of the recording"
-            raise self.launching.refusal(NotMeasured(Verbatim(said, Code.NOT_IN_RECORDING)))
+            raise self.launching.refusal(NotMeasured(NoRangeInSteps(name)))
         return found
 
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:

@@ -30,7 +30,8 @@ from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.names import KernelName
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.kernels.reply import NOT_KNOWN
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.recordings import NoRangeOfName, OneRankAlone
 from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace import Trace
 
@@ -154,14 +155,19 @@ class Analysis(HasViews, AllAttributes):
         return tuple(step.with_places(self.repeat.places_of) for step in self._recorded_steps)
 
     @property
-    def why_not(self) -> Reason | None:
+    def doubt(self) -> Reason | None:
         """Why the numbers may not be believed, None when they may."""
-        return validity.why_not(self.trace)
+        return validity.doubt_of(self.trace)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why the numbers may not be believed, in words."""
+        return None if self.doubt is None else str(self.doubt)
 
     @property
     def measured(self) -> bool:
         """Whether the numbers may be believed."""
-        return self.why_not is None
+        return self.doubt is None
 
     @property
     def kernels_unknown(self) -> Reason | None:
@@ -229,7 +235,7 @@ class Analysis(HasViews, AllAttributes):
         """What the recordings of all ranks of the job tell together; NotMeasured where this one is alone."""
         self._look("ranks")
         if self.in_job is None:
-            reason = self.why_alone or Verbatim("one rank's recording does not tell of the others", Code.ONE_RANK)
+            reason = self.why_alone or OneRankAlone()
             raise self.launching.refusal(NotMeasured(reason))
         return self.in_job.job
 
@@ -269,8 +275,7 @@ class Analysis(HasViews, AllAttributes):
             raise self.launching.refusal(problem)
         trace = self.trace
         if all(trace.names[one] != name for one in set(trace.annotations.name)):
-            said = f"there is no range {name!r} in the recording; {say_instead_of(trace, name)}"
-            raise self.launching.refusal(NotMeasured(Verbatim(said, Code.NOT_IN_RECORDING)))
+            raise self.launching.refusal(NotMeasured(NoRangeOfName(name, say_instead_of(trace, name))))
 
     def _number(self, name: str) -> Any:
         self._look(name)

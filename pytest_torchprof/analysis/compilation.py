@@ -10,11 +10,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.regions import REGION, compiled_again, regions_of
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.compiling import (
+    CompiledCodeOnOtherThread,
+    NoEvidence,
+    NoFittingCode,
+    NoOperators,
+    RanElsewhere,
+    RanUncompiled,
+    ReplayedWithoutCode,
+)
 from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 from pytest_torchprof.text import counted
 
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.regions import Region, Regions
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.recording.caches import CompileCaches
     from pytest_torchprof.recording.metadata import CompileEvidence, InductorGraph
     from pytest_torchprof.trace import Span, Trace
@@ -134,15 +142,14 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
     replayed = _replayed(trace, [span for _, span in calls])
     by_step = _aten_calls_by_step(trace, [span for _, span in calls if span not in replayed])
     written = {graph.hash: graph.aten_calls for graph in _known_graphs(evidence)}
-    unknown = None if len(trace.ops) else Verbatim("the recording holds no operators", Code.NO_COMPILE_EVIDENCE)
+    unknown: Reason | None = None if len(trace.ops) else NoOperators()
     for key, span in calls:
         if span in replayed:
             counts = written.get(key)
             if counts is not None:
                 by_step.setdefault(trace.step_at(span.start_ns), Counter()).update(counts)
             else:
-                said = "a CUDA graph replays the kernels, and the recording does not hold the generated code"
-                unknown = Verbatim(said, Code.NO_COMPILE_EVIDENCE)
+                unknown = ReplayedWithoutCode()
     worst = max(by_step.values(), key=Counter.total, default=Counter[str]())
     return tuple(Fallback(op=op, count=count) for op, count in worst.most_common()), unknown
 
@@ -173,16 +180,7 @@ def _aten_calls_by_step(trace: Trace, spans: list[Span]) -> dict[int, Counter[st
     return by_step
 
 
-_ON_THREADS = Verbatim(
-    "compiled code was called on another thread, of which torch.profiler records nothing: call it on the test's own "
-    "thread",
-    Code.OTHER_THREAD,
-)
 NOT_USED = "torch.compile was not used"
-_NO_KEY = Verbatim("the recording holds no compile evidence (its key `torchprof` is missing)", Code.NO_COMPILE_EVIDENCE)
-_NO_EVIDENCE = Verbatim(
-    "the recording holds no compile evidence (its key `torchprof` has no `compile`)", Code.NO_COMPILE_EVIDENCE
-)
 
 
 class Compile(Struct, frozen=True, kw_only=True):
@@ -244,8 +242,8 @@ def compile_of(trace: Trace) -> Compile:
 
 def _no_evidence(trace: Trace) -> Reason | None:
     if trace.metadata is None:
-        return _NO_KEY
-    return None if trace.metadata.compile is not None else _NO_EVIDENCE
+        return NoEvidence(has_key=False)
+    return None if trace.metadata.compile is not None else NoEvidence(has_key=True)
 
 
 def _unseen(evidence: CompileEvidence | None) -> Reason | None:
@@ -253,20 +251,16 @@ def _unseen(evidence: CompileEvidence | None) -> Reason | None:
 
     Dynamo may have told of its breaks when it compiled, or an earlier test has compiled it: the verdict is the same.
     """
-    return _ON_THREADS if evidence is not None and evidence.on_threads else None
+    return CompiledCodeOnOtherThread() if evidence is not None and evidence.on_threads else None
 
 
 def _why_not_in_steps(evidence: CompileEvidence, seen: Regions) -> Reason | None:
     if evidence.compiled and not seen.regions:
-        said = "code was compiled, but no compiled code ran in the measured steps on the thread of the test"
-        return Verbatim(said, Code.RAN_UNCOMPILED)
+        return RanElsewhere()
     if evidence.eager_under:
-        said = f"compiled functions were called, and ran uncompiled: {evidence.eager_under[0]}"
-        return Verbatim(said, Code.RAN_UNCOMPILED)
+        return RanUncompiled(evidence.eager_under[0])
     if evidence.entered_under and seen.lookups_without_region:
-        calls = counted(seen.lookups_without_region, "call")
-        said = f"{calls} found no compiled code that fits, and ran uncompiled: {evidence.entered_under[0]}"
-        return Verbatim(said, Code.RAN_UNCOMPILED)
+        return NoFittingCode(seen.lookups_without_region, evidence.entered_under[0])
     return None
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.reasons import Reason, Verbatim
-from pytest_torchprof.text import printable_line
+from pytest_torchprof.reasons.recordings import LossNoted
 
 if TYPE_CHECKING:
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.trace import Trace
 
 _LOGS = ("ERROR", "WARNING", "INFO")
@@ -23,6 +22,5 @@ def loss_told(trace: Trace) -> Reason | None:
         lines = trace.header.get(log)
         for line in lines if isinstance(lines, list) else ():
             if found := _LOSS.search(str(line)):
-                said = f"the profiler noted in the recording that it lost records: {printable_line(found[0], 100)!r}"
-                return Verbatim(said, Code.LOST_RECORDS)
+                return LossNoted(found[0])
     return None

@@ -8,10 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.parts import StepWork, Window, lost_copies
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.recordings import LostCopies, NumberNotRecorded, UnknownLaunch
 from pytest_torchprof.text import counted, plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMSET
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.gpu_time import Occupation
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.devices.kinds import DeviceKind
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.trace import Trace
 
 Unit = Literal["count", "us", "bytes", "share", "ratio"]
@@ -84,7 +84,7 @@ class Number(Struct, frozen=True, kw_only=True):
             return lacking
         reason = from_stored(getattr(trace.metadata, self.absent_field, None) if self.absent_field else None)
         reason = reason or (self.absent_for(trace) if self.absent_for is not None else None)
-        return reason or Verbatim(self.absent or f"the recording does not hold {self.name}", Code.NOT_RECORDED)
+        return reason or NumberNotRecorded(self.name, self.absent)
 
 
 def _show_count(value: float) -> str:
@@ -105,16 +105,12 @@ def _unknown_launches(trace: Trace) -> Reason | None:
     names = sorted(trace.names[name] for name in trace.links.unknown)
     if not names:
         return None
-    return Verbatim(f"kernels ran behind {names[0]}, which is not known as a launch", Code.UNKNOWN_LAUNCH)
+    return UnknownLaunch(names[0])
 
 
 def _lost_copies(trace: Trace) -> Reason | None:
     names = lost_copies(trace)
-    if not names:
-        return None
-    were = "call that copies" if len(names) == 1 else "calls that copy"
-    said = f"{len(names)} {were} ({names[0]}) left no copy in the recording: it was lost, or there was nothing to copy"
-    return Verbatim(said, Code.LOST_COPIES)
+    return LostCopies(len(names), names[0]) if names else None
 
 
 def _copies_one_way(name: str, noun: str, direction: str) -> Number:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.reasons import Reason, Verbatim
-from pytest_torchprof.text import counted
+from pytest_torchprof.reasons.recordings import LaunchedOutsideSteps
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.trace import Trace
 
 
@@ -36,10 +35,4 @@ def launched_elsewhere(trace: Trace) -> Reason | None:
     ]
     if not outside:
         return None
-    were = f"{counted(len(outside), 'kernel')} {'was' if len(outside) == 1 else 'were'}"
-    belong = "belongs" if len(outside) == 1 else "belong"
-    return Verbatim(
-        f"{were} launched by another thread between the steps or behind the last one, and {belong} to none: wait in "
-        "the measured code for what other threads do (thread.join(), future.result(), queue.join())",
-        Code.OTHER_THREAD,
-    )
+    return LaunchedOutsideSteps(len(outside))

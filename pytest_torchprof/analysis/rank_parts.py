@@ -14,6 +14,7 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.kernels.names import without_index
 from pytest_torchprof.kernels.operand_types import told_types
+from pytest_torchprof.reasons.catalogue import to_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,7 +41,7 @@ def part_of(analysis: Analysis) -> RankPart:
     until = max([trace.steps[-1].end_ns, *(end for _, end in ran)])
     named = trace.header.get("host_name")
     host = named if isinstance(named, str) else None
-    hidden = analysis.kernels_unknown is not None or analysis.why_not is not None
+    hidden = analysis.kernels_unknown is not None or analysis.doubt is not None
     supposed = None if hidden else analysis.supposing("communication")
     return RankPart(
         rank=rank,
@@ -59,8 +60,8 @@ def part_of(analysis: Analysis) -> RankPart:
         kernels=None if hidden else tuple(_count(step.kernels) for step in analysis.steps),
         groups=tuple(groups_of(trace, "")),
         test=(None, None) if ours is None else (ours.nodeid, ours.label),
-        why_not=analysis.why_not,
-        kernels_unknown=analysis.kernels_unknown,
+        why_not=to_stored(analysis.doubt),
+        kernels_unknown=to_stored(analysis.kernels_unknown),
         launches_wait=trace.environment.launches_wait,
         may_communicate=() if supposed is None else tuple(sorted(supposed.own_kernels.supposed)),
         may_be_collectives=0 if supposed is None else len(supposed.communication.collectives) - len(found),

@@ -12,13 +12,14 @@ from msgspec import Struct
 
 from pytest_torchprof.analysis.collectives import Collective, StepCommunication  # noqa: TC001  (likewise)
 from pytest_torchprof.analysis.messages import ProcessGroup, bus_factor
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.recordings import NoRecordingOfRank
+from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001  (likewise)
 from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
 
 Kind = Literal["transfer-bound", "skew-bound", "mixed", "inconclusive"]
 
@@ -58,9 +59,9 @@ class RankPart(Struct, frozen=True, kw_only=True, dict=True):
     """The process groups that it knows."""
     test: tuple[str | None, str | None]
     """The test that it is of, and its label."""
-    why_not: Reason | None
+    why_not: StoredReason | None
     """Why its numbers may not be believed."""
-    kernels_unknown: Reason | None
+    kernels_unknown: StoredReason | None
     """Why its kernels are not all known."""
     launches_wait: str | None
     """The setting that made every launch wait, so that its times mean nothing."""
@@ -181,9 +182,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         found = next((one for one in self.ranks if one.rank == rank), None)
         if found is None:
             there = ", ".join(str(one.rank) for one in self.ranks)
-            raise NotMeasured(
-                Verbatim(f"there is no recording of rank {rank}; there are those of {there}", Code.NO_RANK)
-            )
+            raise NotMeasured(NoRecordingOfRank(rank, there))
         return found
 
     def __iter__(self) -> Iterator[RankPart]:

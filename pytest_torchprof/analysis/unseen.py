@@ -7,13 +7,12 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.parts import inside, operator_kernels
-from pytest_torchprof.codes import Code
-from pytest_torchprof.reasons import Reason, Verbatim
-from pytest_torchprof.text import counted, printable_line, show_us
+from pytest_torchprof.reasons.recordings import UnseenWork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.trace import Trace
 
 LEAST_US = 2000.0
@@ -62,19 +61,14 @@ def work_without_events(trace: Trace) -> Reason | None:
             long[gap.step].append(gap)
     if not any(long[place] for place in range(len(spent))):
         return None
-    found, verb = _surely_unseen(trace, spent, long), "computed for"
+    found, surely = _surely_unseen(trace, spent, long), True
     alone = not trace.parameters and (metadata.world_size or 1) == 1
     if len(found) < enough and len(spent) >= _STEPS and alone:
-        found, verb = _possibly_unseen(trace, spent, long), "may have computed for up to"
+        found, surely = _possibly_unseen(trace, spent, long), False
     if len(found) < enough:
         return None
     most_us, name = max(found)
-    return Verbatim(
-        f"{printable_line(name, 80)!r} {verb} {show_us(most_us)} in a step without leaving events, in "
-        f"{len(found)} of {counted(len(spent), 'step')}, so not all of its kernels are known: fused "
-        "code of TorchScript, or an operator of Python, NumPy or C++ that calls torch's operators too",
-        Code.UNSEEN_WORK,
-    )
+    return UnseenWork(operator=name, most_us=most_us, surely=surely, seen=len(found), steps=len(spent))
 
 
 def _surely_unseen(trace: Trace, spent: Sequence[float], long: Mapping[int, list[_Gap]]) -> list[tuple[float, str]]:

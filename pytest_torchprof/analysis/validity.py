@@ -16,12 +16,36 @@ from pytest_torchprof.analysis.other_threads import launched_elsewhere
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
 from pytest_torchprof.analysis.unseen import work_without_events
 from pytest_torchprof.analysis.user_ranges import say_instead_of
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.catalogue import from_plain
-from pytest_torchprof.text import counted, printable_line
+from pytest_torchprof.reasons.recordings import (
+    CompiledBefore,
+    EarlierWork,
+    GraphWithoutKernels,
+    LaunchesUntied,
+    LostGraphKernels,
+    LostKernels,
+    LostLaunches,
+    LostSteps,
+    MadeWithoutGpu,
+    NoGpuOperations,
+    NoLaunches,
+    NoOperator,
+    NoSentinel,
+    NoSuchRange,
+    OtherSteps,
+    PackageMayHaveRun,
+    PackageRan,
+    RanOnOtherThread,
+    SawNothingOfGpu,
+    SentinelLaunchedNothing,
+    StepsOverlap,
+    StepsOverlapOnThreads,
+    UnknownWork,
+    UnplacedLaunches,
+    UntimedKernels,
+)
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT
 
@@ -29,13 +53,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.analysis.cut_replays import Cut
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.recording.metadata import CompileEvidence, Metadata
     from pytest_torchprof.trace import Span, Trace
 
 _CUT_NS = 2000
 
 
-def why_not(trace: Trace) -> Reason | None:
+def doubt_of(trace: Trace) -> Reason | None:
     """Return why the recording's numbers may not be believed, None when they may."""
     return _why_no_ranges(trace) or loss_told(trace) or _unknown_work(trace) or wrong_numbers(trace) or _why_not(trace)
 
@@ -45,8 +70,7 @@ def _unknown_work(trace: Trace) -> Reason | None:
     if not trace.unknown_work or not trace.device_kind.has_launches:
         return None
     category, count = max(trace.unknown_work.items(), key=itemgetter(1))
-    said = f"{counted(count, 'event')} on a stream of the category {printable_line(category, 40)!r}"
-    return Verbatim(f"{said}, which is not known: they may be kernels, copies or fills", Code.UNKNOWN_WORK)
+    return UnknownWork(count, category)
 
 
 def _why_no_ranges(trace: Trace) -> Reason | None:
@@ -54,23 +78,16 @@ def _why_no_ranges(trace: Trace) -> Reason | None:
     name = None if trace.adoption is None else trace.adoption.step
     if name is None or trace.steps is not trace.profiler_steps:
         return None
-    said = f"the range {printable_line(name, 80)!r} that is to be the step is not in the recording"
-    return Verbatim(f"{said}; {say_instead_of(trace, name)}", Code.NO_SUCH_RANGE)
+    return NoSuchRange(name, say_instead_of(trace, name))
 
 
 def _why_not(trace: Trace) -> Reason | None:
     if trace.metadata is not None:
         return _own(trace, trace.metadata)
     if not trace.device_kind.has_launches:
-        return _overlapping_steps(trace) or (
-            None if len(trace.ops) else Verbatim("the recording has no operator", Code.NOTHING_RAN)
-        )
+        return _overlapping_steps(trace) or (None if len(trace.ops) else NoOperator())
     if not len(trace.gpu) and not trace.links.launches:
-        said = (
-            "the recording has no GPU operation and no launch: it was made without the GPU (where the CPU was to be "
-            'measured, say so: --device cpu, load(path, device="cpu"))'
-        )
-        return Verbatim(said, Code.NO_GPU_SIDE)
+        return MadeWithoutGpu()
     return _overlapping_steps(trace) or _gpu_side(trace, at_stake(trace)) or _stray(trace)
 
 
@@ -81,20 +98,15 @@ def _stray(trace: Trace) -> Reason | None:
     """
     gpu = trace.gpu
     if trace.links.orphans and not trace.links.launches:
-        said = f"no launch is in the recording, and {counted(len(trace.links.orphans), 'GPU operation')}"
-        return Verbatim(f"{said} ran: events were lost", Code.LOST_LAUNCHES)
+        return NoLaunches(len(trace.links.orphans))
     orphans = [i for i in trace.links.orphans if trace.step_at(gpu.start[i]) >= 0]
     if not orphans:
         return None
     first = min((one for one in trace.calls.correlation if one > 0), default=0)
-    count, lost = sum(gpu.correlation[i] >= first for i in orphans), "events were lost"
-    if not count and (idle := _idle_at_the_head(trace)):
-        count, lost = len(orphans), f"{lost}: the first {idle} launched nothing, all later ones did"
-    if not count:
-        return None
-    whose = "launch is" if count == 1 else "launches are"
-    said = f"{counted(count, 'GPU operation')} ran in the steps whose {whose} not in the recording ({lost})"
-    return Verbatim(said, Code.LOST_LAUNCHES)
+    if count := sum(gpu.correlation[i] >= first for i in orphans):
+        return LostLaunches(count)
+    idle = _idle_at_the_head(trace)
+    return LostLaunches(len(orphans), idle) if idle else None
 
 
 def _idle_at_the_head(trace: Trace) -> str | None:
@@ -151,15 +163,8 @@ def _overlapping_steps(trace: Trace) -> Reason | None:
         # Files of torch before 2.4 cut times to whole microseconds.
         if other.start_ns + _CUT_NS < one.end_ns:
             if one.tid != other.tid and trace.steps is not trace.profiler_steps:
-                said = (
-                    f"{one.name} and {other.name} overlap on two threads, so that what was launched belongs to neither"
-                )
-                return Verbatim(said, Code.OVERLAPPING_STEPS)
-            return Verbatim(
-                f"{one.name} and {other.name} overlap: the recording holds the work of several processes or profilers; "
-                "read the recording of each by itself",
-                Code.OVERLAPPING_STEPS,
-            )
+                return StepsOverlapOnThreads(str(one.name), str(other.name))
+            return StepsOverlap(str(one.name), str(other.name))
     return None
 
 
@@ -169,11 +174,7 @@ def _own(trace: Trace, metadata: Metadata) -> Reason | None:
         return from_plain(metadata.problems[0])
     sentinel = _sentinel(trace)
     if not sentinel:
-        return Verbatim(
-            f"the range {SENTINEL} with which our recordings begin is missing: "
-            "another profiler took the events, or they were lost",
-            Code.LOST_SENTINEL,
-        )
+        return NoSentinel(SENTINEL)
     reason = _own_steps(trace, metadata.steps)
     return _own_gpu_side(trace, sentinel) if reason is None and trace.device_kind.has_launches else reason
 
@@ -181,68 +182,42 @@ def _own(trace: Trace, metadata: Metadata) -> Reason | None:
 def _own_steps(trace: Trace, promised: int) -> Reason | None:
     found = [step.name for step in trace.profiler_steps if step.name is not None]
     if len(found) < promised:
-        said = f"{len(found)} of {counted(promised, 'step')} are in the recording (the profiler lost events)"
-        return Verbatim(said, Code.LOST_STEPS)
+        return LostSteps(len(found), promised)
     if found != [f"ProfilerStep#{number}" for number in range(promised)]:
-        measured = f"{promised} {'was' if promised == 1 else 'were'} measured"
-        said = f"{counted(len(found), 'step range')} in the recording, {measured} (another profiler's schedule ran)"
-        return Verbatim(said, Code.ANOTHER_PROFILER)
+        return OtherSteps(len(found), promised)
     return None
 
 
 def _own_gpu_side(trace: Trace, sentinel: Span) -> Reason | None:
     if not trace.links.launches:
-        said = "no launch is in the recording, not even the sentinel's (the profiler saw nothing of the GPU)"
-        return Verbatim(said, Code.NO_GPU_SIDE)
+        return SawNothingOfGpu()
     stake = at_stake(trace)
     reason = _gpu_side(trace, stake)
     if reason is None and not _ran(trace, sentinel):
-        return Verbatim(
-            "no kernel of the sentinel is in the recording (the profiler lost its beginning)", Code.LOST_SENTINEL
-        )
+        return SentinelLaunchedNothing()
     if reason is None:
         reason = _unplaced(trace) or launched_elsewhere(trace)
     if reason is None and stake.orphans:
-        early = f"{counted(len(stake.orphans), 'GPU operation')} {'was' if len(stake.orphans) == 1 else 'were'}"
-        said = f"{early} launched before the recording began and still ran in the measured steps"
-        return Verbatim(said, Code.EARLIER_WORK)
+        return EarlierWork(len(stake.orphans))
     return reason
 
 
 def _unplaced(trace: Trace) -> Reason | None:
     unplaced = sum(len(steps) > 1 for steps in trace.steps_of_unrecorded.values())
-    if not unplaced:
-        return None
-    were = f"{counted(unplaced, 'GPU operation')} {'was' if unplaced == 1 else 'were'}"
-    return Verbatim(
-        f"{were} launched by a call that the profiler does not record (such as cuLaunchCooperativeKernel), and it "
-        "cannot be told in which step: record it anew, or measure one step (steps=1)",
-        Code.UNPLACED_LAUNCHES,
-    )
+    return UnplacedLaunches(unplaced) if unplaced else None
 
 
 def _gpu_side(trace: Trace, stake: Stake) -> Reason | None:
     if trace.links.launches and not len(trace.gpu):
-        everything = counted(len(trace.links.launches), "launch")
-        return Verbatim(
-            f"{everything} and no GPU operation in the recording (the GPU's side is missing)", Code.NO_GPU_SIDE
-        )
+        return NoGpuOperations(len(trace.links.launches))
     if reason := _untied(trace, stake):
         return reason
     if lost := len(stake.lost):
-        none = f"{'has' if lost == 1 else 'have'} no kernel in the recording"
-        said = f"{lost} of {counted(len(stake.launches), 'launch')} {none} (the profiler lost events)"
-        if _same_in_each_step(trace, stake.lost):
-            said += (
-                "; they are the same ones in each step, so that the driver may have refused them instead: look for an "
-                "error of CUDA's that the code catches or ignores"
-            )
-        return Verbatim(said, Code.LOST_KERNELS)
+        return LostKernels(lost, len(stake.launches), _same_in_each_step(trace, stake.lost))
     if cut := cut_replays(trace):
         return _lost_of_graphs(trace, cut)
     if trace.untimed:
-        said = f"GPU operations without a usable time in the recording: {trace.untimed}"
-        return Verbatim(said, Code.UNTIMED_KERNELS)
+        return UntimedKernels(trace.untimed)
     return None
 
 
@@ -253,12 +228,7 @@ def _untied(trace: Trace, stake: Stake) -> Reason | None:
         untied = frozenset(i for i in untied if trace.gpu.start[i] >= trace.steps[0].start_ns)
     if not untied or (trace.metadata is None and not stake.lost):
         return None
-    many = len(untied) > 1
-    said = (
-        f"{counted(len(untied), 'kernel')} of collectives {'have' if many else 'has'} no correlation id (as ROCm 6.1 "
-        f"records them), and nobody can tell which {'launches they belong' if many else 'launch it belongs'} to"
-    )
-    return Verbatim(said, Code.LOST_LAUNCHES)
+    return LaunchesUntied(len(untied))
 
 
 def _same_in_each_step(trace: Trace, lost: Sequence[int]) -> bool:
@@ -280,13 +250,13 @@ def _same_in_each_step(trace: Trace, lost: Sequence[int]) -> bool:
 
 def _lost_of_graphs(trace: Trace, cut: Sequence[Cut]) -> Reason:
     first = cut[0]
-    graph = f"graph {first.graph}" if first.graph else "a graph"
-    replay = f"the replay of {graph} in step {first.step + 1} of {len(trace.steps)}"
-    others = f", as it did in {counted(len(cut) - 1, 'other replay')}" if len(cut) > 1 else ""
-    return Verbatim(
-        f"{replay} has {first.found} of {counted(first.whole, 'operation')} in the recording "
-        f"(the profiler lost events{others})",
-        Code.LOST_GRAPH_KERNELS,
+    return LostGraphKernels(
+        graph=first.graph or None,
+        step=first.step + 1,
+        steps=len(trace.steps),
+        found=first.found,
+        whole=first.whole,
+        others=len(cut) - 1,
     )
 
 
@@ -309,27 +279,15 @@ def unprofiled(trace: Trace) -> Reason | None:
     if metadata is None:
         return _without_kernels(trace)
     if metadata.threads:
-        return Verbatim(
-            f"the measured code ran {metadata.threads[0]} on another thread, whose operators torch.profiler does not "
-            "record",
-            Code.OTHER_THREAD,
-        )
+        return RanOnOtherThread(metadata.threads[0])
     return _package(trace, metadata.compile) or _compiled_before(trace, metadata.compile) or work_without_events(trace)
 
 
 def _package(trace: Trace, evidence: CompileEvidence | None) -> Reason | None:
     if any(map(trace.spans_in_steps, PACKAGES)):
-        return Verbatim(
-            "a package of AOTInductor ran, whose kernels leave no event on the CPU: measure the model under "
-            "torch.compile instead, or on a GPU",
-            Code.AOTINDUCTOR,
-        )
+        return PackageRan()
     if evidence is not None and evidence.package_is_bound:
-        return Verbatim(
-            "a package of AOTInductor may have run, whose kernels leave no event on the CPU: a call of it was kept "
-            "before the measurement (run = loader.boxed_run), which cannot be seen; keep the package instead",
-            Code.AOTINDUCTOR,
-        )
+        return PackageMayHaveRun()
     return None
 
 
@@ -342,11 +300,7 @@ def _without_kernels(trace: Trace) -> Reason | None:
             began[span.tid].append(span.start_ns)
     if all(bisect_left(began[one.tid], one.start_ns) < bisect_left(began[one.tid], one.end_ns) for one in graphs):
         return None
-    return Verbatim(
-        "a graph of Inductor's ran, and none of its C++ kernels is in the recording, if it has any: record it with "
-        "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1; one that has none can be judged where a test measures it itself",
-        Code.COMPILED_BEFORE,
-    )
+    return GraphWithoutKernels()
 
 
 def _compiled_before(trace: Trace, evidence: CompileEvidence | None) -> Reason | None:
@@ -358,10 +312,5 @@ def _compiled_before(trace: Trace, evidence: CompileEvidence | None) -> Reason |
     any_may = evidence.graphs_are_marked is False and bool(regions_of(trace).regions)
     for graph in evidence.fx_graphs:
         if graph.unprofiled and (any_may or graph.hash in ran):
-            return Verbatim(
-                "compiled before the measurement: a graph of Inductor's was compiled without kernel profiling, so that "
-                f"its C++ kernels leave no event ({graph.code_path or graph.hash}). Compile it in the "
-                "measured code, or set TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1",
-                Code.COMPILED_BEFORE,
-            )
+            return CompiledBefore(graph.code_path or str(graph.hash))
     return None

@@ -167,7 +167,7 @@ def _of_recording_and_baseline(
 
     file, recording = (first, second) if baseline_first else (second, first)
     entries, profile = read(file).entries, load_file(str(recording), device=device)
-    if reason := profile.why_not or profile.kernels_unknown:
+    if reason := profile.doubt or profile.kernels_unknown:
         raise NotMeasured(f"{recording} is not measured: {reason}")
     nodeid, label = profile.trace.of_test
     keys = [*entries] if nodeid is None else [key_of(nodeid, label)]

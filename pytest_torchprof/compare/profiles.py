@@ -191,7 +191,7 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     NotMeasured if one of them cannot be trusted.
     """
     for profile in (before, after):
-        if reason := profile.why_not or profile.kernels_unknown:
+        if reason := profile.doubt or profile.kernels_unknown:
             raise NotMeasured(f"{profile.trace.path or 'a recording'} is not measured: {reason}")
     names = [number.name for number in TABLE if not number.detail or number.name == GPU_TIME]
     numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in names}

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.recordings import NeedsGpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from re import Pattern
+
+    from pytest_torchprof.reasons import Reason
 
 # A recording that names no device is taken for the first kind's. A measurement asks for them in this order.
 _FILES = (
@@ -101,7 +102,7 @@ class DeviceKind(Struct, frozen=True, kw_only=True):
         """Return why a limit on something that only GPUs have cannot be judged; None where this kind has it."""
         if "gpu" not in self.lacks:
             return None
-        return Verbatim(f"the {self.name} as device has no {thing}: this limit needs a GPU", Code.NEEDS_GPU)
+        return NeedsGpu(self.name, thing)
 
 
 @cache

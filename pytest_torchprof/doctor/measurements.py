@@ -11,11 +11,11 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.analysis.graph_numbers import REMEDY
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, first_line
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.profiles import Profile
+from pytest_torchprof.reasons.catalogue import from_stored, to_stored
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted, plural, show_us
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_torchprof.doctor.machine import Machine
+    from pytest_torchprof.reasons import Reason
 
 
 STEPS = 3
@@ -35,14 +36,14 @@ def measure(body: Callable[[], object], device: str) -> dict[str, Any]:
     )
     with TemporaryDirectory() as folder:
         path = Path(folder, "doctor.json")
-        why: str | None = None
+        why: Reason | None = None
         try:
-            with closing(iterations(plan, path, lambda one: Profile.from_trace(read(one)).why_not)) as calls:
+            with closing(iterations(plan, path, lambda one: Profile.from_trace(read(one)).doubt)) as calls:
                 for _ in calls:
                     body()
         except NotMeasured as problem:
-            why = str(problem)
-        return {"why": why, **(_numbers(Profile.from_trace(read(path))) if path.is_file() else {})}
+            why = problem.reason
+        return {"why": to_stored(why), **(_numbers(Profile.from_trace(read(path))) if path.is_file() else {})}
 
 
 def _numbers(profile: Profile) -> dict[str, Any]:
@@ -121,9 +122,7 @@ def of_graph(machine: Machine) -> Iterator[Answer]:
     """Say what a replay of a CUDA graph shows."""
     told = ask(graph, machine.gpu["device"])
     # torch may add fills of its own to a replay.
-    answer = _answer("CUDA graph", told, launches=1, kernels=_GRAPH_KERNELS, exactly=False)
-    cause, newer, _ = answer.text.partition(f"; {REMEDY}")
-    yield Answer(answer.check, answer.status, cause, REMEDY) if newer else answer
+    yield _answer("CUDA graph", told, launches=1, kernels=_GRAPH_KERNELS, exactly=False)
 
 
 def of_triton(machine: Machine) -> Iterator[Answer]:
@@ -143,7 +142,7 @@ def of_cooperative(machine: Machine) -> Iterator[Answer]:
 
 def _answer(check: str, told: Mapping[str, Any], *, launches: int, kernels: int, exactly: bool = True) -> Answer:
     if "kernels" not in told:
-        return Answer(check, WRONG, f"not measured: {told['why']}", "see probe and sessions")
+        return Answer(check, WRONG, f"not measured: {from_stored(told['why'])}", "see probe and sessions")
     numbers = (
         f"{_per_step(told['launches'], 'launch')}, {_per_step(told['kernels'], 'kernel')} in each step; "
         f"{counted(told['orphans'], 'orphan')}, {told['lost']} lost"
@@ -156,9 +155,10 @@ def _answer(check: str, told: Mapping[str, Any], *, launches: int, kernels: int,
     if told["why"] is None and as_meant and (told["attempts"] or 1) == 1:
         return Answer(check, OK, numbers)
     expected = f"{counted(kernels, 'kernel')} by {counted(launches, 'launch')}"
-    why = told["why"] or (
-        f"expected {expected} in each step" if not as_meant else f"only at attempt {told['attempts']}"
-    )
+    reason = from_stored(told["why"])
+    if reason is not None and reason.remedy:
+        return Answer(check, WRONG, f"{numbers}: {reason.sentence} [{reason.code}]", reason.remedy)
+    why = reason or (f"expected {expected} in each step" if not as_meant else f"only at attempt {told['attempts']}")
     return Answer(check, WRONG, f"{numbers}: {why}", _TO_DO[check])
 
 
@@ -215,7 +215,7 @@ def of_clock(machine: Machine) -> Iterator[Answer]:
     """Say how the two times compare."""
     told = ask(time_kernel, machine.gpu["device"])
     if told["why"] is not None:
-        yield Answer("clock", UNKNOWN, f"not measured: {told['why']}", "see probe and sessions")
+        yield Answer("clock", UNKNOWN, f"not measured: {from_stored(told['why'])}", "see probe and sessions")
         return
     events, profiler = told["events_us"], told["busy_us"]
     text = f"a product takes {show_us(events)} by CUDA events, {show_us(profiler)} by the profiler"
@@ -263,7 +263,7 @@ def of_cpu(_: Machine) -> Iterator[Answer]:
         yield Answer("CPU as device", WRONG, str(failed), "no GPU is asked for it: this line belongs into a bug report")
         return
     if told["why"] is not None:
-        yield Answer("CPU as device", WRONG, f"not measured: {told['why']}", "see kineto")
+        yield Answer("CPU as device", WRONG, f"not measured: {from_stored(told['why'])}", "see kineto")
         return
     names = ", ".join(told["names"])
     seen = counted(told["kernels"][0], "kernel")

@@ -12,6 +12,7 @@ from pytest_torchprof.analysis.analysis import Analysis  # noqa: TC001  (likewis
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
 from pytest_torchprof.analysis.ranks import Job, show_kind
 from pytest_torchprof.findings.finding import Finding, Need, Rule
+from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.text import counted, first_of, show_share, show_us
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ def _why_not_all(job: Job) -> str | None:
     if job.missing:
         return f"there is no recording of rank {first_of([*map(str, job.missing)])}"
     doubted = next((one for one in job.ranks if one.why_not or one.kernels_unknown), None)
-    return None if doubted is None else f"rank {doubted.rank}: {doubted.why_not or doubted.kernels_unknown}"
+    return (
+        None if doubted is None else f"rank {doubted.rank}: {from_stored(doubted.why_not or doubted.kernels_unknown)}"
+    )
 
 
 def _why_no_straggler(job: Job) -> str | None:

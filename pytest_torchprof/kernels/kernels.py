@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.reply import ask
-from pytest_torchprof.reasons import Reason, Verbatim
-from pytest_torchprof.text import WIDTH, counted, printable_line, show_us
+from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.recordings import MatchUnknown, NoSuchOperator
+from pytest_torchprof.text import WIDTH, printable_line, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -122,11 +122,10 @@ class Kernels(Sequence[Kernel]):
         if not found.yes and compiled.operator is not None:
             around = {op for kernel in self._kernels for op in kernel.op_chain}
             if (said := nothing_is(compiled.operator, around)) is not None:
-                return self._these(found.yes, Verbatim(said, Code.NO_SUCH_OPERATOR))
+                return self._these(found.yes, NoSuchOperator(said))
         if not (unknown := len(found.not_known)):
             return self._these(found.yes, self._open_question)
-        told = f"whether {compiled} matches cannot be told for {counted(unknown, 'kernel')}"
-        return self._these(found.yes, Verbatim(told, Code.MATCH_UNKNOWN))
+        return self._these(found.yes, MatchUnknown(str(compiled), unknown))
 
     def _these(self, kernels: Sequence[Kernel], open_question: Reason | None = None) -> Kernels:
         return Kernels(lambda: kernels, len(kernels), refusal=self._refusal, open_question=open_question)

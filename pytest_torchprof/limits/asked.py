@@ -220,8 +220,8 @@ def _cannot_judge(analysis: Analysis, limit: Limit) -> Reason | None:
     """Return why this limit cannot be judged on this recording at all, or None."""
     if limit.needs != GPU:
         return None
-    if analysis.why_not is not None:
-        return analysis.why_not
+    if analysis.doubt is not None:
+        return analysis.doubt
     if limit.on_gpu_work and (hidden := analysis.kernels_unknown):
         return hidden
     if limit.on_time and (setting := analysis.trace.environment.launches_wait):

@@ -380,6 +380,6 @@ def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis) -> list[str]:
         todo.append("change the code, or the limit where the new number is meant")
     if any(verdict.status == NOT_MEASURED for verdict in verdicts):
         todo.append("what was not measured never counts as a pass; `torchprof explain not-measured` says more")
-        if analysis.why_not is not None and analysis.why_not.for_the_doctor:
+        if analysis.doubt is not None and analysis.doubt.for_the_doctor:
             todo.append(ASK_THE_DOCTOR)
     return todo

@@ -14,6 +14,7 @@ from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, Verdict, unmeasured
 from pytest_torchprof.limits.quantities import duration_us
 from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.text import counted, printable_line, show_us
 
@@ -63,7 +64,7 @@ def _judged(job: Job, check: Callable[[Job, Any], Verdict], value: object, *, on
 
 def _why_not_judged(job: Job, *, on_time: bool) -> Reason | None:
     for one in job.ranks:
-        if (reason := one.why_not or one.kernels_unknown) is not None:
+        if (reason := from_stored(one.why_not or one.kernels_unknown)) is not None:
             return OfRank(one.rank, reason)
         if on_time and one.launches_wait is not None:
             told = f"rank {one.rank}: {one.launches_wait} makes every launch wait, so that times mean nothing"

@@ -97,7 +97,7 @@ class Explanation:
             self.fail(str(problem))
             return
         self.recording = path
-        if reason := profile.why_not or profile.kernels_unknown:
+        if reason := profile.doubt or profile.kernels_unknown:
             self.fail(f"the repeat with stacks was not measured: {reason}")
         else:
             self.repeat = Repeat(profile)

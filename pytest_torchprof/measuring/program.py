@@ -28,6 +28,7 @@ from pytest_torchprof.measuring.script import device_for, judge, problem_of, sta
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import printable_line
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.limits import Asked
-    from pytest_torchprof.reasons.reason import StoredReason
 
 _RECORDING, _ENDED = "recording.json", "ended.json"
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
@@ -145,7 +145,7 @@ def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[
     def check(path: Path) -> Reason | None:
         nonlocal profile
         profile = Profile.from_trace(read(path))
-        return profile.why_not
+        return profile.doubt
 
     recording, reason = folder / _RECORDING, from_stored(ended.reason)
     if recording.exists():

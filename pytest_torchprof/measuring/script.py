@@ -158,7 +158,7 @@ class ScriptBlock(MeasuredBlock):
         def check(recording: Path) -> Reason | None:
             nonlocal measured
             measured = Profile.from_trace(read(recording)).with_own_kernels(self._own_kernels)
-            return measured.why_not
+            return measured.doubt
 
         try:
             with closing(capture.iterations(plan, folder / "recording.json", check)) as calls:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.reasons.capturing import WithOthersInCupti
-from pytest_torchprof.reasons.compiling import SkippedGraphsUnknown
-from pytest_torchprof.reasons.composed import OfRank, Several
+from pytest_torchprof.reasons import capturing, compiling, composed, recordings
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KINDS: Final[tuple[type[Reason], ...]] = (OfRank, Several, SkippedGraphsUnknown, Verbatim, WithOthersInCupti)
+_MODULES: Final = (capturing, compiling, composed, recordings)
+KINDS: Final[tuple[type[Reason], ...]] = (
+    Verbatim,
+    *(one for module in _MODULES for one in vars(module).values() if isinstance(one, type) and issubclass(one, Reason)),
+)
 _BY_TAG: Final = {kind.__struct_config__.tag: kind for kind in KINDS}
 
 

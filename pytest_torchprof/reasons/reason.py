@@ -43,17 +43,24 @@ class Reason(Struct, frozen=True, tag_field="reason", tag=_tag):
     @property
     def sentence(self) -> str:
         """What is the matter."""
-        return worded(self.SENTENCE, asdict(self))
+        return self.words(self.SENTENCE)
 
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        return worded(self.REMEDY, asdict(self))
+        return self.words(self.REMEDY)
+
+    def words(self, sentence: str) -> str:
+        """Return a sentence with the fields put in."""
+        return worded(sentence, asdict(self))
 
     @property
     def text(self) -> str:
         """The sentence and what to do."""
-        return f"{self.sentence}; {self.remedy}" if self.REMEDY else self.sentence
+        sentence, remedy = self.sentence, self.remedy
+        if not remedy:
+            return sentence
+        return f"{sentence}{'; ' if ': ' in sentence else ': '}{remedy}"
 
     @property
     def for_the_doctor(self) -> bool:
@@ -72,7 +79,7 @@ class Reason(Struct, frozen=True, tag_field="reason", tag=_tag):
 class Verbatim(Reason, frozen=True):
     """A reason in words from elsewhere: another plugin's, an earlier version's recording."""
 
-    words: str
+    said: str
     known_as: Code | None = None
 
     @property
@@ -81,11 +88,11 @@ class Verbatim(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        return self.words
+        return self.said
 
     @property
     def text(self) -> str:
-        return self.words
+        return self.said
 
     @property
     def remedy(self) -> str:

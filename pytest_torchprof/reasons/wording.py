@@ -16,7 +16,7 @@ _SHOWN: Final[Mapping[str, Callable[[Any], str]]] = {
     "bytes": show_bytes,
     "share": show_share,
     "line": printable_line,
-    "quoted": lambda name: repr(printable_line(name, _LONGEST_NAME)),
+    "name": lambda name: repr(printable_line(name, _LONGEST_NAME)),
     "or": enumerated,
     "list": ", ".join,
 }
@@ -39,7 +39,7 @@ def worded(sentence: str, fields: Mapping[str, Any]) -> str:
     """Return a sentence with its fields put in.
 
     ``{lost:launch}`` is a number of things ("1 launch", "2,500 launches"), ``{lost:has|have}`` the word that fits the
-    number, ``{took_us:us}``, ``{size:bytes}`` and ``{part:share}`` quantities, ``{name:quoted}`` a name of somebody
+    number, ``{took_us:us}``, ``{size:bytes}`` and ``{part:share}`` quantities, ``{name:name}`` a name of somebody
     else's between quotes, ``{name:line}`` a text as one printable line, ``{names:or}`` and ``{names:list}`` several.
     """
     return _SENTENCES.vformat(sentence, (), fields)

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 from pytest_torchprof.codes import Code
-from pytest_torchprof.recording.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
-
-if TYPE_CHECKING:
-    from pytest_torchprof.reasons.reason import StoredReason
+from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.recording.caches import CompileCaches  # noqa: TC001 - likewise
 
 SCHEMA = 1
 KEY = "torchprof"

@@ -20,7 +20,7 @@ _CELL = "padding:2px 8px;white-space:nowrap;vertical-align:top"
 def table(analysis: Analysis) -> str:
     """Return the kernels over all steps, and in front of them why they are not to be believed where that is so."""
     heading, columns, left = kernel_cells(analysis, _ROWS)
-    doubt = [] if analysis.why_not is None else [f"<p><b>not measured:</b> {escape(str(analysis.why_not))}</p>"]
+    doubt = [] if analysis.why_not is None else [f"<p><b>not measured:</b> {escape(analysis.why_not)}</p>"]
     rows = zip(*(_column(column, texts) for column, texts in columns.items()), strict=True)
     more = [f"<p>and {left} more: profile.table(top=...)</p>"] if left > 0 else []
     return "".join(

@@ -95,7 +95,7 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
             "lost_kernels": trace.lost_kernels,
             "unrecorded_launches": trace.unrecorded_launches,
             "measured": analysis.measured,
-            "why_not": analysis.why_not and str(analysis.why_not),
+            "why_not": analysis.why_not,
             "attribution": trace.attribution,
             "devices": [{"index": device.index, "name": device.name} for device in trace.devices],
             "events": trace.events,

@@ -113,7 +113,7 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
         *wrapped(f"{printable(device)} | {counted(trace.events, 'event')} | {steps}", "  ", width=width),
     ]
     if analysis.why_not is not None:
-        lines += wrapped(f"NOT MEASURED: {printable(str(analysis.why_not))}", "", width=width)
+        lines += wrapped(f"NOT MEASURED: {printable(analysis.why_not)}", "", width=width)
     if trace.attribution == "time":
         lines += wrapped(
             "launches and kernels are not linked in this file: kernels count where they ran", "", width=width

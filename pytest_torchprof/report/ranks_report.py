@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis.ranks import show_kind, wait_share
 from pytest_torchprof.findings.ranks import find_in_job
+from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.report.analysis_json import finding_values
 from pytest_torchprof.text import (
     Column,
@@ -101,7 +102,7 @@ def _heading(job: Job) -> Iterator[str]:
         yield f"no recording of {'rank' if len(job.missing) == 1 else 'ranks'} {shown}: what they did is not told"
     for one in job.ranks:
         if one.why_not is not None:
-            yield f"rank {one.rank} is NOT MEASURED: {printable(str(one.why_not))}"
+            yield f"rank {one.rank} is NOT MEASURED: {printable(str(from_stored(one.why_not)))}"
     if job.one_clock:
         yield f"all on {printable(job.ranks[0].host or 'one host')}: starts are held against each other by its clock"
     elif job.collectives:
@@ -181,7 +182,7 @@ def _rank_values(job: Job, one: RankPart) -> dict[str, Any]:
         "path": one.path,
         "host": one.host,
         "device": one.device,
-        "why_not": one.why_not and str(one.why_not),
+        "why_not": one.why_not and str(from_stored(one.why_not)),
         "steps": len(one.steps),
         "collectives": len(one.collectives),
         "communication_us": sum(step.time_us for step in one.steps),

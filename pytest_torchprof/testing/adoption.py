@@ -17,7 +17,7 @@ from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import part_of, rank_told
 from pytest_torchprof.analysis.ranks import InJob
 from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.errors import NotMeasured, TorchprofError, reason_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS, why_incomplete
 from pytest_torchprof.measuring.block import why_nothing_runs
@@ -88,7 +88,7 @@ def adopt(run: TestRun, request: AdoptionRequest, limits: Mapping[str, object]) 
             profiles = _of_left(run, label, request)
     except NotMeasured as problem:
         if label in run.measurements:
-            raise run.change(label, why_not=problem.text).error from None
+            raise run.change(label, why_not=reason_of(problem)).error from None
         raise
     except Exception as problem:
         run.stopped(label, problem)
@@ -193,14 +193,14 @@ def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRe
         run.change(label, recording=Path(str(trace.path)))
         reason, asked = _as_asked(run, trace, live=live)
         profile = profile_of(run, asked)
-        if reason := reason or profile.why_not or other_code(run, elsewhere=True):
+        if reason := reason or profile.doubt or other_code(run, elsewhere=True):
             problems.append(run.change(label, why_not=reason).error)
             continue
         found[label] = profile
     try:
         found = found if problems else _of_one_job(found, with_all=request.files == "any")
     except NotMeasured as mixed:
-        problems, found = [run.change(label, why_not=mixed.text).error for label in found], {}
+        problems, found = [run.change(label, why_not=reason_of(mixed)).error for label in found], {}
     profiles = []
     for label, profile in found.items():
         guarded_profile = guarded(run, profile, run.measurements[label].explanation, replay=False)

@@ -111,7 +111,7 @@ class BaselineCheck:
 
     def compare(self, label: str | None, profile: Profile) -> BaselineJudgement | None:
         """Compare a measurement with its baseline's entry; None where that is not asked for or cannot be told."""
-        if not self.wanted or profile.why_not is not None or profile.kernels_unknown is not None:
+        if not self.wanted or profile.doubt is not None or profile.kernels_unknown is not None:
             return None
         file, key = self.place(label, profile)
         whole, new = self.files.entries(file).get(key), cache(partial(self._new_entry, profile))

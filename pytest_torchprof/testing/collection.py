@@ -64,7 +64,7 @@ def _new_state(config: pytest.Config) -> RunState:
     try:
         rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
     except UnknownLimit as problem:
-        raise pytest.UsageError(Verbatim(f"torchprof_thresholds: {problem.text}", Code.BAD_OPTION)) from None
+        raise pytest.UsageError(coded(f"torchprof_thresholds: {problem.text}", Code.BAD_OPTION)) from None
     own_kernels = _own_kernels(config)
     known = reporters()
     for more in _answers(config.hook.pytest_torchprof_reporters()):
@@ -86,7 +86,7 @@ def _new_state(config: pytest.Config) -> RunState:
     for path in options.reports:
         if state.reporter_of(path) is None:
             said = f"--torchprof-report={path}: no report has the suffix {path.suffix!r}"
-            raise pytest.UsageError(Verbatim(f"{said}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
+            raise pytest.UsageError(coded(f"{said}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
     return state
 
 
@@ -97,7 +97,7 @@ def _own_kernels(config: pytest.Config) -> OwnKernels:
         try:
             declared = declared.before(read_own_kernels(told))
         except UnknownLimit as problem:
-            said = Verbatim(f"pytest_torchprof_kernels: {problem.text}", Code.BAD_OPTION)
+            said = coded(f"pytest_torchprof_kernels: {problem.text}", Code.BAD_OPTION)
             raise pytest.UsageError(said) from None
     return declared
 

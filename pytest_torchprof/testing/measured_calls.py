@@ -133,8 +133,8 @@ def _replay(run: TestRun, label: str | None) -> Calls:
     if not kind.has_launches and test.options.device not in ("auto", kind.name):
         reason = f"{path.name} was recorded on the {kind.name}, and the test asks for {test.options.device}"
         run.change(label, why_not=Verbatim(reason, Code.REPLAY_MISMATCH))
-    elif profile.why_not is not None:
-        run.measurements[label] = measurement.doubted(profile.why_not)
+    elif profile.doubt is not None:
+        run.measurements[label] = measurement.doubted(profile.doubt)
     elif (doubt := _doubt(run, profile)) is not None:
         run.change(label, why_not=doubt)
     if len(paths := test.state.recordings.of_all_ranks(test.nodeid, label)) > 1:
@@ -237,7 +237,7 @@ def _captured(run: TestRun, label: str | None, plan: capture.Plan) -> Generator[
         nonlocal profile
         run.change(label, recording=recording)
         profile = profile_of(run, read(recording))
-        return profile.why_not
+        return profile.doubt
 
     def needs_more_times() -> bool:
         return profile is not None and test.baseline.needs_more_times(label, profile)

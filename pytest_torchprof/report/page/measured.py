@@ -83,7 +83,7 @@ def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -
         "nodeid": nodeid or name,
         "label": label,
         "outcome": "not measured" if analysis.why_not else RECORDED,
-        "message": str(analysis.why_not or ""),
+        "message": analysis.why_not or "",
         "summary": {**asdict(analysis.median), "worst": asdict(analysis.worst)},
         "findings": finding_values(find(analysis, rules)) if analysis.kernels_unknown is None else [],
         "environment": {key: value for key, value in environment.items() if value is not None},

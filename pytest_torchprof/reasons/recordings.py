@@ -1,0 +1,488 @@
+"""Reasons that a recording itself gives: it lacks something, or is not of what was to be measured."""
+
+from __future__ import annotations
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.reason import Reason
+
+
+class UnknownWork(Reason, frozen=True):
+    """Work of a kind nobody knows ran on the GPU."""
+
+    CODE = Code.UNKNOWN_WORK
+    SENTENCE = (
+        "{events:event} on a stream of the category {category:name}, which is not known: they may be kernels, copies "
+        "or fills"
+    )
+
+    events: int
+    category: str
+
+
+class NoSuchRange(Reason, frozen=True):
+    """The range whose occurrences are to be the steps is not there."""
+
+    CODE = Code.NO_SUCH_RANGE
+    SENTENCE = "the range {name:name} that is to be the step is not in the recording"
+    REMEDY = "{instead}"
+
+    name: str
+    instead: str
+    """Which ranges there are."""
+
+
+class NoOperator(Reason, frozen=True):
+    """A recording of the CPU holds no operator."""
+
+    CODE = Code.NOTHING_RAN
+    SENTENCE = "the recording has no operator"
+
+
+class MadeWithoutGpu(Reason, frozen=True):
+    """Neither GPU operations nor launches are in the recording."""
+
+    CODE = Code.NO_GPU_SIDE
+    SENTENCE = "the recording has no GPU operation and no launch: it was made without the GPU"
+    REMEDY = 'where the CPU was to be measured, say so: --device cpu, load(path, device="cpu")'
+
+
+class NoLaunches(Reason, frozen=True):
+    """GPU operations ran, and no launch is in the recording."""
+
+    CODE = Code.LOST_LAUNCHES
+    SENTENCE = "no launch is in the recording, and {operations:GPU operation} ran: events were lost"
+
+    operations: int
+
+
+class LostLaunches(Reason, frozen=True):
+    """GPU operations ran in the steps, and their launches were lost."""
+
+    CODE = Code.LOST_LAUNCHES
+
+    operations: int
+    idle_first: str | None = None
+    """What launched nothing in the beginning, and in all later ones did: "step", or an operator."""
+
+    @property
+    def sentence(self) -> str:
+        idle = "" if self.idle_first is None else ": the first {idle_first} launched nothing, all later ones did"
+        return self.words(
+            "{operations:GPU operation} ran in the steps whose {operations:launch is|launches are} not in the "
+            "recording (events were lost" + idle + ")"
+        )
+
+
+class LaunchesUntied(Reason, frozen=True):
+    """Kernels of collectives belong to launches that nobody can tell."""
+
+    CODE = Code.LOST_LAUNCHES
+    SENTENCE = (
+        "{kernels:kernel} of collectives {kernels:has|have} no correlation id (as ROCm 6.1 records them), and nobody "
+        "can tell which {kernels:launch it belongs|launches they belong} to"
+    )
+
+    kernels: int
+
+
+class StepsOverlapOnThreads(Reason, frozen=True):
+    """Two occurrences of the range that is the step overlap on two threads."""
+
+    CODE = Code.OVERLAPPING_STEPS
+    SENTENCE = "{first} and {second} overlap on two threads, so that what was launched belongs to neither"
+
+    first: str
+    second: str
+
+
+class StepsOverlap(Reason, frozen=True):
+    """Two steps overlap, which those of one profiler cannot."""
+
+    CODE = Code.OVERLAPPING_STEPS
+    SENTENCE = "{first} and {second} overlap: the recording holds the work of several processes or profilers"
+    REMEDY = "read the recording of each by itself"
+
+    first: str
+    second: str
+
+
+class NoSentinel(Reason, frozen=True):
+    """The range with which our recordings begin is missing."""
+
+    CODE = Code.LOST_SENTINEL
+    SENTENCE = (
+        "the range {name} with which our recordings begin is missing: another profiler took the events, or they were "
+        "lost"
+    )
+
+    name: str
+
+
+class SentinelLaunchedNothing(Reason, frozen=True):
+    """No kernel of the sentinel is in the recording."""
+
+    CODE = Code.LOST_SENTINEL
+    SENTENCE = "no kernel of the sentinel is in the recording (the profiler lost its beginning)"
+
+
+class LostSteps(Reason, frozen=True):
+    """The recording holds fewer steps than were measured."""
+
+    CODE = Code.LOST_STEPS
+    SENTENCE = "{found} of {measured:step} are in the recording (the profiler lost events)"
+
+    found: int
+    measured: int
+
+
+class OtherSteps(Reason, frozen=True):
+    """The steps of the recording are those of another profiler's schedule."""
+
+    CODE = Code.ANOTHER_PROFILER
+    SENTENCE = (
+        "{found:step range} in the recording, {measured} {measured:was|were} measured (another profiler's schedule ran)"
+    )
+
+    found: int
+    measured: int
+
+
+class SawNothingOfGpu(Reason, frozen=True):
+    """Not even the sentinel's launch is in the recording."""
+
+    CODE = Code.NO_GPU_SIDE
+    SENTENCE = "no launch is in the recording, not even the sentinel's (the profiler saw nothing of the GPU)"
+
+
+class NoGpuOperations(Reason, frozen=True):
+    """Launches are in the recording, and nothing that they launched."""
+
+    CODE = Code.NO_GPU_SIDE
+    SENTENCE = "{launches:launch} and no GPU operation in the recording (the GPU's side is missing)"
+
+    launches: int
+
+
+class EarlierWork(Reason, frozen=True):
+    """What was launched before the recording began still ran in the steps."""
+
+    CODE = Code.EARLIER_WORK
+    SENTENCE = (
+        "{operations:GPU operation} {operations:was|were} launched before the recording began and still ran in the "
+        "measured steps"
+    )
+
+    operations: int
+
+
+class UnplacedLaunches(Reason, frozen=True):
+    """Operations whose launch is not recorded may belong to several steps."""
+
+    CODE = Code.UNPLACED_LAUNCHES
+    SENTENCE = (
+        "{operations:GPU operation} {operations:was|were} launched by a call that the profiler does not record (such "
+        "as cuLaunchCooperativeKernel), and it cannot be told in which step"
+    )
+    REMEDY = "record it anew, or measure one step (steps=1)"
+
+    operations: int
+
+
+class LostKernels(Reason, frozen=True):
+    """Launches without a kernel."""
+
+    CODE = Code.LOST_KERNELS
+
+    lost: int
+    launches: int
+    in_each_step: bool
+    """Whether each step lacks the kernels of the same launches, as where the driver refused them."""
+
+    @property
+    def sentence(self) -> str:
+        refused = (
+            "; they are the same ones in each step, so that the driver may have refused them instead: look for an "
+            "error of CUDA's that the code catches or ignores"
+        )
+        return self.words(
+            "{lost} of {launches:launch} {lost:has|have} no kernel in the recording (the profiler lost events)"
+            + (refused if self.in_each_step else "")
+        )
+
+
+class LostGraphKernels(Reason, frozen=True):
+    """A replay of a CUDA graph has fewer operations in the recording than the graph."""
+
+    CODE = Code.LOST_GRAPH_KERNELS
+
+    graph: int | None
+    """The number of the graph; None where the recording does not tell it."""
+    step: int
+    """From 1."""
+    steps: int
+    found: int
+    whole: int
+    """How many operations the graph has."""
+    others: int
+    """How many other replays lack some too."""
+
+    @property
+    def sentence(self) -> str:
+        graph = "a graph" if self.graph is None else "graph {graph}"
+        others = ", as it did in {others:other replay}" if self.others else ""
+        return self.words(
+            "the replay of " + graph + " in step {step} of {steps} has {found} of {whole:operation} in the recording "
+            "(the profiler lost events" + others + ")"
+        )
+
+
+class UntimedKernels(Reason, frozen=True):
+    """GPU operations have no usable time."""
+
+    CODE = Code.UNTIMED_KERNELS
+    SENTENCE = "GPU operations without a usable time in the recording: {operations}"
+
+    operations: int
+
+
+class RanOnOtherThread(Reason, frozen=True):
+    """The measured code handed something to another thread, whose operators are not recorded."""
+
+    CODE = Code.OTHER_THREAD
+    SENTENCE = "the measured code ran {what} on another thread, whose operators torch.profiler does not record"
+
+    what: str
+
+
+class LaunchedOutsideSteps(Reason, frozen=True):
+    """Another thread launched kernels that belong to no step."""
+
+    CODE = Code.OTHER_THREAD
+    SENTENCE = (
+        "{kernels:kernel} {kernels:was|were} launched by another thread between the steps or behind the last one, and "
+        "{kernels:belongs|belong} to none"
+    )
+    REMEDY = "wait in the measured code for what other threads do (thread.join(), future.result(), queue.join())"
+
+    kernels: int
+
+
+class PackageRan(Reason, frozen=True):
+    """A package of AOTInductor ran on the CPU."""
+
+    CODE = Code.AOTINDUCTOR
+    SENTENCE = "a package of AOTInductor ran, whose kernels leave no event on the CPU"
+    REMEDY = "measure the model under torch.compile instead, or on a GPU"
+
+
+class PackageMayHaveRun(Reason, frozen=True):
+    """A call of a package of AOTInductor was kept before the measurement."""
+
+    CODE = Code.AOTINDUCTOR
+    SENTENCE = (
+        "a package of AOTInductor may have run, whose kernels leave no event on the CPU: a call of it was kept before "
+        "the measurement (run = loader.boxed_run), which cannot be seen"
+    )
+    REMEDY = "keep the package instead"
+
+
+class GraphWithoutKernels(Reason, frozen=True):
+    """Compiled code ran in somebody else's recording of a CPU, without a kernel of Inductor's."""
+
+    CODE = Code.COMPILED_BEFORE
+    SENTENCE = "a graph of Inductor's ran, and none of its C++ kernels is in the recording, if it has any"
+    REMEDY = (
+        "record it with TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1; one that has none can be judged where a test "
+        "measures it itself"
+    )
+
+
+class CompiledBefore(Reason, frozen=True):
+    """A graph of Inductor's ran that was compiled without ranges around its kernels."""
+
+    CODE = Code.COMPILED_BEFORE
+    SENTENCE = (
+        "compiled before the measurement: a graph of Inductor's was compiled without kernel profiling, so that its C++ "
+        "kernels leave no event ({graph})"
+    )
+    REMEDY = "compile it in the measured code, or set TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"
+
+    graph: str
+    """The path of its code, else its hash."""
+
+
+class UnseenWork(Reason, frozen=True):
+    """An operator computed without leaving events."""
+
+    CODE = Code.UNSEEN_WORK
+
+    operator: str
+    most_us: float
+    surely: bool
+    """Whether it is known to have computed for as long."""
+    seen: int
+    """In how many steps."""
+    steps: int
+
+    @property
+    def sentence(self) -> str:
+        verb = "computed for" if self.surely else "may have computed for up to"
+        return self.words(
+            "{operator:name} " + verb + " {most_us:us} in a step without leaving events, in {seen} of {steps:step}, so "
+            "not all of its kernels are known: fused code of TorchScript, or an operator of Python, NumPy or C++ that "
+            "calls torch's operators too"
+        )
+
+
+class LossNoted(Reason, frozen=True):
+    """The profiler noted in the recording that it lost records."""
+
+    CODE = Code.LOST_RECORDS
+    SENTENCE = "the profiler noted in the recording that it lost records: {note:name}"
+
+    note: str
+
+
+_CUPTI = ". CUPTI before CUDA 13.1 Update 1 numbers graphs wrongly in all sessions of a process but the first"
+NEWER_CUPTI = (
+    "torch 2.15 brings a newer one, and a torch built for CUDA 13 works with one: "
+    "pip install 'nvidia-cuda-cupti>=13.1.115'"
+)
+
+
+class SharedGraphNumbers(Reason, frozen=True):
+    """Launches of graphs have the correlation ids of other calls."""
+
+    CODE = Code.WRONG_GRAPH_NUMBERS
+    SENTENCE = (
+        "{shared} of {launches:launch} of graphs {shared:has|have} the correlation id of another call as well" + _CUPTI
+    )
+    REMEDY = NEWER_CUPTI
+
+    shared: int
+    launches: int
+
+
+class StrayGraphNumbers(Reason, frozen=True):
+    """Operations of graphs are under other correlation ids than those of the launches, some of which have none."""
+
+    CODE = Code.WRONG_GRAPH_NUMBERS
+    SENTENCE = (
+        "{strays} {strays:operation of a CUDA graph is|operations of CUDA graphs are} in the recording under other "
+        "correlation ids than their launch's: {empty} of {launches:launch} of graphs {empty:has|have} none" + _CUPTI
+    )
+    REMEDY = NEWER_CUPTI
+
+    strays: int
+    empty: int
+    launches: int
+
+
+class UnknownLaunch(Reason, frozen=True):
+    """Kernels ran behind a call that is not known as a launch."""
+
+    CODE = Code.UNKNOWN_LAUNCH
+    SENTENCE = "kernels ran behind {call}, which is not known as a launch"
+
+    call: str
+
+
+class LostCopies(Reason, frozen=True):
+    """Calls that copy left no copy in the recording."""
+
+    CODE = Code.LOST_COPIES
+    SENTENCE = (
+        "{calls} {calls:call that copies|calls that copy} ({first}) left no copy in the recording: it was lost, or "
+        "there was nothing to copy"
+    )
+
+    calls: int
+    first: str
+
+
+class NumberNotRecorded(Reason, frozen=True):
+    """The recording does not hold a number."""
+
+    CODE = Code.NOT_RECORDED
+
+    number: str
+    because: str | None = None
+    """What the recording lacks instead, as a sentence."""
+
+    @property
+    def sentence(self) -> str:
+        return self.because or f"the recording does not hold {self.number}"
+
+
+class NeedsGpu(Reason, frozen=True):
+    """A limit is on something that only a GPU has."""
+
+    CODE = Code.NEEDS_GPU
+    SENTENCE = "the {device} as device has no {what}: this limit needs a GPU"
+
+    device: str
+    what: str
+
+
+class OneRankAlone(Reason, frozen=True):
+    """Something is asked of all ranks, and the recording is one rank's."""
+
+    CODE = Code.ONE_RANK
+    SENTENCE = "one rank's recording does not tell of the others"
+
+
+class NoRangeOfName(Reason, frozen=True):
+    """The recording has no range of the name that is asked for."""
+
+    CODE = Code.NOT_IN_RECORDING
+    SENTENCE = "there is no range {name!r} in the recording"
+    REMEDY = "{instead}"
+
+    name: str
+    instead: str
+    """Which ranges there are."""
+
+
+class NoRangeInSteps(Reason, frozen=True):
+    """The recording has ranges of the name, and none begins in a step."""
+
+    CODE = Code.NOT_IN_RECORDING
+    SENTENCE = "no range {name!r} begins in a step of the recording"
+
+    name: str
+
+
+class NoRecordingOfRank(Reason, frozen=True):
+    """The recordings of a job lack one rank's."""
+
+    CODE = Code.NO_RANK
+    SENTENCE = "there is no recording of rank {rank}; there are those of {there}"
+
+    rank: int
+    there: str
+
+
+class NothingWasRun(Reason, frozen=True):
+    """What the code returned is asked of a recording that was read."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "there is no result: the profile was read from a recording, the code was not run"
+
+
+class NoSuchOperator(Reason, frozen=True):
+    """What is asked for is no operator that torch knows."""
+
+    CODE = Code.NO_SUCH_OPERATOR
+    SENTENCE = "{said}"
+
+    said: str
+
+
+class MatchUnknown(Reason, frozen=True):
+    """Whether kernels match a pattern cannot be told."""
+
+    CODE = Code.MATCH_UNKNOWN
+    SENTENCE = "whether {pattern} matches cannot be told for {kernels:kernel}"
+
+    pattern: str
+    kernels: int
