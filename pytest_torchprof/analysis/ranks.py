@@ -13,8 +13,8 @@ from msgspec import Struct
 from pytest_torchprof.analysis.collectives import Collective, StepCommunication  # noqa: TC001  (likewise)
 from pytest_torchprof.analysis.messages import ProcessGroup, bus_factor
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.reasons.recordings import NoRecordingOfRank
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001  (likewise)
+from pytest_torchprof.reasons.recordings import NoRecordingOfRank
 from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ class CodeLine(NamedTuple):
         return cls(code.co_filename, code.co_firstlineno, code.co_name)
 
 
-class Reason(NamedTuple):
+class DynamoReason(NamedTuple):
     """Why a graph ended, and the frames that led there, outermost first."""
 
     text: str
@@ -133,10 +133,10 @@ def break_reasons() -> list[Any] | None:
     return getattr(import_module("torch._dynamo.utils"), "graph_break_reasons", None)
 
 
-def read_reason(reason: Any) -> Reason:
+def read_reason(reason: Any) -> DynamoReason:
     """Return one entry of `break_reasons`."""
     stack = tuple(CodeLine(f.filename, int(f.lineno or 0), f.name) for f in getattr(reason, "user_stack", ()))
-    return Reason(str(reason.reason), stack)
+    return DynamoReason(str(reason.reason), stack)
 
 
 def counters(group: str) -> dict[str, int]:
