@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import CodeType
 
-    from pytest_torchprof.capture.torch_compile import Attempt, Reason
+    from pytest_torchprof.capture.torch_compile import Attempt, DynamoReason
 
 
-def break_of_reason(reason: Reason, caller: Iterable[CodeLine] = ()) -> GraphBreak:
+def break_of_reason(reason: DynamoReason, caller: Iterable[CodeLine] = ()) -> GraphBreak:
     """Return a graph break; one with no code of the user's around it is placed on the last line of `caller` that is."""
     text = reason.text
     if text.startswith("generic_jump"):
@@ -266,7 +266,7 @@ class History:
         considered = {id(code) for code in torch_compile.considered_codes() or ()}
         return [code for code in entered if id(code) not in considered and _is_left_alone(code)]
 
-    def _new_reasons(self) -> list[Reason]:
+    def _new_reasons(self) -> list[DynamoReason]:
         """Return the entries that Dynamo's list of breaks has gained; a reset empties it."""
         now = torch_compile.break_reasons() or []
         seen = self._reasons_read
@@ -309,7 +309,7 @@ def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
     return Compiled(generated=weakref.ref(generated), code=weakref.ref(code), breaks=breaks)
 
 
-def _of_code(reasons: Iterable[Reason], code: CodeType, breaks: set[int]) -> list[Reason]:
+def _of_code(reasons: Iterable[DynamoReason], code: CodeType, breaks: set[int]) -> list[DynamoReason]:
     """Return the reasons that belong to a code object, if possible those at the lines of its breaks."""
     lines = {line for _, _, line in code.co_lines() if line is not None}
     same = [
