@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, find
@@ -31,7 +30,7 @@ from pytest_torchprof.limits.limit import (
 from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
 from pytest_torchprof.limits.range_limit import range_limit
 from pytest_torchprof.limits.rank_limits import RANK_LIMITS
-from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.reasons.limits import FindingUntold
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -86,8 +85,7 @@ def forbid_limit(known: Mapping[str, Rule]) -> Limit:
 def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdict:
     if not found and blind:
         code, reason = next(iter(blind.items()))
-        said_of = f"{code} cannot be told from this recording: {reason}"
-        return unmeasured(Verbatim(said_of, Code.NOT_RECORDED))
+        return unmeasured(FindingUntold(code, reason))
     if not found:
         return Verdict(measured="none of them occurs", number=0, status=HOLDS)
     return Verdict(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pytest_torchprof.analysis.waits import longest_poll, waiting_copies
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.allowances import Allowance, read_allowances, read_allowed_copies
 from pytest_torchprof.limits.items import Item, moves_of, rows_of_moves, rows_of_waits, waits_of
@@ -23,7 +22,7 @@ from pytest_torchprof.limits.limit import (
     in_step,
     unmeasured,
 )
-from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.reasons.limits import AllowanceUntold, Polled
 from pytest_torchprof.text import counted, enumerated, printable
 from pytest_torchprof.trace.columns import MEMCPY
 
@@ -150,9 +149,8 @@ class _Count:
             reason = f"the recording tells no more of the file's path than {printable(file)}, and it is not found here"
         else:
             reason = tally.step.places.why_not or _OTHER_WAY
-        names = enumerated(list(map(str, asked)))
-        told = f"whether {names} allows {counted(len(tally.perhaps), self.noun)} cannot be told: {reason}"
-        unknown = unmeasured(Verbatim(told, Code.NOT_RECORDED), self.rows(tally.perhaps), step=tally.step.name)
+        why = AllowanceUntold(tuple(map(str, asked)), len(tally.perhaps), self.noun, reason)
+        unknown = unmeasured(why, self.rows(tally.perhaps), step=tally.step.name)
         return replace(unknown, wants_lines=lines and no_lines)
 
 
@@ -196,11 +194,7 @@ def _polled(analysis: Analysis) -> Verdict | None:
     for step in analysis.steps:
         times = longest_poll(analysis.trace, step.part.calls)
         if times >= _POLLS:
-            said = (
-                f"the code asked {times} times in a row whether the GPU was done{in_step(analysis, step)}, and whether "
-                "it waited for that is not known: wait with event.synchronize()"
-            )
-            return unmeasured(Verbatim(said, Code.POLLED), step=step.name)
+            return unmeasured(Polled(times, in_step(analysis, step)), step=step.name)
     return None
 
 

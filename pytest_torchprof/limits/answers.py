@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Status, Verdict, WorkRow, in_step, unmeasured
-from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.reasons.limits import InStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
-    from pytest_torchprof.codes import Code
+    from pytest_torchprof.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class StepAnswer:
     status: Status
     measured: str = ""
     details: tuple[str | WorkRow, ...] = ()
-    code: Code | None = None
-    """Of what cannot be told."""
+    reason: Reason | None = None
+    """Why it cannot be told."""
     of_all_steps: bool = False
     """Whether it is no matter of this step."""
 
@@ -39,12 +39,13 @@ def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepA
         status = MISSED if any(answer.status == MISSED for _, answer in found) else NOT_MEASURED
         shown = next(step for step, answer in found if answer.status == status)
         answers = [answer for step, answer in found if step is shown and answer.status == status]
-        place = "" if all(answer.of_all_steps for answer in answers) else in_step(analysis, shown)
-        measured = "; ".join(dict.fromkeys(answer.measured for answer in answers)) + place
-        code = answers[0].code
+        of_step = len(analysis.steps) > 1 and not all(answer.of_all_steps for answer in answers)
         details = tuple(dict.fromkeys(line for answer in answers for line in answer.details))
-        if code is not None:
-            return unmeasured(Verbatim(measured, code), details, step=shown.name)
+        if whys := tuple(answer.reason for answer in answers if answer.reason is not None):
+            why = InStep(whys, analysis.title_of(shown) if of_step else "")
+            return unmeasured(why, details, step=shown.name)
+        measured = "; ".join(dict.fromkeys(answer.measured for answer in answers))
+        measured += in_step(analysis, shown) if of_step else ""
         return Verdict(measured=measured, status=status, details=details, step=shown.name)
 
     return check

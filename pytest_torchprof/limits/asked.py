@@ -16,14 +16,15 @@ from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.communication_limits import needs_messages
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, Limit, Setting, Verdict, unmeasured
 from pytest_torchprof.limits.number_limits import Bound
-from pytest_torchprof.reasons import Reason, Verbatim
-from pytest_torchprof.text import HUGE, counted, is_huge, nearest, printable_line
+from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, LaunchesWait, NothingRan
+from pytest_torchprof.text import HUGE, is_huge, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +176,7 @@ def something_ran(reason: Reason) -> Verdict:
 
 
 def _nothing_ran(analysis: Analysis, step: StepProfile) -> Reason:
-    said = f"nothing ran on the device in {analysis.title_of(step)}; if that is meant, say min_kernels=0"
-    return Verbatim(said, Code.NOTHING_RAN)
+    return NothingRan(analysis.title_of(step))
 
 
 def needs_flops(asked: Iterable[Asked]) -> bool:
@@ -209,10 +209,8 @@ def _unless_not_known(analysis: Analysis, one: Asked) -> Verdict | None:
         verdict = one.limit.check(supposed, one.value, **one.settings)
         if isinstance(verdict, Verdict) and verdict.status != HOLDS:
             names = sorted(supposed.own_kernels.supposed)
-            more = f" and {counted(len(names) - 1, 'other kernel')}" if len(names) > 1 else ""
-            told = f"what {printable_line(names[0], 60)}{more} computes is not known; as {family} it would not hold"
             details = ask_for(names, analysis.unmatched_declarations)
-            return unmeasured(Verbatim(told, Code.FAMILY_UNKNOWN), details, step=verdict.step)
+            return unmeasured(FamilyUnknown(tuple(names), family), details, step=verdict.step)
     return None
 
 
@@ -225,11 +223,7 @@ def _cannot_judge(analysis: Analysis, limit: Limit) -> Reason | None:
     if limit.on_gpu_work and (hidden := analysis.kernels_unknown):
         return hidden
     if limit.on_time and (setting := analysis.trace.environment.launches_wait):
-        return Verbatim(f"{setting} makes every launch wait, so that times and ratios mean nothing", Code.LAUNCHES_WAIT)
+        return LaunchesWait(setting)
     if limit.on_time and analysis.trace.samples_hardware:
-        return Verbatim(
-            "the GPU's units were sampled (PM sampling), for which the profiler locks its clocks: times and ratios are "
-            "not those of the code alone",
-            Code.CLOCKS_LOCKED,
-        )
+        return ClocksLocked()
     return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES
 from pytest_torchprof.limits.answers import StepAnswer, in_each_step, show_count
@@ -23,7 +22,12 @@ from pytest_torchprof.limits.limit import (
     unmeasured,
 )
 from pytest_torchprof.limits.quantities import duration_us, size_bytes
-from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.reasons.limits import (
+    CollectiveTimesUnknown,
+    CollectiveUntold,
+    MessageSizesUnknown,
+    NoCommunication,
+)
 from pytest_torchprof.text import counted, nearest, printable, show_bytes, show_share, show_us
 
 if TYPE_CHECKING:
@@ -77,8 +81,7 @@ def _collectives(
         if sure + len(unknown) < low or (high is not None and sure > high):
             yield StepAnswer(MISSED, f"{sure} x {name}, expected {show_count(count)}", _rows(found))
         elif sure < low or (high is not None and sure + len(unknown) > high):
-            told = f"whether it is {name} cannot be told for {counted(len(unknown), 'kernel')} that communicate"
-            yield StepAnswer(NOT_MEASURED, told, _rows(unknown), Code.MATCH_UNKNOWN)
+            yield StepAnswer(NOT_MEASURED, details=_rows(unknown), reason=CollectiveUntold(name, len(unknown)))
 
 
 def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
@@ -100,8 +103,7 @@ def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
     unknown = [one for _, found in sums for one in found if one.message_bytes is None]
     if unknown:
         reason = unknown[0].why_no_bytes or "the size of its group is not known"
-        told = f"the size of {counted(len(unknown), 'collective')} is not known: {unknown[0].name or '?'}: {reason}"
-        return unmeasured(Verbatim(told, Code.NOT_RECORDED), _rows(unknown))
+        return unmeasured(MessageSizesUnknown(len(unknown), unknown[0].name or "?", reason), _rows(unknown))
     return Verdict(number=known[worst], measured=said, status=HOLDS)
 
 
@@ -138,7 +140,7 @@ def _unknown_time(steps: Iterable[StepCommunication]) -> Verdict | None:
     reason = next((step.why_no_time for step in steps if step.why_no_time is not None), None)
     if reason is None:
         return None
-    return unmeasured(Verbatim(f"when a collective ran is not known: {reason}", Code.NOT_RECORDED))
+    return unmeasured(CollectiveTimesUnknown(reason))
 
 
 def _max_exposed(analysis: Analysis, asked: _Exposure) -> Verdict:
@@ -164,9 +166,7 @@ def _min_overlap(analysis: Analysis, least: float) -> Verdict:
     steps = analysis.communication_of_steps
     known = {place: step.overlap for place, step in enumerate(steps) if step.overlap is not None}
     if not known:
-        return _unknown_time(steps) or unmeasured(
-            Verbatim("there is no communication that could be hidden", Code.NO_COMMUNICATION)
-        )
+        return _unknown_time(steps) or unmeasured(NoCommunication())
     worst = min(known, key=lambda place: known[place])
     found, step = steps[worst], analysis.steps[worst]
     said = f"{show_share(known[worst])} of {show_us(found.time_us)} of communication is hidden"

@@ -7,7 +7,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.errors import UnknownLimit
@@ -26,8 +25,8 @@ from pytest_torchprof.limits.limit import (
     whole_number,
 )
 from pytest_torchprof.limits.own_code import OWN, divide, not_counted, unknown_names
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.compiling import SkippedGraphsUnknown
+from pytest_torchprof.reasons.limits import GraphLaunchesUntold, NoGraphRan
 from pytest_torchprof.text import counted, path_from_here
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
     Found = TypeVar("Found", GraphBreak, Recompile)
@@ -46,9 +46,6 @@ _USUAL_CAUSES = (
     "whose own code is skipped (use torch.compile(module)); torch.compiler.disable, or a stance; no tensor among the "
     "arguments; another thread runs the code, and torch.profiler does not record it"
 )
-
-
-_NO_GRAPH_RAN = Verbatim("no graph of Inductor's ran in the measured steps", Code.NO_COMPILE_EVIDENCE)
 
 
 def _max_graph_breaks(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) -> Verdict:
@@ -123,7 +120,7 @@ def _max_fallbacks(analysis: Analysis, bound: int) -> Verdict:
     compiled = analysis.compile
     count = sum(one.count for one in compiled.fallbacks)
     lines = tuple(f"{one.count:>4} x {one.op}" for one in compiled.fallbacks)
-    unknown = compiled.fallbacks_unknown if compiled.fx_graphs else _NO_GRAPH_RAN
+    unknown = compiled.fallbacks_unknown if compiled.fx_graphs else NoGraphRan()
     if count <= bound and unknown:
         return unmeasured(unknown, lines)
     return Verdict(
@@ -168,8 +165,7 @@ def _why_graphs_are_unknown(analysis: Analysis) -> Reason | None:
     if lacking := analysis.trace.device_kind.why_no("CUDA graphs"):
         return lacking
     if analysis.trace.attribution == "time":
-        said = "the recording does not link kernels to their launches, so graph launches cannot be told"
-        return Verbatim(said, Code.NOT_RECORDED)
+        return GraphLaunchesUntold()
     return None
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, get_args
 
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import HOLDS, MISSED, Verdict, positive_number, unmeasured
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import Several
+from pytest_torchprof.reasons.limits import NoCompileTimes, NothingCompiled, NotMeasuredWithCaches
 from pytest_torchprof.recording.caches import CacheUse, ColdStart, Phase
 from pytest_torchprof.text import counted, enumerated
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.compilation import Compile
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.recording.caches import CacheUses
 
 PHASES: Final[tuple[str, ...]] = get_args(Phase)
@@ -73,12 +73,11 @@ def _start(seen: Compile, phase: str | None) -> ColdStart | None:
 
 def _why_unknown(start: ColdStart | None, phase: str | None, doubt: Reason | None, own: str | None) -> Reason | None:
     if start is None:
-        said = f"the recording has no measurement with {phase} caches: {_WARM_TOO}"
-        return Verbatim(said, Code.COMPILE_CACHE)
+        return NotMeasuredWithCaches(str(phase), _WARM_TOO)
     if start.time_us is None:
-        return Verbatim("the recording holds no compile times", Code.NO_COMPILE_EVIDENCE)
+        return NoCompileTimes()
     if not start.time_us.get("total"):
-        return Verbatim("nothing was compiled during the measurement", Code.NO_COMPILE_EVIDENCE)
+        return NothingCompiled()
     return doubt if phase == own else None
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import carries, carries_all, doubts
 from pytest_torchprof.kernels.fields import bare, checked_operator
@@ -34,6 +33,16 @@ from pytest_torchprof.limits.limit import (
     group_others,
     list_operators,
 )
+from pytest_torchprof.reasons.limits import (
+    CarriedUntold,
+    MatchesUntold,
+    NameOfOperator,
+    NothingToFuse,
+    OperatorMatchUntold,
+    OperatorRanWithoutKernel,
+    OperatorUntold,
+)
+from pytest_torchprof.reasons.recordings import NoSuchOperator
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -43,6 +52,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits.limit import WorkRow
+    from pytest_torchprof.reasons import Reason
 
 
 Counts = dict["Pattern", "tuple[int, int] | None"]
@@ -73,20 +83,19 @@ def _count_answers(
     if sure + unknown < low or (high is not None and sure > high):
         yield StepAnswer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {show_count(count)}")
     elif sure < low or (high is not None and sure + unknown > high):
-        yield StepAnswer(NOT_MEASURED, _cannot_tell(pattern, unknown, noun), code=Code.MATCH_UNKNOWN)
+        yield StepAnswer(NOT_MEASURED, reason=_cannot_tell(pattern, unknown, noun))
 
 
-def _cannot_tell(pattern: Pattern | Operator, unknown: int, noun: str) -> str:
-    told = f"whether {pattern} matches cannot be told for {counted(unknown, noun)}"
+def _cannot_tell(pattern: Pattern | Operator, unknown: int, noun: str) -> Reason:
     if isinstance(pattern, NamePattern) and pattern.names_operator:
-        return f"{pattern} is an operator, for which ops, forbid_ops and op= ask, and no kernel's name here: {told}"
-    return told
+        return NameOfOperator(str(pattern), unknown)
+    return OperatorMatchUntold(str(pattern), unknown, noun)
 
 
 def _no_such_operator(analysis: Analysis, asked: Operator | None) -> StepAnswer | None:
     """Return that there is no operator as it is asked for: a name that nothing can have forbids nothing."""
     said = None if asked is None else analysis.launching.operators.no_such_operator(asked)
-    return None if said is None else StepAnswer(NOT_MEASURED, said, code=Code.NO_SUCH_OPERATOR, of_all_steps=True)
+    return None if said is None else StepAnswer(NOT_MEASURED, reason=NoSuchOperator(said), of_all_steps=True)
 
 
 def _matching(count: int, noun: str) -> str:
@@ -122,7 +131,7 @@ def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Patter
             yield none
         elif unknown := found.not_known:
             told = _cannot_tell(pattern, len(unknown), "kernel")
-            yield StepAnswer(NOT_MEASURED, told, _not_known(analysis, step, unknown), Code.MATCH_UNKNOWN)
+            yield StepAnswer(NOT_MEASURED, details=_not_known(analysis, step, unknown), reason=told)
         elif ran := _ran_without_kernel(step, pattern):
             yield ran
 
@@ -131,8 +140,7 @@ def _ran_without_kernel(step: StepProfile, pattern: Pattern) -> StepAnswer | Non
     """Return that an operator ran which a pattern on kernels names, and launched none; None where none did."""
     if not isinstance(pattern, NamePattern) or not pattern.names_one_of(step.ops_that_ran):
         return None
-    said = f"{pattern} is an operator, for which ops, forbid_ops and op= ask: it ran, and is no kernel here"
-    return StepAnswer(NOT_MEASURED, said, code=Code.MATCH_UNKNOWN)
+    return StepAnswer(NOT_MEASURED, reason=OperatorRanWithoutKernel(str(pattern)))
 
 
 def _only_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
@@ -140,8 +148,8 @@ def _only_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]
     if found.no:
         yield StepAnswer(MISSED, counted(len(found.no), "other kernel"), group_kernels(step, found.no, raw=True))
     elif unknown := found.not_known:
-        told = f"whether they match cannot be told for {counted(len(unknown), 'kernel')}"
-        yield StepAnswer(NOT_MEASURED, told, _not_known(analysis, step, unknown), Code.MATCH_UNKNOWN)
+        told = MatchesUntold(len(unknown))
+        yield StepAnswer(NOT_MEASURED, details=_not_known(analysis, step, unknown), reason=told)
 
 
 def _not_known(analysis: Analysis, step: StepProfile, kernels: Sequence[Kernel]) -> tuple[str | WorkRow, ...]:
@@ -164,8 +172,7 @@ def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> int:
 
 
 def _untold_operators(unknown: int) -> StepAnswer:
-    told = f"which operator launched them cannot be told for {counted(unknown, 'kernel')}"
-    return StepAnswer(NOT_MEASURED, told, code=Code.OPERATOR_UNKNOWN)
+    return StepAnswer(NOT_MEASURED, reason=OperatorUntold(unknown))
 
 
 def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[StepAnswer]:
@@ -254,11 +261,9 @@ def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ..
         elif unknown:
             yield _untold_carried(step, unknown)
         elif absent := _carried_by_none(step, group, [op for _, ops in carried for op in ops]):
-            if eager := lines_on_nothing(analysis.compile):
-                said = "nothing was compiled, so that nothing could be fused"
-            else:
-                said = f"no kernel carries {' or '.join(absent)}: what does not run is fused with nothing"
-            yield StepAnswer(NOT_MEASURED, said, (*eager, *unfused_lines(step.kernels)), Code.NOTHING_TO_FUSE)
+            eager = lines_on_nothing(analysis.compile)
+            why = NothingToFuse(() if eager else tuple(absent))
+            yield StepAnswer(NOT_MEASURED, details=(*eager, *unfused_lines(step.kernels)), reason=why)
 
 
 def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[str]) -> list[str]:
@@ -269,12 +274,9 @@ def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[
 
 
 def _untold_carried(step: StepProfile, unknown: Sequence[Kernel]) -> StepAnswer:
-    told = f"which operators they carry cannot be told for {counted(len(unknown), 'kernel')} of Inductor's"
-    if doubted := sorted({op for kernel in unknown for op in doubts(kernel)}):
-        told += (
-            f", which {'is' if len(unknown) == 1 else 'are'} named after {' and '.join(doubted)} and may not carry it"
-        )
-    return StepAnswer(NOT_MEASURED, told, group_kernels(step, unknown, raw=True), Code.OPERATOR_UNKNOWN)
+    doubted = tuple(sorted({op for kernel in unknown for op in doubts(kernel)}))
+    why = CarriedUntold(len(unknown), doubted)
+    return StepAnswer(NOT_MEASURED, details=group_kernels(step, unknown, raw=True), reason=why)
 
 
 def _limit(name: str, read: Callable[[object], object], problems: Callable[..., Iterator[StepAnswer]]) -> Limit:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.kernelname import PRODUCTS
 from pytest_torchprof.limits.allowed import OF_MEMCPYS, OF_SYNCS, judge_memcpys, judge_syncs
@@ -27,7 +26,7 @@ from pytest_torchprof.limits.limit import (
     whole_number,
 )
 from pytest_torchprof.limits.quantities import duration_us, size_bytes
-from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.reasons.limits import PeakUnknown
 from pytest_torchprof.text import show_ratio, show_us
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 
@@ -162,7 +161,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
 def _mfu(analysis: Analysis, bound: float) -> Verdict:
     found = analysis.efficiency.throughput
     if found.mfu is None:
-        unknown = Verbatim(found.why_not or "the share of the peak is not known", Code.NOT_RECORDED)
+        unknown = PeakUnknown(found.why_not) if found.why_not else PeakUnknown()
         return unmeasured(analysis.trace.device_kind.why_no("mfu") or unknown)
     return Verdict(
         number=found.mfu,

@@ -10,15 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import Setting, as_list
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.limits import NoPackageOfName
 from pytest_torchprof.text import path_from_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 
     Found = TypeVar("Found", GraphBreak, Recompile)
@@ -64,10 +64,7 @@ def unknown_names(own: Iterable[str], files: Iterable[str]) -> Reason | None:
         close = get_close_matches(
             name, (known | {top for top in sys.modules if "." not in top}) - {name}, n=1, cutoff=0.7
         )
-        said = (
-            f"own={name!r}: no package or module of that name has files here, and no file of the recording lies in one"
-        )
-        return Verbatim(f"{said}{f'; did you mean {close[0]!r}?' if close else ''}", Code.OWN_UNKNOWN)
+        return NoPackageOfName(name, next(iter(close), None))
     return None
 
 

@@ -13,13 +13,14 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
 from pytest_torchprof.limits.limit import Limit, Verdict, unmeasured
-from pytest_torchprof.reasons import Reason, Verbatim
-from pytest_torchprof.text import counted, printable_line
+from pytest_torchprof.reasons.limits import RangeNotInStep, RangeOfLaunchesUnknown
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.reasons import Reason
 
 Within = Mapping[str, tuple[Asked, ...]]
 _EXPECTED = 'expected a dict of ranges and their limits, such as {"decode": {"max_syncs": 0}}'
@@ -69,18 +70,17 @@ def _check_range(analysis: Analysis, name: str, asked: Sequence[Asked]) -> tuple
 
 def _why_unknown(view: RangeView) -> Reason | None:
     """Return why limits within the range cannot be judged at all; None where they can."""
-    trace, name = view.trace, printable_line(view.name)
+    trace = view.trace
     if view.without:
-        said = f'no range "{name}" begins in {view.whole.title_of(view.without[0])}'
-        if regions_of(trace).regions:
-            said += "; torch.compile drops ranges inside the code that it compiles: put it around the call of that code"
-        return Verbatim(f"{said}; {_others(view)}", Code.NOT_IN_RECORDING)
+        return RangeNotInStep(
+            name=view.name,
+            step=view.whole.title_of(view.without[0]),
+            compiled=bool(regions_of(trace).regions),
+            instead=_others(view),
+        )
     call_of = trace.links.call_of
     lost = sum(call_of[i] < 0 for step in view.whole.steps for i in step.part.gpu_ops)
-    if lost:
-        said = f"{counted(lost, 'GPU operation')} without a recorded launch"
-        return Verbatim(f'{said}: whether "{name}" launched them is not known', Code.NOT_RECORDED)
-    return None
+    return RangeOfLaunchesUnknown(lost, view.name) if lost else None
 
 
 def _others(view: RangeView) -> str:

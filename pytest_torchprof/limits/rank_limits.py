@@ -6,17 +6,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings.ranks import OF_JOBS, find_in_job
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, Verdict, unmeasured
 from pytest_torchprof.limits.quantities import duration_us
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import OfRank
-from pytest_torchprof.text import counted, printable_line, show_us
+from pytest_torchprof.reasons.limits import (
+    AloneOfJob,
+    CollectivesDiffer,
+    FamilyUnknown,
+    FindingUntold,
+    KernelsOfRankUnknown,
+    MissingRanks,
+    NoCollectiveCompared,
+    NoCollectiveInCommon,
+    NoGroupOfTwo,
+    NothingRanOnRanks,
+    SkewMayBeMore,
+    SkewTooRough,
+    TimesOfRankMeanNothing,
+)
+from pytest_torchprof.text import counted, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.rank_kernels import StepKernels
     from pytest_torchprof.analysis.ranks import Job, RankPart
     from pytest_torchprof.limits.asked import Asked
+    from pytest_torchprof.reasons import Reason
 
 _MOST_ROWS = 10
 
@@ -43,11 +57,7 @@ def _of_job(check: Callable[[Job, Any], Verdict], *, on_time: bool = False) -> C
 
     def check_analysis(analysis: Analysis, value: object) -> Verdict:
         if analysis.in_job is None:
-            told = analysis.why_alone or Verbatim(
-                "one rank's recording cannot tell it; adopt those of all ranks together (files=), or judge them: "
-                "torchprof check DIR --ranks",
-                Code.ONE_RANK,
-            )
+            told = analysis.why_alone or AloneOfJob()
             return unmeasured(told)
         return _judged(analysis.in_job.job, check, value, on_time=on_time)
 
@@ -67,8 +77,7 @@ def _why_not_judged(job: Job, *, on_time: bool) -> Reason | None:
         if (reason := from_stored(one.why_not or one.kernels_unknown)) is not None:
             return OfRank(one.rank, reason)
         if on_time and one.launches_wait is not None:
-            told = f"rank {one.rank}: {one.launches_wait} makes every launch wait, so that times mean nothing"
-            return Verbatim(told, Code.LAUNCHES_WAIT)
+            return TimesOfRankMeanNothing(one.rank, one.launches_wait)
     return None
 
 
@@ -106,8 +115,7 @@ def _verdict(job: Job, one: Asked, *, may_be_idle: bool) -> Verdict:
     verdict = _judged(job, ON_ALL_RANKS[one.limit.name], one.value, on_time=one.limit.on_time)
     alike = one.limit.name == "same_kernels" and verdict.status == HOLDS
     if alike and not may_be_idle and not any(map(any, (part.kernels or () for part in job.ranks))):
-        told = Verbatim("no kernel ran on any rank; if that is meant, say min_kernels=0", Code.NOTHING_RAN)
-        return unmeasured(told)
+        return unmeasured(NothingRanOnRanks())
     return verdict
 
 
@@ -123,8 +131,7 @@ def _forbidden(job: Job, codes: Sequence[str]) -> Verdict:
     reasons = {code: reason for code in codes if (reason := OF_JOBS[code](job)) is not None}
     if reasons:
         code, reason = next(iter(reasons.items()))
-        told = Verbatim(f"{code} cannot be told from these recordings: {reason}", Code.NOT_RECORDED)
-        return unmeasured(told)
+        return unmeasured(FindingUntold(code, reason, of_ranks=True))
     return Verdict(number=0, measured="none of them occurs", status=HOLDS)
 
 
@@ -144,8 +151,7 @@ def _skew(job: Job, most_us: float) -> Verdict:
         )
         return Verdict(number=job.skew_us, measured=said, status=MISSED, details=rows)
     if job.skew_us + sure > most_us:
-        told = Verbatim(f"{said}, which is too rough to tell", Code.NOT_RECORDED)
-        return unmeasured(told)
+        return unmeasured(SkewTooRough(said))
     if job.most_skew_us + sure > most_us:
         return _if_others_were_matched(job, said)
     return Verdict(number=job.skew_us, measured=said, status=HOLDS)
@@ -153,35 +159,30 @@ def _skew(job: Job, most_us: float) -> Verdict:
 
 def _unsure(job: Job) -> Verdict:
     rows = tuple(f"rank {one.rank}: {one.said}" for one in job.differences[:_MOST_ROWS])
-    told = Verbatim(str(job.why_unsure), Code.DIFFERENT_COLLECTIVES)
-    return unmeasured(told, rows)
+    return unmeasured(CollectivesDiffer(str(job.why_unsure)), rows)
 
 
 def _if_others_were_matched(job: Job, said: str) -> Verdict:
     """Return that it does not hold for sure: of collectives that are not matched, the skew may be any."""
     if names := job.may_communicate:
-        more = f" and {counted(len(names) - 1, 'other kernel')}" if len(names) > 1 else ""
-        told = f"what {printable_line(names[0], 60)}{more} computes is not known; as communication it may not hold"
-        return unmeasured(Verbatim(told, Code.FAMILY_UNKNOWN), ask_for(names))
-    told = f"{said}; it may be more with those that are not held against other ranks' ({job.why_unmatched})"
-    return unmeasured(Verbatim(told, Code.NOT_RECORDED))
+        return unmeasured(FamilyUnknown(tuple(names), "communication", surely=False), ask_for(names))
+    return unmeasured(SkewMayBeMore(said, job.why_unmatched))
 
 
 def _why_nothing_in_common(job: Job) -> Reason:
     if not job.why_unmatched:
-        return Verbatim("the ranks have no collective in common", Code.NO_COMMUNICATION)
-    return Verbatim(f"no collective is held against those of other ranks; {job.why_unmatched}", Code.NOT_RECORDED)
+        return NoCollectiveInCommon()
+    return NoCollectiveCompared(job.why_unmatched)
 
 
 def _same_kernels(job: Job, group: str | None) -> Verdict:
     groups = [tuple(one.rank for one in job.ranks)] if group is None else job.groups_called(group)
     if not any(len(ranks) > 1 for ranks in groups):
         known = ", ".join(job.group_names) or "none with a name"
-        told = f'no process group "{printable_line(str(group))}" has two ranks among the recordings; there are: {known}'
-        return unmeasured(Verbatim(told, Code.NOT_IN_RECORDING))
+        return unmeasured(NoGroupOfTwo(str(group), known))
     compared = [rank for ranks in groups for rank in ranks]
     if any(job[rank].kernels is None for rank in compared):
-        return unmeasured(Verbatim("which kernels a rank ran is not known", Code.NOT_RECORDED))
+        return unmeasured(KernelsOfRankUnknown())
     unsure = any(one.rank in compared for one in job.differences)
     lines = [
         f"rank {rank} against rank {first}: {line}"
@@ -243,8 +244,7 @@ def missing_ranks(job: Job) -> list[Verdict]:
     """Return that nothing is known of the ranks whose recordings are not there, as a verdict; none if all are."""
     if not job.missing:
         return []
-    told = Verbatim(why_incomplete(job.missing), Code.NO_RANK)
-    return [unmeasured(told).on("ranks", str(job.world_size))]
+    return [unmeasured(MissingRanks(tuple(job.missing))).on("ranks", str(job.world_size))]
 
 
 def why_incomplete(missing: Iterable[int]) -> str:

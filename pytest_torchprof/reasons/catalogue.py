@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.reasons import capturing, compiling, composed, recordings
+from pytest_torchprof.reasons import capturing, compiling, composed, limits, recordings  # noqa: F401 - their kinds
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MODULES: Final = (capturing, compiling, composed, recordings)
-KINDS: Final[tuple[type[Reason], ...]] = (
-    Verbatim,
-    *(one for module in _MODULES for one in vars(module).values() if isinstance(one, type) and issubclass(one, Reason)),
-)
+KINDS: Final[tuple[type[Reason], ...]] = tuple(Reason.__subclasses__())
+"""Those of the modules above."""
 _BY_TAG: Final = {kind.__struct_config__.tag: kind for kind in KINDS}
 
 

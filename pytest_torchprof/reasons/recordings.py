@@ -129,7 +129,7 @@ class LostSteps(Reason, frozen=True):
     """The recording holds fewer steps than were measured."""
 
     CODE = Code.LOST_STEPS
-    SENTENCE = "{found} of {measured:step} are in the recording (the profiler lost events)"
+    SENTENCE = "{found} of {measured:step} {found:is|are} in the recording (the profiler lost events)"
 
     found: int
     measured: int

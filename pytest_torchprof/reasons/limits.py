@@ -1,0 +1,445 @@
+"""Reasons of single limits: what they ask about cannot be told from the recording."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.text import counted, enumerated, printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class InStep(Reason, frozen=True):
+    """What cannot be told of one step; the first is the one that users look up."""
+
+    whys: tuple[Reason, ...]
+    step: str
+    """Which one, "step 3 of 5"; empty for the only step, and for what is no matter of it."""
+
+    @property
+    def code(self) -> Code | None:
+        return self.whys[0].code
+
+    @property
+    def text(self) -> str:
+        return "; ".join(dict.fromkeys(why.text for why in self.whys)) + (f" in {self.step}" if self.step else "")
+
+
+class NothingRan(Reason, frozen=True):
+    """Nothing ran on the device in a step."""
+
+    CODE = Code.NOTHING_RAN
+    SENTENCE = "nothing ran on the device in {step}; if that is meant, say min_kernels=0"
+
+    step: str
+
+
+class NothingRanOnRanks(Reason, frozen=True):
+    """No rank ran a kernel, so that all ran the same ones."""
+
+    CODE = Code.NOTHING_RAN
+    SENTENCE = "no kernel ran on any rank; if that is meant, say min_kernels=0"
+
+
+class LaunchesWait(Reason, frozen=True):
+    """A setting makes each launch wait, and nothing that is a time can be judged."""
+
+    CODE = Code.LAUNCHES_WAIT
+    SENTENCE = "{setting} makes every launch wait, so that times and ratios mean nothing"
+
+    setting: str
+
+
+class ClocksLocked(Reason, frozen=True):
+    """The GPU's units were sampled, and its clocks are not those of the code alone."""
+
+    CODE = Code.CLOCKS_LOCKED
+    SENTENCE = (
+        "the GPU's units were sampled (PM sampling), for which the profiler locks its clocks: times and ratios are "
+        "not those of the code alone"
+    )
+
+
+class FamilyUnknown(Reason, frozen=True):
+    """A limit hangs on kernels of which nobody knows what they compute."""
+
+    CODE = Code.FAMILY_UNKNOWN
+
+    kernels: tuple[str, ...]
+    family: str
+    """As which the limit would not hold."""
+    surely: bool = True
+    """Whether it would not, or only may not."""
+
+    @property
+    def sentence(self) -> str:
+        would = "would not hold" if self.surely else "may not hold"
+        return f"what {_and_others(self.kernels)} computes is not known; as {self.family} it {would}"
+
+
+def _and_others(names: Sequence[str]) -> str:
+    more = f" and {counted(len(names) - 1, 'other kernel')}" if len(names) > 1 else ""
+    return f"{printable_line(names[0], 60)}{more}"
+
+
+class FindingUntold(Reason, frozen=True):
+    """A recording does not tell whether it has a finding that is forbidden."""
+
+    CODE = Code.NOT_RECORDED
+
+    finding: str
+    because: str
+    of_ranks: bool = False
+
+    @property
+    def sentence(self) -> str:
+        where = "these recordings" if self.of_ranks else "this recording"
+        return f"{self.finding} cannot be told from {where}: {self.because}"
+
+
+class PeakUnknown(Reason, frozen=True):
+    """The share of the GPU's peak cannot be computed."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "{because}"
+
+    because: str = "the share of the peak is not known"
+
+
+class AllowanceUntold(Reason, frozen=True):
+    """Whether calls or copies are among those that are allowed cannot be told."""
+
+    CODE = Code.NOT_RECORDED
+
+    allowed: tuple[str, ...]
+    count: int
+    noun: str
+    because: str
+
+    @property
+    def sentence(self) -> str:
+        what = counted(self.count, self.noun)
+        return f"whether {enumerated(self.allowed)} allows {what} cannot be told: {self.because}"
+
+
+class Polled(Reason, frozen=True):
+    """A step may have waited without a call that blocks."""
+
+    CODE = Code.POLLED
+    SENTENCE = (
+        "the code asked {times} times in a row whether the GPU was done{step}, and whether it waited for that is not "
+        "known"
+    )
+    REMEDY = "wait with event.synchronize()"
+
+    times: int
+    step: str
+    """" in step 3 of 5", or empty."""
+
+
+class OperatorUntold(Reason, frozen=True):
+    """The recording does not tell which operator launched kernels."""
+
+    CODE = Code.OPERATOR_UNKNOWN
+    SENTENCE = "which operator launched them cannot be told for {kernels:kernel}"
+
+    kernels: int
+
+
+class CarriedUntold(Reason, frozen=True):
+    """Which operators kernels of Inductor's carry cannot be told."""
+
+    CODE = Code.OPERATOR_UNKNOWN
+
+    kernels: int
+    named_after: tuple[str, ...] = ()
+    """Operators in their names that they may not carry."""
+
+    @property
+    def sentence(self) -> str:
+        told = self.words("which operators they carry cannot be told for {kernels:kernel} of Inductor's")
+        if not self.named_after:
+            return told
+        are = self.words("{kernels:is|are}")
+        return f"{told}, which {are} named after {' and '.join(self.named_after)} and may not carry it"
+
+
+class NameOfOperator(Reason, frozen=True):
+    """A pattern on kernels names an operator, and whether kernels match it cannot be told."""
+
+    CODE = Code.MATCH_UNKNOWN
+    SENTENCE = (
+        "{pattern} is an operator, for which ops, forbid_ops and op= ask, and no kernel's name here: whether {pattern} "
+        "matches cannot be told for {kernels:kernel}"
+    )
+
+    pattern: str
+    kernels: int
+
+
+class OperatorRanWithoutKernel(Reason, frozen=True):
+    """A pattern on kernels names an operator that ran and launched none."""
+
+    CODE = Code.MATCH_UNKNOWN
+    SENTENCE = "{pattern} is an operator, for which ops, forbid_ops and op= ask: it ran, and is no kernel here"
+
+    pattern: str
+
+
+class OperatorMatchUntold(Reason, frozen=True):
+    """Whether calls of operators match a pattern cannot be told."""
+
+    CODE = Code.MATCH_UNKNOWN
+
+    pattern: str
+    count: int
+    noun: str
+
+    @property
+    def sentence(self) -> str:
+        return f"whether {self.pattern} matches cannot be told for {counted(self.count, self.noun)}"
+
+
+class MatchesUntold(Reason, frozen=True):
+    """Whether kernels match any of several patterns cannot be told."""
+
+    CODE = Code.MATCH_UNKNOWN
+    SENTENCE = "whether they match cannot be told for {kernels:kernel}"
+
+    kernels: int
+
+
+class NothingToFuse(Reason, frozen=True):
+    """Operators that are to stay apart did not all run."""
+
+    CODE = Code.NOTHING_TO_FUSE
+
+    absent: tuple[str, ...]
+    """Those that no kernel carries; empty where nothing was compiled at all."""
+
+    @property
+    def sentence(self) -> str:
+        if not self.absent:
+            return "nothing was compiled, so that nothing could be fused"
+        return f"no kernel carries {' or '.join(self.absent)}: what does not run is fused with nothing"
+
+
+class CollectiveUntold(Reason, frozen=True):
+    """Which collective kernels that communicate belong to cannot be told."""
+
+    CODE = Code.MATCH_UNKNOWN
+    SENTENCE = "whether it is {name} cannot be told for {kernels:kernel} that {kernels:communicates|communicate}"
+
+    name: str
+    kernels: int
+
+
+class MessageSizesUnknown(Reason, frozen=True):
+    """How much collectives sent is not known."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the size of {collectives:collective} is not known: {first}: {because}"
+
+    collectives: int
+    first: str
+    because: str
+
+
+class CollectiveTimesUnknown(Reason, frozen=True):
+    """When collectives ran is not known."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "when a collective ran is not known: {because}"
+
+    because: str
+
+
+class NoCommunication(Reason, frozen=True):
+    """Nothing was sent that computing could hide."""
+
+    CODE = Code.NO_COMMUNICATION
+    SENTENCE = "there is no communication that could be hidden"
+
+
+class NoPackageOfName(Reason, frozen=True):
+    """The user's own code is named by what is neither a package nor a folder."""
+
+    CODE = Code.OWN_UNKNOWN
+
+    name: str
+    near: str | None = None
+    """The name that may be meant."""
+
+    @property
+    def sentence(self) -> str:
+        meant = "" if self.near is None else "; did you mean {near!r}?"
+        return self.words(
+            "own={name!r}: no package or module of that name has files here, and no file of the recording lies in one"
+            + meant
+        )
+
+
+class RangeNotInStep(Reason, frozen=True):
+    """A step has no occurrence of a range."""
+
+    CODE = Code.NOT_IN_RECORDING
+
+    name: str
+    step: str
+    compiled: bool
+    """Whether code was compiled, inside of which ranges are dropped."""
+    instead: str
+    """Where the range is, or which ones there are."""
+
+    @property
+    def sentence(self) -> str:
+        compiled = (
+            "; torch.compile drops ranges inside the code that it compiles: put it around the call of that code"
+            if self.compiled
+            else ""
+        )
+        return f'no range "{printable_line(self.name)}" begins in {self.step}{compiled}; {self.instead}'
+
+
+class RangeOfLaunchesUnknown(Reason, frozen=True):
+    """Whether a range launched operations cannot be told without their launches."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = '{operations:GPU operation} without a recorded launch: whether "{name:line}" launched them is not known'
+
+    operations: int
+    name: str
+
+
+class NoCompileTimes(Reason, frozen=True):
+    """The recording does not tell how long compilation took."""
+
+    CODE = Code.NO_COMPILE_EVIDENCE
+    SENTENCE = "the recording holds no compile times"
+
+
+class NothingCompiled(Reason, frozen=True):
+    """No compilation took place that could be timed."""
+
+    CODE = Code.NO_COMPILE_EVIDENCE
+    SENTENCE = "nothing was compiled during the measurement"
+
+
+class NoGraphRan(Reason, frozen=True):
+    """No graph of Inductor's ran whose calls could be looked at."""
+
+    CODE = Code.NO_COMPILE_EVIDENCE
+    SENTENCE = "no graph of Inductor's ran in the measured steps"
+
+
+class GraphLaunchesUntold(Reason, frozen=True):
+    """The recording does not link kernels to their launches."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the recording does not link kernels to their launches, so graph launches cannot be told"
+
+
+class NotMeasuredWithCaches(Reason, frozen=True):
+    """The recording has no measurement with caches as they are asked for."""
+
+    CODE = Code.COMPILE_CACHE
+    SENTENCE = "the recording has no measurement with {phase} caches"
+    REMEDY = "{advice}"
+
+    phase: str
+    advice: str
+
+
+class AloneOfJob(Reason, frozen=True):
+    """A limit is on all ranks, and there is the recording of one."""
+
+    CODE = Code.ONE_RANK
+    SENTENCE = "one rank's recording cannot tell it"
+    REMEDY = "adopt those of all ranks together (files=), or judge them (torchprof check DIR --ranks)"
+
+
+class TimesOfRankMeanNothing(Reason, frozen=True):
+    """A setting makes each launch of one rank wait."""
+
+    CODE = Code.LAUNCHES_WAIT
+    SENTENCE = "rank {rank}: {setting} makes every launch wait, so that times mean nothing"
+
+    rank: int
+    setting: str
+
+
+class SkewTooRough(Reason, frozen=True):
+    """The ranks' clocks are not aligned well enough for the limit."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "{seen}, which is too rough to tell"
+
+    seen: str
+    """The skew that was seen, in words."""
+
+
+class SkewMayBeMore(Reason, frozen=True):
+    """Collectives that are not compared with those of other ranks may have more skew."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "{seen}; it may be more with those that are not held against other ranks' ({because})"
+
+    seen: str
+    because: str
+
+
+class CollectivesDiffer(Reason, frozen=True):
+    """The ranks have different collectives."""
+
+    CODE = Code.DIFFERENT_COLLECTIVES
+    SENTENCE = "{how}"
+
+    how: str
+
+
+class NoCollectiveInCommon(Reason, frozen=True):
+    """There is no collective to compare."""
+
+    CODE = Code.NO_COMMUNICATION
+    SENTENCE = "the ranks have no collective in common"
+
+
+class NoCollectiveCompared(Reason, frozen=True):
+    """No collective can be compared with those of other ranks."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "no collective is held against those of other ranks; {because}"
+
+    because: str
+
+
+class NoGroupOfTwo(Reason, frozen=True):
+    """No process group of the name has two ranks among the recordings."""
+
+    CODE = Code.NOT_IN_RECORDING
+    SENTENCE = 'no process group "{group:line}" has two ranks among the recordings; there are: {there}'
+
+    group: str
+    there: str
+
+
+class KernelsOfRankUnknown(Reason, frozen=True):
+    """Which kernels a rank ran is not known."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "which kernels a rank ran is not known"
+
+
+class MissingRanks(Reason, frozen=True):
+    """Ranks of the job have no recording."""
+
+    CODE = Code.NO_RANK
+
+    ranks: tuple[int, ...]
+
+    @property
+    def sentence(self) -> str:
+        return f"no recording of rank {', '.join(map(str, self.ranks))}: nothing is known of it"
