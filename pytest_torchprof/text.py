@@ -99,14 +99,19 @@ def enumerated(words: Sequence[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return "did you mean 'max_kernels'?" where a valid word is near, else the valid words."""
+def near(word: str, valid: Iterable[str]) -> str | None:
+    """Return the valid word that may be meant, None where none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
 
-    names = sorted(valid)
     # Below this it is another word: "kernel_limit" is no slip of the pen for anything.
-    close = get_close_matches(word, names, n=1, cutoff=0.7)
-    return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
+    return next(iter(get_close_matches(word, sorted(valid), n=1, cutoff=0.7)), None)
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """Return "did you mean 'max_kernels'?" where a valid word is near, else the valid words."""
+    names = sorted(valid)
+    meant = near(word, names)
+    return f"expected one of {', '.join(names)}" if meant is None else f"did you mean {meant!r}?"
 
 
 def show_us(us: float | None) -> str:

@@ -22,7 +22,7 @@ from pytest_torchprof.analysis.ranges import parts_within
 from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.analysis.steps import HasViews, StepProfile, shared
-from pytest_torchprof.analysis.user_ranges import say_instead_of
+from pytest_torchprof.analysis.user_ranges import instead_of
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -275,7 +275,7 @@ class Analysis(HasViews, AllAttributes):
             raise self.launching.refusal(problem)
         trace = self.trace
         if all(trace.names[one] != name for one in set(trace.annotations.name)):
-            raise self.launching.refusal(NotMeasured(NoRangeOfName(name, say_instead_of(trace, name))))
+            raise self.launching.refusal(NotMeasured(NoRangeOfName(name, *instead_of(trace, name))))
 
     def _number(self, name: str) -> Any:
         self._look(name)

@@ -72,11 +72,11 @@ class Number(Struct, frozen=True, kw_only=True):
         """Return the value with its unit, "-" for None."""
         return "-" if value is None else _SHOW[self.unit](value)
 
-    def say(self, value: float) -> str:
+    def say(self, value: float, device: DeviceKind) -> str:
         """Return the value as a sentence has it: "3 kernels", "1.2 ms GPU busy", "0.93"."""
         if self.unit == "count":
             return counted(round(value), self.noun)
-        return f"{self.show(value)} {self.noun}" if self.unit == "us" else self.show(value)
+        return f"{self.show(value)} {self.title_on(device)}" if self.unit == "us" else self.show(value)
 
     def why_absent(self, trace: Trace) -> Reason:
         """Return why the recording does not hold it."""

@@ -1,17 +1,16 @@
-"""Which ranges of a recording are the user's, and what to say to somebody who asks for one that is not there."""
+"""Which ranges of a recording are the user's, and which may be meant by a name that none of them has."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.text import nearest, printable_line
+from pytest_torchprof.text import near, printable_line
 
 if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 _OTHERS = ("ProfilerStep#", "torchprof::", "## ", "nccl:", "gloo:", "mpi:", "ucc:")
 """How ranges begin that the profiler, this plugin, the compiler and backends of torch.distributed make."""
-_MOST_NAMES = 10
 
 
 def user_ranges(trace: Trace) -> list[str]:
@@ -20,14 +19,7 @@ def user_ranges(trace: Trace) -> list[str]:
     return sorted(name for name in names if not name.startswith(_OTHERS))
 
 
-def say_instead_of(trace: Trace, name: str) -> str:
-    """Return which ranges there are, or the one that may be meant."""
-    names = [printable_line(one) for one in user_ranges(trace)]
-    why = "" if name.isascii() else ' (torch records names that are not ASCII as "unknown")'
-    if not names:
-        return f"the recording has no ranges of the user's{why}"
-    told = nearest(name, names)
-    if told.startswith("did you mean"):
-        return f"{told}{why}"
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"ranges in the recording: {', '.join(names[:_MOST_NAMES])}{more}{why}"
+def instead_of(trace: Trace, name: str) -> tuple[str | None, tuple[str, ...]]:
+    """Return the range that may be meant by a name, and which ones there are."""
+    names = tuple(map(printable_line, user_ranges(trace)))
+    return near(name, names), names

@@ -15,7 +15,7 @@ from pytest_torchprof.analysis.losses_told import loss_told
 from pytest_torchprof.analysis.other_threads import launched_elsewhere
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
 from pytest_torchprof.analysis.unseen import work_without_events
-from pytest_torchprof.analysis.user_ranges import say_instead_of
+from pytest_torchprof.analysis.user_ranges import instead_of
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import CallKind, OperatorWork
 from pytest_torchprof.reasons.catalogue import from_plain
@@ -78,7 +78,7 @@ def _why_no_ranges(trace: Trace) -> Reason | None:
     name = None if trace.adoption is None else trace.adoption.step
     if name is None or trace.steps is not trace.profiler_steps:
         return None
-    return NoSuchRange(name, say_instead_of(trace, name))
+    return NoSuchRange(name, *instead_of(trace, name))
 
 
 def _why_not(trace: Trace) -> Reason | None:

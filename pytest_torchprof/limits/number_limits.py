@@ -96,9 +96,7 @@ class Bound:
         )
 
     def _say(self, analysis: Analysis, value: float) -> str:
-        said = self.number.say(value)
-        # The CPU as device is no GPU, though its numbers have the same names.
-        return said if analysis.trace.device_kind.has_launches else said.replace("GPU ", "")
+        return self.number.say(value, analysis.trace.device_kind)
 
     def _values(self, analysis: Analysis) -> list[tuple[StepProfile | None, Any]]:
         if self.number.scope == "window":

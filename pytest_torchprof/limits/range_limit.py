@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.range_view import RangeView
 from pytest_torchprof.analysis.regions import regions_of
-from pytest_torchprof.analysis.user_ranges import say_instead_of
+from pytest_torchprof.analysis.user_ranges import instead_of
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
 from pytest_torchprof.limits.limit import Limit, Verdict, unmeasured
 from pytest_torchprof.reasons.limits import RangeNotInStep, RangeOfLaunchesUnknown
-from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,19 +71,15 @@ def _why_unknown(view: RangeView) -> Reason | None:
     """Return why limits within the range cannot be judged at all; None where they can."""
     trace = view.trace
     if view.without:
+        meant, there = instead_of(trace, view.name)
         return RangeNotInStep(
             name=view.name,
             step=view.whole.title_of(view.without[0]),
             compiled=bool(regions_of(trace).regions),
-            instead=_others(view),
+            others=len(view.whole.steps) - len(view.without) if view.occurrences else 0,
+            near=meant,
+            there=there,
         )
     call_of = trace.links.call_of
     lost = sum(call_of[i] < 0 for step in view.whole.steps for i in step.part.gpu_ops)
     return RangeOfLaunchesUnknown(lost, view.name) if lost else None
-
-
-def _others(view: RangeView) -> str:
-    """Return which ranges the recording has, or the one that may be meant."""
-    if view.occurrences:
-        return f"it begins in {counted(len(view.whole.steps) - len(view.without), 'other step')}"
-    return say_instead_of(view.trace, view.name)

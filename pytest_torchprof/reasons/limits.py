@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.recordings import ranges_instead
 from pytest_torchprof.text import counted, enumerated, printable_line
 
 if TYPE_CHECKING:
@@ -291,8 +292,12 @@ class RangeNotInStep(Reason, frozen=True):
     step: str
     compiled: bool
     """Whether code was compiled, inside of which ranges are dropped."""
-    instead: str
-    """Where the range is, or which ones there are."""
+    others: int
+    """The steps in which it begins."""
+    near: str | None
+    """The range that may be meant."""
+    there: tuple[str, ...]
+    """The user's ranges in the recording."""
 
     @property
     def sentence(self) -> str:
@@ -301,7 +306,9 @@ class RangeNotInStep(Reason, frozen=True):
             if self.compiled
             else ""
         )
-        return f'no range "{printable_line(self.name)}" begins in {self.step}{compiled}; {self.instead}'
+        elsewhere = self.words("it begins in {others:other step}")
+        instead = elsewhere if self.others else ranges_instead(self.name, self.near, self.there)
+        return f'no range "{printable_line(self.name)}" begins in {self.step}{compiled}; {instead}'
 
 
 class RangeOfLaunchesUnknown(Reason, frozen=True):

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from pytest_torchprof.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_MOST_NAMES: Final = 10
+
+
+def ranges_instead(name: str, near: str | None, there: Sequence[str]) -> str:
+    """Return what to say to somebody who asks for a range that is not there."""
+    unrecorded = "" if name.isascii() else ' (torch records names that are not ASCII as "unknown")'
+    if not there:
+        return f"the recording has no ranges of the user's{unrecorded}"
+    if near is not None:
+        return f"did you mean {near!r}?{unrecorded}"
+    more = f" and {len(there) - _MOST_NAMES} more" if len(there) > _MOST_NAMES else ""
+    return f"ranges in the recording: {', '.join(there[:_MOST_NAMES])}{more}{unrecorded}"
 
 
 class UnknownWork(Reason, frozen=True):
@@ -24,11 +43,16 @@ class NoSuchRange(Reason, frozen=True):
 
     CODE = Code.NO_SUCH_RANGE
     SENTENCE = "the range {name:name} that is to be the step is not in the recording"
-    REMEDY = "{instead}"
 
     name: str
-    instead: str
-    """Which ranges there are."""
+    near: str | None
+    """The range that may be meant."""
+    there: tuple[str, ...]
+    """The user's ranges in the recording."""
+
+    @property
+    def remedy(self) -> str:
+        return ranges_instead(self.name, self.near, self.there)
 
 
 class NoOperator(Reason, frozen=True):
@@ -436,11 +460,16 @@ class NoRangeOfName(Reason, frozen=True):
 
     CODE = Code.NOT_IN_RECORDING
     SENTENCE = "there is no range {name!r} in the recording"
-    REMEDY = "{instead}"
 
     name: str
-    instead: str
-    """Which ranges there are."""
+    near: str | None
+    """The range that may be meant."""
+    there: tuple[str, ...]
+    """The user's ranges in the recording."""
+
+    @property
+    def remedy(self) -> str:
+        return ranges_instead(self.name, self.near, self.there)
 
 
 class NoRangeInSteps(Reason, frozen=True):
