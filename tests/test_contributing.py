@@ -27,6 +27,8 @@ COSTS = {
     "limit": (1, 1, 0),
     "number": (2, 4, 0),
     "kernel library": (1, 1, 1),
+    "reason": (2, 13, 0),
+    "wording": (1, 1, 0),
     "finding": (1, 1, 1),
     "report format": (1, 1, 1),
     "device": (1, 1, 2),
@@ -72,9 +74,9 @@ def applied(patch, folder):
         text = path.read_text()
         for hunk in hunks:
             lines = hunk.splitlines()
-            before = "".join(line[1:] + "\n" for line in lines if line[0] == " ")
+            before = "".join(line[1:] + "\n" for line in lines if line[0] in " -")
             assert text.count(before) == 1, f"{path}: the context\n{before}is there {text.count(before)} times"
-            text = text.replace(before, "".join(line[1:] + "\n" for line in lines))
+            text = text.replace(before, "".join(line[1:] + "\n" for line in lines if line[0] in " +"))
             added += sum(line[0] == "+" for line in lines)
         path.write_text(text)
         changed.add(path)

@@ -247,7 +247,7 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
     excinfo = call.excinfo
     _mend_expectation(report, excinfo.value if excinfo else None, run, item)
     if excinfo is not None and report.outcome == "failed" and (own := of_ours_in(excinfo.value)) is not None:
-        setattr(report, CODE, own.code)
+        setattr(report, CODE, own.code and str(own.code))
     if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
         report.longrepr = excinfo.getrepr(style="value")
     if report.outcome == "failed" and excinfo is not None and item.config.get_verbosity() < 0:
