@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
+from itertools import groupby
 from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -101,35 +101,41 @@ def _pointwise_chains(analysis: Analysis, least: float, *, perhaps: bool = False
     """Yield the chains; with ``perhaps`` as if kernels of which no size is recorded had that of those beside them."""
     work, trace = analysis.gpu_work, analysis.trace
     fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
+    name, stream, process = trace.gpu.name, trace.gpu.stream, trace.gpu.process
     elements: dict[int, int | None] = {}
 
     def size(gpu_op: int) -> int | None:
-        """Return how many elements the launching operator's largest operand has, 0 for none, None if not recorded."""
+        """Return how many elements the launching operator's largest operand has, 0 for none; None joins any others."""
         op = analysis.launching.op_of[gpu_op]
-        if op < 0:
-            return 0
-        inputs = trace.ops.inputs[op]
+        inputs = trace.ops.inputs[op] if op >= 0 else -1
         if inputs not in elements:
-            elements[inputs] = _elements(analysis.launching.operands(inputs)[1]) if inputs >= 0 else None
-        return elements[inputs]
+            elements[inputs] = _elements(analysis.launching.operands(inputs)[1] if inputs >= 0 else None)
+        return elements[inputs] if perhaps and op >= 0 else elements[inputs] or 0
 
-    def one_chain(gpu_op: int, following: int) -> bool:
-        sizes = {size(gpu_op), size(following)}
-        alike = 0 not in sizes and len(sizes - {None}) <= 1 and (perhaps or None not in sizes)
-        return alike and (stream[gpu_op], process[gpu_op]) == (stream[following], process[following])
-
-    name, stream, process = trace.gpu.name, trace.gpu.stream, trace.gpu.process
     for ops in work.launched_together:
         in_turn = zip(map(fusible.__contains__, map(name.__getitem__, ops)), ops, strict=True)
         for in_question, run in groupby(in_turn, key=itemgetter(0)):
             members = [i for _, i in run] if in_question else []
             if len(members) < max(least, 1):
                 continue
-            ends = [place for place, pair in enumerate(pairwise(members), 1) if not one_chain(*pair)]
-            for begin, end in pairwise([0, *ends, len(members)]):
-                known = size(members[begin])
-                if end - begin >= least and (known or (perhaps and known is None)):
-                    yield members[begin:end]
+            for (none, *_), alike in groupby(members, key=lambda i: (size(i) == 0, stream[i], process[i])):
+                if not none:
+                    yield from (chain for chain in _of_one_size((size(i), i) for i in alike) if len(chain) >= least)
+
+
+def _of_one_size(kernels: Iterable[tuple[int | None, int]]) -> Iterator[list[int]]:
+    """Yield those in a row that may be of one size; unknown ones between two sizes with each of them."""
+    found: list[int] = []
+    known: int | None = None
+    unknown_since = 0
+    for size, one in kernels:
+        if size is not None and known not in (None, size):
+            yield found
+            found, known = found[unknown_since:], None
+        found.append(one)
+        if size is not None:
+            known, unknown_since = size, len(found)
+    yield found
 
 
 def _fusible(decoded: KernelName) -> bool:
