@@ -131,7 +131,7 @@ class Partly:
         self.builder, self.at, self.spent = TraceBuilder(rocm=rocm), 10, 0
         self.builder.metadata["deviceProperties"] = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108}]
         self.builder.own(steps=1)
-        self.builder.step(0, 0, 50_000)
+        self.builder.step(0, 0, 200_000)
 
     def take(self, name, dur, *, op, inputs=(((16, 16), (16, 1), "float"),), **args):
         self.builder.launched(name, self.at, op=op, dur=dur, inputs=inputs, **args)
@@ -155,7 +155,7 @@ class Partly:
     def fill_up(self, dur):
         """Make it so much kernel time, by a kernel about which no rule of these says anything."""
         self.take(SOFTMAX, dur - self.spent, op="aten::_softmax", blocks_per_sm=8.0)
-        self.builder.sync(51_000, 20)
+        self.builder.sync(201_000, 20)
 
 
 def few_blocks(step, *, known):
