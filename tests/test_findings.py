@@ -20,6 +20,7 @@ MUL = (
 SOFTMAX = (
     "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*, float const*)"
 )
+COPY = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(x)"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
@@ -266,6 +267,15 @@ def test_a_copy_that_puts_the_bias_into_a_products_result_is_hidden(findings):
     plain.memcpy("DtoD", 20, 30, plain.call("copy", 5))
     plain.launched(GEMM, 50, op="aten::addmm")
     assert "hidden-copy" not in findings(plain)
+
+
+def test_a_bias_that_is_copied_like_any_other_tensor_is_hidden_all_the_same(findings):
+    builder = steps()
+    builder.launched(COPY, 0, op="aten::copy_", inputs=[operand(64)])
+    builder.op("aten::addmm", 40, 100)
+    builder.launched(COPY, 50, op="aten::copy_", inputs=[operand(64)])
+    builder.kernel(GEMM, 90, 500, builder.launch(80))
+    assert findings(builder)["hidden-copy"].evidence["copies"] == 1
 
 
 def test_pointwise_kernels_in_a_row_on_one_size_could_be_one(findings):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builder import TraceBuilder
 
-from pytest_torchprof import LimitsMissed, gemm, load
+from pytest_torchprof import LimitsMissed, NotMeasured, gemm, load
 
 
 @pytest.fixture
@@ -32,3 +32,10 @@ def test_none_is_missed_over_one(profile, limit):
 
 def test_where_such_a_copy_goes_and_how_much_it_takes_is_not_known(profile):
     assert (profile.memcpys_h2d, profile.memcpys_d2h, profile.memcpys_d2d, profile.memcpy_bytes) == (None,) * 4
+
+
+@pytest.mark.parametrize("allowed", ["DtoH", "HtoD", ["DtoH", "aten::item"]])
+def test_whether_its_direction_is_allowed_is_not_known(profile, allowed):
+    with pytest.raises(NotMeasured, match=r"cannot be told: the recording does not tell where these copies go"):
+        profile.expect(max_memcpys=0, allow_memcpys=allowed)
+    profile.expect(max_memcpys=1, allow_memcpys=allowed)

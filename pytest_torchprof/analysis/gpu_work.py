@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.analysis.kernel_work import work_by_variant
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.kernels.operand_work import OperandWork
+from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
 from pytest_torchprof.trace.links import captures
@@ -124,13 +124,13 @@ class GpuWork:
 
     @cached_property
     def of_untold_operators(self) -> frozenset[int]:
-        """The kernels of which nothing tells the operator: those of a graph, and those whose launch is not recorded."""
+        """What nothing tells the operator of, kernels and else: what a graph launched, or no launch in the file."""
         trace = self.trace
         call_of, named = trace.links.call_of, trace.calls.name
         graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
         if not len(trace.ops):
-            return frozenset(self.kernels)
-        return frozenset(i for i in self.kernels if call_of[i] < 0 or named[call_of[i]] in graphs)
+            return frozenset(self.gpu_ops)
+        return frozenset(i for i in self.gpu_ops if call_of[i] < 0 or named[call_of[i]] in graphs)
 
     def operator_told(self, group: Group) -> bool:
         """Return whether it is known which operator launched each of these kernels, or that none did."""
@@ -143,6 +143,13 @@ class GpuWork:
     def operand_work(self, group: Group) -> OperandWork:
         """Return what one of these kernels has to compute and to move, as far as its operands tell."""
         return self._variants.get((group.name, group.op, group.inputs), OperandWork())
+
+    def may_be_measured(self, group: Group) -> bool:
+        """Return whether a formula tells what these kernels have to do, or might if more of them were recorded."""
+        if self.operator_told(group):
+            return (group.name, group.op, group.inputs) in self._variants
+        decoded = self.decoded(group)
+        return decoded.helper is None and decoded.is_of(*FAMILIES).may_be
 
     @cached_property
     def by_name(self) -> dict[int, list[Group]]:

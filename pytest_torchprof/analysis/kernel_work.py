@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork, has_formula, work_of
+from pytest_torchprof.kernels.names.kernelname import PRODUCTS
+from pytest_torchprof.kernels.operand_work import (
+    FAMILIES,
+    OperandWork,
+    counts_flops,
+    has_formula,
+    has_formula_for,
+    work_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,7 +26,7 @@ Variant = tuple[int, int, int]
 
 
 def work_by_variant(trace: Trace, launching: Launching, kernels: Iterable[int]) -> Mapping[Variant, OperandWork]:
-    """Return the work of one kernel of each variant, where it is known.
+    """Return the work of one kernel of each variant of which a formula tells it, as far as the operands are recorded.
 
     A kernel does its operator's work where it is the only one of its kind in the call: of products and convolutions
     beside helpers, of pointwise operators and copies at all.
@@ -39,8 +47,7 @@ def work_by_variant(trace: Trace, launching: Launching, kernels: Iterable[int]) 
     for variant in (variant for variant, alone in variants.items() if alone):
         name, op_name, inputs = variant
         types, shapes, strides = launching.operands(inputs)
-        work = work_of(names[op_name], types, shapes, strides, launching.settings(inputs))
-        is_product = decoded[name].family in ("gemm", "conv", "attention")
-        if is_product == (work.flops is not None) and work != OperandWork():
-            found[variant] = work
+        is_product = decoded[name].family in PRODUCTS
+        if is_product == counts_flops(names[op_name]) and has_formula_for(names[op_name], types, shapes):
+            found[variant] = work_of(names[op_name], types, shapes, strides, launching.settings(inputs))
     return found

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from pytest_torchprof.devices.kinds import CallKind
     from pytest_torchprof.trace import Trace
 
-_DIRECTION = re.compile("[A-Z]to[A-Z]")
+_DIRECTION = re.compile("(?:Memcpy )?([A-Z]to[A-Z])(?![A-Za-z])")
+
+
+def copy_direction(name: str) -> str | None:
+    """Return ``"HtoD"`` of a copy called "Memcpy HtoD (Pageable -> Device)"; None where nothing tells where it goes."""
+    found = _DIRECTION.match(name)
+    return found[1] if found else None
 
 
 def forward_operator(trace: Trace, op: int) -> int:
@@ -202,11 +208,10 @@ class StepWork:
         return [i for i, kind in zip(self._members, self._kinds, strict=True) if kind == MEMCPY]
 
     @cached_property
-    def _directions(self) -> Counter[str]:
-        found: Counter[str] = Counter()
+    def _directions(self) -> Counter[str | None]:
+        found: Counter[str | None] = Counter()
         for name, count in Counter([self._trace.gpu.name[i] for i in self._copies]).items():
-            # A copy is called "Memcpy HtoD (Pageable -> Device)".
-            found[self._trace.names[name].removeprefix("Memcpy ")[:4]] += count
+            found[copy_direction(self._trace.names[name])] += count
         return found
 
     @property
@@ -225,7 +230,7 @@ class StepWork:
 
     @property
     def _copies_tell(self) -> bool:
-        return not lost_copies(self._trace) and all(map(_DIRECTION.fullmatch, self._directions))
+        return not lost_copies(self._trace) and None not in self._directions
 
     @cached_property
     def _calls(self) -> Counter[int]:

@@ -22,6 +22,7 @@ _SUBJECTS = (
     "waiting",
     "queued",
     "kernels",
+    "grids",
     "products",
     "roofline",
     "fusible",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import Group
+    from pytest_torchprof.kernels.reply import Replies
 
 Severity = Literal["recording", "warning", "information"]
 """About the recording itself; about time that is lost; good to know."""
@@ -183,6 +184,22 @@ def told(
         return _time_ns(perhaps) < share * _time_ns(among)
 
     return Need(missing=missing, there=there, by=(least,))
+
+
+def told_of_each(missing: str, replies: Callable[..., Replies[int]], *by: Threshold) -> Need:
+    """Return the need that operations of which the answer is not known take too little time for a finding.
+
+    ``replies`` takes the values of all thresholds but the last one, the share of the time of all kernels from which on
+    there is a finding.
+    """
+
+    def there(analysis: Analysis, *values: float) -> bool:
+        *asked, share = values
+        found = replies(analysis, *asked)
+        perhaps_us = analysis.gpu_work.time_us([*found.yes, *found.not_known])
+        return not found.not_known or not perhaps_us or perhaps_us < share * analysis.gpu_work.kernel_time_us
+
+    return Need(missing=missing, there=there, by=by)
 
 
 def _time_ns(groups: Iterable[Group]) -> int:

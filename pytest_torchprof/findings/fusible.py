@@ -21,7 +21,6 @@ from pytest_torchprof.findings.finding import (
     Need,
     Rule,
     Threshold,
-    told,
 )
 from pytest_torchprof.kernels.names.kernelname import LAYOUT_CONVERSION
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN
@@ -30,11 +29,12 @@ from pytest_torchprof.trace.columns import KERNEL
 from pytest_torchprof.trace.links import Intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.gpu_work import GpuWork, Group
+    from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.kernels.names import KernelName
+    from pytest_torchprof.trace import Span
 
 CHAIN = Threshold(
     "chain",
@@ -61,14 +61,10 @@ _STEP = "Optimizer.step#"
 
 def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find runs of pointwise kernels of ATen, launched one after the other on as many elements each."""
-    work, gpu = analysis.gpu_work, analysis.trace.gpu
+    work = analysis.gpu_work
     chains = list(_pointwise_chains(analysis, at[CHAIN]))
-    # Of a fused chain one kernel's time remains: it reads the inputs and writes the result once.
-    saved = sum(
-        sum(gpu.end[i] - gpu.start[i] for i in chain) - max(gpu.end[i] - gpu.start[i] for i in chain)
-        for chain in chains
-    )
-    if not chains or saved / 1000 < at[SAVED] * work.kernel_time_us:
+    saved = _saved_us(analysis, chains)
+    if not chains or saved < at[SAVED] * work.kernel_time_us:
         return
     longest = max(chains, key=work.time_us)
     names = [_stem(work, i) for i in longest]
@@ -76,18 +72,24 @@ def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     yield Finding(
         message=f"{counted(len(chains), 'chain')} of pointwise kernels on the same sizes took "
-        f"{show_us(spent)}, of which fusing could save {show_us(saved / 1000)}; the costliest is {shown}",
+        f"{show_us(spent)}, of which fusing could save {show_us(saved)}; the costliest is {shown}",
         evidence={
             "time_us": spent,
             "share": work.share_of(i for chain in chains for i in chain),
-            "saved_us": saved / 1000,
+            "saved_us": saved,
             "chains": len(chains),
             "kernels": names,
             "count": sum(map(len, chains)),
             "source": work.source_of(longest[0]),
         },
-        saves_us=saved / 1000,
+        saves_us=saved,
     )
+
+
+def _saved_us(analysis: Analysis, chains: Sequence[Sequence[int]]) -> float:
+    # Of a fused chain one kernel's time remains: it reads the inputs and writes the result once.
+    time_us = analysis.gpu_work.time_us
+    return sum(time_us(chain) - max(time_us([i]) for i in chain) for chain in chains)
 
 
 def _stem(work: GpuWork, gpu_op: int) -> str:
@@ -95,29 +97,45 @@ def _stem(work: GpuWork, gpu_op: int) -> str:
     return decoded.stem or decoded.short
 
 
-def _pointwise_chains(analysis: Analysis, least: float) -> Iterator[list[int]]:
+def _pointwise_chains(analysis: Analysis, least: float, *, perhaps: bool = False) -> Iterator[list[int]]:
+    """Yield the chains; with ``perhaps`` as if kernels of which no size is recorded had that of those beside them."""
     work, trace = analysis.gpu_work, analysis.trace
     fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
+    name, stream, process = trace.gpu.name, trace.gpu.stream, trace.gpu.process
     elements: dict[int, int | None] = {}
 
     def size(gpu_op: int) -> int | None:
-        """Return how many elements the launching operator's largest operand has, None where it is not recorded."""
+        """Return how many elements the launching operator's largest operand has, 0 for none; None joins any others."""
         op = analysis.launching.op_of[gpu_op]
         inputs = trace.ops.inputs[op] if op >= 0 else -1
         if inputs not in elements:
-            elements[inputs] = _elements(analysis.launching.operands(inputs)[1]) if inputs >= 0 else None
-        return elements[inputs]
+            elements[inputs] = _elements(analysis.launching.operands(inputs)[1] if inputs >= 0 else None)
+        return elements[inputs] if perhaps and op >= 0 else elements[inputs] or 0
 
-    name, stream, process = trace.gpu.name, trace.gpu.stream, trace.gpu.process
     for ops in work.launched_together:
         in_turn = zip(map(fusible.__contains__, map(name.__getitem__, ops)), ops, strict=True)
         for in_question, run in groupby(in_turn, key=itemgetter(0)):
-            members = [i for _, i in run] if in_question else ()
+            members = [i for _, i in run] if in_question else []
             if len(members) < max(least, 1):
                 continue
-            for found, chain in groupby(members, key=lambda i: (size(i), stream[i], process[i])):
-                if found[0] and len(alike := list(chain)) >= least:
-                    yield alike
+            for (none, *_), alike in groupby(members, key=lambda i: (size(i) == 0, stream[i], process[i])):
+                if not none:
+                    yield from (chain for chain in _of_one_size((size(i), i) for i in alike) if len(chain) >= least)
+
+
+def _of_one_size(kernels: Iterable[tuple[int | None, int]]) -> Iterator[list[int]]:
+    """Yield those in a row that may be of one size; unknown ones between two sizes with each of them."""
+    found: list[int] = []
+    known: int | None = None
+    unknown_since = 0
+    for size, one in kernels:
+        if size is not None and known not in (None, size):
+            yield found
+            found, known = found[unknown_since:], None
+        found.append(one)
+        if size is not None:
+            known, unknown_since = size, len(found)
+    yield found
 
 
 def _fusible(decoded: KernelName) -> bool:
@@ -125,18 +143,20 @@ def _fusible(decoded: KernelName) -> bool:
 
 
 def _elements(shapes: Sequence[Any] | None) -> int | None:
-    sizes = [
-        prod(shape) for shape in shapes or () if isinstance(shape, list) and all(isinstance(n, int) for n in shape)
-    ]
-    return max(sizes, default=0) or None
+    if shapes is None:
+        return None
+    sizes = [prod(shape) for shape in shapes if isinstance(shape, list) and all(isinstance(n, int) for n in shape)]
+    return max(sizes, default=0)
 
 
-def _may_be_in_a_chain(analysis: Analysis, group: Group) -> bool:
-    """Whether a kernel is pointwise, or may be, and nothing tells on how many elements it works."""
-    work, decoded = analysis.gpu_work, analysis.gpu_work.named[group.name]
-    if decoded.library != "aten" or decoded.stem.startswith("multi_tensor") or decoded.is_of("pointwise") is NO:
-        return False
-    return not work.operator_told(group) or (group.op >= 0 and work.shapes(group) is None)
+def _sizes_told(analysis: Analysis, least: float, share: float) -> bool:
+    """Whether kernels of which nothing tells on how many elements they work could not save enough with the others."""
+    work = analysis.gpu_work
+    fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
+    untold = [i for i in work.of_untold_operators.intersection(work.kernels) if work.trace.gpu.name[i] in fusible]
+    surely, perhaps = (list(_pointwise_chains(analysis, least, perhaps=one)) for one in (False, True))
+    most_us = _saved_us(analysis, perhaps) + work.time_us(untold)
+    return (surely == perhaps and not untold) or most_us < share * work.kernel_time_us
 
 
 def _products_told(analysis: Analysis) -> bool:
@@ -261,8 +281,8 @@ def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) 
     if not ranges:
         return
     inside = _launched_inside(analysis, ranges)
-    single = [i for i in inside if _fusible(work.named[trace.gpu.name[i]])]
-    steps = max(len({(span.tid, span.start_ns) for span in ranges}), 1)
+    single = _single(analysis, inside)
+    steps = _steps_of(ranges)
     if not single or len(single) < at[KERNELS] * steps or len(single) < at[OF_OPTIMIZER] * len(inside):
         return
     spent = work.time_us(single)
@@ -286,7 +306,28 @@ def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) 
     )
 
 
-def _launched_inside(analysis: Analysis, ranges: Sequence[Any]) -> list[int]:
+def _single(analysis: Analysis, kernels: Iterable[int]) -> list[int]:
+    work = analysis.gpu_work
+    return [i for i in kernels if _fusible(work.named[work.trace.gpu.name[i]])]
+
+
+def _steps_of(ranges: Sequence[Span]) -> int:
+    return len({(span.tid, span.start_ns) for span in ranges})
+
+
+def _optimizer_told(analysis: Analysis, kernels: float, share: float) -> bool:
+    """Whether it is none that takes tensors one by one, had it launched all kernels of which the launch is missing."""
+    ranges = analysis.trace.spans_in_steps(_STEP)
+    call_of = analysis.trace.links.call_of
+    unlaunched = _single(analysis, (i for i in analysis.gpu_work.kernels if call_of[i] < 0)) if ranges else []
+    if not unlaunched:
+        return True
+    inside = _launched_inside(analysis, ranges)
+    most = len(_single(analysis, inside)) + len(unlaunched)
+    return most < kernels * _steps_of(ranges) or most < share * (len(inside) + len(unlaunched))
+
+
+def _launched_inside(analysis: Analysis, ranges: Sequence[Span]) -> list[int]:
     trace = analysis.trace
     thread_of = {label: index for index, label in enumerate(trace.threads)}
     inside = Intervals((thread_of[span.tid], span.start_ns, span.end_ns) for span in ranges)
@@ -306,7 +347,11 @@ RULES = (
         needs=(
             OPERATORS,
             SHAPES,
-            told("of some pointwise kernels it is not known on how many elements they work", _may_be_in_a_chain, SAVED),
+            Need(
+                missing="of some pointwise kernels it is not known on how many elements they work",
+                there=_sizes_told,
+                by=(CHAIN, SAVED),
+            ),
         ),
         thresholds=(CHAIN, SAVED),
         remedy="torch.compile around this code writes one kernel for each chain",
@@ -337,7 +382,14 @@ RULES = (
         code="single-tensor-optimizer",
         title="Optimizer takes tensors one by one",
         find=_single_tensor_optimizer,
-        needs=(OPERATORS,),
+        needs=(
+            OPERATORS,
+            Need(
+                missing="of some kernels it is not known whether the optimizer launched them",
+                there=_optimizer_told,
+                by=(KERNELS, OF_OPTIMIZER),
+            ),
+        ),
         thresholds=(KERNELS, OF_OPTIMIZER),
         remedy="foreach=True or, where it exists, fused=True for the optimizer",
         explains=(*HOW_MANY_KERNELS, *HOST_PACE),

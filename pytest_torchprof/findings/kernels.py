@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from itertools import compress
+from itertools import accumulate, compress
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.finding import (
-    BLOCKS_PER_SM,
     CPU_SIDE,
     GPU_WORK,
     HOST_PACE,
     HOW_MANY_KERNELS,
-    OCCUPANCY,
     OPERATORS,
     SLOW_KERNELS,
     Finding,
@@ -43,6 +43,8 @@ TO_SPARE = Threshold("busy", 0.9, "a GPU that is busy nine tenths of the time do
 
 # Their number follows from the model; where they are small, their grids are.
 _NOT_TO_BE_BATCHED = frozenset({"gemm", "conv", "attention", "communication"})
+
+_OPERATOR_NOT_KNOWN = "of some kernels it is not known which operator launched them"
 
 INSIDE = Threshold("inside", 0.9, "an operator that does a tenth of its work itself is only a name for what it calls")
 OF_CPU_TIME = Threshold("share", 0.25, "a fourth of the time of all operators is worth a look inside")
@@ -108,32 +110,22 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     """Find the operators that launch very often, each time for a few microseconds, on a GPU with time to spare."""
     trace, work = analysis.trace, analysis.gpu_work
     steps = max(len(trace.steps), 1)
-    count: Counter[int] = Counter()
-    spent: Counter[int] = Counter()
-    example: dict[int, int] = {}
-    for group in work.groups:
-        if work.named[group.name].family in _NOT_TO_BE_BATCHED:
-            continue
-        count[group.op] += len(group.members)
-        spent[group.op] += group.time_ns
-        example.setdefault(group.op, group.members[0])
+    launched = _to_be_batched(analysis)
+    many = _many(analysis, at[CALLS], at[OF_CALLS])
+    mean_us = {op: work.time_us(kernels) / len(kernels) for op, kernels in launched.items()}
     busy = {
-        op: calls
-        for op, calls in count.most_common()
-        if op >= 0
-        and calls >= at[CALLS] * steps
-        and calls >= at[OF_CALLS] * len(work.gpu_ops)
-        and spent[op] / calls <= at[SMALL_US] * 1000
-        and analysis.launching.op_name(analysis.launching.op_of[example[op]]) is not None
+        op: len(kernels)
+        for op, kernels in sorted(launched.items(), key=lambda item: -len(item[1]))
+        if len(kernels) >= many and mean_us[op] <= at[SMALL_US]
     }
-    if not busy or work.busy_share >= at[TO_SPARE] or analysis.graph_launches:
+    if not busy or not _waits_for_launches(analysis, at[TO_SPARE]):
         return
     launch_us = _launch_us(analysis)
     total, calls = sum(busy.values()), trace.calls
     members = (i for group in work.groups if group.op in busy for i in group.members)
     launches = {call for i in members if (call := trace.links.call_of[i]) >= 0}
     shown = ", ".join(
-        f"{trace.names[op]} launches {counted(calls // steps, 'kernel')} of {show_us(spent[op] / calls / 1000)} each"
+        f"{trace.names[op]} launches {counted(calls // steps, 'kernel')} of {show_us(mean_us[op])} each"
         for op, calls in list(busy.items())[:3]
     )
     yield Finding(
@@ -143,10 +135,49 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
             "share": work.share_during((calls.start[call], calls.end[call]) for call in launches),
             "ops": {trace.names[op]: calls // steps for op, calls in busy.items()},
             "launch_us": launch_us,
-            "source": work.source_of(example[next(iter(busy))]),
+            "source": work.source_of(launched[next(iter(busy))][0]),
         },
         saves_us=total * launch_us,
     )
+
+
+def _to_be_batched(analysis: Analysis) -> dict[int, list[int]]:
+    """Return the kernels of each operator that could be launched together; those of compiled code are."""
+    work = analysis.gpu_work
+    found: dict[int, list[int]] = defaultdict(list)
+    for group in work.groups:
+        if work.op_name(group) is not None and work.named[group.name].family not in _NOT_TO_BE_BATCHED:
+            found[group.op] += group.members
+    return found
+
+
+def _many(analysis: Analysis, calls: float, share: float) -> float:
+    """Return how many an operator has to launch."""
+    return max(calls * max(len(analysis.trace.steps), 1), share * len(analysis.gpu_work.gpu_ops), 1)
+
+
+def _waits_for_launches(analysis: Analysis, most: float) -> bool:
+    return analysis.gpu_work.busy_share < most and not analysis.graph_launches
+
+
+def _calls_told(analysis: Analysis, calls: float, small_us: float, share: float, most: float) -> bool:
+    """Whether no operator can be the one, had it launched those that it might of which the operator is not known."""
+    work, gpu = analysis.gpu_work, analysis.trace.gpu
+    untold_us = sorted(
+        work.time_us([i])
+        for i in work.of_untold_operators.intersection(work.kernels)
+        if work.named[gpu.name[i]].family not in _NOT_TO_BE_BATCHED
+    )
+    if not untold_us or not _waits_for_launches(analysis, most):
+        return True
+    many = math.ceil(_many(analysis, calls, share))
+    together_us, small = list(accumulate(untold_us, initial=0.0)), bisect_right(untold_us, small_us)
+    for kernels in ([], *_to_be_batched(analysis).values()):
+        # With the shortest ones the mean stays the lowest.
+        more = max(many - len(kernels), small)
+        if more <= len(untold_us) and work.time_us(kernels) + together_us[more] <= small_us * (len(kernels) + more):
+            return False
+    return True
 
 
 def _launch_us(analysis: Analysis) -> float:
@@ -195,86 +226,6 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     )
 
 
-FEW_BLOCKS = Threshold(
-    "share", 0.2, "a fifth of the kernel time in grids that leave multiprocessors without a block is more than an edge"
-)
-
-LOW = Threshold("occupancy", 0.25, "below a quarter of the warps that fit, memory latency is no longer hidden")
-BLOCKS = Threshold(
-    "blocks_per_sm",
-    16.0,
-    "this many blocks of one warp each make a quarter of the warps that fit: then it is not the grid that is too small",
-)
-LOW_SHARE = Threshold("share", 0.1, "a tenth of the kernel time at such an occupancy is worth tuning its kernels for")
-
-# These keep their data in registers and shared memory and run well with few warps; communication needs few.
-_FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
-
-
-def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find kernels with fewer blocks than the GPU has multiprocessors."""
-    work, gpu = analysis.gpu_work, analysis.trace.gpu
-    blocks, talking = gpu.blocks_per_sm, work.communication
-    small = [i for i in work.kernels if 0 <= blocks[i] < 1 and i not in talking]
-    spent = work.time_us(small)
-    if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
-        return
-    unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
-    names = _longest_names(analysis, small)
-    yield Finding(
-        message=f"{counted(len(small), 'kernel')} with fewer blocks than the GPU has multiprocessors took "
-        f"{show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(small),
-            "kernels": names,
-            "count": len(small),
-            "unused_us": unused,
-            "source": work.source_of(max(small, key=lambda i: gpu.end[i] - gpu.start[i])),
-        },
-        saves_us=unused,
-    )
-
-
-def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find kernels that fill all multiprocessors with few warps each, products and attention aside."""
-    work, gpu = analysis.gpu_work, analysis.trace.gpu
-    percent, enough = 100 * at[LOW], at[BLOCKS]
-    low = [
-        i
-        for i in work.kernels
-        if 0 <= gpu.occupancy[i] < percent
-        and gpu.blocks_per_sm[i] >= enough
-        and work.named[gpu.name[i]].family not in _FEW_WARPS
-    ]
-    spent = work.time_us(low)
-    if not spent or spent < at[LOW_SHARE] * work.kernel_time_us:
-        return
-    mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
-    names = _longest_names(analysis, low)
-    yield Finding(
-        message=f"{counted(len(low), 'kernel')} ran with {mean:.0f}% of the warps that fit, "
-        f"{show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(low),
-            "kernels": names,
-            "count": len(low),
-            "occupancy": mean / 100,
-            "source": work.source_of(max(low, key=lambda i: gpu.end[i] - gpu.start[i])),
-        },
-        saves_us=spent * (1 - mean / percent),
-    )
-
-
-def _longest_names(analysis: Analysis, kernels: list[int]) -> list[str]:
-    gpu = analysis.trace.gpu
-    spent: dict[int, int] = {}
-    for i in kernels:
-        spent[gpu.name[i]] = spent.get(gpu.name[i], 0) + gpu.end[i] - gpu.start[i]
-    return [analysis.gpu_work.named[name].short for name in sorted(spent, key=lambda name: -spent[name])[:5]]
-
-
 RULES = (
     Rule(
         code="hotspot",
@@ -283,7 +234,7 @@ RULES = (
         needs=(
             GPU_WORK,
             Need(
-                missing="of some kernels it is not known which operator launched them",
+                missing=_OPERATOR_NOT_KNOWN,
                 there=_operators_told,
                 by=(SHARE, NAMES),
             ),
@@ -296,7 +247,14 @@ RULES = (
         code="many-small-calls",
         title="Many small calls",
         find=_many_small_calls,
-        needs=(OPERATORS,),
+        needs=(
+            OPERATORS,
+            Need(
+                missing=_OPERATOR_NOT_KNOWN,
+                there=_calls_told,
+                by=(CALLS, SMALL_US, OF_CALLS, TO_SPARE),
+            ),
+        ),
         thresholds=(CALLS, SMALL_US, OF_CALLS, TO_SPARE),
         remedy="batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them",
         explains=(*HOW_MANY_KERNELS, *HOST_PACE),
@@ -308,23 +266,5 @@ RULES = (
         needs=(CPU_SIDE,),
         thresholds=(INSIDE, OF_CPU_TIME),
         remedy="look at the children, not at the operator itself",
-    ),
-    Rule(
-        code="small-grid",
-        title="Grids smaller than the GPU",
-        find=_small_grid,
-        needs=(BLOCKS_PER_SM,),
-        thresholds=(FEW_BLOCKS,),
-        remedy="larger batches or sequences; several small products as one batched one; streams side by side",
-        explains=(*SLOW_KERNELS, "min_sm_efficiency"),
-    ),
-    Rule(
-        code="low-occupancy",
-        title="Low occupancy",
-        find=_low_occupancy,
-        needs=(OCCUPANCY,),
-        thresholds=(LOW, BLOCKS, LOW_SHARE),
-        remedy="fewer registers or less shared memory per block, larger blocks; in Triton block sizes and num_warps",
-        explains=SLOW_KERNELS,
     ),
 )

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.efficiency import has_tf32, peak_ratio
+from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.findings.finding import (
     GPU_WORK,
     HOW_MANY_KERNELS,
@@ -18,11 +19,12 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
     told,
+    told_of_each,
 )
 from pytest_torchprof.kernels.computed_types import computes_in
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.kernels.operands import Launch
-from pytest_torchprof.kernels.reply import NO, NOT_KNOWN
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, ask, every, known, same
 from pytest_torchprof.text import counted, show_bytes, show_us
 from pytest_torchprof.trace.columns import MEMCPY
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork, Group
+    from pytest_torchprof.kernels.reply import Replies, Reply
 
 SLOW_TYPE = Threshold(
     "share", 0.05, "from a twentieth of the kernel time on, the type of the products decides about it"
@@ -215,12 +218,6 @@ def _may_be_odd(analysis: Analysis, group: Group) -> bool:
     return work.op_name(group) in _PRODUCTS and (decoded.dtype is None or work.shapes(group) is None)
 
 
-def _may_be_bias(analysis: Analysis, group: Group) -> bool:
-    """Whether a kernel may copy a bias for a product for all that is known."""
-    work = analysis.gpu_work
-    return not work.operator_told(group) and work.decoded(group).is_of("copy").may_be
-
-
 def _matrix(shape: Any) -> bool:
     return isinstance(shape, list) and len(shape) >= 2 and all(isinstance(size, int) for size in shape)
 
@@ -231,11 +228,7 @@ def _at(values: Sequence[Any] | None, place: int) -> Any:
 
 def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find copies on the device that fill a product's result with the bias before the product adds to it."""
-    trace, work, launching = analysis.trace, analysis.gpu_work, analysis.launching
-    copies = [i for i in work.copies if "DtoD" in trace.names[trace.gpu.name[i]] and _product_around(analysis, i)]
-    for group in work.of_family("copy"):
-        if any(name in _ADDING for name in work.chain(group)[-2:]):
-            copies += [i for i in group.members if launching.decoded(i).helper == "bias copy"]
+    trace, work, copies = analysis.trace, analysis.gpu_work, _bias_copies(analysis).yes
     spent = work.time_us(copies)
     if not spent or spent < at[COPYING] * work.kernel_time_us:
         return
@@ -255,6 +248,26 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         },
         saves_us=spent,
     )
+
+
+def _bias_copies(analysis: Analysis) -> Replies[int]:
+    """Ask each copy, and each kernel that copies or may, whether it puts a bias into the result of a product."""
+    work, trace, launching = analysis.gpu_work, analysis.trace, analysis.launching
+    copying = {name for name, decoded in work.named.items() if decoded.is_of("copy").may_be}
+
+    def puts_bias(gpu_op: int) -> Reply:
+        untold = gpu_op in work.of_untold_operators
+        if not untold and _product_around(analysis, gpu_op) is None:
+            return NO
+        if trace.gpu.kind[gpu_op] == MEMCPY:
+            on_device = same(copy_direction(trace.names[trace.gpu.name[gpu_op]]), "DtoD")
+            return every((NOT_KNOWN, on_device)) if untold else on_device
+        decoded = launching.decoded(gpu_op)
+        if untold:
+            return NOT_KNOWN if decoded.is_of("copy").may_be else NO
+        return known(told=decoded.helper == "bias copy")
+
+    return ask([*work.copies, *(i for i in work.kernels if trace.gpu.name[i] in copying)], puts_bias)
 
 
 def _product_around(analysis: Analysis, gpu_op: int) -> str | None:
@@ -317,7 +330,12 @@ RULES = (
         code="hidden-copy",
         title="Hidden copies",
         find=_hidden_copy,
-        needs=(OPERATORS, told("of some copies it is not known which operator made them", _may_be_bias, COPYING)),
+        needs=(
+            OPERATORS,
+            told_of_each(
+                "of some copies it is not known which operator made them, or where they go", _bias_copies, COPYING
+            ),
+        ),
         thresholds=(COPYING,),
         remedy="a bias of one dimension, which the product adds by itself (nn.Linear), or a Triton product with the "
         'addition as epilogue (torch.compile(mode="max-autotune"))',

@@ -10,7 +10,7 @@ from pytest_torchprof.findings.products import odd_sizes
 from pytest_torchprof.text import counted, cut, show_rate, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.efficiency import Peak
@@ -47,10 +47,7 @@ def _below_roofline(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     work, peak = analysis.gpu_work, peak_of_trace(analysis.trace)
     if peak is None:
         return
-    slow = sorted(
-        (one for group in work.groups if (one := _slow(analysis, group, peak, at)) is not None),
-        key=lambda one: -one.wasted_us,
-    )
+    slow = _far_below(analysis, peak, at[FAR], at[SMALL])
     wasted = sum(one.wasted_us for one in slow)
     if not slow or wasted < at[COSTLY] * work.kernel_time_us:
         return
@@ -76,15 +73,21 @@ def _below_roofline(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     )
 
 
-def _slow(analysis: Analysis, group: Group, peak: Peak, at: Mapping[Threshold, float]) -> _FarBelow | None:
+def _far_below(analysis: Analysis, peak: Peak, times: float, small_us: float) -> list[_FarBelow]:
+    """Return the kernels that are, those that waste the most first."""
+    found = (_slow(analysis, group, peak, times, small_us) for group in analysis.gpu_work.groups)
+    return sorted((one for one in found if one is not None), key=lambda one: -one.wasted_us)
+
+
+def _slow(analysis: Analysis, group: Group, peak: Peak, times: float, small_us: float) -> _FarBelow | None:
     """Return how far the group is below its roofline, None where it is not far or nobody knows."""
     work = analysis.gpu_work.operand_work(group)
     bound = _bound_us(analysis, group, work, peak)
     if bound is None or _explained(analysis, group):
         return None
     count = len(group.members)
-    mean, least = group.time_ns / 1000 / count, max(bound, at[SMALL])
-    return _FarBelow(group, work, bound, (mean - least) * count) if mean >= at[FAR] * least else None
+    mean, least = group.time_ns / 1000 / count, max(bound, small_us)
+    return _FarBelow(group, work, bound, (mean - least) * count) if mean >= times * least else None
 
 
 def _bound_us(analysis: Analysis, group: Group, work: OperandWork, peak: Peak) -> float | None:
@@ -96,6 +99,47 @@ def _bound_us(analysis: Analysis, group: Group, work: OperandWork, peak: Peak) -
         return moving
     tflops = peak.tflops.get(analysis.gpu_work.decoded(group).dtype or "")
     return None if tflops is None else max(moving, work.flops / tflops / 1e6)
+
+
+def _bounds_told(analysis: Analysis, times: float, small_us: float, share: float) -> bool:
+    """Whether kernels of which a bound would be known if more were recorded could not waste enough with the others."""
+    work, peak = analysis.gpu_work, peak_of_trace(analysis.trace)
+    if peak is None:
+        return False
+    perhaps_us = sum(_perhaps_wasted_us(analysis, group, peak, times, small_us) for group in work.groups)
+    surely_us = sum(one.wasted_us for one in _far_below(analysis, peak, times, small_us))
+    return not perhaps_us or surely_us + perhaps_us < share * work.kernel_time_us
+
+
+def _perhaps_wasted_us(analysis: Analysis, group: Group, peak: Peak, times: float, small_us: float) -> float:
+    """Return the most that a group wastes for all that is known, 0 where its bound is known or no formula tells it."""
+    work = analysis.gpu_work
+    needed = work.operand_work(group)
+    if _bound_us(analysis, group, needed, peak) is not None or not work.may_be_measured(group):
+        return 0.0
+    if _explained(analysis, group):
+        return 0.0
+    least_us = max(_least_bound_us(needed, peak), small_us)
+    if work.operator_told(group) and group.inputs >= 0:
+        mean_us = group.time_ns / 1000 / len(group.members)
+        return _most_wasted_us([mean_us] * len(group.members), times, least_us)
+    return _most_wasted_us([work.time_us([i]) for i in group.members], times, least_us)
+
+
+def _most_wasted_us(lengths_us: Iterable[float], times: float, least_us: float) -> float:
+    """Return the most that kernels waste if any of them may be launched with the same operands."""
+    spent_us, count = 0.0, 0
+    for length_us in sorted(lengths_us, reverse=True):
+        if length_us <= least_us or spent_us + length_us < times * least_us * (count + 1):
+            break
+        spent_us, count = spent_us + length_us, count + 1
+    return spent_us - least_us * count
+
+
+def _least_bound_us(work: OperandWork, peak: Peak) -> float:
+    """Return how long the GPU needs at its peaks at least, by what is known of the two bounds."""
+    moving = 0.0 if work.bytes is None or peak.gb_per_s is None else work.bytes / peak.gb_per_s / 1e3
+    return max(moving, (work.flops or 0) / max(peak.tflops.values()) / 1e6)
 
 
 def _explained(analysis: Analysis, group: Group) -> bool:
@@ -133,7 +177,17 @@ RULES = (
         code="below-roofline",
         title="Far below the roofline",
         find=_below_roofline,
-        needs=(OPERATORS, SHAPES, PEAKS_KNOWN, WORK_KNOWN),
+        needs=(
+            OPERATORS,
+            SHAPES,
+            PEAKS_KNOWN,
+            WORK_KNOWN,
+            Need(
+                missing="of some kernels it is not known how long they need at the peaks",
+                there=_bounds_told,
+                by=(FAR, SMALL, COSTLY),
+            ),
+        ),
         thresholds=(FAR, SMALL, COSTLY),
         remedy=_MOVING,
         explains=SLOW_KERNELS,

@@ -83,6 +83,20 @@ def has_formula(op: str) -> bool:
     return op in _FORMULAS or op.removeprefix("aten::").removesuffix("_") in _SAME_TYPE
 
 
+def has_formula_for(op: str, dtypes: Sequence[object] | None, shapes: Sequence[object] | None) -> bool:
+    """Whether the work of an operator on operands such as these can be told, or may be for all that is recorded."""
+    if op in _FORMULAS or not dtypes or not shapes or len(dtypes) != len(shapes):
+        return has_formula(op)
+    told = [_operand(shape, None, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    found = {operand.dtype for operand in told if operand is not None and operand.shape}
+    return has_formula(op) and len(found) <= 1 and found <= _FLOATS
+
+
+def counts_flops(op: str) -> bool:
+    """Whether the work of an operator is told in FLOPs too."""
+    return op in _FORMULAS and op != "aten::copy_"
+
+
 def work_of(
     op: str,
     dtypes: Sequence[object] | None,

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.analysis.ranges import Inside, stretches_of, waiting_threads
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, known, same
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
 from pytest_torchprof.limits.limit import as_list
 from pytest_torchprof.limits.source_path import is_file
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.limits.items import Item
 
-Answers = list[bool | None]
-"""Whether each item is allowed; None where that cannot be told."""
 
 _PLACE = re.compile(r"(?P<file>.+\.py)(?::(?P<line>[0-9]+))?")
 _WORD = re.compile(r"(\w+):(?!:)")
@@ -34,8 +34,10 @@ class Allowance:
     """One entry of ``allow_syncs`` or ``allow_memcpys``."""
 
     written: str
-    answers: Callable[[Analysis, Sequence[Item]], Answers]
+    answers: Callable[[Analysis, Sequence[Item]], list[Reply]]
+    """Tells of each item whether it is allowed."""
     needs_lines: bool = False
+    names_direction: bool = False
     operator: Operator | None = None
     """The operator that it names, if it is one."""
 
@@ -56,7 +58,7 @@ def read_allowed_copies(value: object) -> tuple[Allowance, ...]:
 
 def _direction(entry: object) -> Allowance | None:
     found = _DIRECTION.fullmatch(entry) if isinstance(entry, str) else None
-    return Allowance(str(entry), partial(_by_direction, found["direction"])) if found else None
+    return Allowance(str(entry), partial(_by_direction, found["direction"]), names_direction=True) if found else None
 
 
 def _allowance(entry: object) -> Allowance:
@@ -78,42 +80,42 @@ def _allowance(entry: object) -> Allowance:
     return Allowance(entry, partial(_by_operator, operator), operator=operator)
 
 
-def _by_operator(pattern: Operator, analysis: Analysis, items: Sequence[Item]) -> Answers:
+def _by_operator(pattern: Operator, analysis: Analysis, items: Sequence[Item]) -> list[Reply]:
     """Allow what any of the operators around it matches."""
     if not len(analysis.trace.ops):
-        return [None] * len(items)
+        return [NOT_KNOWN] * len(items)
     chain = analysis.launching.chain
-    return [None if item.call < 0 else any(map(pattern.matches_op, chain(item.op))) for item in items]
+    return [NOT_KNOWN if item.call < 0 else known(told=any(map(pattern.matches_op, chain(item.op)))) for item in items]
 
 
-def _by_range(name: str, analysis: Analysis, items: Sequence[Item]) -> Answers:
+def _by_range(name: str, analysis: Analysis, items: Sequence[Item]) -> list[Reply]:
     """Allow what was done inside the user's ranges of this name, wherever these begin."""
     trace = analysis.trace
     stretches = stretches_of(trace, trace.ranges(name))
     calls = [item.call for item in items if item.call >= 0]
     if not stretches:
-        return [False] * len(items)
+        return [NO] * len(items)
     inside = Inside(trace, stretches, waiting_threads(trace, calls))
-    return [None if item.call < 0 else inside.launched(item.call) for item in items]
+    return [NOT_KNOWN if item.call < 0 else known(told=inside.launched(item.call)) for item in items]
 
 
-def _by_place(file: str, line: int | None, _analysis: Analysis, items: Sequence[Item]) -> Answers:
+def _by_place(file: str, line: int | None, _analysis: Analysis, items: Sequence[Item]) -> list[Reply]:
     """Allow what comes from this file of the user's, or from this line of it."""
     in_file = cache(partial(is_file, file))
     return [_is_there(item, in_file, line) for item in items]
 
 
-def _is_there(item: Item, in_file: Callable[[str], bool | None], line: int | None) -> bool | None:
+def _is_there(item: Item, in_file: Callable[[str], Reply], line: int | None) -> Reply:
     origin = item.origin
     if origin is None or not item.is_placed or origin.file is None:
-        return None
-    if not (found := in_file(origin.file)):
+        return NOT_KNOWN
+    if (found := in_file(origin.file)) is not YES:
         return found
     if line is None or (origin.exact and origin.line == line):
-        return True
+        return YES
     # torch names a frame after the line at which its function begins.
-    return False if origin.exact else None
+    return NO if origin.exact else NOT_KNOWN
 
 
-def _by_direction(direction: str, _analysis: Analysis, items: Sequence[Item]) -> Answers:
-    return [item.name.startswith(f"Memcpy {direction}") for item in items]
+def _by_direction(direction: str, _analysis: Analysis, items: Sequence[Item]) -> list[Reply]:
+    return [same(copy_direction(item.name), direction) for item in items]

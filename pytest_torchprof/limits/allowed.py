@@ -11,6 +11,7 @@ from msgspec import structs
 
 from pytest_torchprof.analysis.waits import longest_poll, waiting_copies
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.kernels.reply import NOT_KNOWN, YES
 from pytest_torchprof.limits.allowances import Allowance, read_allowances, read_allowed_copies
 from pytest_torchprof.limits.items import Item, moves_of, rows_of_moves, rows_of_waits, waits_of
 from pytest_torchprof.limits.limit import (
@@ -60,8 +61,8 @@ class Tally:
         return cls(
             step=step,
             items=items,
-            allowing=[tuple(one for one, told in answers if told[i]) for i in range(len(items))],
-            doubtful=[tuple(one for one, told in answers if told[i] is None) for i in range(len(items))],
+            allowing=[tuple(one for one, told in answers if told[i] is YES) for i in range(len(items))],
+            doubtful=[tuple(one for one, told in answers if told[i] is NOT_KNOWN) for i in range(len(items))],
         )
 
     @cached_property
@@ -139,7 +140,9 @@ class _Count:
         asked = dict.fromkeys(one for some in tally.doubtful for one in some)
         lines = any(one.needs_lines for one in asked)
         no_lines = not analysis.launching.origins.recorded and analysis.repeat is None
-        if not lines:
+        if all(one.names_direction for one in asked):
+            reason = "the recording does not tell where these copies go"
+        elif not lines:
             reason = "the recording does not tell by which call and in which operators it was done"
         elif no_lines:
             reason = "the recording holds no lines of the user's code"

@@ -5,23 +5,25 @@ from __future__ import annotations
 import sys
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, known
 
-def is_file(asked: str, recorded: str) -> bool | None:
+
+def is_file(asked: str, recorded: str) -> Reply:
     """Whether what a test asks for, a whole path or its end, is the file that a recording names.
 
-    None where the recording tells less of the path than is asked for, and no such file is here, or several are.
+    Not known where the recording tells less of the path than is asked for, and no such file is here, or several are.
     """
     if _ends_with(recorded, asked):
-        return True
+        return YES
     if _is_absolute(recorded) or not _ends_with(asked, recorded):
-        return False
+        return NO
     answers: dict[Path, bool] = {}
     for path in _places(recorded):
         # Links may lead to one file by several paths.
         own = path.resolve()
         answers[own] = answers.get(own, False) or _ends_with(str(path), asked) or _ends_with(str(own), asked)
     told = set(answers.values())
-    return told.pop() if len(told) == 1 else None
+    return known(told=told.pop()) if len(told) == 1 else NOT_KNOWN
 
 
 def _ends_with(path: str, end: str) -> bool:
