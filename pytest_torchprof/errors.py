@@ -56,13 +56,19 @@ class NotMeasured(TorchprofError):
     ask_the_doctor = False
     """Whether the profiler or the device is the cause: the text then ends with the command that tells more."""
 
-    def __init__(self, reason: Reason | str = "", code: Code | None = None) -> None:
-        """Make the error of a reason; of a text with ``code`` where another plugin has no reason of its own kind."""
+    def __init__(self, reason: Reason | str = "", code: Code | None = None, *, screen: str | None = None) -> None:
+        """Make the error of a reason; of a text with ``code`` where another plugin has no reason of its own kind.
+
+        ``screen`` is the whole text, where it says more than the reason.
+        """
         self.reason = reason if isinstance(reason, Reason) else Verbatim(reason, code)
-        super().__init__(self.reason.text, self.reason.code)
+        self.screen = screen
+        super().__init__(self.reason.text if screen is None else screen, self.reason.code)
 
     def __str__(self) -> str:
         """Return the reason with its code, and where to ask for more."""
+        if self.screen is not None:
+            return self.text
         announced = f"{'not measured: ' if self.announced else ''}{self.reason}"
         return f"{announced}\n  do: {ASK_THE_DOCTOR}" if self.ask_the_doctor else announced
 

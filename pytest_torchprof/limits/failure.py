@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, WorkRow
+from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.text import counted, number_alike, printable, printable_line, reason_line, show_us
 
 if TYPE_CHECKING:
@@ -155,8 +157,11 @@ def error_for(
     failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
     if not failed and not others:
         return None
-    kind = NotMeasured if any(verdict.status == NOT_MEASURED for verdict in failed) else LimitsMissed
-    error = kind(_failure_text(_with_numbers(failed), analysis, why, others, screen))
+    text = _failure_text(_with_numbers(failed), analysis, why, others, screen)
+    error: LimitsMissed | NotMeasured = LimitsMissed(text)
+    if unmeasured := [one for one in failed if one.status == NOT_MEASURED]:
+        reasons = [one.reason or Verbatim(one.seen) for one in unmeasured]
+        error = NotMeasured(Several.of(reasons), screen=text)
     error.brief = _brief_text(failed, others, screen)
     return error
 

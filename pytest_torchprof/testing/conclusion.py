@@ -28,6 +28,7 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profiles import Profile
@@ -49,6 +50,8 @@ class Conclusion:
 
     judgement: Judgement
     result: Result
+    problem: LimitsMissed | NotMeasured | None
+    """What does not hold."""
     unanswerable: tuple[str, ...]
     """What was not judged because the CPU stood in for a missing GPU."""
     brief: str
@@ -134,6 +137,7 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
     return Conclusion(
         judgement=judgement,
         result=result,
+        problem=problem,
         unanswerable=unanswerable,
         brief=_labelled(judgement, (problem and problem.brief) or ""),
         recording=recording,

@@ -17,7 +17,7 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons import Verbatim
-from pytest_torchprof.report import Outcome
+from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.testing.conclusion import Ending, conclude
 from pytest_torchprof.testing.measured_calls import measure_function
 from pytest_torchprof.testing.testcases import is_unittests
@@ -222,8 +222,9 @@ def _raise_failures(run: TestRun) -> None:
     failures = [conclusion for conclusion in conclusions if conclusion.result.outcome.is_failure]
     if failures:
         # An expected failure hides what was missed, never what was not measured.
-        kind = NotMeasured if any(one.result.outcome is Outcome.NOT_MEASURED for one in failures) else LimitsMissed
-        run.error = kind("\n\n".join(_failure_texts(failures, run.test.screen)))
+        text = "\n\n".join(_failure_texts(failures, run.test.screen))
+        unmeasured = [one.problem.reason for one in failures if isinstance(one.problem, NotMeasured)]
+        run.error = NotMeasured(Several.of(unmeasured), screen=text) if unmeasured else LimitsMissed(text)
         run.error.brief = "\n".join(one.brief for one in failures)
         raise run.error from None
     unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
