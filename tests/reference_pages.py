@@ -126,6 +126,8 @@ def files() -> str:
             "## Recordings\n",
             "A recording is the trace that torch.profiler writes, `.json.gz`, which other tools can read, with one more key,",
             f"`{metadata.KEY}`. {_first(metadata)}\n",
+            "A reason is an object whose entry `reason` names its kind, and whose other entries are its facts:",
+            '`{"reason": "lost-steps", "found": 2, "measured": 3}`. Earlier versions wrote a text in its place, which is read too.\n',
             *_classes(),
             "## Baselines\n",
             "Their form is described [with an example](baselines.md#the-file).\n",
@@ -170,6 +172,7 @@ _WORDS = {
     "Count": "whole number",
     "int": "whole number",
     "str": "text",
+    "StoredReason": "reason",
     "float": "number",
     "bool": "true or false",
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+
+from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - likewise
 
 Count = Annotated[int, Meta(ge=0)]
 Phase = Literal["cold", "warm"]
@@ -45,7 +47,7 @@ class CompileCaches(Struct, frozen=True, kw_only=True):
     uses: CacheUses = CacheUses()
     phase: Phase | None = None
     """"cold" or "warm": how they were when the process began, in a folder of its own; None where nobody asked."""
-    doubt: str | dict[str, Any] | None = None
+    doubt: StoredReason | None = None
     """Why they were not so; None if they were."""
     cold: ColdStart | None = None
     """The process that has filled them, where they were warm."""
