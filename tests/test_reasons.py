@@ -90,6 +90,21 @@ def test_a_text_of_an_earlier_version_is_read_as_it_stands():
     )
 
 
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"reason": "of-a-later-version", "found": 2},
+        {"reason": "lost-steps", "found": 2},
+        {"reason": "lost-steps", "found": "two", "measured": [3]},
+        {"reason": "of-rank", "rank": 1, "why": {"reason": "of-a-later-version"}},
+        {"reason": ["lost-steps"]},
+        {},
+    ],
+)
+def test_a_reason_that_this_version_does_not_know_is_one_all_the_same(plain):
+    assert "for a reason that this version does not know" in str(catalogue.from_plain(plain))
+
+
 @pytest.mark.parametrize("kind", catalogue.KINDS)
 def test_each_kind_says_what_it_is_and_all_its_fields_stand_in_its_words_or_decide_them(kind):
     assert re.fullmatch(r"\S.*\.", (kind.__doc__ or "").partition("\n")[0]), kind

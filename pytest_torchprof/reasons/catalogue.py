@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.json import encode
+
 from pytest_torchprof.reasons import capturing, compiling, composed, limits, recordings  # noqa: F401 - their kinds
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 
@@ -16,11 +18,19 @@ _BY_TAG: Final = {kind.__struct_config__.tag: kind for kind in KINDS}
 
 
 def from_plain(plain: Mapping[str, Any] | str) -> Reason:
-    """Return the reason of which ``Reason.to_plain`` made these values; a text is what earlier versions wrote."""
+    """Return the reason of which ``Reason.to_plain`` made these values.
+
+    A text is what earlier versions wrote. A kind that only a later version knows, or one that somebody has edited, is
+    told as it stands: that there is a reason must not be lost.
+    """
     if isinstance(plain, str):
         return Verbatim(plain)
-    fields = {name: _field(value) for name, value in plain.items() if name != "reason"}
-    return _BY_TAG[plain["reason"]](**fields)
+    try:
+        made = _BY_TAG[plain["reason"]](**{name: _field(value) for name, value in plain.items() if name != "reason"})
+        str(made)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return Verbatim(f"for a reason that this version does not know: {encode(plain).decode()}")
+    return made
 
 
 def _field(value: Any) -> Any:
