@@ -211,6 +211,11 @@ class Origins:
             return None
         return self._forward(op) or self.at(calls.thread[call], calls.start[call], calls.end[call])
 
+    def of_capture(self, call: int) -> Origin | None:
+        """Return where the launch of a graph's kernel was captured, by its place among those."""
+        calls = self._trace.captured.calls
+        return self._of_mark(self._mark_at(calls.thread[call], calls.start[call]))
+
     def _forward(self, op: int) -> Origin | None:
         """Return where the operator was called whose backward holds this one; None where no arrow tells."""
         if not self.recorded or op < 0:

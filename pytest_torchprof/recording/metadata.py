@@ -200,6 +200,40 @@ class TensorLists(Struct, frozen=True, kw_only=True):
     """Their numbers, which the trace calls "External id"."""
 
 
+class CapturedRange(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was going on for a while, while a CUDA graph was captured; its instants are an order, and no times."""
+
+    name: str
+    begin: Count
+    end: Count
+    kind: str = "operator"
+    """Else "range" (the user's), "module", or "line": where the user's code is from then on."""
+    operands: tuple[str, str, str] | None = None
+    """Of an operator, dims, types and strides of its operands as the trace has them, each as JSON."""
+
+
+class CapturedNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node of a captured CUDA graph."""
+
+    node: Count
+    """The low 32 bits of what the trace calls "graph node id"."""
+    kind: str
+    """"kernel", "memcpy" or "memset"."""
+    at: Count
+    """The instant at which it was made."""
+    unsure: tuple[str, ...] = ()
+    """Operators of which it is not known whether they launched it: one around them may have."""
+
+
+class CapturedGraph(Struct, frozen=True, kw_only=True):
+    """What was noted while a CUDA graph was captured that the steps replay."""
+
+    graphs: tuple[Count, ...]
+    """What the trace calls "graph id", of each time it was instantiated."""
+    ranges: tuple[CapturedRange, ...] = ()
+    nodes: tuple[CapturedNode, ...] = ()
+
+
 class Batch(Struct, frozen=True, kw_only=True):
     """Untraced times, one per call."""
 
@@ -268,6 +302,8 @@ class Metadata(Struct, frozen=True, kw_only=True):
     compile: CompileEvidence | None = None
     graph_replays: tuple[Count | None, ...] | None = None
     """For each replay of a CUDA graph, in order, how many kernels the graph has; null where that is not known."""
+    captured_graphs: tuple[CapturedGraph, ...] | None = None
+    """What launched the kernels of the CUDA graphs that the steps replay, of those whose capture was seen."""
     triton_kernels: tuple[str, ...] | None = None
     """The names of kernels that Triton has made and that do not say so; None if nobody looked."""
     tensor_lists: tuple[TensorLists, ...] | None = None
@@ -305,6 +341,7 @@ _ONLY_IF_KNOWN = (
     "step_cpu_times_us",
     "peak_memory_why_not",
     "graph_replays",
+    "captured_graphs",
     "triton_kernels",
     "tensor_lists",
     "lines",
@@ -315,7 +352,7 @@ _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Tim
 _LISTS = {
     **dict.fromkeys(("threads", "problems", "triton_kernels"), "texts"),
     **dict.fromkeys(("devices_used", "graph_replays", "digest", "numbers"), "whole numbers"),
-    "tensor_lists": "objects",
+    **dict.fromkeys(("tensor_lists", "captured_graphs"), "objects"),
     **dict.fromkeys(("untraced_step_times_us", "step_cpu_times_us"), "numbers"),
 }
 _NOUNS = {"int": "a whole number", "str": "a text", "bool": "true or false", "object": "an object"}

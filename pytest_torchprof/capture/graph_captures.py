@@ -1,0 +1,313 @@
+"""What captured the kernels of CUDA graphs: the operators, ranges, modules and lines around each node.
+
+A replay has no operators, so they are noted while the graph is captured, in a warm-up call. Nodes are attributed by
+what the driver lists before and after each operator that torch dispatches to Python; which operators and ranges were
+open meanwhile is told by torch's execution trace. torch's own annotations (``torch.cuda.graph_annotations``) are not
+enough: a node has one, so that ranges inside ranges are lost. Run with torch 2.15.0, whose hooks tell of captures;
+with others, and with a driver older than CUDA 13.1, which does not tell the numbers of nodes, nothing is noted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+import threading
+import weakref
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from sys import _getframe
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from pytest_torchprof.analysis.source_lines import name_in_source, quote_mark
+from pytest_torchprof.capture.execution_trace import Call, read_capture
+from pytest_torchprof.capture.observers import cuda_driver, is_users_file, path_from_here
+from pytest_torchprof.capture.torch_profiler import execution_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import FrameType
+
+    from pytest_torchprof.recording.metadata import CapturedGraph, CapturedRange
+
+_NUMBERS_OF_NODES = ("cuStreamGetCaptureInfo_v3", "cuGraphNodeGetToolsId", "cuGraphExecGetId")
+_CAPTURING = 1
+# As the driver numbers the types of nodes.
+_KINDS = {0: "kernel", 1: "memcpy", 2: "memset"}
+_OF_GRAPH = 0xFFFFFFFF
+"""The part of a node's number that it has in every graph that is instantiated from the captured one."""
+
+
+class _Captures:
+    """What is known of the graphs of this process, and what their modules are called."""
+
+    def __init__(self) -> None:
+        self.of: weakref.WeakKeyDictionary[Any, CapturedGraph] = weakref.WeakKeyDictionary()
+        self._modules: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._of_kind = Counter[str]()
+
+    def instantiated(self, graph: Any) -> None:
+        """Note the number that the graph has in recordings from now on."""
+        if (known := self.of.get(graph)) is not None:
+            number = ctypes.c_uint(0)
+            cuda_driver().cuGraphExecGetId(ctypes.c_void_p(graph.raw_cuda_graph_exec()), ctypes.byref(number))
+            self.of[graph] = replace(known, graphs=(*known.graphs, number.value))
+
+    def module(self, module: Any) -> str:
+        """Return a name that no other module of the process has: its class, and a number."""
+        held = self._modules.get(id(module))
+        if held is not None and held[0]() is module:
+            return held[1]
+        kind = type(module).__name__
+        name = f"{kind}_{self._of_kind[kind]}"
+        self._of_kind[kind] += 1
+        self._modules[id(module)] = weakref.ref(module), name
+        return name
+
+
+@cache
+def _captures() -> _Captures | None:
+    """Begin to note what captures do; None where torch or the driver does not tell."""
+    import torch
+    from torch.cuda import graphs
+
+    hooks: Any = graphs
+    if torch.version.hip or not hasattr(hooks, "register_graph_capture_start_hook"):
+        return None
+    if not all(hasattr(cuda_driver(), name) for name in _NUMBERS_OF_NODES):
+        return None
+    found = _Captures()
+    hooks.register_graph_instantiate_hook(found.instantiated)
+    return found
+
+
+def captured(graphs: Iterable[Any]) -> tuple[CapturedGraph, ...] | None:
+    """Return what is known of the nodes of graphs, of those of which something is; None: nothing."""
+    known = _captures()
+    found = () if known is None else filter(None, map(known.of.get, graphs))
+    return _renumbered(sorted(found, key=lambda one: one.graphs)) or None
+
+
+def _renumbered(graphs: Sequence[CapturedGraph]) -> tuple[CapturedGraph, ...]:
+    """Return the graphs with modules numbered among those of their class here, whatever was captured before."""
+    modules = {one.name: None for graph in graphs for one in graph.ranges if one.kind == "module"}
+    of_kind, names = Counter[str](), {}
+    for name in modules:
+        kind = name.rpartition("_")[0]
+        names[name] = f"{kind}_{of_kind[kind]}"
+        of_kind[kind] += 1
+
+    def renamed(one: CapturedRange) -> CapturedRange:
+        if one.kind == "module":
+            return replace(one, name=names[one.name])
+        if one.kind == "line":
+            line, _, inside = one.name.rpartition(", ")
+            return replace(one, name=f"{line}, {'.'.join(names[name] for name in inside.split('.') if name)}")
+        return one
+
+    return tuple(replace(graph, ranges=tuple(map(renamed, graph.ranges))) for graph in graphs)
+
+
+@contextmanager
+def captures_noted() -> Iterator[None]:
+    """Note what the code inside captures on this thread."""
+    known = _captures()
+    if known is None:
+        yield
+        return
+    from torch.cuda import graphs
+
+    hooks: Any = graphs
+    watches: list[_Watch] = []
+    here = threading.get_ident()
+
+    def begin(_: Any) -> None:
+        if threading.get_ident() == here and not watches:
+            watches.append(_Watch(known))
+
+    def end(graph: Any) -> None:
+        if watches and threading.get_ident() == here:
+            found = watches.pop().finish(graph.raw_cuda_graph())
+            if found is not None:
+                known.of[graph] = found
+
+    handles = [hooks.register_graph_capture_start_hook(begin), hooks.register_graph_capture_end_hook(end)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        # A capture that failed has no end.
+        for watch in watches:
+            watch.close()
+
+
+class _Watch:
+    """Looks on while a graph is captured."""
+
+    def __init__(self, known: _Captures) -> None:
+        import torch
+        from torch.nn import Module
+
+        self._known = known
+        self._graph = _graph_of(torch.cuda.current_stream().cuda_stream)
+        self._seen = b""
+        self._calls: list[Call] = []
+        self._open: int | None = None
+        self._module_call = Module._wrapped_call_impl.__code__  # noqa: SLF001 - what every call of a module runs
+        self._folder = tempfile.TemporaryDirectory(prefix="torchprof-")
+        self._file = Path(self._folder.name, "execution_trace.json")
+        self._noting = ExitStack()
+        noted = self._noting.enter_context(execution_trace(self._file))
+        self._told = noted and self._graph is not None
+        self._mode: Any = _mode_class()(self)
+        self._mode.__enter__()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Note which nodes are made inside, and which were since the last call."""
+        thread, number = threading.get_ident(), len(self._calls)
+        # The work of two threads at once cannot be told apart.
+        self._told = self._told and self._open is None
+        self._open, before = thread, self._made()
+        modules, line = self._place()
+        one = Call(before=before, modules=modules, line=line)
+        self._calls.append(one)
+        _leave_mark(number, begins=True)
+        try:
+            yield
+        finally:
+            _leave_mark(number, begins=False)
+            one.inside = self._made()
+            self._open = None
+
+    def _made(self) -> tuple[int, ...]:
+        """Return the nodes that the graph has more than last time."""
+        nodes = _nodes(self._graph) if self._told else None
+        if nodes is None or not nodes.startswith(self._seen):
+            self._told = False
+            return ()
+        new, self._seen = nodes[len(self._seen) :], nodes
+        return _handles(new)
+
+    def _place(self) -> tuple[tuple[tuple[int, str], ...], str]:
+        """Return the calls of modules that this one is in, from the outermost, and the line of the user's code."""
+        modules: list[tuple[int, str]] = []
+        line = ""
+        frame: FrameType | None = _getframe(1)
+        while frame is not None:
+            code = frame.f_code
+            if code is self._module_call:
+                modules.append((id(frame), self._known.module(frame.f_locals["self"])))
+            elif not line and is_users_file(code.co_filename):
+                line = f"{path_from_here(code.co_filename)}({frame.f_lineno}): {name_in_source(code.co_name)}"
+            frame = frame.f_back
+        return tuple(reversed(modules)), quote_mark(line)
+
+    def finish(self, graph: int) -> CapturedGraph | None:
+        """Return what is known of the captured graph's nodes; None where it cannot be told."""
+        try:
+            self._graph = graph
+            self._leave_mode()
+            last = Call(before=self._made())
+            _leave_mark(len(self._calls), begins=True)
+            self._calls.append(last)
+        finally:
+            self._noting.close()
+        try:
+            return read_capture(self._file.read_bytes(), self._calls, _described) if self._told else None
+        finally:
+            self._folder.cleanup()
+
+    def close(self) -> None:
+        """Stop looking: the capture failed."""
+        self._leave_mode()
+        self._noting.close()
+        self._folder.cleanup()
+
+    def _leave_mode(self) -> None:
+        from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+        if (mode := _get_current_dispatch_mode()) is not None and mode is self._mode:
+            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+
+@cache
+def _mode_class() -> Any:
+    """Return the class of the mode under which operators are called; torch is not imported before it is used."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        """Lets each operator do what it does, and tells the watch of it."""
+
+        supports_higher_order_operators = True
+
+        def __init__(self, watch: _Watch) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self._watch = watch
+
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            # Dynamo would leave the code that is called under another mode uncompiled.
+            return True
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            # The user's ranges, which torch's execution trace has.
+            if getattr(func, "namespace", None) == "profiler":
+                return func(*args, **(kwargs or {}))
+            with self._watch.call():
+                return func(*args, **(kwargs or {}))
+
+    return Noting
+
+
+def _leave_mark(number: int, *, begins: bool) -> None:
+    from torch.profiler import record_function
+
+    from pytest_torchprof.capture.execution_trace import mark_name
+
+    with record_function(mark_name(number, begins=begins)):
+        pass
+
+
+def _graph_of(stream: int) -> int | None:
+    """Return the graph into which a stream is captured."""
+    status, graph, rest = ctypes.c_int(0), ctypes.c_void_p(), [ctypes.c_void_p() for _ in range(3)]
+    identity, count = ctypes.c_uint64(0), ctypes.c_size_t(0)
+    failed = cuda_driver().cuStreamGetCaptureInfo_v3(
+        ctypes.c_void_p(stream),
+        *map(ctypes.byref, (status, identity, graph, rest[0], rest[1], count)),
+    )
+    return None if failed or status.value != _CAPTURING else graph.value
+
+
+def _nodes(graph: int | None) -> bytes | None:
+    """Return the handles of a graph's nodes, which are pointers, in the driver's order; None: not known."""
+    driver, count = cuda_driver(), ctypes.c_size_t(0)
+    if driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)):
+        return None
+    nodes = (ctypes.c_void_p * count.value)()
+    if count.value and driver.cuGraphGetNodes(ctypes.c_void_p(graph), nodes, ctypes.byref(count)):
+        return None
+    return bytes(nodes)
+
+
+def _handles(nodes: bytes) -> tuple[int, ...]:
+    return tuple(memoryview(nodes).cast("P"))
+
+
+def _described(node: int) -> tuple[int, str] | None:
+    """Return the number by which recordings know a node, without that of its graph, and its kind.
+
+    None for what runs nothing on the GPU, and where the driver is too old for its own function.
+    """
+    kind, number = ctypes.c_int(-1), ctypes.c_ulonglong(0)
+    driver = cuda_driver()
+    if driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)) or kind.value not in _KINDS:
+        return None
+    if driver.cuGraphNodeGetToolsId(ctypes.c_void_p(node), ctypes.byref(number)):
+        return None
+    return number.value & _OF_GRAPH, _KINDS[kind.value]
