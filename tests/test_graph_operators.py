@@ -28,11 +28,12 @@ def captured(*nodes, graph=GRAPH):
         {"name": "model.py(8): forward, MLP_0", "begin": 12, "end": 12, "kind": "line"},
         {"name": "aten::gelu", "begin": 12, "end": 18},
     ]
-    return {"graphs": [1, graph], "ranges": ranges, "nodes": list(nodes)}
+    return {"graphs": [1, graph], "ranges": ranges, "nodes": list(nodes), "kernels": list(NAMES)}
 
 
-PRODUCT = {"node": 0, "kind": "kernel", "at": 8}
-GELU = {"node": 1, "kind": "kernel", "at": 16}
+NAMES = ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n", "gelu_kernel")
+PRODUCT = {"node": 0, "kind": "kernel", "at": 8, "kernel": 0}
+GELU = {"node": 1, "kind": "kernel", "at": 16, "kernel": 1}
 KNOWN = captured(PRODUCT, GELU)
 
 
@@ -40,14 +41,14 @@ KNOWN = captured(PRODUCT, GELU)
 def profile(tmp_path):
     """Return a function that reads a recording of two steps, each with a replay of two kernels."""
 
-    def load(known=KNOWN, *, own=True, **args):
+    def load(known=KNOWN, *, own=True, us=2, **args):
         builder = TraceBuilder()
         if own:
             builder.own(steps=2, **({} if known is None else {"captured_graphs": [known]}))
         for step in range(2):
             builder.step(step, 1000 * step, 900)
-            launch = builder.graph_launch(1000 * step + 10)
-            for node, name in enumerate(("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n", "gelu_kernel")):
+            launch = builder.graph_launch(1000 * step + 10, us)
+            for node, name in enumerate(NAMES):
                 builder.kernel(name, 1000 * step + 30 + 10 * node, 5 + node, launch)
                 builder.events[-1]["args"] |= {"graph id": GRAPH, "graph node id": (GRAPH << 32) + node, **args}
         return pytest_torchprof.load(builder.write(tmp_path / "t.json"))
@@ -92,15 +93,34 @@ def test_without_what_was_captured_they_are_not_known(profile):
     [
         captured(PRODUCT),
         captured(PRODUCT, {**GELU, "kind": "memcpy"}),
+        captured(PRODUCT, {**GELU, "kernel": 0}),
+        captured(PRODUCT, {**GELU, "kernel": None}),
         captured(PRODUCT, GELU, graph=GRAPH + 1),
     ],
-    ids=["a node that was not captured", "a node of another kind", "another graph"],
+    ids=[
+        "a node that was not captured",
+        "a node of another kind",
+        "a node that was given another kernel",
+        "a node whose kernel is not told",
+        "another graph",
+    ],
 )
 def test_a_replay_that_does_not_fit_the_capture_is_not_known(profile, known):
     found = profile(known)
     assert [one.op for one in found.kernels] == [None, None]
     with pytest.raises(NotMeasured, match="cannot be told for 2 kernels"):
         found.expect(forbid_ops=["aten::bmm"])
+
+
+def test_nodes_of_the_body_of_a_conditional_node_are_not_known(profile):
+    body = (GRAPH + 1) << 32
+    found = profile(**{"graph node id": body})
+    assert [one.op for one in found.kernels] == [None, None]
+
+
+def test_a_graph_with_more_nodes_than_its_launch_has_time_for_is_not_known(profile):
+    assert [one.op for one in profile(us=0.003).kernels] == [None, None]
+    assert [one.op for one in profile(us=0.004).kernels] == ["aten::mm", "aten::gelu"]
 
 
 def test_an_operator_that_may_have_launched_a_kernel_is_not_known(profile):

@@ -346,7 +346,7 @@ class Launching:
 
     def places(self, part: Part) -> Places:
         """Return the origins of a part's work; of that of compiled kernels also without recorded stacks."""
-        if not self.origins.recorded and not self.generated:
+        if not self.origins.recorded and not self.generated and not self._trace.captured.of:
             return Places()
         work: dict[Work, list[Origin | None]] = defaultdict(list)
         for one, origin in self._origins_of(part):

@@ -99,10 +99,16 @@ _SHOW: Final[dict[str, Callable[[Any], str]]] = {
 _GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
 
 
+def _within_a_graph(trace: Trace) -> str | None:
+    if not trace.captured.of:
+        return None
+    return coded("the CPU does not go through ranges of a CUDA graph when that is replayed", Code.NOT_RECORDED)
+
+
 def _unknown_launches(trace: Trace) -> str | None:
     names = sorted(trace.names[name] for name in trace.links.unknown)
     if not names:
-        return None
+        return _within_a_graph(trace)
     return coded(f"kernels ran behind {names[0]}, which is not known as a launch", Code.UNKNOWN_LAUNCH)
 
 
@@ -174,12 +180,21 @@ TABLE: Final = (
         gated=True,
         headline=True,
         absent="the recording has GPU operations and no calls of the runtime, so waits cannot be told",
+        absent_for=_within_a_graph,
     ),
     _time_on_gpu("kernel_time_us", "kernel time", lambda work: work.kernel_us, follows="gpu_busy_us"),
     _time_on_gpu("gpu_time_us", "GPU time", lambda work: work.gpu_us, follows="gpu_busy_us", detail=True),
     _time_on_gpu("gpu_busy_us", "GPU busy", lambda work: work.busy_us, headline=True),
     _time_on_gpu("gpu_span_us", "GPU span", lambda work: work.span_us, follows="gpu_busy_us"),
-    Number(name="cpu_time_us", noun="CPU time", of=lambda work: work.cpu_us, unit="us", exact=False, needs=None),
+    Number(
+        name="cpu_time_us",
+        noun="CPU time",
+        of=lambda work: work.cpu_us,
+        unit="us",
+        exact=False,
+        needs=None,
+        absent_for=_within_a_graph,
+    ),
     Number(
         name="cpu_gpu_ratio",
         noun="CPU/GPU ratio",
@@ -187,6 +202,7 @@ TABLE: Final = (
         unit="ratio",
         exact=False,
         absent="a step has no GPU operations",
+        absent_for=_within_a_graph,
     ),
     _occupation("gpu_utilization", "GPU utilization", lambda gpus: gpus.utilization, "the recording has no kernels"),
     _occupation(

@@ -33,7 +33,7 @@ class Backward:
         """Take the trace."""
         self._trace = trace
         self._nodes = {name for name, text in enumerate(trace.names) if text.startswith(_NODE)}
-        self._anybody = frozenset(trace.annotations.thread) if self._nodes else frozenset()
+        self._anybody = frozenset(trace.annotations.thread) - {trace.captured.lane} if self._nodes else frozenset()
         self._of_op: dict[int, frozenset[int]] = {}
 
     def __bool__(self) -> bool:

@@ -11,12 +11,13 @@ import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_torchprof.analysis.compilation import FX_GRAPH
 from pytest_torchprof.analysis.launches import REGIONS
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
-from pytest_torchprof.recording.metadata import CapturedGraph, CapturedNode, CapturedRange
+from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedNode, CapturedRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +25,23 @@ if TYPE_CHECKING:
 _MARK = "torchprof::captured "
 _DISPATCH = "PythonDispatchMode"
 # What compiled code runs in is told by the compiler, and not once more for each replay.
-_NOT_SHOWN = ("[pytorch|", _DISPATCH, _MARK, "profiler::", *REGIONS)
+_NOT_SHOWN = ("[pytorch|", _DISPATCH, _MARK, "profiler::", FX_GRAPH, *REGIONS)
+_NOT_SHOWN_SUFFIX = " (dynamo_timed)"
 _USERS_RANGE = 7
 """``RecordScope::USER_SCOPE``."""
 _TENSOR = re.compile(r"Tensor\((.+)\)")
+# A node of autograd's own, which launches by operators alone; those of functions in Python have no number.
+_AUTOGRADS = re.compile(r"(?:autograd::engine::evaluate_function: )?(?:\w+Backward\d+|torch::autograd::AccumulateGrad)")
+
+
+class Described(NamedTuple):
+    """What the driver says of a node that runs something on the GPU."""
+
+    number: int
+    """By which recordings know it, without that of its graph."""
+    kind: str
+    kernel: str | None
+    """The kernel's name, as recordings have it."""
 
 
 def mark_name(number: int, *, begins: bool) -> str:
@@ -47,17 +61,24 @@ class Call:
 
 
 def read_capture(
-    text: bytes, calls: Sequence[Call], described: Callable[[int], tuple[int, str] | None]
+    text: bytes, calls: Sequence[Call], described: Callable[[int], Described | None]
 ) -> CapturedGraph | None:
     """Return what is known of the nodes; None where the trace does not have the marks of all calls.
 
-    The last call is where the capture ends. ``described`` tells by which number recordings know a node, and its kind.
+    The last call is where the capture ends. ``described`` tells of a node; None of one that runs nothing on the GPU.
     """
     found = _Capture(json.loads(text)["nodes"], calls)
     if not found.complete:
         return None
+    kernels: dict[str, int] = {}
     nodes = [
-        CapturedNode(node=known[0], kind=known[1], at=at, unsure=unsure)
+        CapturedNode(
+            node=known.number,
+            kind=known.kind,
+            at=at,
+            kernel=None if known.kernel is None else kernels.setdefault(known.kernel, len(kernels)),
+            unsure=unsure,
+        )
         for made, at, unsure in found.made()
         for known in map(described, made)
         if known is not None
@@ -67,6 +88,7 @@ def read_capture(
         graphs=(),
         ranges=(*found.ranges(sorted(node.at for node in nodes)), *modules, *found.lines()),
         nodes=tuple(nodes),
+        kernels=tuple(kernels),
     )
 
 
@@ -126,7 +148,7 @@ class _Capture:
     def _is_shown(self, one: int) -> bool:
         """Whether an entry is an operator or range of the program; the mode calls an operator a second time."""
         name, again = self._name(one), False
-        if name.startswith(_NOT_SHOWN):
+        if name.startswith(_NOT_SHOWN) or name.endswith(_NOT_SHOWN_SUFFIX):
             return False
         for around in self._around(one):
             if not self._name(around).startswith(_NOT_SHOWN):
@@ -137,7 +159,9 @@ class _Capture:
     def _launches(self, one: int) -> bool:
         """Whether an entry may launch something itself."""
         name = self._name(one)
-        return self._is_shown(one) and "::" in name and operator_work(name) is not OperatorWork.NOTHING
+        if self._is_users(self._entries[one]) or _AUTOGRADS.fullmatch(name) or not self._is_shown(one):
+            return False
+        return not name.startswith("aten::") or operator_work(name) is not OperatorWork.NOTHING
 
     def _between(self, first: int, last: int) -> list[int]:
         """Return the entries that began after one and before another."""
@@ -164,7 +188,10 @@ class _Capture:
                 begins, ends = self._begins[i] or 0, self._ends[i] or 0
                 operator = self._parent[begins]
                 within = [one for one in self._between(begins, ends) if operator in self._around(one)]
-                yield call.inside, self._at[ends], _distinct(self._name(one) for one in within if self._launches(one))
+                own = next((self._name(one) for one in self._around(begins) if self._is_shown(one)), None)
+                perhaps = (self._name(one) for one in within if self._launches(one))
+                # One that calls itself again is one call.
+                yield call.inside, self._at[ends], _distinct(name for name in perhaps if name != own)
 
     def _perhaps(self, call: int) -> tuple[str, ...]:
         """Return the operators that may have launched what was made before a call and after the last one.

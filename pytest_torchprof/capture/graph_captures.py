@@ -10,6 +10,8 @@ with others, and with a driver older than CUDA 13.1, which does not tell the num
 from __future__ import annotations
 
 import ctypes
+import re
+import sys
 import tempfile
 import threading
 import weakref
@@ -17,13 +19,12 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.source_lines import name_in_source, quote_mark
-from pytest_torchprof.capture.execution_trace import Call, read_capture
+from pytest_torchprof.capture.execution_trace import Call, Described, read_capture
 from pytest_torchprof.capture.observers import cuda_driver, is_users_file, path_from_here
 from pytest_torchprof.capture.torch_profiler import execution_trace
 
@@ -31,12 +32,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import FrameType
 
-    from pytest_torchprof.recording.metadata import CapturedGraph, CapturedRange
+    from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedRange
 
-_NUMBERS_OF_NODES = ("cuStreamGetCaptureInfo_v3", "cuGraphNodeGetToolsId", "cuGraphExecGetId")
+_TELLING = (
+    "cuStreamGetCaptureInfo_v3",
+    "cuGraphNodeGetToolsId",
+    "cuGraphExecGetId",
+    "cuGraphKernelNodeGetParams_v2",
+    "cuFuncGetName",
+)
 _CAPTURING = 1
 # As the driver numbers the types of nodes.
-_KINDS = {0: "kernel", 1: "memcpy", 2: "memset"}
+_KERNEL = 0
+_KINDS = {_KERNEL: "kernel", 1: "memcpy", 2: "memset"}
+# A child graph, and the body of a condition.
+_HOLDING = (4, 13)
+_PARAMETERS = 9
+"""How many pointers ``CUDA_KERNEL_NODE_PARAMS`` is as long as; the first one is the function."""
+_LONG = 1024
+"""``kMaxSymbolSize`` of kineto's."""
 _OF_GRAPH = 0xFFFFFFFF
 """The part of a node's number that it has in every graph that is instantiated from the captured one."""
 
@@ -53,15 +67,19 @@ class _Captures:
         """Note the number that the graph has in recordings from now on."""
         if (known := self.of.get(graph)) is not None:
             number = ctypes.c_uint(0)
-            cuda_driver().cuGraphExecGetId(ctypes.c_void_p(graph.raw_cuda_graph_exec()), ctypes.byref(number))
-            self.of[graph] = replace(known, graphs=(*known.graphs, number.value))
+            if not cuda_driver().cuGraphExecGetId(ctypes.c_void_p(graph.raw_cuda_graph_exec()), ctypes.byref(number)):
+                self.of[graph] = replace(known, graphs=(*known.graphs, number.value))
+
+    def captured_anew(self, graph: Any) -> None:
+        """Forget what was captured into it before."""
+        self.of.pop(graph, None)
 
     def module(self, module: Any) -> str:
         """Return a name that no other module of the process has: its class, and a number."""
         held = self._modules.get(id(module))
         if held is not None and held[0]() is module:
             return held[1]
-        kind = type(module).__name__
+        kind = re.sub(r"\W", "_", type(module).__name__)
         name = f"{kind}_{self._of_kind[kind]}"
         self._of_kind[kind] += 1
         self._modules[id(module)] = weakref.ref(module), name
@@ -77,9 +95,10 @@ def _captures() -> _Captures | None:
     hooks: Any = graphs
     if torch.version.hip or not hasattr(hooks, "register_graph_capture_start_hook"):
         return None
-    if not all(hasattr(cuda_driver(), name) for name in _NUMBERS_OF_NODES):
+    if not all(hasattr(cuda_driver(), name) for name in _TELLING):
         return None
     found = _Captures()
+    hooks.register_graph_capture_start_hook(found.captured_anew)
     hooks.register_graph_instantiate_hook(found.instantiated)
     return found
 
@@ -121,28 +140,46 @@ def captures_noted() -> Iterator[None]:
     from torch.cuda import graphs
 
     hooks: Any = graphs
-    watches: list[_Watch] = []
-    here = threading.get_ident()
-
-    def begin(_: Any) -> None:
-        if threading.get_ident() == here and not watches:
-            watches.append(_Watch(known))
-
-    def end(graph: Any) -> None:
-        if watches and threading.get_ident() == here:
-            found = watches.pop().finish(graph.raw_cuda_graph())
-            if found is not None:
-                known.of[graph] = found
-
-    handles = [hooks.register_graph_capture_start_hook(begin), hooks.register_graph_capture_end_hook(end)]
+    watching = _Watching(known)
+    handles = [
+        hooks.register_graph_capture_start_hook(watching.begin),
+        hooks.register_graph_capture_end_hook(watching.end),
+    ]
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
-        # A capture that failed has no end.
-        for watch in watches:
-            watch.close()
+        watching.close()
+
+
+class _Watching:
+    """Watches the captures of one thread, one at a time."""
+
+    def __init__(self, known: _Captures) -> None:
+        self._known = known
+        self._thread = threading.get_ident()
+        self._watch: _Watch | None = None
+
+    def begin(self, _: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if self._watch is None:
+            self._watch = _Watch(self._known)
+        else:
+            # The other one failed, which has no end, or goes on beside this one.
+            self._watch.spoil()
+
+    def end(self, graph: Any) -> None:
+        if self._watch is not None and threading.get_ident() == self._thread:
+            watch, self._watch = self._watch, None
+            found = watch.finish(graph.raw_cuda_graph())
+            if found is not None:
+                self._known.of[graph] = found
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
 
 
 class _Watch:
@@ -153,10 +190,12 @@ class _Watch:
         from torch.nn import Module
 
         self._known = known
-        self._graph = _graph_of(torch.cuda.current_stream().cuda_stream)
+        self._stream = torch.cuda.current_stream().cuda_stream
+        self._graph = _graph_of(self._stream)
         self._seen = b""
         self._calls: list[Call] = []
         self._open: int | None = None
+        self._ended = False
         self._module_call = Module._wrapped_call_impl.__code__  # noqa: SLF001 - what every call of a module runs
         self._folder = tempfile.TemporaryDirectory(prefix="torchprof-")
         self._file = Path(self._folder.name, "execution_trace.json")
@@ -186,6 +225,8 @@ class _Watch:
 
     def _made(self) -> tuple[int, ...]:
         """Return the nodes that the graph has more than last time."""
+        # Where the capture has failed the graph is no more.
+        self._told = self._told and (self._ended or _graph_of(self._stream) == self._graph)
         nodes = _nodes(self._graph) if self._told else None
         if nodes is None or not nodes.startswith(self._seen):
             self._told = False
@@ -197,7 +238,7 @@ class _Watch:
         """Return the calls of modules that this one is in, from the outermost, and the line of the user's code."""
         modules: list[tuple[int, str]] = []
         line = ""
-        frame: FrameType | None = _getframe(1)
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the frames that are running
         while frame is not None:
             code = frame.f_code
             if code is self._module_call:
@@ -210,20 +251,26 @@ class _Watch:
     def finish(self, graph: int) -> CapturedGraph | None:
         """Return what is known of the captured graph's nodes; None where it cannot be told."""
         try:
-            self._graph = graph
+            self._graph, self._ended = graph, True
             self._leave_mode()
             last = Call(before=self._made())
             _leave_mark(len(self._calls), begins=True)
             self._calls.append(last)
         finally:
             self._noting.close()
+        told, self._told = self._told and not any(map(_holds_others, _handles(self._seen))), False
         try:
-            return read_capture(self._file.read_bytes(), self._calls, _described) if self._told else None
+            return read_capture(self._file.read_bytes(), self._calls, _described) if told else None
         finally:
             self._folder.cleanup()
 
+    def spoil(self) -> None:
+        """Tell nothing of the graph."""
+        self._told = False
+
     def close(self) -> None:
         """Stop looking: the capture failed."""
+        self.spoil()
         self._leave_mode()
         self._noting.close()
         self._folder.cleanup()
@@ -255,9 +302,7 @@ def _mode_class() -> Any:
             return True
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            # The user's ranges, which torch's execution trace has.
-            if getattr(func, "namespace", None) == "profiler":
-                return func(*args, **(kwargs or {}))
+            # Where the user's ranges begin and end too: what was made before is not inside, or is.
             with self._watch.call():
                 return func(*args, **(kwargs or {}))
 
@@ -299,15 +344,42 @@ def _handles(nodes: bytes) -> tuple[int, ...]:
     return tuple(memoryview(nodes).cast("P"))
 
 
-def _described(node: int) -> tuple[int, str] | None:
-    """Return the number by which recordings know a node, without that of its graph, and its kind.
+def _holds_others(node: int) -> bool:
+    """Whether a node runs a graph of its own, or more cannot be told: what runs in it has other numbers."""
+    kind = ctypes.c_int(-1)
+    failed = cuda_driver().cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
+    return bool(failed) or kind.value in _HOLDING
 
-    None for what runs nothing on the GPU, and where the driver is too old for its own function.
-    """
+
+def _described(node: int) -> Described | None:
+    """Return what the driver says of a node; None for what runs nothing on the GPU, and where it does not tell."""
     kind, number = ctypes.c_int(-1), ctypes.c_ulonglong(0)
     driver = cuda_driver()
     if driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)) or kind.value not in _KINDS:
         return None
     if driver.cuGraphNodeGetToolsId(ctypes.c_void_p(node), ctypes.byref(number)):
         return None
-    return number.value & _OF_GRAPH, _KINDS[kind.value]
+    is_kernel = kind.value == _KERNEL
+    return Described(number.value & _OF_GRAPH, _KINDS[kind.value], _kernel_of(node) if is_kernel else None)
+
+
+def _kernel_of(node: int) -> str | None:
+    """Return the name of a node's kernel; None where the driver does not tell it, as of those that are no function."""
+    driver, name = cuda_driver(), ctypes.c_char_p()
+    parameters = (ctypes.c_void_p * _PARAMETERS)()
+    if driver.cuGraphKernelNodeGetParams_v2(ctypes.c_void_p(node), parameters) or not parameters[0]:
+        return None
+    failed = driver.cuFuncGetName(ctypes.byref(name), ctypes.c_void_p(parameters[0]))
+    return None if failed or name.value is None else _demangled(name.value)
+
+
+@cache
+def _demangled(name: bytes) -> str:
+    """Return a kernel's name as the profiler writes it, which leaves long ones as they are."""
+    if len(name) > _LONG or sys.platform == "win32":
+        return name.decode()
+    demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
+    demangle.restype = ctypes.c_void_p
+    # What it returns is never freed: there are as many as kernels.
+    told = demangle(name, None, None, None)
+    return (ctypes.string_at(told) if told else name).decode()

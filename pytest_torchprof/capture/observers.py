@@ -164,7 +164,7 @@ def _count_captured() -> int | None:
 
     stream = torch.cuda.current_stream().cuda_stream
     state, identity, graph = ctypes.c_int(0), ctypes.c_uint64(0), ctypes.c_void_p()
-    failed = _cuda_driver().cuStreamGetCaptureInfo_v2(
+    failed = cuda_driver().cuStreamGetCaptureInfo_v2(
         ctypes.c_void_p(stream), ctypes.byref(state), ctypes.byref(identity), ctypes.byref(graph), None, None
     )
     return None if failed or state.value != _CAPTURING else _count_kernels(graph.value)

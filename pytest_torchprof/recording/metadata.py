@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.recording.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.recording.captured_graphs import CapturedGraph  # noqa: TC001 - likewise
 
 SCHEMA = 1
 KEY = "torchprof"
@@ -198,40 +199,6 @@ class TensorLists(Struct, frozen=True, kw_only=True):
     """In the trace's words, for each list in which there are tensors: of each of these, or one that all have."""
     operators: tuple[Count, ...]
     """Their numbers, which the trace calls "External id"."""
-
-
-class CapturedRange(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was going on for a while, while a CUDA graph was captured; its instants are an order, and no times."""
-
-    name: str
-    begin: Count
-    end: Count
-    kind: str = "operator"
-    """Else "range" (the user's), "module", or "line": where the user's code is from then on."""
-    operands: tuple[str, str, str] | None = None
-    """Of an operator, dims, types and strides of its operands as the trace has them, each as JSON."""
-
-
-class CapturedNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node of a captured CUDA graph."""
-
-    node: Count
-    """The low 32 bits of what the trace calls "graph node id"."""
-    kind: str
-    """"kernel", "memcpy" or "memset"."""
-    at: Count
-    """The instant at which it was made."""
-    unsure: tuple[str, ...] = ()
-    """Operators of which it is not known whether they launched it: one around them may have."""
-
-
-class CapturedGraph(Struct, frozen=True, kw_only=True):
-    """What was noted while a CUDA graph was captured that the steps replay."""
-
-    graphs: tuple[Count, ...]
-    """What the trace calls "graph id", of each time it was instantiated."""
-    ranges: tuple[CapturedRange, ...] = ()
-    nodes: tuple[CapturedNode, ...] = ()
 
 
 class Batch(Struct, frozen=True, kw_only=True):

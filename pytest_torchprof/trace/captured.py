@@ -1,11 +1,12 @@
 """The operators of CUDA graphs, which a replay does not call: put into the recording as they were when captured.
 
-Each replay has them on a thread of their own, at the moment at which the graph was launched, in their order. They
-take no time there: their instants are nanoseconds that follow each other.
+Each replay has them on a thread of their own, within the call that launched the graph, in their order. They take no
+time there: a node is an instant, and two nanoseconds lie between it and the next one.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,7 @@ from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Calls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.recording.metadata import CapturedGraph, CapturedNode
+    from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedNode, CapturedRange
     from pytest_torchprof.trace.columns import Ranges
     from pytest_torchprof.trace.trace import Trace
 
@@ -27,9 +28,20 @@ _KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
 _PREFIXES = {"module": "nn.Module: ", "line": "[line] "}
 
 
+class _Laid(NamedTuple):
+    """What was captured for a graph, in ns since its launch."""
+
+    graph: CapturedGraph
+    at: Mapping[int, int]
+    """When nodes were made, by their number in the graph."""
+    nodes: Mapping[int, CapturedNode]
+    ranges: Sequence[tuple[CapturedRange, int, int]]
+    length: int
+
+
 class _Replay(NamedTuple):
     launched_ns: int
-    graph: CapturedGraph
+    laid: _Laid
     nodes: Sequence[tuple[int, CapturedNode]]
     """GPU operations with their nodes."""
 
@@ -65,25 +77,49 @@ def _numbering(known: Sequence[object]) -> Callable[[list], Callable[[object], i
     return into
 
 
+def _laid(graph: CapturedGraph) -> _Laid:
+    """Return nodes at odd instants, and ranges from and until even ones: what is around a node begins before it."""
+    ordered = sorted(graph.nodes, key=lambda node: node.at)
+    made = [node.at for node in ordered]
+    return _Laid(
+        graph,
+        {node.node: 2 * place + 1 for place, node in enumerate(ordered)},
+        {node.node: node for node in ordered},
+        [(one, 2 * bisect_left(made, one.begin), 2 * bisect_right(made, one.end)) for one in graph.ranges],
+        2 * len(made),
+    )
+
+
 def _replays(trace: Trace, graphs: Sequence[CapturedGraph]) -> Iterator[_Replay]:
     """Yield the replays of graphs that are known: GPU operations of one graph with one correlation."""
     gpu, calls = trace.gpu, trace.calls
-    by_number = {number: graph for graph in graphs for number in graph.graphs}
-    nodes_of = {id(graph): {node.node: node for node in graph.nodes} for graph in graphs}
+    by_number = {number: laid for laid in map(_laid, graphs) for number in laid.graph.graphs}
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for i, (graph, node) in enumerate(zip(gpu.graph, gpu.node, strict=True)):
-        if (number := graph or node >> _OF_GRAPH) in by_number:
+    for i, node in enumerate(gpu.node):
+        # What runs in the body of a conditional node has a number of the body's.
+        if (number := node >> _OF_GRAPH) in by_number:
             found[number, gpu.correlation[i]].append(i)
     wanted = {correlation for _, correlation in found}
-    launched = {one: calls.start[i] for i, one in enumerate(calls.correlation) if one in wanted}
+    launched = {one: i for i, one in enumerate(calls.correlation) if one in wanted}
     for (number, correlation), members in found.items():
-        if (at := launched.get(correlation)) is not None:
-            captured = by_number[number]
-            nodes = nodes_of[id(captured)]
-            known = [(i, nodes.get(gpu.node[i] & ((1 << _OF_GRAPH) - 1))) for i in members]
-            # Where one was not captured, or as something else, the numbers may mean others.
-            if all(node is not None and _KINDS.get(node.kind) == gpu.kind[i] for i, node in known):
-                yield _Replay(at, captured, [(i, node) for i, node in known if node is not None])
+        call, laid = launched.get(correlation), by_number[number]
+        nodes = [(i, laid.nodes.get(gpu.node[i] & ((1 << _OF_GRAPH) - 1))) for i in members]
+        known = [(i, node) for i, node in nodes if node is not None and _is_same(trace, i, laid.graph, node)]
+        # Where one was not captured, or as something else, the numbers may mean others.
+        if call is None or len(known) < len(members):
+            continue
+        if calls.end[call] - calls.start[call] >= laid.length:
+            yield _Replay(calls.start[call], laid, known)
+
+
+def _is_same(trace: Trace, gpu_op: int, graph: CapturedGraph, node: CapturedNode) -> bool:
+    """Whether a node is what it was when it was captured: graphs can be given other kernels later."""
+    if _KINDS.get(node.kind) != trace.gpu.kind[gpu_op]:
+        return False
+    if node.kind != "kernel":
+        return True
+    name = graph.kernels[node.kernel] if node.kernel is not None and node.kernel < len(graph.kernels) else None
+    return name == trace.names[trace.gpu.name[gpu_op]]
 
 
 class _Putting:
@@ -105,23 +141,26 @@ class _Putting:
         self.unsure: dict[int, tuple[str, ...]] = {}
 
     def replay(self, replay: _Replay) -> None:
-        base = max(replay.launched_ns, self._free_ns)
-        for one in replay.graph.ranges:
+        """Put a replay there, unless another thread's call of it still goes on."""
+        base, laid = replay.launched_ns, replay.laid
+        if base < self._free_ns:
+            return
+        self._free_ns = base + laid.length
+        for one, begin, end in laid.ranges:
             if (column := self._columns.get(one.kind)) is None:
                 continue
             column.name.append(self._name(_PREFIXES.get(one.kind, "") + one.name))
-            column.start.append(base + one.begin)
-            column.end.append(base + one.end)
+            column.start.append(base + begin)
+            column.end.append(base + end)
             column.thread.append(self._lane)
             if one.kind == "operator":
                 column.inputs.append(self._operands("\0".join(one.operands or ("", "", "")).encode()))
                 column.external.append(-1)
-            self._free_ns = max(self._free_ns, base + one.end + 1)
         for gpu_op, node in replay.nodes:
             self.of[gpu_op] = len(self.calls.start)
             self.calls.name.append(0)
-            self.calls.start.append(base + node.at)
-            self.calls.end.append(base + node.at)
+            self.calls.start.append(base + laid.at[node.node])
+            self.calls.end.append(base + laid.at[node.node])
             self.calls.thread.append(self._lane)
             if node.unsure:
                 self.unsure[gpu_op] = node.unsure

@@ -164,6 +164,25 @@ def test_what_is_captured_in_a_step_is_not_known(measured, x):
         measured(capture_anew).expect(forbid_ops=["aten::cos"])
 
 
+def test_a_graph_that_is_captured_anew_is_not_what_it_was(measured, x):
+    graph, calls = torch.cuda.CUDAGraph(), []
+
+    def step():
+        calls.append(x)
+        if len(calls) == 1:
+            with torch.cuda.graph(graph):
+                torch.mul(x, x)
+        elif len(calls) == 4:
+            graph.reset()
+            with torch.cuda.graph(graph):
+                torch.multiply(x, x)
+        graph.replay()
+
+    torch.mul(x, x)
+    replayed = [kernel for kernel in measured(step).kernels if kernel.in_graph]
+    assert [(kernel.op, kernel.capture_known) for kernel in replayed] == [(None, False)]
+
+
 def test_a_capture_that_fails_leaves_nothing_behind(measured, x):
     calls = []
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch.profiler import ProfilerActivity
 
-    from pytest_torchprof.recording.metadata import CapturedGraph
+    from pytest_torchprof.recording.captured_graphs import CapturedGraph
 
 
 class WallClock:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import torch
     from torch.profiler import ProfilerActivity
 
-    from pytest_torchprof.recording.metadata import CapturedGraph
+    from pytest_torchprof.recording.captured_graphs import CapturedGraph
 
 # Where the size of the last cache is not told. Inductor's own benchmarks clear as much.
 _CACHE_BYTES = 256 << 20

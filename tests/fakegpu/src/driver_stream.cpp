@@ -115,6 +115,13 @@ CUresult cuGraphGetNodes(CUgraph g, CUgraphNode* nodes, size_t* n) {
   }
   OK;
 }
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode n, CUDA_KERNEL_NODE_PARAMS* p) {
+  CU(cuGraphKernelNodeGetParams_v2);
+  *p = CUDA_KERNEL_NODE_PARAMS();
+  if (n->work.op != Op::kernel) FAIL(CUDA_ERROR_INVALID_VALUE);
+  p->func = n->work.func;
+  OK;
+}
 CUresult cuGraphNodeGetType(CUgraphNode n, CUgraphNodeType* t) {
   CU(cuGraphNodeGetType);
   switch (n->work.op) {
