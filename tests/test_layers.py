@@ -16,7 +16,7 @@ NAME = "pytest_torchprof"
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
 annotation, codes
-documentation, errors, devices, recording.caches
+documentation, errors, devices, recording.caches, recording.captured_graphs
 text, recording.metadata
 kernels, trace
 keywords, recording

@@ -5,6 +5,7 @@ On torch 2.15, which has hooks for captures.
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 
 import pytest
@@ -13,7 +14,8 @@ from torch.profiler import ExecutionTraceObserver, record_function
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import pytest_torchprof
-from pytest_torchprof import LimitsMissed, NotMeasured, capture, gemm, mark
+from pytest_torchprof import LimitsMissed, NotMeasured, capture, gemm, mark, triton
+from pytest_torchprof.cli import main
 
 pytestmark = [
     pytest.mark.gpu,
@@ -24,7 +26,17 @@ pytestmark = [
 ]
 
 
-_MISSED = """
+_TRITON = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def twice(x, count: tl.constexpr):
+    at = tl.arange(0, count)
+    tl.store(x + at, tl.load(x + at) * 2)
+"""
+
+_REPLAYED = """
 def test_it(torchprof):
     block = torch.nn.Sequential(torch.nn.Linear(64, 64)).cuda()
     x, graphs = torch.ones(8, 64, device="cuda"), []
@@ -38,7 +50,7 @@ def test_it(torchprof):
         graphs[0].replay()
 
     with torch.no_grad():
-        torchprof(call).expect(max_kernels=0)
+        torchprof(call).expect(LIMIT)
 """
 
 
@@ -82,6 +94,18 @@ def x():
     return torch.ones(2, 8, 64, device="cuda")
 
 
+@pytest.fixture
+def twice(tmp_path, monkeypatch):
+    """A kernel of Triton's, which no operator launches; it reads the source of its functions from a file."""
+    pytest.importorskip("triton")
+    (tmp_path / "of_triton.py").write_text(_TRITON)
+    monkeypatch.syspath_prepend(tmp_path)
+    import of_triton
+
+    yield lambda x: of_triton.twice[(1,)](x, x.numel())
+    del sys.modules["of_triton"]
+
+
 @torch.no_grad()
 def test_operators_are_those_of_the_same_code_without_a_graph(measured, block, x):
     def step():
@@ -120,6 +144,45 @@ def test_ranges_and_modules_are_judged_and_shown(measured, block, x):
     assert [replayed.range(name).kernels for name in ("outer", "inner")] == [4, 3]
     shown = {line.split()[0] for line in replayed.table(by="module").split("\n") if line}
     assert {"Sequential_0", "Linear_0", "ReLU_0", "Linear_1"} < shown
+
+
+def test_ranges_have_what_no_operator_launches(measured, twice, x):
+    def step():
+        with record_function("first"):
+            x.sin()
+            twice(x)
+        twice(x)
+        with record_function("last"):
+            twice(x)
+            x.cos()
+            twice(x)
+        twice(x)
+
+    replayed = measured(graphed(step))
+    assert [replayed.range(name).kernels for name in ("first", "last")] == [2, 3]
+
+
+def test_what_a_function_of_the_users_may_have_launched_itself_is_not_known(measured, twice, x):
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x):
+            twice(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(_, grad):
+            twice(grad)
+            return grad.cos()
+
+    def step():
+        Doubled.apply(x.detach().requires_grad_()).sum().backward()
+
+    replayed = measured(graphed(step))
+    assert [kernel.op for kernel in replayed.kernels if kernel.name == "twice"] == [None, None]
+    for limited in ("Doubled", "DoubledBackward"):
+        with pytest.raises(NotMeasured, match="cannot be told for 1 kernel"):
+            replayed.expect(kernels={triton(op=limited): 0})
+    replayed.expect(kernels={triton(op="aten::sin"): 0, triton(op="SumBackward0"): 0})
 
 
 def test_the_backward_pass_has_its_operators(measured, block, x):
@@ -217,6 +280,25 @@ def test_the_users_own_execution_trace_goes_on(measured, x, tmp_path):
 
 
 def test_a_missed_limit_names_module_and_line_inside_the_graph(run_tests):
-    result = run_tests(_MISSED)
+    result = run_tests(_REPLAYED.replace("LIMIT", "max_kernels=0"))
     result.stdout.fnmatch_lines(["*aten::addmm*", "*test_*.py:* in call, Sequential_0.Linear_0*"])
     assert "execution_trace" not in result.stdout.str() + result.stderr.str()
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [
+        ("ops={'aten::addmm': 1}", 0),
+        ("forbid_ops=['aten::bmm']", 0),
+        ("forbid_ops=['aten::linear']", 1),
+        ("ops={'aten::copy_': (1, 2)}", 1),
+        ("ranges={'absent': {'max_kernels': 1}}", 3),
+    ],
+)
+def test_a_kept_recording_is_judged_as_its_test_was(run_tests, tmp_path, limit, status):
+    passed = status == 0
+    run_tests(_REPLAYED.replace("LIMIT", limit), f"--torchprof-save={tmp_path}").assert_outcomes(
+        passed=passed, failed=not passed
+    )
+    [kept] = (path for path in tmp_path.rglob("*.json.gz") if "stacks" not in path.name)
+    assert main(["check", str(kept), "--limit", limit]) == status
