@@ -41,12 +41,14 @@ KNOWN = captured(PRODUCT, GELU)
 def profile(tmp_path):
     """Return a function that reads a recording of two steps, each with a replay of two kernels."""
 
-    def load(known=KNOWN, *, own=True, us=2, **args):
+    def load(known=KNOWN, *, own=True, us=2, around=None, **args):
         builder = TraceBuilder()
         if own:
             builder.own(steps=2, **({} if known is None else {"captured_graphs": [known]}))
         for step in range(2):
             builder.step(step, 1000 * step, 900)
+            if around is not None:
+                builder.op(around, 1000 * step + 5, 20)
             launch = builder.graph_launch(1000 * step + 10, us)
             for node, name in enumerate(NAMES):
                 builder.kernel(name, 1000 * step + 30 + 10 * node, 5 + node, launch)
@@ -79,6 +81,14 @@ def test_operators_of_the_capture_launched_the_kernels(profile):
     found.expect(ops={"aten::mm": 1}, forbid_ops=["aten::bmm"], kernels={gemm(op="linear"): 1})
     with pytest.raises(LimitsMissed, match=r"1 x aten::gelu +model.py:8 in forward, MLP_0"):
         found.expect(forbid_ops=["gelu"])
+
+
+def test_an_operator_that_replays_a_graph_launches_what_is_in_it(profile):
+    found = profile(around="mine::decode")
+    assert [one.op_chain[0] for one in found.kernels] == ["mine::decode", "mine::decode"]
+    found.expect(ops={"mine::decode": 1, "aten::mm": 1})
+    with pytest.raises(LimitsMissed, match="1 operator matches mine::decode"):
+        found.expect(forbid_ops=["mine::decode"])
 
 
 def test_without_what_was_captured_they_are_not_known(profile):

@@ -98,7 +98,7 @@ class Launching:
     @cached_property
     def operators(self) -> OperatorCalls:
         """Which operators were called in a part of the recording."""
-        return OperatorCalls(self._trace, self.op_of)
+        return OperatorCalls(self._trace, self.op_of, self._around)
 
     def chain(self, op: int) -> tuple[str, ...]:
         """Return the names of the ranges around and including the operator, outermost first."""

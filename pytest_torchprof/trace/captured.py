@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _OF_GRAPH = 32
 """How many bits of a node's number tell the node, below those that tell its graph."""
+_MOST_RANGES = 10_000_000
+"""How many are put, as many as a thousand replays of ten thousand have."""
 _KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
 _PREFIXES = {"module": "nn.Module: ", "line": "[line] "}
 
@@ -56,8 +59,9 @@ def with_captured(trace: Trace, annotated: Mapping[int, str]) -> Trace:
     operands = _numbering(trace.inputs)
     names, inputs, lane = list(trace.names), list(trace.inputs), len(trace.threads)
     put = _Putting(trace, lane, number(names), operands(inputs))
-    for replay in replays:
-        put.replay(replay)
+    for replay, done in zip(replays, accumulate(len(one.laid.ranges) for one in replays), strict=True):
+        if done <= _MOST_RANGES:
+            put.replay(replay)
     captured = Captured(put.calls, put.of, put.unsure, lane, annotated)
     return replace(trace, names=names, inputs=inputs, threads=[*trace.threads, LANE], captured=captured)
 
@@ -85,7 +89,11 @@ def _laid(graph: CapturedGraph) -> _Laid:
         graph,
         {node.node: 2 * place + 1 for place, node in enumerate(ordered)},
         {node.node: node for node in ordered},
-        [(one, 2 * bisect_left(made, one.begin), 2 * bisect_right(made, one.end)) for one in graph.ranges],
+        [
+            (one, 2 * bisect_left(made, one.begin), 2 * bisect_right(made, one.end))
+            for one in graph.ranges
+            if one.begin <= one.end
+        ],
         2 * len(made),
     )
 
