@@ -16,7 +16,7 @@ import tempfile
 import threading
 import weakref
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from pytest_torchprof.capture.observers import cuda_driver, is_users_file, path_
 from pytest_torchprof.capture.torch_profiler import execution_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import FrameType
 
     from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedRange
@@ -41,7 +41,11 @@ _TELLING = (
     "cuGraphKernelNodeGetParams_v2",
     "cuFuncGetName",
 )
+_HOOKS = ("register_graph_capture_start_hook", "register_graph_capture_end_hook", "register_graph_instantiate_hook")
+_ENTERING_COMPILED_CODE = ("set_eval_frame", "_maybe_set_eval_frame")
 _CAPTURING = 1
+_KEY = "Fake"
+"""A key of torch's dispatcher that nothing uses. A mode would make torch take other paths than it takes without one."""
 # As the driver numbers the types of nodes.
 _KERNEL = 0
 _KINDS = {_KERNEL: "kernel", 1: "memcpy", 2: "memset"}
@@ -59,9 +63,34 @@ class _Captures:
     """What is known of the graphs of this process, and what their modules are called."""
 
     def __init__(self) -> None:
+        from torch.library import Library
+
         self.of: weakref.WeakKeyDictionary[Any, CapturedGraph] = weakref.WeakKeyDictionary()
         self._modules: dict[int, tuple[weakref.ref[Any], str]] = {}
         self._of_kind = Counter[str]()
+        self._watch: _Watch | None = None
+        self._key = _private("_dispatch_key_parse")(_KEY)
+        self._below = _private("_dispatch_keyset_full_after")(self._key)
+        self._library: Any = Library("_", "IMPL")  # type: ignore[no-untyped-call]
+        self._library.fallback(self._called, _KEY, with_keyset=True)
+
+    @contextmanager
+    def told_of(self, watch: _Watch) -> Iterator[None]:
+        """Tell a watch of the operators that are called inside, on threads of autograd's too."""
+        self._watch = watch
+        try:
+            with _private("_IncludeDispatchKeyGuard")(self._key), _hidden_from_guards(self._key):
+                yield
+        finally:
+            self._watch = None
+
+    def _called(self, keys: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call an operator as it would have been without this, and what it calls too."""
+        telling = nullcontext() if self._watch is None else self._watch.call()
+        with _private("_ExcludeDispatchKeyGuard")(_private("DispatchKeySet")(self._key)), telling:
+            if _has_number_for_tensor(operator, args):
+                return operator(*args, **kwargs)
+            return operator.redispatch(keys & self._below, *args, **kwargs)
 
     def instantiated(self, graph: Any) -> None:
         """Note the number that the graph has in recordings from now on."""
@@ -86,6 +115,45 @@ class _Captures:
         return name
 
 
+def _has_number_for_tensor(operator: Any, args: Sequence[Any]) -> bool:
+    """Whether a number was given for a tensor, which torch's dispatcher has made a tensor of and Python a number."""
+    asked = zip(operator._schema.arguments, args, strict=False)  # noqa: SLF001 - nothing public has the schema
+    return any(isinstance(given, (int, float, complex)) and one.type.kind() == "TensorType" for one, given in asked)
+
+
+@contextmanager
+def _hidden_from_guards(key: Any) -> Iterator[None]:
+    """Take the key away in compiled code: its guards ask for all keys, and would have it compiled anew."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    if dynamo is None:
+        yield
+        return
+
+    def hiding(enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def hide(callback: Any) -> Any:
+            before = enter(callback)
+            _private("_dispatch_tls_set_dispatch_key_excluded")(key, callback is not None)
+            return before
+
+        return hide
+
+    entered = {name: getattr(dynamo, name) for name in _ENTERING_COMPILED_CODE}
+    for name, enter in entered.items():
+        setattr(dynamo, name, hiding(enter))
+    try:
+        yield
+    finally:
+        for name, enter in entered.items():
+            setattr(dynamo, name, enter)
+
+
+def _private(name: str) -> Any:
+    """Return what is torch's own."""
+    import torch
+
+    return getattr(torch._C, name)  # noqa: SLF001 - the dispatcher has no public interface to its keys
+
+
 @cache
 def _captures() -> _Captures | None:
     """Begin to note what captures do; None where torch or the driver does not tell."""
@@ -93,7 +161,7 @@ def _captures() -> _Captures | None:
     from torch.cuda import graphs
 
     hooks: Any = graphs
-    if torch.version.hip or not hasattr(hooks, "register_graph_capture_start_hook"):
+    if torch.version.hip or not all(hasattr(hooks, name) for name in _HOOKS):
         return None
     if not all(hasattr(cuda_driver(), name) for name in _TELLING):
         return None
@@ -202,8 +270,8 @@ class _Watch:
         self._noting = ExitStack()
         noted = self._noting.enter_context(execution_trace(self._file))
         self._told = noted and self._graph is not None
-        self._mode: Any = _mode_class()(self)
-        self._mode.__enter__()
+        self._told_of = known.told_of(self)
+        self._told_of.__enter__()
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -252,7 +320,7 @@ class _Watch:
         """Return what is known of the captured graph's nodes; None where it cannot be told."""
         try:
             self._graph, self._ended = graph, True
-            self._leave_mode()
+            self._told_of.__exit__(None, None, None)
             last = Call(before=self._made())
             _leave_mark(len(self._calls), begins=True)
             self._calls.append(last)
@@ -271,42 +339,9 @@ class _Watch:
     def close(self) -> None:
         """Stop looking: the capture failed."""
         self.spoil()
-        self._leave_mode()
+        self._told_of.__exit__(None, None, None)
         self._noting.close()
         self._folder.cleanup()
-
-    def _leave_mode(self) -> None:
-        from torch.utils._python_dispatch import _get_current_dispatch_mode
-
-        if (mode := _get_current_dispatch_mode()) is not None and mode is self._mode:
-            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-
-
-@cache
-def _mode_class() -> Any:
-    """Return the class of the mode under which operators are called; torch is not imported before it is used."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Noting(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        """Lets each operator do what it does, and tells the watch of it."""
-
-        supports_higher_order_operators = True
-
-        def __init__(self, watch: _Watch) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
-            self._watch = watch
-
-        @classmethod
-        def ignore_compile_internals(cls) -> bool:
-            # Dynamo would leave the code that is called under another mode uncompiled.
-            return True
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            # Where the user's ranges begin and end too: what was made before is not inside, or is.
-            with self._watch.call():
-                return func(*args, **(kwargs or {}))
-
-    return Noting
 
 
 def _leave_mark(number: int, *, begins: bool) -> None:

@@ -199,10 +199,27 @@ def test_the_backward_pass_has_its_operators(measured, block, x):
 @pytest.mark.parametrize("mode", ["reduce-overhead", "default"])
 def test_compiled_code_has_the_operators_that_it_calls(measured, block, x, mode):
     compiled = torch.compile(lambda x: (block(x).sin() + 1).softmax(-1), mode=mode)
-    replayed = measured(graphed(lambda: compiled(x)) if mode == "default" else lambda: compiled(x))
+
+    def step():
+        with record_function("compiled"):
+            compiled(x)
+
+    replayed = measured(graphed(step) if mode == "default" else step)
+    assert replayed.compile.recompiles == ()
+    assert replayed.range("compiled").kernels == replayed.kernels.count
     replayed.expect(ops={"aten::mm": 2}, forbid_ops=["aten::softmax"], cuda_graph=True)
     generated = [kernel for kernel in replayed.kernels if kernel.triton]
     assert [(kernel.op, kernel.capture_known) for kernel in generated] == [(None, True)] * 2
+
+
+def test_numbers_beside_tensors_are_what_they_were(measured, x):
+    def step():
+        y = x.sigmoid() * 2 + 1
+        y.mul_(0.5)
+
+    eager, replayed = measured(step), measured(graphed(step))
+    assert replayed.kernels.names == eager.kernels.names
+    assert [kernel.op for kernel in replayed.kernels] == [kernel.op for kernel in eager.kernels]
 
 
 def test_what_was_captured_before_the_measurement_is_not_known(measured, x):
