@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MARK = "torchprof::captured "
 _DISPATCH = "PythonDispatchMode"
 # What compiled code runs in is told by the compiler, and not once more for each replay.
-_NOT_SHOWN = ("[pytorch|", _DISPATCH, _MARK, "profiler::", FX_GRAPH, *REGIONS)
+_NOT_SHOWN = ("[pytorch|", _DISPATCH, _MARK, FX_GRAPH, *REGIONS)
 _NOT_SHOWN_SUFFIX = " (dynamo_timed)"
 _USERS_RANGE = 7
 """``RecordScope::USER_SCOPE``."""
@@ -120,7 +120,7 @@ class _Capture:
         return None not in self._begins and None not in self._ends
 
     def _put_right(self, entry: dict[str, Any]) -> None:
-        """Let what the mode was called for take its place if it is a range of the user's, which outlasts the call.
+        """Let what a mode was called for take its place if it is a range of the user's, which outlasts the call.
 
         torch ends entries in the order of a stack, whichever it was.
         """
@@ -146,15 +146,15 @@ class _Capture:
         return str(self._entries[one]["name"])
 
     def _is_shown(self, one: int) -> bool:
-        """Whether an entry is an operator or range of the program; the mode calls an operator a second time."""
-        name, again = self._name(one), False
+        """Whether an entry is an operator or range of the program; one that calls itself at once is one call.
+
+        Under a mode, such as Inductor's, all operators do.
+        """
+        name = self._name(one)
         if name.startswith(_NOT_SHOWN) or name.endswith(_NOT_SHOWN_SUFFIX):
             return False
-        for around in self._around(one):
-            if not self._name(around).startswith(_NOT_SHOWN):
-                return not (again and self._name(around) == name)
-            again = again or self._name(around) == _DISPATCH
-        return True
+        names = map(self._name, self._around(one))
+        return next((around for around in names if not around.startswith(_NOT_SHOWN)), None) != name
 
     def _launches(self, one: int) -> bool:
         """Whether an entry may launch something itself."""
@@ -188,10 +188,7 @@ class _Capture:
                 begins, ends = self._begins[i] or 0, self._ends[i] or 0
                 operator = self._parent[begins]
                 within = [one for one in self._between(begins, ends) if operator in self._around(one)]
-                own = next((self._name(one) for one in self._around(begins) if self._is_shown(one)), None)
-                perhaps = (self._name(one) for one in within if self._launches(one))
-                # One that calls itself again is one call.
-                yield call.inside, self._at[ends], _distinct(name for name in perhaps if name != own)
+                yield call.inside, self._at[ends], _distinct(self._name(one) for one in within if self._launches(one))
 
     def _perhaps(self, call: int) -> tuple[str, ...]:
         """Return the operators that may have launched what was made before a call and after the last one.

@@ -1,8 +1,8 @@
 """What captured the kernels of CUDA graphs: the operators, ranges, modules and lines around each node.
 
 A replay has no operators, so they are noted while the graph is captured, in a warm-up call. Nodes are attributed by
-what the driver lists before and after each operator that torch dispatches to Python; which operators and ranges were
-open meanwhile is told by torch's execution trace. torch's own annotations (``torch.cuda.graph_annotations``) are not
+what the driver lists before and after each operator that torch dispatches; which operators and ranges were open
+meanwhile is told by torch's execution trace. torch's own annotations (``torch.cuda.graph_annotations``) are not
 enough: a node has one, so that ranges inside ranges are lost. Run with torch 2.15.0, whose hooks tell of captures;
 with others, and with a driver older than CUDA 13.1, which does not tell the numbers of nodes, nothing is noted.
 """
@@ -71,7 +71,8 @@ class _Captures:
         self._watch: _Watch | None = None
         self._key = _private("_dispatch_key_parse")(_KEY)
         self._below = _private("_dispatch_keyset_full_after")(self._key)
-        self._library: Any = Library("_", "IMPL")  # type: ignore[no-untyped-call]
+        library: Any = Library
+        self._library = library("_", "IMPL")
         self._library.fallback(self._called, _KEY, with_keyset=True)
 
     @contextmanager

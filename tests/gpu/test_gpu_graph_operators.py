@@ -212,6 +212,17 @@ def test_compiled_code_has_the_operators_that_it_calls(measured, block, x, mode)
     assert [(kernel.op, kernel.capture_known) for kernel in generated] == [(None, True)] * 2
 
 
+def test_looking_on_changes_nothing(measured, x):
+    """Under a mode of torch's dispatcher gradients are not scattered and added in place, but copied."""
+
+    def step():
+        y = x.detach().requires_grad_()
+        (y[0].sum() + y.gather(0, torch.zeros_like(x, dtype=torch.long)).sum()).backward()
+
+    eager, replayed = measured(step), measured(graphed(step))
+    assert replayed.kernels.names == eager.kernels.names
+
+
 def test_numbers_beside_tensors_are_what_they_were(measured, x):
     def step():
         y = x.sigmoid() * 2 + 1
