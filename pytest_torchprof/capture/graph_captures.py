@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.source_lines import name_in_source, quote_mark
-from pytest_torchprof.capture.execution_trace import Call, Described, read_capture
+from pytest_torchprof.capture.execution_trace import Call, read_capture
+from pytest_torchprof.capture.graph_nodes import described, graph_of, handles, holds_others, nodes_of, tells_of_nodes
 from pytest_torchprof.capture.observers import cuda_driver, is_users_file, path_from_here
 from pytest_torchprof.capture.torch_profiler import execution_trace
 
@@ -34,29 +35,10 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedRange
 
-_TELLING = (
-    "cuStreamGetCaptureInfo_v3",
-    "cuGraphNodeGetToolsId",
-    "cuGraphExecGetId",
-    "cuGraphKernelNodeGetParams_v2",
-    "cuFuncGetName",
-)
 _HOOKS = ("register_graph_capture_start_hook", "register_graph_capture_end_hook", "register_graph_instantiate_hook")
 _ENTERING_COMPILED_CODE = ("set_eval_frame", "_maybe_set_eval_frame")
-_CAPTURING = 1
 _KEY = "Fake"
 """A key of torch's dispatcher that nothing uses. A mode would make torch take other paths than it takes without one."""
-# As the driver numbers the types of nodes.
-_KERNEL = 0
-_KINDS = {_KERNEL: "kernel", 1: "memcpy", 2: "memset"}
-# A child graph, and the body of a condition.
-_HOLDING = (4, 13)
-_PARAMETERS = 9
-"""How many pointers ``CUDA_KERNEL_NODE_PARAMS`` is as long as; the first one is the function."""
-_LONG = 1024
-"""``kMaxSymbolSize`` of kineto's."""
-_OF_GRAPH = 0xFFFFFFFF
-"""The part of a node's number that it has in every graph that is instantiated from the captured one."""
 
 
 class _Captures:
@@ -164,9 +146,13 @@ def _captures() -> _Captures | None:
     hooks: Any = graphs
     if torch.version.hip or not all(hasattr(hooks, name) for name in _HOOKS):
         return None
-    if not all(hasattr(cuda_driver(), name) for name in _TELLING):
+    if not tells_of_nodes():
         return None
-    found = _Captures()
+    try:
+        found = _Captures()
+    except (AttributeError, RuntimeError):
+        # This torch uses the key itself, or has none of the name.
+        return None
     hooks.register_graph_capture_start_hook(found.captured_anew)
     hooks.register_graph_instantiate_hook(found.instantiated)
     return found
@@ -260,7 +246,7 @@ class _Watch:
 
         self._known = known
         self._stream = torch.cuda.current_stream().cuda_stream
-        self._graph = _graph_of(self._stream)
+        self._graph = graph_of(self._stream)
         self._seen = b""
         self._calls: list[Call] = []
         self._open: int | None = None
@@ -295,13 +281,13 @@ class _Watch:
     def _made(self) -> tuple[int, ...]:
         """Return the nodes that the graph has more than last time."""
         # Where the capture has failed the graph is no more.
-        self._told = self._told and (self._ended or _graph_of(self._stream) == self._graph)
-        nodes = _nodes(self._graph) if self._told else None
+        self._told = self._told and (self._ended or graph_of(self._stream) == self._graph)
+        nodes = nodes_of(self._graph) if self._told else None
         if nodes is None or not nodes.startswith(self._seen):
             self._told = False
             return ()
         new, self._seen = nodes[len(self._seen) :], nodes
-        return _handles(new)
+        return handles(new)
 
     def _place(self) -> tuple[tuple[tuple[int, str], ...], str]:
         """Return the calls of modules that this one is in, from the outermost, and the line of the user's code."""
@@ -327,9 +313,9 @@ class _Watch:
             self._calls.append(last)
         finally:
             self._noting.close()
-        told, self._told = self._told and not any(map(_holds_others, _handles(self._seen))), False
+        told, self._told = self._told and not any(map(holds_others, handles(self._seen))), False
         try:
-            return read_capture(self._file.read_bytes(), self._calls, _described) if told else None
+            return read_capture(self._file.read_bytes(), self._calls, described) if told else None
         finally:
             self._folder.cleanup()
 
@@ -352,70 +338,3 @@ def _leave_mark(number: int, *, begins: bool) -> None:
 
     with record_function(mark_name(number, begins=begins)):
         pass
-
-
-def _graph_of(stream: int) -> int | None:
-    """Return the graph into which a stream is captured."""
-    status, graph, rest = ctypes.c_int(0), ctypes.c_void_p(), [ctypes.c_void_p() for _ in range(3)]
-    identity, count = ctypes.c_uint64(0), ctypes.c_size_t(0)
-    failed = cuda_driver().cuStreamGetCaptureInfo_v3(
-        ctypes.c_void_p(stream),
-        *map(ctypes.byref, (status, identity, graph, rest[0], rest[1], count)),
-    )
-    return None if failed or status.value != _CAPTURING else graph.value
-
-
-def _nodes(graph: int | None) -> bytes | None:
-    """Return the handles of a graph's nodes, which are pointers, in the driver's order; None: not known."""
-    driver, count = cuda_driver(), ctypes.c_size_t(0)
-    if driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)):
-        return None
-    nodes = (ctypes.c_void_p * count.value)()
-    if count.value and driver.cuGraphGetNodes(ctypes.c_void_p(graph), nodes, ctypes.byref(count)):
-        return None
-    return bytes(nodes)
-
-
-def _handles(nodes: bytes) -> tuple[int, ...]:
-    return tuple(memoryview(nodes).cast("P"))
-
-
-def _holds_others(node: int) -> bool:
-    """Whether a node runs a graph of its own, or more cannot be told: what runs in it has other numbers."""
-    kind = ctypes.c_int(-1)
-    failed = cuda_driver().cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
-    return bool(failed) or kind.value in _HOLDING
-
-
-def _described(node: int) -> Described | None:
-    """Return what the driver says of a node; None for what runs nothing on the GPU, and where it does not tell."""
-    kind, number = ctypes.c_int(-1), ctypes.c_ulonglong(0)
-    driver = cuda_driver()
-    if driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)) or kind.value not in _KINDS:
-        return None
-    if driver.cuGraphNodeGetToolsId(ctypes.c_void_p(node), ctypes.byref(number)):
-        return None
-    is_kernel = kind.value == _KERNEL
-    return Described(number.value & _OF_GRAPH, _KINDS[kind.value], _kernel_of(node) if is_kernel else None)
-
-
-def _kernel_of(node: int) -> str | None:
-    """Return the name of a node's kernel; None where the driver does not tell it, as of those that are no function."""
-    driver, name = cuda_driver(), ctypes.c_char_p()
-    parameters = (ctypes.c_void_p * _PARAMETERS)()
-    if driver.cuGraphKernelNodeGetParams_v2(ctypes.c_void_p(node), parameters) or not parameters[0]:
-        return None
-    failed = driver.cuFuncGetName(ctypes.byref(name), ctypes.c_void_p(parameters[0]))
-    return None if failed or name.value is None else _demangled(name.value)
-
-
-@cache
-def _demangled(name: bytes) -> str:
-    """Return a kernel's name as the profiler writes it, which leaves long ones as they are."""
-    if len(name) > _LONG or sys.platform == "win32":
-        return name.decode()
-    demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
-    demangle.restype = ctypes.c_void_p
-    # What it returns is never freed: there are as many as kernels.
-    told = demangle(name, None, None, None)
-    return (ctypes.string_at(told) if told else name).decode()
