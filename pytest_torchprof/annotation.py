@@ -14,6 +14,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _is_capturing(torch: Any) -> bool:
+    """Whether the current stream is being captured: a replay of the graph shows the ranges of its capture."""
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
 class mark:  # noqa: N801 - it is used as ``with mark("decode"):``
     """A range of this name around a block or a function, as ``torch.profiler.record_function`` makes it.
 
@@ -42,7 +47,7 @@ class mark:  # noqa: N801 - it is used as ``with mark("decode"):``
         # Dynamo drops ranges, and breaks the graph at a question for the profiler.
         if torch is None or torch.compiler.is_dynamo_compiling():
             return
-        if not torch.autograd._profiler_enabled():  # noqa: SLF001 - nothing public tells, at any cost
+        if not torch.autograd._profiler_enabled() and not _is_capturing(torch):  # noqa: SLF001 - nothing public tells
             return
         range_ = torch.profiler.record_function(self.name)
         range_.__enter__()

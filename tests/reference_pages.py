@@ -13,7 +13,7 @@ from _pytest.config import get_config
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.cli import COMMANDS
-from pytest_torchprof.recording import caches, metadata
+from pytest_torchprof.recording import caches, captured_graphs, metadata
 from pytest_torchprof.report import reporters
 from pytest_torchprof.text import plural
 
@@ -144,7 +144,11 @@ def _first(module: object) -> str:
 
 def _classes() -> Iterator[str]:
     """Yield a section for each object of the key, in the order in which they contain each other."""
-    written = [node for module in (caches, metadata) for node in ast.parse(Path(module.__file__).read_text()).body]
+    written = [
+        node
+        for module in (caches, captured_graphs, metadata)
+        for node in ast.parse(Path(module.__file__).read_text()).body
+    ]
     found = {node.name: node for node in written if isinstance(node, ast.ClassDef) and _is_struct(node)}
     for name in reversed(found):
         node = found[name]

@@ -17,7 +17,7 @@ NAME = "pytest_torchprof"
 LAYERS = """
 annotation, codes, text
 reasons
-documentation, errors, devices, recording.caches
+documentation, errors, devices, recording.caches, recording.captured_graphs
 recording.metadata
 kernels, trace
 keywords, recording

@@ -232,8 +232,9 @@ class GpuWork:
 
     @cached_property
     def outermost(self) -> list[int]:
-        """The operators that no other one holds."""
-        return where(self.trace.nesting.parent, {ABSENT})
+        """The operators that no other one holds, without those that ran when a CUDA graph was captured."""
+        trace = self.trace
+        return [i for i in where(trace.nesting.parent, {ABSENT}) if trace.ops.thread[i] != trace.captured.lane]
 
     @cached_property
     def profilers_own(self) -> Spans:

@@ -101,7 +101,8 @@ def _of_threads(trace: Trace) -> dict[int, list[Lane]]:
     lanes = {}
     for thread in sorted(found, key=lambda thread: (trace.threads[thread] != main, first[thread])):
         label = trace.threads[thread]
-        title = f"CPU thread {label}" + (" (steps)" if label == main and trace.has_step_ranges else "")
+        shown = label if thread == trace.captured.lane else f"CPU thread {label}"
+        title = f"{shown}" + (" (steps)" if label == main and trace.has_step_ranges else "")
         lanes[thread] = [_lane(kind, title, kind.value, part, members) for kind, part, members in found[thread]]
     return lanes
 

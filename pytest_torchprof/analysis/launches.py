@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.analysis.generated import Beside, GeneratedCode, operator_name
 from pytest_torchprof.analysis.joined_types import JoinedTypes
+from pytest_torchprof.analysis.launch_operators import around_launches, launching_operators
 from pytest_torchprof.analysis.operator_calls import OperatorCalls
 from pytest_torchprof.analysis.operator_inputs import OperatorInputs, with_lists
 from pytest_torchprof.analysis.parts import forward_operator, step_parts
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
-_REGIONS = ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo ", "Pregraph bytecode", "AOTDispatcher ")
+REGIONS = ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo ", "Pregraph bytecode", "AOTDispatcher ")
 
 Refusal = TypeVar("Refusal", bound=TorchprofError)
 
@@ -89,18 +90,16 @@ class Launching:
     @cached_property
     def op_of(self) -> Sequence[int]:
         """For each GPU operation the innermost operator around its launch, ABSENT without one."""
-        trace = self._trace
-        call_of = trace.links.call_of
-        calls = dict.fromkeys(call_of)
-        calls.pop(ABSENT, None)
-        found = trace.nesting.around_each(trace.calls, calls)
-        found[ABSENT] = ABSENT
-        return [found[call] for call in call_of]
+        return launching_operators(self._trace, self._around)
+
+    @cached_property
+    def _around(self) -> Sequence[int]:
+        return around_launches(self._trace)
 
     @cached_property
     def operators(self) -> OperatorCalls:
         """Which operators were called in a part of the recording."""
-        return OperatorCalls(self._trace, self.op_of)
+        return OperatorCalls(self._trace, self.op_of, self._around)
 
     def chain(self, op: int) -> tuple[str, ...]:
         """Return the names of the ranges around and including the operator, outermost first."""
@@ -119,7 +118,7 @@ class Launching:
         if op < 0:
             return None
         name = self._trace.names[self._trace.ops.name[op]]
-        return None if name.startswith(_REGIONS) else name
+        return None if name.startswith(REGIONS) else name
 
     def forward_op(self, op: int) -> str | None:
         """Return the operator whose backward the operator belongs to, None for others and where no arrow tells."""
@@ -147,7 +146,8 @@ class Launching:
         trace, op = self._trace, self.op_of[gpu_op]
         call = trace.links.call_of[gpu_op]
         called = trace.calls.name[call] if call >= 0 else ABSENT
-        inputs = trace.ops.inputs[op] if op >= 0 else ABSENT
+        sure = gpu_op not in trace.captured.unsure
+        inputs = trace.ops.inputs[op] if op >= 0 and sure else ABSENT
         told = trace.collectives.get(gpu_op)
         collective = (None, None) if told is None else (told.collective, told.dtype)
         code = self.code(gpu_op)
@@ -155,7 +155,7 @@ class Launching:
         found = self._decoded.get(key)
         if found is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
-            launch = self._launch(op, call_name, collective, self._is_triton(name))
+            launch = self._launch(op if sure else ABSENT, call_name, collective, self._is_triton(name))
             decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
             found = self._decoded[key] = with_operands(name, decoded, launch)
         return found
@@ -236,8 +236,10 @@ class Launching:
             ops = (op for part in self.parts for op in part.operators)
             return Beside((trace.names[trace.ops.name[op]], self.chain(op)) for op in ops)
         done = [i for part in self.parts for i in part.gpu_ops if trace.gpu.kind[i] == KERNEL]
-        kernels = {(trace.gpu.name[i], self.op_of[i]) for i in done}
-        return Beside((trace.names[name], self.chain(op)) for name, op in kernels)
+        unsure = trace.captured.unsure
+        # What may have been launched by another operator than the one that is told hides in its region.
+        kernels = {(trace.gpu.name[i], self._around[i], ABSENT if i in unsure else self.op_of[i]) for i in done}
+        return Beside((trace.names[name], self._both(around, op)) for name, around, op in kernels)
 
     def _doubted(self, decoded: KernelName, code: GeneratedKernel | None, op: int) -> tuple[str, ...]:
         if not decoded.triton_ops or (code is not None and code.ops is not None):
@@ -308,7 +310,7 @@ class Launching:
             name=trace.names[gpu.name[gpu_op]],
             decoded=decoded,
             op=self.op_name(op),
-            **self._of_operator(op),
+            **self._of_operator(op) | {"op_chain": self._both(self._around[gpu_op], op)},
             start_ns=gpu.start[gpu_op],
             dur_ns=gpu.end[gpu_op] - gpu.start[gpu_op],
             device=trace.device_of[gpu.process[gpu_op]],
@@ -316,10 +318,16 @@ class Launching:
             launch=trace.names[trace.calls.name[call]] if call >= 0 else None,
             launch_start_ns=trace.calls.start[call] if call >= 0 else None,
             in_graph=call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH,
+            capture_known=gpu_op in trace.captured.of,
+            unsure_ops=trace.captured.unsure.get(gpu_op, ()),
             collective=decoded.collective,
             code=(code := self.code(gpu_op)),
             doubted=self._doubted(decoded, code, op),
         )
+
+    def _both(self, around: int, op: int) -> tuple[str, ...]:
+        """Return the ranges around a launch; of a graph, inside them those around the operator of the capture."""
+        return self.chain(op) if around == op else (*self.chain(around), *self.chain(op))
 
     def _operator(self, op: int) -> Kernel:
         """Return an operator that is a kernel where the CPU is the device."""
@@ -339,7 +347,7 @@ class Launching:
 
     def places(self, part: Part) -> Places:
         """Return the origins of a part's work; of that of compiled kernels also without recorded stacks."""
-        if not self.origins.recorded and not self.generated:
+        if not self.origins.recorded and not self.generated and not self._trace.captured.of:
             return Places()
         work: dict[Work, list[Origin | None]] = defaultdict(list)
         for one, origin in self._origins_of(part):
@@ -385,7 +393,9 @@ class Launching:
         for i in part.gpu_ops:
             op = self.op_of[i]
             lines = self._lines(op, self.code(i))
-            origin = in_code(origins.of_call(trace.links.call_of[i], op), lines)
+            captured = trace.captured.of.get(i)
+            told = origins.of_call(trace.links.call_of[i], op) if captured is None else origins.of_capture(captured)
+            origin = in_code(told, lines)
             yield (names[trace.gpu.name[i]], self.op_name(op)), origin
         for call, op in trace.nesting.around_each(trace.calls, blocking_calls(trace, part.calls)).items():
             yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)

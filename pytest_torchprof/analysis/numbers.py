@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.parts import StepWork, Window, lost_copies
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.reasons.catalogue import from_stored
-from pytest_torchprof.reasons.recordings import LostCopies, NumberNotRecorded, UnknownLaunch
+from pytest_torchprof.reasons.recordings import InsideGraph, LostCopies, NumberNotRecorded, UnknownLaunch
 from pytest_torchprof.text import counted, plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMSET
 
@@ -101,11 +101,13 @@ _SHOW: Final[dict[str, Callable[[Any], str]]] = {
 _GRAPHS: Final = frozenset({CallKind.GRAPH_LAUNCH})
 
 
+def _within_a_graph(trace: Trace) -> Reason | None:
+    return InsideGraph() if trace.captured.of else None
+
+
 def _unknown_launches(trace: Trace) -> Reason | None:
     names = sorted(trace.names[name] for name in trace.links.unknown)
-    if not names:
-        return None
-    return UnknownLaunch(names[0])
+    return UnknownLaunch(names[0]) if names else _within_a_graph(trace)
 
 
 def _lost_copies(trace: Trace) -> Reason | None:
@@ -172,12 +174,21 @@ TABLE: Final = (
         gated=True,
         headline=True,
         absent="the recording has GPU operations and no calls of the runtime, so waits cannot be told",
+        absent_for=_within_a_graph,
     ),
     _time_on_gpu("kernel_time_us", "kernel time", lambda work: work.kernel_us, follows="gpu_busy_us"),
     _time_on_gpu("gpu_time_us", "GPU time", lambda work: work.gpu_us, follows="gpu_busy_us", detail=True),
     _time_on_gpu("gpu_busy_us", "GPU busy", lambda work: work.busy_us, headline=True),
     _time_on_gpu("gpu_span_us", "GPU span", lambda work: work.span_us, follows="gpu_busy_us"),
-    Number(name="cpu_time_us", noun="CPU time", of=lambda work: work.cpu_us, unit="us", exact=False, needs=None),
+    Number(
+        name="cpu_time_us",
+        noun="CPU time",
+        of=lambda work: work.cpu_us,
+        unit="us",
+        exact=False,
+        needs=None,
+        absent_for=_within_a_graph,
+    ),
     Number(
         name="cpu_gpu_ratio",
         noun="CPU/GPU ratio",
@@ -185,6 +196,7 @@ TABLE: Final = (
         unit="ratio",
         exact=False,
         absent="a step has no GPU operations",
+        absent_for=_within_a_graph,
     ),
     _occupation("gpu_utilization", "GPU utilization", lambda gpus: gpus.utilization, "the recording has no kernels"),
     _occupation(

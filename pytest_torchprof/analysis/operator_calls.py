@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class OperatorCalls:
     """The operators of a recording, by what they launched and by when they ran."""
 
-    def __init__(self, trace: Trace, op_of: Sequence[int]) -> None:
-        """Take the trace, and of each GPU operation the innermost operator around its launch."""
+    def __init__(self, trace: Trace, *op_of: Sequence[int]) -> None:
+        """Take the trace, and of each GPU operation the innermost operators around its launch and in its graph."""
         self._trace = trace
         self._op_of = op_of
         self._absent: dict[Operator, str | None] = {}
@@ -85,7 +85,8 @@ class OperatorCalls:
     def _around(self, part: Part, *, copies: bool) -> set[int]:
         trace = self._trace
         if trace.device_kind.has_launches:
-            members = {self._op_of[i] for i in part.gpu_ops if copies or trace.gpu.kind[i] == KERNEL}
+            found = [i for i in part.gpu_ops if copies or trace.gpu.kind[i] == KERNEL]
+            members = {op_of[i] for op_of in self._op_of for i in found}
         else:
             waits = {name for name in set(trace.ops.name) if trace.names[name] in trace.device_kind.waiting_operators}
             waiting = (op for op in self._started(part) if trace.ops.name[op] in waits) if waits else ()

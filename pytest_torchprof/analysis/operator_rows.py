@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.analysis.call_times import times_by_key
 from pytest_torchprof.analysis.parts import forward_operator
-from pytest_torchprof.analysis.range_rows import TimedRow, members
+from pytest_torchprof.analysis.range_rows import TimedRow, members, took_ns
 from pytest_torchprof.trace.columns import ABSENT, Calls, Ranges
 from pytest_torchprof.trace.links import Nesting
 
@@ -64,7 +64,7 @@ def by_op(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[Op
     calls = {i: ops.name[i] for of_step in of_steps for i in of_step}
     gpu_ns, own_gpu_ns = _gpu_time(trace, launching, chosen, into, calls)
     memory = _memory(trace, nesting, into, calls)
-    cpu = times_by_key([[(calls[i], ops.end[i] - ops.start[i]) for i in of_step] for of_step in of_steps])
+    cpu = times_by_key([[(calls[i], took_ns(trace, ops, i)) for i in of_step] for of_step in of_steps])
     gpu = times_by_key([[(calls[i], gpu_ns[i]) for i in of_step] for of_step in of_steps])
     rows = [
         OpRow(
@@ -100,7 +100,7 @@ def _merged(trace: Trace) -> tuple[Nesting, list[int], list[int]]:
     unseen = {name for name, text in enumerate(trace.names) if text in _UNSEEN}
     children = Counter(holder for i, holder in enumerate(parent) if every.name[i] not in unseen)
     into = list(range(len(every)))
-    own = [end - start for start, end in zip(every.start, every.end, strict=True)]
+    own = [took_ns(trace, every, i) for i in into]
     for i in sorted(into, key=lambda i: (every.start[i], -every.end[i], i)):
         holder = parent[i]
         if holder < 0 or every.name[i] in unseen:
@@ -108,7 +108,7 @@ def _merged(trace: Trace) -> tuple[Nesting, list[int], list[int]]:
         if every.name[i] == every.name[holder] and children[holder] == 1:
             into[i] = into[holder]
         else:
-            own[into[holder]] -= every.end[i] - every.start[i]
+            own[into[holder]] -= took_ns(trace, every, i)
     return nesting, into, own
 
 

@@ -15,6 +15,7 @@ from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.devices.cpu import FORKED
 from pytest_torchprof.devices.kinds import BLOCKING, LAUNCHES, OperatorWork
 from pytest_torchprof.trace import StepRange, intervals
+from pytest_torchprof.trace.captures import LANE
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
 
 if TYPE_CHECKING:
@@ -241,12 +242,19 @@ class StepWork:
         """Return how many calls of the runtime are of these kinds, the profiler's own flush aside."""
         return sum(self._calls[name] for name in self._trace.call_names(kinds))
 
+    @cached_property
+    def _as_captured(self) -> bool:
+        """Whether it is a range in a CUDA graph, through which the CPU does not go when that is replayed."""
+        return any(place.tid == LANE for place in self._part.ranges)
+
     @property
     def launches(self) -> int | None:
         """How many calls launched work, those too that are known by their work alone.
 
-        None with calls that nobody knows, and with kernels in a recording without launches.
+        None with calls that nobody knows, with kernels in a recording without launches, and inside of a graph.
         """
+        if self._as_captured:
+            return None
         links = self._trace.links
         unrecorded = links.unrecorded
         kernels = (i for i, kind in zip(self._members, self._kinds, strict=True) if kind == KERNEL)
@@ -259,7 +267,7 @@ class StepWork:
     def syncs(self) -> int | None:
         """How many calls made the CPU wait; None where only the GPU's side was recorded."""
         only_gpu = len(self._trace.gpu) and not len(self._trace.calls)
-        return None if only_gpu else self.calls(BLOCKING)
+        return None if only_gpu or self._as_captured else self.calls(BLOCKING)
 
     @property
     def kernel_us(self) -> float:
@@ -284,14 +292,16 @@ class StepWork:
         return (max(self._end) - min(self._start)) / 1000 if self._members else 0.0
 
     @cached_property
-    def cpu_us(self) -> float:
+    def cpu_us(self) -> float | None:
         """The part's length on the CPU without what its own threads spent inside blocking calls and the flush."""
+        if self._as_captured:
+            return None
         return sum(_cpu_time_ns(self._trace, place) for place in self._part.ranges) / 1000
 
     @property
     def cpu_gpu_ratio(self) -> float | None:
         """CPU time by GPU busy time; None without GPU operations."""
-        return self.cpu_us / self.busy_us if self.busy_us else None
+        return self.cpu_us / self.busy_us if self.cpu_us is not None and self.busy_us else None
 
 
 class Window:

@@ -70,7 +70,37 @@ def by_annotation(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
     What autograd's threads launched counts where their work was waited for.
     """
     calls = {trace.links.call_of[i] for part in chosen for i in part.gpu_ops} - {ABSENT}
-    return _by_range(trace, trace.annotations, chosen, waiting_threads(trace, calls))
+    rows = _by_range(trace, trace.annotations, chosen, waiting_threads(trace, calls))
+    return sorted([*rows, *_annotated(trace, chosen)], key=attrgetter("sort_key"))
+
+
+IN_GRAPHS = " (in CUDA graphs)"
+"""What a name ends with that is known by annotations of a graph's nodes alone."""
+
+
+def _annotated(trace: Trace, chosen: Sequence[Part]) -> Iterator[RangeRow]:
+    """Yield what nodes of CUDA graphs are annotated with; a replay is a call. The CPU goes through none of it."""
+    gpu, annotated = trace.gpu, trace.captured.annotated
+    kernels: Counter[str] = Counter()
+    of_steps: list[Counter[tuple[str, int]]] = []
+    for part in chosen:
+        took: Counter[tuple[str, int]] = Counter()
+        for i in part.gpu_ops:
+            if (name := annotated.get(i)) is not None:
+                took[name, gpu.correlation[i]] += gpu.end[i] - gpu.start[i]
+                kernels[name] += gpu.kind[i] == KERNEL
+        of_steps.append(took)
+    gpu_times = times_by_key([[(name, ns) for (name, _), ns in took.items()] for took in of_steps])
+    cpu_times = times_by_key([[(name, 0) for name, _ in took] for took in of_steps])
+    for name, times in gpu_times.items():
+        yield RangeRow(
+            name=f"{name}{IN_GRAPHS}",
+            cpu=cpu_times[name],
+            gpu=times,
+            self_cpu_us=0.0,
+            self_gpu_us=times.time_us,
+            kernels=kernels[name],
+        )
 
 
 def by_module(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
@@ -95,13 +125,13 @@ def _by_range(
         name = trace.names[ranges.name[i]]
         name_of[i] = EACH_STEP if name.startswith(STEP) else name
         of_steps[step].append(i)
-        took = ranges.end[i] - ranges.start[i]
+        took = took_ns(trace, ranges, i)
         own_cpu_ns[name_of[i]] += took
         if (around := name_of.get(nesting.parent[i])) is not None:
             own_cpu_ns[around] -= took
     work = _WorkOfRanges(_Holding(ranges, nesting), name_of)
     work.add(trace, chosen, for_others)
-    cpu = times_by_key([[(name_of[i], ranges.end[i] - ranges.start[i]) for i in of_step] for of_step in of_steps])
+    cpu = times_by_key([[(name_of[i], took_ns(trace, ranges, i)) for i in of_step] for of_step in of_steps])
     gpu = times_by_key([[(name_of[i], work.gpu_ns[i]) for i in of_step] for of_step in of_steps])
     rows = [
         RangeRow(
@@ -115,6 +145,11 @@ def _by_range(
         for name, times in cpu.items()
     ]
     return sorted(rows, key=attrgetter("sort_key"))
+
+
+def took_ns(trace: Trace, ranges: Ranges, member: int) -> int:
+    """Return how long a range took on the CPU: what a CUDA graph replays takes no time there."""
+    return 0 if ranges.thread[member] == trace.captured.lane else ranges.end[member] - ranges.start[member]
 
 
 class _Holding:
@@ -160,6 +195,7 @@ class _WorkOfRanges:
     def add(self, trace: Trace, chosen: Sequence[Part], for_others: Mapping[int, frozenset[int]]) -> None:
         """Add the work of the parts; ``for_others`` are threads that waited for what another one launched."""
         gpu, calls, ops, around = trace.gpu, trace.calls, trace.ops, self._holding.around
+        captured = trace.captured
         for part in chosen:
             for i in part.operators:
                 innermost = [around(ops.thread[i], ops.start[i], ops.end[i])]
@@ -171,6 +207,9 @@ class _WorkOfRanges:
                 began = calls.start[call]
                 innermost = [around(calls.thread[call], began, calls.end[call])]
                 innermost += [around(one, began, began) for one in for_others.get(call, ())]
+                if (at := captured.of.get(i)) is not None:
+                    launched = captured.calls.start[at]
+                    innermost.append(around(captured.calls.thread[at], launched, launched))
                 self._count(innermost, began, gpu.end[i] - gpu.start[i], kernel=gpu.kind[i] == KERNEL)
 
     def _count(self, innermost: Iterable[int], instant: int, took_ns: int, *, kernel: bool) -> None:

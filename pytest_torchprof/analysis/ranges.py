@@ -33,7 +33,7 @@ class Backward:
         """Take the trace."""
         self._trace = trace
         self._nodes = {name for name, text in enumerate(trace.names) if text.startswith(_NODE)}
-        self._anybody = frozenset(trace.annotations.thread) if self._nodes else frozenset()
+        self._anybody = frozenset(trace.annotations.thread) - {trace.captured.lane} if self._nodes else frozenset()
         self._of_op: dict[int, frozenset[int]] = {}
 
     def __bool__(self) -> bool:
@@ -82,6 +82,12 @@ class Inside:
         threads = (calls.thread[call], *self._for_others.get(call, ()))
         return any(self._own.cover(thread, calls.start[call]) for thread in threads)
 
+    def _captured(self, gpu_op: int) -> bool:
+        """Whether the launch of a graph's kernel was captured inside."""
+        captured = self._trace.captured
+        at = captured.of.get(gpu_op)
+        return at is not None and self._own.cover(captured.calls.thread[at], captured.calls.start[at])
+
     def part_of(self, part: Part, name: str) -> Part:
         """Return what of a part is inside; a GPU operation without a recorded launch is where it ran itself."""
         trace, call_of = self._trace, self._trace.links.call_of
@@ -94,7 +100,11 @@ class Inside:
             gpu_ops=[
                 i
                 for i in part.gpu_ops
-                if (self.launched(call_of[i]) if call_of[i] >= 0 else self._anywhere.cover(0, gpu_start[i]))
+                if (
+                    (self.launched(call_of[i]) or self._captured(i))
+                    if call_of[i] >= 0
+                    else self._anywhere.cover(0, gpu_start[i])
+                )
             ],
             calls=[i for i in part.calls if self.launched(i)],
             operators=[i for i in part.operators if self._own.cover(op_thread[i], op_start[i])],
@@ -261,6 +271,9 @@ class _Held:
             for op in part.gpu_ops:
                 if (call := call_of[op]) >= 0:
                     self._launched.add(op, calls.start[call], (calls.thread[call], *for_others.get(call, ())))
+                    if (at := trace.captured.of.get(op)) is not None:
+                        launched = trace.captured.calls
+                        self._launched.add(op, launched.start[at], (launched.thread[at],))
                 else:
                     self._unlaunched.add(op, trace.gpu.start[op], (0,))
             for call in part.calls:

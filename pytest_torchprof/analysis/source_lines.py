@@ -194,8 +194,8 @@ class Origins:
         self._inner: dict[int, tuple[_Frame | None, str | None]] = {}
         self._of_marks: dict[int, Origin | None] = {ABSENT: None}
         self._of_ops: dict[int, Origin | None] = {}
-        self.recorded = len(trace.frames) > 0
-        """Whether the recording has Python frames at all, or marks."""
+        self.recorded = any(thread != trace.captured.lane for thread in set(trace.frames.thread))
+        """Whether the recording has Python frames at all, or marks; those of a graph's capture aside."""
 
     def of_operator(self, op: int) -> Origin | None:
         """Return where an operator was called; in a backward pass, where its forward operator was."""
@@ -210,6 +210,11 @@ class Origins:
         if call < 0:
             return None
         return self._forward(op) or self.at(calls.thread[call], calls.start[call], calls.end[call])
+
+    def of_capture(self, call: int) -> Origin | None:
+        """Return where the launch of a graph's kernel was captured, by its place among those."""
+        calls = self._trace.captured.calls
+        return self.at(calls.thread[call], calls.start[call], calls.end[call])
 
     def _forward(self, op: int) -> Origin | None:
         """Return where the operator was called whose backward holds this one; None where no arrow tells."""
@@ -243,6 +248,8 @@ class Origins:
         What autograd runs on a thread of torch's own, outside of the user's code there, is where the program waits for
         it. What another thread without frames does is nowhere.
         """
+        if thread == self._trace.captured.lane:
+            return self._of_mark(self._mark_at(thread, start_ns))
         if not self.recorded:
             return None
         mark = self._mark_at(thread, start_ns)

@@ -120,6 +120,8 @@ def _idle_at_the_head(trace: Trace) -> str | None:
     }
     early, idle, busy = set[int](), set[int](), set[int]()
     for i, name in enumerate(ops.name):
+        if ops.thread[i] == trace.captured.lane:
+            continue
         (busy if i in launching else early if ops.end[i] <= first else idle).add(name)
     if found := (early & busy) - idle:
         return trace.names[min(found)]

@@ -13,7 +13,13 @@ from pytest_torchprof.capture import cupti_users, reasons
 from pytest_torchprof.capture.cache_phase import with_phase
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
-from pytest_torchprof.capture.devices import MeasuredCodeFailed, after_measured_code, synchronize, why_unusable
+from pytest_torchprof.capture.devices import (
+    MeasuredCodeFailed,
+    accelerator,
+    after_measured_code,
+    synchronize,
+    why_unusable,
+)
 from pytest_torchprof.capture.first_session import arm
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.pace import Pace
@@ -247,7 +253,7 @@ class _Measurement:
         if self.counts_operations:
             self.calls += 1
             self.plan.tell(f"warm-up call 1 of {self.plan.warmup}")
-            with self.flops.counting():
+            with self.flops.counting(), accelerator().captures_noted():
                 yield
 
     @contextmanager
@@ -264,7 +270,7 @@ class _Measurement:
             self.calls += 1
             self.plan.pace.head_for(f"the end of warm-up call {done + 1}")
             self.plan.tell(f"warm-up call {done + 1} of {self.plan.warmup}")
-            with watch.call(warmup_calls_left=self.plan.warmup - done):
+            with watch.call(warmup_calls_left=self.plan.warmup - done), accelerator().captures_noted():
                 synchronize(self.plan.device)
                 began = perf_counter_ns()
                 yield
@@ -390,5 +396,6 @@ def _metadata(plan: Plan, session: Session, **more: Any) -> Metadata:
         threads=tuple(sorted(set(session.threads))),
         problems=(session.problem.to_plain(),) if session.problem else (),
         lines=session.all_lines_marked,
+        captured_graphs=accelerator().captured_graphs(session.replays),
         **known,
     )

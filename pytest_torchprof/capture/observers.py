@@ -123,6 +123,7 @@ def replays() -> Iterator[Replays]:
     def note(graph: Any) -> None:
         found.kernels.append(kernels.get(graph))
         found.threads.add(threading.get_ident())
+        found.graphs.add(graph)
 
     register = getattr(graphs, "register_graph_replay_start_hook", None)
     if register is None:
@@ -163,7 +164,7 @@ def _count_captured() -> int | None:
 
     stream = torch.cuda.current_stream().cuda_stream
     state, identity, graph = ctypes.c_int(0), ctypes.c_uint64(0), ctypes.c_void_p()
-    failed = _cuda_driver().cuStreamGetCaptureInfo_v2(
+    failed = cuda_driver().cuStreamGetCaptureInfo_v2(
         ctypes.c_void_p(stream), ctypes.byref(state), ctypes.byref(identity), ctypes.byref(graph), None, None
     )
     return None if failed or state.value != _CAPTURING else _count_kernels(graph.value)
@@ -187,7 +188,7 @@ def _before(kind: Any, method: str, note: Callable[[Any], None]) -> Iterator[Non
 
 def _count_kernels(graph: int | None) -> int | None:
     """Return the number of kernel nodes, those of child graphs too, which run in each replay; None: not known."""
-    driver, count = _cuda_driver(), ctypes.c_size_t(0)
+    driver, count = cuda_driver(), ctypes.c_size_t(0)
     if driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)):
         return None
     nodes = (ctypes.c_void_p * count.value)()
@@ -207,7 +208,8 @@ def _count_kernels(graph: int | None) -> int | None:
 
 
 @cache
-def _cuda_driver() -> ctypes.CDLL:
+def cuda_driver() -> ctypes.CDLL:
+    """Return the driver's library."""
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 

@@ -241,7 +241,9 @@ _STDERR = 2
 # torch 2.13 writes these two lines per session straight to the file descriptor, whatever KINETO_LOG_LEVEL says.
 # Its build for CUDA asks for GPUs where there is no driver too, and calls it an error that there are none.
 _CHATTER = re.compile(
-    rb"^(?:USDT:[^\n]*\bprofiler_(?:start|stop)|ERROR:[^\n]*\bgpuGetDeviceCount failed with code \d+)\n?", re.MULTILINE
+    rb"^(?:USDT:[^\n]*\bprofiler_(?:start|stop)|ERROR:[^\n]*\bgpuGetDeviceCount failed with code \d+"
+    rb"|\[W[^\n]* execution_trace_observer\.cpp:[^\n]*)\n?",
+    re.MULTILINE,
 )
 # A profiler session can lose kernels at its head, one more with each session of the process that followed some idle
 # time (the GPU's time stamps are registered anew each time: pytorch#192021). The sentinel's kernels are there to be
@@ -354,3 +356,23 @@ def custom_operators_recorded() -> Iterator[None]:
     finally:
         for op in passed_by:
             op._enable_pyobj_dispatch(True)
+
+
+@contextmanager
+def execution_trace(file: Path) -> Iterator[bool]:
+    """Let torch note in a file which operators and ranges run inside; False where somebody else lets it do so.
+
+    Not by ``ExecutionTraceObserver``: that would end the other one, and the process with it (torch 2.15).
+    """
+    profiler: Any = import_module("torch._C._profiler")
+    with without_profiler_lines():
+        begun = profiler._add_execution_trace_observer(str(file)) and file.exists()
+        if begun:
+            profiler._enable_execution_trace_observer()
+    try:
+        yield begun
+    finally:
+        if begun:
+            with without_profiler_lines():
+                profiler._disable_execution_trace_observer()
+                profiler._remove_execution_trace_observer()

@@ -30,7 +30,8 @@ def _calls(analysis: Analysis) -> list[int]:
     trace = analysis.trace
     named, parent = trace.ops.name, trace.nesting.parent
     known = {i for i, name in enumerate(trace.names) if name in CONSTANTS}
-    return [i for i in where(named, known) if parent[i] < 0 or named[parent[i]] not in known]
+    called = (i for i in where(named, known) if trace.ops.thread[i] != trace.captured.lane)
+    return [i for i in called if parent[i] < 0 or named[parent[i]] not in known]
 
 
 def _given(analysis: Analysis, op: int) -> tuple[str, ...] | None:

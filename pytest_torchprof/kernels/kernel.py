@@ -38,6 +38,10 @@ class Kernel(Struct, frozen=True, kw_only=True):
     launch_start_ns: int | None
     in_graph: bool = False
     """Whether a graph launch ran it."""
+    capture_known: bool = False
+    """Of a graph's kernel, whether the recording tells what launched it when the graph was captured."""
+    unsure_ops: tuple[str, ...] = ()
+    """Operators that may have launched it then, in the place of the one around them that is told, or not."""
     collective: str | None = None
     code: GeneratedKernel | None = None
     """What Inductor's code says of it; None where the recording does not hold the code."""

@@ -187,11 +187,13 @@ def _chain(kernel: Kernel) -> tuple[str, ...]:
 
 
 def _around(kernel: Kernel, is_meant: Callable[[str], bool]) -> Reply:
-    """Tell whether one of the operators around the launch is meant; of a graph's kernels only the graph's is known."""
+    """Tell whether one of the operators around the launch is meant; of a graph's kernels the capture may be known."""
     chain = _chain(kernel)
     if any(map(is_meant, chain)):
         return YES
-    return NO if chain and not kernel.in_graph else NOT_KNOWN
+    if any(map(is_meant, kernel.unsure_ops)):
+        return NOT_KNOWN
+    return NO if kernel.capture_known or (chain and not kernel.in_graph) else NOT_KNOWN
 
 
 def launched_by(kernel: Kernel, value: object) -> Reply:

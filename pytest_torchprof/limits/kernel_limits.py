@@ -165,10 +165,17 @@ def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
 def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> int:
     """Return how many kernels of a step the recording does not tell the operators of."""
     no_operators = not len(analysis.trace.ops)
-    # Of a graph's kernels only the launch of the graph is known.
+    # Of a graph's kernels only the launch of the graph is known, if not the capture too.
     return sum(
-        kernel.in_graph or (kernel.op is None and (kernel.launch is None or no_operators)) for kernel in step.kernels
+        not kernel.capture_known
+        and (kernel.in_graph or (kernel.op is None and (kernel.launch is None or no_operators)))
+        for kernel in step.kernels
     )
+
+
+def _perhaps_of(step: StepProfile, pattern: Operator) -> int:
+    """Return how many kernels a matching operator may have launched, and another one around it as well."""
+    return sum(any(map(pattern.matches_op, kernel.unsure_ops)) for kernel in step.kernels)
 
 
 def _untold_operators(unknown: int) -> StepAnswer:
@@ -184,12 +191,13 @@ def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[St
         if none is not None and count is not None and count[0] == 0:
             yield none
             continue
-        for answer in _count_answers(pattern, count, hits.total(), unknown, "operator"):
+        untold = unknown + _perhaps_of(step, pattern)
+        for answer in _count_answers(pattern, count, hits.total(), untold, "operator"):
             if answer.status == MISSED:
                 lines = [none.measured] if none else _idle_operators(step, pattern)
                 yield replace(answer, details=(*lines, *group_others(step, ())))
             else:
-                yield _untold_operators(unknown)
+                yield _untold_operators(untold)
 
 
 def _idle_operators(step: StepProfile, pattern: Operator) -> list[str]:
@@ -207,6 +215,8 @@ def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator])
             yield StepAnswer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
         elif none := _no_such_operator(analysis, pattern):
             yield none
+        elif perhaps := _perhaps_of(step, pattern):
+            yield _untold_operators(perhaps)
     if unknown := _of_unknown_operators(analysis, step):
         yield _untold_operators(unknown)
 

@@ -411,6 +411,13 @@ class UnknownLaunch(Reason, frozen=True):
     call: str
 
 
+class InsideGraph(Reason, frozen=True):
+    """Something is asked of a range inside a CUDA graph that only the CPU could tell."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the CPU does not go through ranges of a CUDA graph when that is replayed"
+
+
 class LostCopies(Reason, frozen=True):
     """Calls that copy left no copy in the recording."""
 

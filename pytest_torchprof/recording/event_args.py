@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from msgspec import Meta, Raw, Struct
 
 from pytest_torchprof.recording.bounds import LARGEST
@@ -33,6 +34,7 @@ class Args(
         "graph": "graph id",
         "node": "graph node id",
         "ran_on": "original_stream",
+        "annotation": "name",
         "collective": "Collective name",
         "collective_dtype": "dtype",
         "in_elements": "In msg nelems",
@@ -63,6 +65,8 @@ class Args(
     size: Whole = -1
     graph: Whole = 0
     node: Whole = 0
+    annotation: Raw = _EMPTY
+    """Of a CUDA graph's node, what torch's ``mark_kernels`` called the innermost scope of its capture."""
     collective: str | None = None
     collective_dtype: str | None = None
     in_elements: Whole = -1
@@ -103,3 +107,10 @@ def messages_of(events: Sequence[Any], first: int) -> dict[int, Message]:
         for i, args in enumerate((event.args for event in events), first)
         if args.collective is not None
     }
+
+
+def annotations_of(args: Sequence[Args], first: int) -> dict[int, str]:
+    """Return what nodes of CUDA graphs are annotated with, by their places in a column."""
+    annotated = ((i, one.annotation) for i, one in enumerate(args, first) if one.node and one.annotation)
+    found = ((i, msgspec.json.decode(told)) for i, told in annotated)
+    return {i: told for i, told in found if isinstance(told, str)}

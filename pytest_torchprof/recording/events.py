@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, MIB, too_large
-from pytest_torchprof.recording.event_args import Allocation, Args, Fraction, Whole, messages_of
+from pytest_torchprof.recording.event_args import Allocation, Args, Fraction, Whole, annotations_of, messages_of
 from pytest_torchprof.recording.stamps import EXACT, WHOLE, instant_ns, times_ns
 from pytest_torchprof.trace.columns import (
     KERNEL,
@@ -221,6 +221,7 @@ class Columns:
             **dict.fromkeys(GPU, self.gpu),
         }
         self.collectives: dict[int, Message] = {}
+        self.annotated: dict[int, str] = {}
         self.parameters: dict[int, Message] = {}
 
     @property
@@ -309,6 +310,7 @@ class Columns:
                 for part in self._all_columns()
             ],
             "collectives": self.collectives,
+            "annotated": self.annotated,
             "parameters": self.parameters,
             "arrows": asdict(self.arrows),
             "ending": self.ending,
@@ -329,6 +331,7 @@ class Columns:
         self.samples_hardware |= packed["samples_hardware"]
         self.ending = packed["ending"]
         self.collectives |= {gpu_before + i: Message(*told) for i, told in packed["collectives"].items()}
+        self.annotated |= {gpu_before + i: told for i, told in packed["annotated"].items()}
         self.parameters |= {ops_before + i: Message(*told) for i, told in packed["parameters"].items()}
         thread = renumbered["thread"]
         for name, ends in packed["arrows"].items():
@@ -382,4 +385,5 @@ class Columns:
         gpu.size.extend([arg.size for arg in args])
         gpu.graph.extend([arg.graph for arg in args])
         gpu.node.extend([arg.node for arg in args])
+        self.annotated |= annotations_of(args, first)
         self.collectives |= messages_of(events, first)

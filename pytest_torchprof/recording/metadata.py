@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from pytest_torchprof.codes import Code
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.recording.caches import CompileCaches  # noqa: TC001 - likewise
+from pytest_torchprof.recording.captured_graphs import CapturedGraph  # noqa: TC001 - likewise
 
 SCHEMA = 1
 KEY = "torchprof"
@@ -269,6 +270,8 @@ class Metadata(Struct, frozen=True, kw_only=True):
     compile: CompileEvidence | None = None
     graph_replays: tuple[Count | None, ...] | None = None
     """For each replay of a CUDA graph, in order, how many kernels the graph has; null where that is not known."""
+    captured_graphs: tuple[CapturedGraph, ...] | None = None
+    """What launched the kernels of the CUDA graphs that the steps replay, of those whose capture was seen."""
     triton_kernels: tuple[str, ...] | None = None
     """The names of kernels that Triton has made and that do not say so; None if nobody looked."""
     tensor_lists: tuple[TensorLists, ...] | None = None
@@ -306,6 +309,7 @@ _ONLY_IF_KNOWN = (
     "step_cpu_times_us",
     "peak_memory_why_not",
     "graph_replays",
+    "captured_graphs",
     "triton_kernels",
     "tensor_lists",
     "lines",
@@ -316,7 +320,7 @@ _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Tim
 _LISTS = {
     **dict.fromkeys(("threads", "problems", "triton_kernels"), "texts"),
     **dict.fromkeys(("devices_used", "graph_replays", "digest", "numbers"), "whole numbers"),
-    "tensor_lists": "objects",
+    **dict.fromkeys(("tensor_lists", "captured_graphs"), "objects"),
     **dict.fromkeys(("untraced_step_times_us", "step_cpu_times_us"), "numbers"),
 }
 _NOUNS = {"int": "a whole number", "str": "a text", "bool": "true or false", "object": "an object"}

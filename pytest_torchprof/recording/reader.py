@@ -42,6 +42,7 @@ from pytest_torchprof.recording.text import (
 from pytest_torchprof.recording.threads import put_back
 from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace
+from pytest_torchprof.trace.captured import with_captured
 
 if TYPE_CHECKING:
     import os
@@ -314,7 +315,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         ending=columns.ending,
     )
     _check_counts(trace)
-    return trace
+    return with_captured(trace, columns.annotated)
 
 
 def _check_counts(trace: Trace) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from pytest_torchprof.analysis import numbers
 from pytest_torchprof.analysis.analysis import numbers_within
 from pytest_torchprof.analysis.kernel_rows import by_kernel
-from pytest_torchprof.analysis.range_rows import EACH_STEP
+from pytest_torchprof.analysis.range_rows import EACH_STEP, IN_GRAPHS
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
@@ -175,7 +175,7 @@ def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: 
         else:
             values |= _values(row, "kernels")
         values |= {**_times_values(steps, row.cpu, "cpu_"), **_times_values(steps, row.gpu, "gpu_")}
-        if by == "range" and row.name != EACH_STEP:
+        if by == "range" and row.name != EACH_STEP and not row.name.endswith(IN_GRAPHS):
             within = numbers_within(analysis.trace, [step.part for step in steps], row.name)
             values["worst"] = _values(within, *numbers.OF_STEP)
     # Sums of nanoseconds need no more digits.

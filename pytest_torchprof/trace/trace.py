@@ -16,6 +16,7 @@ from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import BLOCKING, COPIES, COUNTED, LAUNCHES, CallKind, DeviceKind, call_kind, kind_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import Adoption, Environment, Metadata
+from pytest_torchprof.trace.captures import NOT_CAPTURED, Captured
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Message, Ranges, where
 from pytest_torchprof.trace.gpus import Device, named, ordinals
 from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
@@ -85,6 +86,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What the backend says of a collective, by index of the GPU operation."""
     parameters: Mapping[int, Message]
     """The same by index of the operator in which it says so."""
+    captured: Captured = NOT_CAPTURED
     taken_for: str | None = None
     """The device that the caller says was measured, of a recording that does not say it itself."""
     adoption: Adoption | None = None
@@ -253,8 +255,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         sentinel = next(iter(self.spans(SENTINEL)), None)
         found: list[Span] = []
         for span in named:
-            ours = sentinel is None or span.tid == sentinel.tid
-            if ours and (not found or span.start_ns >= found[-1].end_ns):
+            if (sentinel is None or span.tid == sentinel.tid) and (not found or span.start_ns >= found[-1].end_ns):
                 found.append(span)
         return found
 

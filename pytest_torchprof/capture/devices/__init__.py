@@ -15,6 +15,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import device_kinds
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
 
     from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.recording.captured_graphs import CapturedGraph
 
 
 class WallClock:
@@ -77,6 +79,8 @@ class Replays:
 
     kernels: list[int | None] = field(default_factory=list)
     threads: set[int] = field(default_factory=set)
+    graphs: WeakSet[Any] = field(default_factory=WeakSet)
+    """torch's objects of the graphs."""
 
     @property
     def in_order(self) -> tuple[int | None, ...] | None:
@@ -170,6 +174,16 @@ class LiveDevice(ABC):
     def replays(cls) -> AbstractContextManager[Replays]:
         """Note the replays of graphs that the code inside makes."""
         return nullcontext(Replays())
+
+    @classmethod
+    def captures_noted(cls) -> AbstractContextManager[None]:
+        """Note what the code inside captures for graphs."""
+        return nullcontext()
+
+    @classmethod
+    def captured_graphs(cls, replays: Replays) -> tuple[CapturedGraph, ...] | None:  # noqa: ARG003
+        """Return what is known of the capture of the graphs that were replayed; None: nothing."""
+        return None
 
     def mark_boundary(self) -> None:  # noqa: B027 - a device on which nothing is launched has no need of it
         """Leave a call in the recording between two steps, by which unrecorded calls are placed before or after it."""

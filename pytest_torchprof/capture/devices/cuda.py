@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import nvml, observers, reasons, torch_memory
+from pytest_torchprof.capture import graph_captures, nvml, observers, reasons, torch_memory
 from pytest_torchprof.capture.devices import LiveDevice, Peaks, Replays, WallClock, synchronize
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.torch_profiler import this_process
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
 
     from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.recording.captured_graphs import CapturedGraph
 
 # Where the size of the last cache is not told. Inductor's own benchmarks clear as much.
 _CACHE_BYTES = 256 << 20
@@ -159,6 +160,14 @@ class Cuda(LiveDevice):
     @classmethod
     def replays(cls) -> AbstractContextManager[Replays]:
         return observers.replays()
+
+    @classmethod
+    def captures_noted(cls) -> AbstractContextManager[None]:
+        return graph_captures.captures_noted()
+
+    @classmethod
+    def captured_graphs(cls, replays: Replays) -> tuple[CapturedGraph, ...] | None:
+        return graph_captures.captured(replays.graphs)
 
     def lock_names(self, *, with_others: bool) -> list[str]:
         import torch

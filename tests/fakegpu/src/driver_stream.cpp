@@ -79,6 +79,32 @@ CUresult cuGraphLaunch(CUgraphExec g, CUstream s) {
   LIVE;
   FAIL(launchGraph(g, streamOf(s)));
 }
+CUresult cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* g,
+                                   const CUgraphNode** deps, const CUgraphEdgeData** edges, size_t* n) {
+  CU(cuStreamGetCaptureInfo_v3);
+  CUstream_st* x = streamOf(s);
+  *status = !x->cap          ? CU_STREAM_CAPTURE_STATUS_NONE
+            : x->cap->broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                             : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (x->cap) {
+    if (id) *id = x->cap->id;
+    if (g) *g = x->cap->graph;
+    if (deps) *deps = x->capDeps.data();
+    if (n) *n = x->capDeps.size();
+  }
+  if (edges) *edges = nullptr;
+  OK;
+}
+CUresult cuGraphNodeGetToolsId(CUgraphNode n, unsigned long long* id) {
+  CU(cuGraphNodeGetToolsId);
+  *id = ((u64)n->graph->id << 32) | n->index;
+  OK;
+}
+CUresult cuGraphExecGetId(CUgraphExec g, unsigned* id) {
+  CU(cuGraphExecGetId);
+  *id = g->id;
+  OK;
+}
 CUresult cuGraphGetNodes(CUgraph g, CUgraphNode* nodes, size_t* n) {
   CU(cuGraphGetNodes);
   if (nodes) {
@@ -87,6 +113,13 @@ CUresult cuGraphGetNodes(CUgraph g, CUgraphNode* nodes, size_t* n) {
   } else {
     *n = g->nodes.size();
   }
+  OK;
+}
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode n, CUDA_KERNEL_NODE_PARAMS* p) {
+  CU(cuGraphKernelNodeGetParams_v2);
+  *p = CUDA_KERNEL_NODE_PARAMS();
+  if (n->work.op != Op::kernel) FAIL(CUDA_ERROR_INVALID_VALUE);
+  p->func = n->work.func;
   OK;
 }
 CUresult cuGraphNodeGetType(CUgraphNode n, CUgraphNodeType* t) {

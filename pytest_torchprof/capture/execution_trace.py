@@ -1,0 +1,263 @@
+"""What torch's execution trace of a capture says of the graph's nodes: the operators and ranges around each.
+
+Form 1.1.1-chakra.0.0.4, of torch 2.15.0. Times are not in it: entries are numbered as they begin, and that order is
+all that is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_torchprof.analysis.compilation import FX_GRAPH
+from pytest_torchprof.analysis.launches import REGIONS
+from pytest_torchprof.devices.cpu import operator_work
+from pytest_torchprof.devices.kinds import OperatorWork
+from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedNode, CapturedRange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_MARK = "torchprof::captured "
+_DISPATCH = "PythonDispatchMode"
+# What compiled code runs in is told by the compiler, and not once more for each replay.
+_NOT_SHOWN = ("[pytorch|", _DISPATCH, _MARK, FX_GRAPH, *REGIONS)
+_NOT_SHOWN_SUFFIX = " (dynamo_timed)"
+_USERS_RANGE = 7
+"""``RecordScope::USER_SCOPE``."""
+_TENSOR = re.compile(r"Tensor\((.+)\)")
+# A node of autograd's own, which launches by operators alone; those of functions in Python have no number.
+_AUTOGRADS = re.compile(r"(?:autograd::engine::evaluate_function: )?(?:\w+Backward\d+|torch::autograd::AccumulateGrad)")
+
+
+class Described(NamedTuple):
+    """What the driver says of a node that runs something on the GPU."""
+
+    number: int
+    """By which recordings know it, without that of its graph."""
+    kind: str
+    kernel: str | None
+    """The kernel's name, as recordings have it."""
+
+
+def mark_name(number: int, *, begins: bool) -> str:
+    """Return the name of the range that says where a call begins or has ended."""
+    return f"{_MARK}{number} {'begins' if begins else 'ends'}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """A call of an operator while a graph was captured, and the nodes that were made since the last one and in it."""
+
+    before: tuple[int, ...] = ()
+    inside: tuple[int, ...] = ()
+    modules: tuple[tuple[int, str], ...] = ()
+    """The calls of modules around it, each with a number of its own, from the outermost."""
+    line: str = ""
+
+
+def read_capture(
+    text: bytes, calls: Sequence[Call], described: Callable[[int], Described | None]
+) -> CapturedGraph | None:
+    """Return what is known of the nodes; None where the trace does not have the marks of all calls.
+
+    The last call is where the capture ends. ``described`` tells of a node; None of one that runs nothing on the GPU.
+    """
+    found = _Capture(json.loads(text)["nodes"], calls)
+    if not found.complete:
+        return None
+    kernels: dict[str, int] = {}
+    nodes = [
+        CapturedNode(
+            node=known.number,
+            kind=known.kind,
+            at=at,
+            kernel=None if known.kernel is None else kernels.setdefault(known.kernel, len(kernels)),
+            unsure=unsure,
+        )
+        for made, at, unsure in found.made()
+        for known in map(described, made)
+        if known is not None
+    ]
+    modules = sorted(found.modules(), key=lambda one: (one.begin, -one.end))
+    return CapturedGraph(
+        graphs=(),
+        ranges=(*found.ranges(sorted(node.at for node in nodes)), *modules, *found.lines()),
+        nodes=tuple(nodes),
+        kernels=tuple(kernels),
+    )
+
+
+class _Capture:
+    """The entries of a trace, by number. An entry begins at an instant of its own, and ends at that of its last."""
+
+    def __init__(self, entries: Sequence[dict[str, Any]], calls: Sequence[Call]) -> None:
+        self._entries = {entry["id"]: entry for entry in sorted(entries, key=lambda entry: entry["id"])}
+        self._calls = calls
+        self._parent = {
+            one: entry["ctrl_deps"] for one, entry in self._entries.items() if entry["ctrl_deps"] in self._entries
+        }
+        for entry in list(self._entries.values()):
+            self._put_right(entry)
+        self._order = list(self._entries)
+        self._at = {one: 2 * place for place, one in enumerate(self._order, 1)}
+        self._last = dict.fromkeys(self._entries, 0)
+        for one in reversed(self._entries):
+            self._last[one] = max(self._last[one], one)
+            if (around := self._parent.get(one)) is not None:
+                self._last[around] = max(self._last[around], self._last[one])
+        self._marks = {entry["name"]: one for one, entry in self._entries.items() if entry["name"].startswith(_MARK)}
+        self._begins = [self._marks.get(mark_name(i, begins=True)) for i in range(len(calls))]
+        self._ends = [self._marks.get(mark_name(i, begins=False)) for i in range(len(calls) - 1)]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all calls left their marks."""
+        return None not in self._begins and None not in self._ends
+
+    def _put_right(self, entry: dict[str, Any]) -> None:
+        """Let what a mode was called for take its place if it is a range of the user's, which outlasts the call.
+
+        torch ends entries in the order of a stack, whichever it was.
+        """
+        around = self._entries.get(entry["ctrl_deps"])
+        is_users = self._is_users(entry) and not entry["name"].startswith(_MARK)
+        if is_users and around is not None and around["name"] == _DISPATCH:
+            self._entries[around["id"]] = {**entry, "id": around["id"], "ctrl_deps": around["ctrl_deps"]}
+            self._entries[entry["id"]] = {**around, "id": entry["id"], "ctrl_deps": entry["ctrl_deps"]}
+
+    @staticmethod
+    def _is_users(entry: dict[str, Any]) -> bool:
+        return any(one["name"] == "scope" and one["value"] == _USERS_RANGE for one in entry["attrs"])
+
+    def _around(self, one: int) -> list[int]:
+        """Return the entries around one, innermost first."""
+        found = []
+        while (around := self._parent.get(one, one)) != one:
+            found.append(around)
+            one = around
+        return found
+
+    def _name(self, one: int) -> str:
+        return str(self._entries[one]["name"])
+
+    def _is_shown(self, one: int) -> bool:
+        """Whether an entry is an operator or range of the program; one that calls itself at once is one call.
+
+        Under a mode, such as Inductor's, all operators do.
+        """
+        name = self._name(one)
+        if name.startswith(_NOT_SHOWN) or name.endswith(_NOT_SHOWN_SUFFIX):
+            return False
+        names = map(self._name, self._around(one))
+        return next((around for around in names if not around.startswith(_NOT_SHOWN)), None) != name
+
+    def _launches(self, one: int) -> bool:
+        """Whether an entry may launch something itself."""
+        name = self._name(one)
+        if self._is_users(self._entries[one]) or _AUTOGRADS.fullmatch(name) or not self._is_shown(one):
+            return False
+        return not name.startswith("aten::") or operator_work(name) is not OperatorWork.NOTHING
+
+    def _between(self, first: int, last: int) -> list[int]:
+        """Return the entries that began after one and before another."""
+        return self._order[bisect_right(self._order, first) : bisect_left(self._order, last)]
+
+    @cache  # noqa: B019 - as long as this object lives
+    def _apart(self, call: int) -> tuple[int, frozenset[int]]:
+        """Return the outermost entry around a call that was not open at the end of the last, and those that were."""
+        begins = self._begins[call] or 0
+        ended = self._ends[call - 1] if call else None
+        common = frozenset(() if ended is None else self._around(ended)).intersection(self._around(begins))
+        new = [one for one in (begins, *self._around(begins)) if one not in common and one in self._parent]
+        # The thread's own entry is around all that it does.
+        inside = [one for one in new if not self._name(one).startswith("[pytorch|")]
+        return (inside or [begins])[-1], common
+
+    def made(self) -> Iterator[tuple[tuple[int, ...], int, tuple[str, ...]]]:
+        """Yield nodes, the instant at which they were made, and the operators that may have launched them or not."""
+        for i, call in enumerate(self._calls):
+            if call.before:
+                outermost, _ = self._apart(i)
+                yield call.before, self._at[outermost] - 1, self._perhaps(i)
+            if call.inside:
+                begins, ends = self._begins[i] or 0, self._ends[i] or 0
+                operator = self._parent[begins]
+                within = [one for one in self._between(begins, ends) if operator in self._around(one)]
+                yield call.inside, self._at[ends], _distinct(self._name(one) for one in within if self._launches(one))
+
+    def _perhaps(self, call: int) -> tuple[str, ...]:
+        """Return the operators that may have launched what was made before a call and after the last one.
+
+        Of what is around a call only operators that are not torch's own launch something before they are dispatched.
+        """
+        _, common = self._apart(call)
+        begins, ended = self._begins[call] or 0, (self._ends[call - 1] if call else None) or 0
+        around = set(self._around(begins))
+        alone = [one for one in self._between(ended, begins) if one not in around]
+        paths = [*around, *(self._around(ended) if ended else ())]
+        foreign = [one for one in paths if one not in common and not self._name(one).startswith("aten::")]
+        return _distinct(self._name(one) for one in (*alone, *foreign) if self._launches(one))
+
+    def ranges(self, made: Sequence[int]) -> Iterator[CapturedRange]:
+        """Yield the user's ranges, and of the operators those around a node: no other runs in a replay."""
+        for one in self._entries:
+            users = self._is_users(self._entries[one])
+            place = bisect_left(made, self._at[one])
+            holds = place < len(made) and made[place] <= self._at[self._last[one]]
+            if (users or holds) and self._is_shown(one):
+                yield CapturedRange(
+                    name=self._name(one),
+                    begin=self._at[one],
+                    end=self._at[self._last[one]],
+                    kind="range" if users else "operator",
+                    operands=None if users else _operands(self._entries[one]["inputs"]),
+                )
+
+    def modules(self) -> Iterator[CapturedRange]:
+        """Yield the calls of modules, as far as operators were called in them."""
+        running: dict[tuple[int, str], tuple[int, int]] = {}
+        for i, call in enumerate(self._calls):
+            for one in [one for one in running if one not in call.modules]:
+                begin, end = running.pop(one)
+                yield CapturedRange(name=one[1], begin=begin, end=end, kind="module")
+            ends = self._ends[i] if i < len(self._ends) else None
+            for one in call.modules:
+                begin = running[one][0] if one in running else self._at[self._apart(i)[0]]
+                running[one] = begin, self._at[ends or 0]
+
+    def lines(self) -> Iterator[CapturedRange]:
+        """Yield from where on the user's code is on a line, and in which modules; of what no call made it is open."""
+        for i, call in enumerate(self._calls[:-1]):
+            at = self._at[self._apart(i)[0]]
+            if call.before:
+                yield CapturedRange(name=", ", begin=at - 1, end=at - 1, kind="line")
+            modules = ".".join(name for _, name in call.modules)
+            yield CapturedRange(name=f"{call.line}, {modules}", begin=at, end=at, kind="line")
+
+
+def _distinct(names: Iterator[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _operands(inputs: dict[str, Any]) -> tuple[str, str, str]:
+    """Return dims, types and strides as a recording has them, in JSON."""
+    types = [_type(str(kind)) for kind in inputs["types"]]
+    # A recording has none of what is no tensor.
+    dims, strides = (
+        [told if "Tensor" in str(kind) else [] for told, kind in zip(inputs[name], inputs["types"], strict=True)]
+        for name in ("shapes", "strides")
+    )
+    return json.dumps(dims), json.dumps(types), json.dumps(strides)
+
+
+def _type(kind: str) -> str:
+    if (tensor := _TENSOR.fullmatch(kind)) is not None:
+        return tensor[1]
+    if kind.startswith("GenericList[Tensor"):
+        return "TensorList"
+    return "Scalar" if kind in ("Int", "Double", "Bool") else ""

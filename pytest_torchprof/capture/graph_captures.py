@@ -1,0 +1,340 @@
+"""What captured the kernels of CUDA graphs: the operators, ranges, modules and lines around each node.
+
+A replay has no operators, so they are noted while the graph is captured, in a warm-up call. Nodes are attributed by
+what the driver lists before and after each operator that torch dispatches; which operators and ranges were open
+meanwhile is told by torch's execution trace. torch's own annotations (``torch.cuda.graph_annotations``) are not
+enough: a node has one, so that ranges inside ranges are lost. Run with torch 2.15.0, whose hooks tell of captures;
+with others, and with a driver older than CUDA 13.1, which does not tell the numbers of nodes, nothing is noted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+import tempfile
+import threading
+import weakref
+from collections import Counter
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from pytest_torchprof.analysis.source_lines import name_in_source, quote_mark
+from pytest_torchprof.capture.execution_trace import Call, read_capture
+from pytest_torchprof.capture.graph_nodes import described, graph_of, handles, holds_others, nodes_of, tells_of_nodes
+from pytest_torchprof.capture.observers import cuda_driver, is_users_file, path_from_here
+from pytest_torchprof.capture.torch_profiler import execution_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import FrameType
+
+    from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedRange
+
+_HOOKS = ("register_graph_capture_start_hook", "register_graph_capture_end_hook", "register_graph_instantiate_hook")
+_ENTERING_COMPILED_CODE = ("set_eval_frame", "_maybe_set_eval_frame")
+_KEY = "Fake"
+"""A key of torch's dispatcher that nothing uses. A mode would make torch take other paths than it takes without one."""
+
+
+class _Captures:
+    """What is known of the graphs of this process, and what their modules are called."""
+
+    def __init__(self) -> None:
+        from torch.library import Library
+
+        self.of: weakref.WeakKeyDictionary[Any, CapturedGraph] = weakref.WeakKeyDictionary()
+        self._modules: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._of_kind = Counter[str]()
+        self._watch: _Watch | None = None
+        self._key = _private("_dispatch_key_parse")(_KEY)
+        self._below = _private("_dispatch_keyset_full_after")(self._key)
+        library: Any = Library
+        self._library = library("_", "IMPL")
+        self._library.fallback(self._called, _KEY, with_keyset=True)
+
+    @contextmanager
+    def told_of(self, watch: _Watch) -> Iterator[None]:
+        """Tell a watch of the operators that are called inside, on threads of autograd's too."""
+        self._watch = watch
+        try:
+            with _private("_IncludeDispatchKeyGuard")(self._key), _hidden_from_guards(self._key):
+                yield
+        finally:
+            self._watch = None
+
+    def _called(self, keys: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call an operator as it would have been without this, and what it calls too."""
+        telling = nullcontext() if self._watch is None else self._watch.call()
+        with _private("_ExcludeDispatchKeyGuard")(_private("DispatchKeySet")(self._key)), telling:
+            if _has_number_for_tensor(operator, args):
+                return operator(*args, **kwargs)
+            return operator.redispatch(keys & self._below, *args, **kwargs)
+
+    def instantiated(self, graph: Any) -> None:
+        """Note the number that the graph has in recordings from now on."""
+        if (known := self.of.get(graph)) is not None:
+            number = ctypes.c_uint(0)
+            if not cuda_driver().cuGraphExecGetId(ctypes.c_void_p(graph.raw_cuda_graph_exec()), ctypes.byref(number)):
+                self.of[graph] = replace(known, graphs=(*known.graphs, number.value))
+
+    def captured_anew(self, graph: Any) -> None:
+        """Forget what was captured into it before."""
+        self.of.pop(graph, None)
+
+    def module(self, module: Any) -> str:
+        """Return a name that no other module of the process has: its class, and a number."""
+        held = self._modules.get(id(module))
+        if held is not None and held[0]() is module:
+            return held[1]
+        kind = re.sub(r"\W", "_", type(module).__name__)
+        name = f"{kind}_{self._of_kind[kind]}"
+        self._of_kind[kind] += 1
+        self._modules[id(module)] = weakref.ref(module), name
+        return name
+
+
+def _has_number_for_tensor(operator: Any, args: Sequence[Any]) -> bool:
+    """Whether a number was given for a tensor, which torch's dispatcher has made a tensor of and Python a number."""
+    asked = zip(operator._schema.arguments, args, strict=False)  # noqa: SLF001 - nothing public has the schema
+    return any(isinstance(given, (int, float, complex)) and one.type.kind() == "TensorType" for one, given in asked)
+
+
+@contextmanager
+def _hidden_from_guards(key: Any) -> Iterator[None]:
+    """Take the key away in compiled code: its guards ask for all keys, and would have it compiled anew."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    if dynamo is None:
+        yield
+        return
+
+    def hiding(enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def hide(callback: Any) -> Any:
+            before = enter(callback)
+            _private("_dispatch_tls_set_dispatch_key_excluded")(key, callback is not None)
+            return before
+
+        return hide
+
+    entered = {name: getattr(dynamo, name) for name in _ENTERING_COMPILED_CODE}
+    for name, enter in entered.items():
+        setattr(dynamo, name, hiding(enter))
+    try:
+        yield
+    finally:
+        for name, enter in entered.items():
+            setattr(dynamo, name, enter)
+
+
+def _private(name: str) -> Any:
+    """Return what is torch's own."""
+    import torch
+
+    return getattr(torch._C, name)  # noqa: SLF001 - the dispatcher has no public interface to its keys
+
+
+@cache
+def _captures() -> _Captures | None:
+    """Begin to note what captures do; None where torch or the driver does not tell."""
+    import torch
+    from torch.cuda import graphs
+
+    hooks: Any = graphs
+    if torch.version.hip or not all(hasattr(hooks, name) for name in _HOOKS):
+        return None
+    if not tells_of_nodes():
+        return None
+    try:
+        found = _Captures()
+    except (AttributeError, RuntimeError):
+        # This torch uses the key itself, or has none of the name.
+        return None
+    hooks.register_graph_capture_start_hook(found.captured_anew)
+    hooks.register_graph_instantiate_hook(found.instantiated)
+    return found
+
+
+def captured(graphs: Iterable[Any]) -> tuple[CapturedGraph, ...] | None:
+    """Return what is known of the nodes of graphs, of those of which something is; None: nothing."""
+    known = _captures()
+    found = () if known is None else filter(None, map(known.of.get, graphs))
+    return _renumbered(sorted(found, key=lambda one: one.graphs)) or None
+
+
+def _renumbered(graphs: Sequence[CapturedGraph]) -> tuple[CapturedGraph, ...]:
+    """Return the graphs with modules numbered among those of their class here, whatever was captured before."""
+    modules = {one.name: None for graph in graphs for one in graph.ranges if one.kind == "module"}
+    of_kind, names = Counter[str](), {}
+    for name in modules:
+        kind = name.rpartition("_")[0]
+        names[name] = f"{kind}_{of_kind[kind]}"
+        of_kind[kind] += 1
+
+    def renamed(one: CapturedRange) -> CapturedRange:
+        if one.kind == "module":
+            return replace(one, name=names[one.name])
+        if one.kind == "line":
+            line, _, inside = one.name.rpartition(", ")
+            return replace(one, name=f"{line}, {'.'.join(names[name] for name in inside.split('.') if name)}")
+        return one
+
+    return tuple(replace(graph, ranges=tuple(map(renamed, graph.ranges))) for graph in graphs)
+
+
+@contextmanager
+def captures_noted() -> Iterator[None]:
+    """Note what the code inside captures on this thread."""
+    known = _captures()
+    if known is None:
+        yield
+        return
+    from torch.cuda import graphs
+
+    hooks: Any = graphs
+    watching = _Watching(known)
+    handles = [
+        hooks.register_graph_capture_start_hook(watching.begin),
+        hooks.register_graph_capture_end_hook(watching.end),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        watching.close()
+
+
+class _Watching:
+    """Watches the captures of one thread, one at a time."""
+
+    def __init__(self, known: _Captures) -> None:
+        self._known = known
+        self._thread = threading.get_ident()
+        self._watch: _Watch | None = None
+
+    def begin(self, _: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if self._watch is None:
+            self._watch = _Watch(self._known)
+        else:
+            # The other one failed, which has no end, or goes on beside this one.
+            self._watch.spoil()
+
+    def end(self, graph: Any) -> None:
+        if self._watch is not None and threading.get_ident() == self._thread:
+            watch, self._watch = self._watch, None
+            found = watch.finish(graph.raw_cuda_graph())
+            if found is not None:
+                self._known.of[graph] = found
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+
+
+class _Watch:
+    """Looks on while a graph is captured."""
+
+    def __init__(self, known: _Captures) -> None:
+        import torch
+        from torch.nn import Module
+
+        self._known = known
+        self._stream = torch.cuda.current_stream().cuda_stream
+        self._graph = graph_of(self._stream)
+        self._seen = b""
+        self._calls: list[Call] = []
+        self._open: int | None = None
+        self._ended = False
+        self._module_call = Module._wrapped_call_impl.__code__  # noqa: SLF001 - what every call of a module runs
+        self._folder = tempfile.TemporaryDirectory(prefix="torchprof-")
+        self._file = Path(self._folder.name, "execution_trace.json")
+        self._noting = ExitStack()
+        noted = self._noting.enter_context(execution_trace(self._file))
+        self._told = noted and self._graph is not None
+        self._told_of = known.told_of(self)
+        self._told_of.__enter__()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Note which nodes are made inside, and which were since the last call."""
+        thread, number = threading.get_ident(), len(self._calls)
+        # The work of two threads at once cannot be told apart.
+        self._told = self._told and self._open is None
+        self._open, before = thread, self._made()
+        modules, line = self._place()
+        one = Call(before=before, modules=modules, line=line)
+        self._calls.append(one)
+        _leave_mark(number, begins=True)
+        try:
+            yield
+        finally:
+            _leave_mark(number, begins=False)
+            one.inside = self._made()
+            self._open = None
+
+    def _made(self) -> tuple[int, ...]:
+        """Return the nodes that the graph has more than last time."""
+        # Where the capture has failed the graph is no more.
+        self._told = self._told and (self._ended or graph_of(self._stream) == self._graph)
+        nodes = nodes_of(self._graph) if self._told else None
+        if nodes is None or not nodes.startswith(self._seen):
+            self._told = False
+            return ()
+        new, self._seen = nodes[len(self._seen) :], nodes
+        return handles(new)
+
+    def _place(self) -> tuple[tuple[tuple[int, str], ...], str]:
+        """Return the calls of modules that this one is in, from the outermost, and the line of the user's code."""
+        modules: list[tuple[int, str]] = []
+        line = ""
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the frames that are running
+        while frame is not None:
+            code = frame.f_code
+            if code is self._module_call:
+                modules.append((id(frame), self._known.module(frame.f_locals["self"])))
+            elif not line and is_users_file(code.co_filename):
+                line = f"{path_from_here(code.co_filename)}({frame.f_lineno}): {name_in_source(code.co_name)}"
+            frame = frame.f_back
+        return tuple(reversed(modules)), quote_mark(line)
+
+    def finish(self, graph: int) -> CapturedGraph | None:
+        """Return what is known of the captured graph's nodes; None where it cannot be told."""
+        try:
+            self._graph, self._ended = graph, True
+            self._told_of.__exit__(None, None, None)
+            last = Call(before=self._made())
+            _leave_mark(len(self._calls), begins=True)
+            self._calls.append(last)
+        finally:
+            self._noting.close()
+        told, self._told = self._told and not any(map(holds_others, handles(self._seen))), False
+        try:
+            return read_capture(self._file.read_bytes(), self._calls, described) if told else None
+        finally:
+            self._folder.cleanup()
+
+    def spoil(self) -> None:
+        """Tell nothing of the graph."""
+        self._told = False
+
+    def close(self) -> None:
+        """Stop looking: the capture failed."""
+        self.spoil()
+        self._told_of.__exit__(None, None, None)
+        self._noting.close()
+        self._folder.cleanup()
+
+
+def _leave_mark(number: int, *, begins: bool) -> None:
+    from torch.profiler import record_function
+
+    from pytest_torchprof.capture.execution_trace import mark_name
+
+    with record_function(mark_name(number, begins=begins)):
+        pass

@@ -1,0 +1,174 @@
+"""The operators of CUDA graphs, which a replay does not call: put into the recording as they were when captured.
+
+Each replay has them on a thread of their own, within the call that launched the graph, in their order. They take no
+time there: a node is an instant, and two nanoseconds lie between it and the next one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from pytest_torchprof.trace.captures import LANE, NOT_CAPTURED, Captured
+from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedNode, CapturedRange
+    from pytest_torchprof.trace.columns import Ranges
+    from pytest_torchprof.trace.trace import Trace
+
+_OF_GRAPH = 32
+"""How many bits of a node's number tell the node, below those that tell its graph."""
+_MOST_RANGES = 10_000_000
+"""How many are put, as many as a thousand replays of ten thousand have."""
+_KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
+_PREFIXES = {"module": "nn.Module: ", "line": "[line] "}
+
+
+class _Laid(NamedTuple):
+    """What was captured for a graph, in ns since its launch."""
+
+    graph: CapturedGraph
+    at: Mapping[int, int]
+    """When nodes were made, by their number in the graph."""
+    nodes: Mapping[int, CapturedNode]
+    ranges: Sequence[tuple[CapturedRange, int, int]]
+    length: int
+
+
+class _Replay(NamedTuple):
+    launched_ns: int
+    laid: _Laid
+    nodes: Sequence[tuple[int, CapturedNode]]
+    """GPU operations with their nodes."""
+
+
+def with_captured(trace: Trace, annotated: Mapping[int, str]) -> Trace:
+    """Return a recording with what was captured for the graphs that it replays, as far as it says so."""
+    graphs = None if trace.metadata is None else trace.metadata.captured_graphs
+    replays = sorted(_replays(trace, graphs), key=lambda one: one.launched_ns) if graphs else []
+    if not replays:
+        return replace(trace, captured=NOT_CAPTURED._replace(annotated=annotated)) if annotated else trace
+    number = _numbering(trace.names)
+    operands = _numbering(trace.inputs)
+    names, inputs, lane = list(trace.names), list(trace.inputs), len(trace.threads)
+    put = _Putting(trace, lane, number(names), operands(inputs))
+    for replay, done in zip(replays, accumulate(len(one.laid.ranges) for one in replays), strict=True):
+        if done <= _MOST_RANGES:
+            put.replay(replay)
+    captured = Captured(put.calls, put.of, put.unsure, lane, annotated)
+    return replace(trace, names=names, inputs=inputs, threads=[*trace.threads, LANE], captured=captured)
+
+
+def _numbering(known: Sequence[object]) -> Callable[[list], Callable[[object], int]]:  # type: ignore[type-arg]
+    places = {one: place for place, one in enumerate(known)}
+
+    def into(found: list) -> Callable[[object], int]:  # type: ignore[type-arg]
+        def place_of(one: object) -> int:
+            if one not in places:
+                places[one] = len(found)
+                found.append(one)
+            return places[one]
+
+        return place_of
+
+    return into
+
+
+def _laid(graph: CapturedGraph) -> _Laid:
+    """Return nodes at odd instants, and ranges from and until even ones: what is around a node begins before it."""
+    ordered = sorted(graph.nodes, key=lambda node: node.at)
+    made = [node.at for node in ordered]
+    return _Laid(
+        graph,
+        {node.node: 2 * place + 1 for place, node in enumerate(ordered)},
+        {node.node: node for node in ordered},
+        [
+            (one, 2 * bisect_left(made, one.begin), 2 * bisect_right(made, one.end))
+            for one in graph.ranges
+            if one.begin <= one.end
+        ],
+        2 * len(made),
+    )
+
+
+def _replays(trace: Trace, graphs: Sequence[CapturedGraph]) -> Iterator[_Replay]:
+    """Yield the replays of graphs that are known: GPU operations of one graph with one correlation."""
+    gpu, calls = trace.gpu, trace.calls
+    by_number = {number: laid for laid in map(_laid, graphs) for number in laid.graph.graphs}
+    found: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for i, node in enumerate(gpu.node):
+        # What runs in the body of a conditional node has a number of the body's.
+        if (number := node >> _OF_GRAPH) in by_number:
+            found[number, gpu.correlation[i]].append(i)
+    wanted = {correlation for _, correlation in found}
+    launched = {one: i for i, one in enumerate(calls.correlation) if one in wanted}
+    for (number, correlation), members in found.items():
+        call, laid = launched.get(correlation), by_number[number]
+        nodes = [(i, laid.nodes.get(gpu.node[i] & ((1 << _OF_GRAPH) - 1))) for i in members]
+        known = [(i, node) for i, node in nodes if node is not None and _is_same(trace, i, laid.graph, node)]
+        # Where one was not captured, or as something else, the numbers may mean others.
+        if call is None or len(known) < len(members):
+            continue
+        if calls.end[call] - calls.start[call] >= laid.length:
+            yield _Replay(calls.start[call], laid, known)
+
+
+def _is_same(trace: Trace, gpu_op: int, graph: CapturedGraph, node: CapturedNode) -> bool:
+    """Whether a node is what it was when it was captured: graphs can be given other kernels later."""
+    if _KINDS.get(node.kind) != trace.gpu.kind[gpu_op]:
+        return False
+    if node.kind != "kernel":
+        return True
+    name = graph.kernels[node.kernel] if node.kernel is not None and node.kernel < len(graph.kernels) else None
+    return name == trace.names[trace.gpu.name[gpu_op]]
+
+
+class _Putting:
+    """Puts replays behind one another on the lane."""
+
+    def __init__(
+        self, trace: Trace, lane: int, name: Callable[[object], int], operands: Callable[[object], int]
+    ) -> None:
+        self._lane, self._name, self._operands = lane, name, operands
+        self._columns: dict[str, Ranges] = {
+            "operator": trace.ops,
+            "range": trace.annotations,
+            "module": trace.frames,
+            "line": trace.frames,
+        }
+        self._free_ns = 0
+        self.calls = Calls()
+        self.of: dict[int, int] = {}
+        self.unsure: dict[int, tuple[str, ...]] = {}
+
+    def replay(self, replay: _Replay) -> None:
+        """Put a replay there, unless another thread's call of it still goes on."""
+        base, laid = replay.launched_ns, replay.laid
+        if base < self._free_ns:
+            return
+        self._free_ns = base + laid.length
+        for one, begin, end in laid.ranges:
+            if (column := self._columns.get(one.kind)) is None:
+                continue
+            column.name.append(self._name(_PREFIXES.get(one.kind, "") + one.name))
+            column.start.append(base + begin)
+            column.end.append(base + end)
+            column.thread.append(self._lane)
+            if one.kind == "operator":
+                column.inputs.append(self._operands("\0".join(one.operands or ("", "", "")).encode()))
+                column.external.append(-1)
+        for gpu_op, node in replay.nodes:
+            self.of[gpu_op] = len(self.calls.start)
+            self.calls.name.append(0)
+            self.calls.start.append(base + laid.at[node.node])
+            self.calls.end.append(base + laid.at[node.node])
+            self.calls.thread.append(self._lane)
+            if node.unsure:
+                self.unsure[gpu_op] = node.unsure
