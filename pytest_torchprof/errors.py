@@ -5,8 +5,12 @@ Each calls itself by the name under which users import it: that is what pytest p
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.reasons import Reason, Verbatim
+
+if TYPE_CHECKING:
+    from pytest_torchprof.reasons import Reason
 
 
 class TorchprofError(Exception):
@@ -49,8 +53,6 @@ class NotMeasured(TorchprofError):
     __module__ = "pytest_torchprof"
 
     code = Code.NOT_MEASURED
-    reason: Reason
-    """Why, as data."""
     announced = False
     """Whether the text begins with "not measured: ", where nothing around it says so."""
     ask_the_doctor = False
@@ -61,9 +63,16 @@ class NotMeasured(TorchprofError):
 
         ``screen`` is the whole text, where it says more than the reason.
         """
-        self.reason = reason if isinstance(reason, Reason) else Verbatim(reason, code)
+        from pytest_torchprof.reasons import Verbatim  # noqa: PLC0415 - `torchprof --help` has no reasons
+
+        self._reason = Verbatim(reason, code) if isinstance(reason, str) else reason
         self.screen = screen
         super().__init__(self.reason.text if screen is None else screen, self.reason.code)
+
+    @property
+    def reason(self) -> Reason:
+        """Why, as data."""
+        return self._reason
 
     def __str__(self) -> str:
         """Return the reason with its code, and where to ask for more."""
@@ -84,6 +93,8 @@ def reason_of(problem: TorchprofError) -> Reason:
     """Return as a reason why something is not measured what an error says."""
     if isinstance(problem, NotMeasured):
         return problem.reason
+    from pytest_torchprof.reasons import Verbatim  # noqa: PLC0415 - as above
+
     return Verbatim(problem.text, None if problem.code is None else Code(problem.code))
 
 

@@ -42,7 +42,6 @@ class NoSuchRange(Reason, frozen=True):
     """The range whose occurrences are to be the steps is not there."""
 
     CODE = Code.NO_SUCH_RANGE
-    SENTENCE = "the range {name:name} that is to be the step is not in the recording"
 
     name: str
     near: str | None
@@ -51,8 +50,9 @@ class NoSuchRange(Reason, frozen=True):
     """The user's ranges in the recording."""
 
     @property
-    def remedy(self) -> str:
-        return ranges_instead(self.name, self.near, self.there)
+    def sentence(self) -> str:
+        absent = self.words("the range {name:name} that is to be the step is not in the recording")
+        return f"{absent}; {ranges_instead(self.name, self.near, self.there)}"
 
 
 class NoOperator(Reason, frozen=True):
@@ -466,7 +466,6 @@ class NoRangeOfName(Reason, frozen=True):
     """The recording has no range of the name that is asked for."""
 
     CODE = Code.NOT_IN_RECORDING
-    SENTENCE = "there is no range {name!r} in the recording"
 
     name: str
     near: str | None
@@ -475,8 +474,9 @@ class NoRangeOfName(Reason, frozen=True):
     """The user's ranges in the recording."""
 
     @property
-    def remedy(self) -> str:
-        return ranges_instead(self.name, self.near, self.there)
+    def sentence(self) -> str:
+        absent = self.words("there is no range {name!r} in the recording")
+        return f"{absent}; {ranges_instead(self.name, self.near, self.there)}"
 
 
 class NoRangeInSteps(Reason, frozen=True):

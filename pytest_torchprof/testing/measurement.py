@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof import capture, compare
 from pytest_torchprof.codes import Code
 from pytest_torchprof.compare import Blame
-from pytest_torchprof.errors import NotMeasured, not_measured
+from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, not_measured
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED
 from pytest_torchprof.limits import (
     COMPILE,
@@ -182,8 +182,10 @@ class Judgement:
         if (profile := self.profile) is not None:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
         reason = self.measurement.why_not or Verbatim("the measured code was not run to its end", Code.NOT_RUN_TO_END)
-        error = not_measured(reason, ask_the_doctor=self.measurement.ask_the_doctor)
-        error.brief = fit(f"not measured: {reason_line(str(reason))}", screen)
+        brief = fit(f"not measured: {reason_line(str(reason))}", screen)
+        doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else ""
+        error = NotMeasured(reason, screen=f"{brief}{doctor}")
+        error.brief = brief
         return error
 
 
