@@ -559,7 +559,7 @@ def measure(name: str) -> dict[str, object]:
             breaks_text="\n".join((found.measured, *found.details)),
             lines=sorted({one.line for one in profile.compile.graph_breaks or () if one.file == __file__ and one.line}),
             recompiles=again.status,
-            recompiles_text="\n".join((again.measured, *again.details)),
+            recompiles_text="\n".join((again.seen, *again.details)),
             trace_alone=foreign.status,
             window=profile.compile.compiled_in_window,
         )

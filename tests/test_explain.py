@@ -96,7 +96,7 @@ def test_each_example_can_be_read():
 def test_a_row_says_where_its_limit_is_judged(name):
     recording = load(next((ROOT / "tests" / "recordings").glob("test_geglu_mlp.test_compiled*")))
     verdict, *_ = check_limits(recording, read_limits({name: example_of(name)}))
-    lacks = verdict.status == NOT_MEASURED and "this limit needs a GPU" in verdict.measured
+    lacks = verdict.status == NOT_MEASURED and "this limit needs a GPU" in verdict.seen
     expected = "GPU" if lacks else "everywhere" if BY_NAME[name].needs == COMPILE else "GPU, CPU"
     assert ROWS[name][-2] == expected, verdict
 

@@ -213,8 +213,8 @@ def test_recordings_of_ranks_are_judged_without_a_job(run):
     assert "[replay-missing]" in said
 
 
-def phase(outcome="passed", line="", when="call", ended_s=0.0):
-    return Phase(when=when, outcome=outcome, line=line, text=line, ended_s=ended_s)
+def phase(outcome="passed", line="", when="call", ended_s=0.0, code=None):
+    return Phase(when=when, outcome=outcome, line=line, text=line, code=code, ended_s=ended_s)
 
 
 def end_of(*phases, results=(), status=0):
@@ -235,7 +235,7 @@ HUNG = LostRank(number=0, how="had not ended", last_lines=(), outlived=True)
         # Who waits for a rank that is lost fails by that; who waits for one that failed is given up.
         ([end_of(phase("failed", "reset", ended_s=9)), RankEnd()], (KILLED,), "rank 1 of 2: was killed by SIGKILL [rank-lost]"),
         ([RankEnd(), end_of(phase("failed", "no"))], (HUNG,), "rank 1 of 2: no"),
-        ([end_of(phase("failed", "on rank 1 [other-rank]", ended_s=8)), end_of(phase("failed", "no", ended_s=9))], (), "rank 1 of 2: no"),
+        ([end_of(phase("failed", "on rank 1", ended_s=8, code="other-rank")), end_of(phase("failed", "no", ended_s=9))], (), "rank 1 of 2: no"),
         ([end_of(phase()), end_of(status=5)], (), "rank 1 of 2: the test did not run there: pytest ended with status 5 [rank-lost]"),
         ([end_of(phase()), end_of(phase(when="setup"), phase("skipped", "why"))], (), "rank 1 of 2: why"),
     ],

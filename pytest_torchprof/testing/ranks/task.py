@@ -122,7 +122,7 @@ class RankEnd(Struct, frozen=True, kw_only=True):
     @property
     def waited(self) -> bool:
         """Whether it failed because nothing had been heard of another rank for as long as ranks wait."""
-        return any(phase.outcome == "failed" and f"[{Code.SILENT_RANK}]" in phase.text for phase in self.phases)
+        return any(phase.outcome == "failed" and phase.code == Code.SILENT_RANK for phase in self.phases)
 
 
 class Sign(Struct, frozen=True):
