@@ -225,23 +225,7 @@ class _Section:
         """The details, then their places, then the reasons."""
         return [*self.details, *self.places, *self.reasons]
 
-    @property
-    def height(self) -> int:
-        """How many lines of the screen all of it takes."""
-        return height([*self.head, *chain.from_iterable(self.blocks)], self.screen)
-
-    def shown_in(self, room: int) -> Collection[int]:
-        """Return the blocks for which so many lines have room beside the head and how many are left out."""
-        shown: list[int] = []
-        room -= height(self.head, self.screen) + bool(self.details)
-        for place in self._order():
-            room -= height(self.blocks[place], self.screen)
-            if room < 0:
-                break
-            shown.append(place)
-        return shown
-
-    def _order(self) -> list[int]:
+    def order(self) -> list[int]:
         """Return the blocks by how much they tell: a reason is worth more than the fourth kernel."""
         of_all = range(len(self.blocks))
         details, others = of_all[: len(self.details)], of_all[len(self.details) :]
@@ -263,10 +247,23 @@ def _left(count: int, noun: str, indent: int, screen: Screen) -> list[str]:
 
 
 def _fitting(sections: Sequence[_Section], room: int, screen: Screen) -> list[Collection[int]]:
-    """Return the blocks of each section that there is room for: each has the same share of the screen."""
-    if screen.everything or sum(one.height for one in sections) <= room:
+    """Return the blocks of each section that there is room for: each says something before any says more."""
+    room -= sum(height(one.head, screen) for one in sections)
+    if screen.everything or sum(height(block, screen) for one in sections for block in one.blocks) <= room:
         return [range(len(one.blocks)) for one in sections]
-    return [one.shown_in(room // len(sections)) for one in sections]
+    room -= sum(bool(one.details) for one in sections)
+    shown: list[Collection[int]] = [[] for _ in sections]
+    waiting = [(place, one.order()) for place, one in enumerate(sections)]
+    while waiting:
+        still = []
+        for place, order in waiting:
+            cost = height(sections[place].blocks[order[0]], screen) if order else 0
+            if order and cost <= room:
+                room -= cost
+                shown[place] = [*shown[place], order[0]]
+                still.append((place, order[1:]))
+        waiting = still
+    return shown
 
 
 def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
