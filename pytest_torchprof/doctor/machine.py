@@ -78,7 +78,7 @@ def use_gpu() -> dict[str, Any]:
     try:
         return {**built, **_used(device)}
     except Exception as error:  # noqa: BLE001 - torch's errors of the GPU are of several kinds
-        return {**built, "problem": reasons.of_device(device, error)}
+        return {**built, "problem": str(reasons.of_device(device, error))}
 
 
 def _used(device: str) -> dict[str, Any]:
