@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pytest
 
 from pytest_torchprof.against import is_side
-from pytest_torchprof.codes import Code
+from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
-from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance, tolerance_in
 from pytest_torchprof.text import HUGE, MOST_DIGITS, enumerated, is_huge, nearest
@@ -272,7 +271,7 @@ class _Source:
 
 
 def _bad_option(text: str) -> pytest.UsageError:
-    return pytest.UsageError(Verbatim(text, Code.BAD_OPTION))
+    return pytest.UsageError(coded(text, Code.BAD_OPTION))
 
 
 def _dest(name: str) -> str:
