@@ -24,6 +24,7 @@ from pytest_torchprof.capture.lines import MOST_MARKS
 from pytest_torchprof.capture.recording_file import make_anonymous
 from pytest_torchprof.capture.torch_profiler import without_profiler_lines
 from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.recordings import LossNoted
 
 
 def plan(**changed):
@@ -263,7 +264,7 @@ def test_a_module_called_on_its_own_is_placed_in_the_line_that_waits_for_it(path
 
 
 def test_the_reader_believes_a_live_recording_and_counts_its_kernels(path):
-    measure(path, lambda: torch.ones(8) + 1, check=lambda recording: pytest_torchprof.load(recording).why_not)
+    measure(path, lambda: torch.ones(8) + 1, check=lambda recording: pytest_torchprof.load(recording).doubt)
     profile = pytest_torchprof.load(path)
     assert profile.why_not is None
     assert [step.kernels.names for step in profile.steps] == [["aten::fill_", "aten::add"]] * 3
@@ -325,7 +326,7 @@ def test_leaving_early_stops_the_profiler_and_leaves_nothing(path, after):
 
 
 def test_a_refused_recording_is_measured_again_by_steps_more_calls(path):
-    verdicts = iter(["lost a kernel", None])
+    verdicts = iter([LossNoted("a kernel"), None])
     assert measure(path, add, check=lambda _: next(verdicts)) == 2 + 3 + 3
     ours = recorded(path)["torchprof"]
     assert (ours["calls"], ours["attempts"]) == (8, 2)
@@ -336,16 +337,16 @@ def test_after_two_more_attempts_it_is_not_measured_and_the_recording_stays_for_
 
     def refuse(recording):
         seen.append(recorded(recording)["torchprof"]["attempts"])
-        return f"lost kernel no. {len(seen)}"
+        return LossNoted(f"no. {len(seen)}")
 
-    with pytest.raises(NotMeasured, match=r"lost kernel no\. 3"):
+    with pytest.raises(NotMeasured, match=r"lost records: 'no\. 3' \[lost-records\]"):
         measure(path, add, check=refuse)
     assert seen == [1, 2, 3]
     assert recorded(path)["torchprof"]["calls"] == 2 + 3 * 3
 
 
 def test_leaving_after_a_refused_recording_leaves_nothing(path):
-    with closing(capture.iterations(plan(), path, lambda _: "lost a kernel")) as iterations:
+    with closing(capture.iterations(plan(), path, lambda _: LossNoted("a kernel"))) as iterations:
         for _ in range(2 + 3 + 1):
             next(iterations)
         assert path.exists()

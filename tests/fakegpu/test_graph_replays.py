@@ -19,7 +19,7 @@ STEPS = 3
 def measured(graph, path):
     """Return the profile of steps of one replay each; NotMeasured after three attempts."""
     plan = capture.Plan(device="cuda:0", warmup=1, steps=STEPS, record=frozenset(), nodeid="t.py::t", label=None)
-    with closing(capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).why_not)) as iterations:
+    with closing(capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).doubt)) as iterations:
         for _ in iterations:
             graph.replay()
     return pytest_torchprof.load(path)
@@ -65,7 +65,7 @@ OLDER = """
     plan = capture.Plan(device="cuda:0", warmup=1, steps=3, record=frozenset(), nodeid="t.py::t", label=None)
     found = None
     try:
-        with closing(capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).why_not)) as iterations:
+        with closing(capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).doubt)) as iterations:
             for _ in iterations:
                 graph.replay()
     except NotMeasured as problem:

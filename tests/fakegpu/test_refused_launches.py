@@ -16,7 +16,7 @@ pytestmark = pytest.mark.simulated_gpu
 def measured(step, path):
     """Return the profile of three steps; NotMeasured after three attempts."""
     plan = capture.Plan(device="cuda:0", warmup=1, steps=3, record=frozenset(), nodeid="t.py::t", label=None)
-    with closing(capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).why_not)) as iterations:
+    with closing(capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).doubt)) as iterations:
         for _ in iterations:
             step()
     return pytest_torchprof.load(path)

@@ -73,7 +73,7 @@ def test_kernels_lost_at_the_head_of_each_session_cost_a_retry_at_most(run, lost
 def test_between_the_start_and_the_steps_everything_on_the_gpu_is_the_sentinels(tmp_path):
     plan = capture.Plan(device="cuda:0", warmup=1, steps=1, record=frozenset(), nodeid="t.py::t", label=None)
     x = torch.empty(4, device="cuda")
-    for _ in capture.iterations(plan, tmp_path / "t.json", lambda path: pytest_torchprof.load(path).why_not):
+    for _ in capture.iterations(plan, tmp_path / "t.json", lambda path: pytest_torchprof.load(path).doubt):
         x.exp()
     trace = pytest_torchprof.load(tmp_path / "t.json").trace
     (sentinel,) = trace.spans("torchprof::sentinel")

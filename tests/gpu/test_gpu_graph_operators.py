@@ -61,7 +61,7 @@ def measured(tmp_path):
     def measure(step):
         plan = capture.Plan(device="cuda:0", warmup=3, steps=2, record=frozenset(), nodeid="t.py::t", label=None)
         path = tmp_path / "t.json"
-        with closing(capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).why_not)) as iterations:
+        with closing(capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).doubt)) as iterations:
             for _ in iterations:
                 step()
         return pytest_torchprof.load(path)

@@ -37,7 +37,7 @@ def refused_launch():
 def test_a_launch_that_the_driver_refuses_is_no_loss(tmp_path):
     plan = capture.Plan(device="cuda:0", warmup=1, steps=2, record=frozenset(), nodeid="t.py::t", label=None)
     x, path, attempts = torch.ones(8, device="cuda"), tmp_path / "t.json", 0
-    for _ in capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).why_not):
+    for _ in capture.iterations(plan, path, lambda path: pytest_torchprof.load(path).doubt):
         attempts += 1
         error, said = refused_launch()
         assert error, said
