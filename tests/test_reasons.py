@@ -28,10 +28,10 @@ FEW = {
     "str": "<{name}>",
     "int | None": None,
     "str | None": None,
-    "Reason": NoOperator(),
+    "AnyReason": NoOperator(),
     "tuple[str, ...]": ("one",),
     "tuple[int, ...]": (1,),
-    "tuple[Reason, ...]": (NoOperator(),),
+    "tuple[AnyReason, ...]": (NoOperator(),),
 }
 MANY = {
     "int": 3000,
@@ -40,10 +40,10 @@ MANY = {
     "str": "<{name}>",
     "int | None": 7,
     "str | None": "<{name}>",
-    "Reason": EarlierWork(2),
+    "AnyReason": EarlierWork(2),
     "tuple[str, ...]": ("one", "two"),
     "tuple[int, ...]": (1, 2),
-    "tuple[Reason, ...]": (NoOperator(), EarlierWork(2)),
+    "tuple[AnyReason, ...]": (NoOperator(), EarlierWork(2)),
 }
 
 

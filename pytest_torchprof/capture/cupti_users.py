@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.codes import Code
-from pytest_torchprof.reasons.capturing import WithOthersInCupti
+from pytest_torchprof.reasons.composed import WithOthersInCupti
 
 if TYPE_CHECKING:
     from pytest_torchprof.reasons import Reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -131,7 +131,7 @@ class _Count:
 
     def _allowed_rows(self, tally: Tally) -> tuple[WorkRow, ...]:
         return tuple(
-            replace(row, also_ran=True)
+            structs.replace(row, also_ran=True)
             for allowing, items in tally.allowed.items()
             for row in self.rows(items, f"allowed: {', '.join(map(str, allowing))}")
         )
@@ -154,7 +154,7 @@ class _Count:
             reason = tally.step.places.why_not or _OTHER_WAY
         why = AllowanceUntold(tuple(map(str, asked)), len(tally.perhaps), self.noun, reason)
         unknown = unmeasured(why, self.rows(tally.perhaps), step=tally.step.name)
-        return replace(unknown, wants_lines=lines and no_lines)
+        return structs.replace(unknown, wants_lines=lines and no_lines)
 
 
 def _in_vain(tallies: Sequence[Tally], allow: Sequence[Allowance]) -> tuple[str, ...]:

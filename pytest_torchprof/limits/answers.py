@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Status, Verdict, WorkRow, in_step, unmeasured
-from pytest_torchprof.reasons.limits import InStep
+from pytest_torchprof.reasons.composed import InStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

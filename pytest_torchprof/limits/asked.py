@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.devices.cpu import operator_work
@@ -25,7 +26,7 @@ from pytest_torchprof.limits.limit import (
     whole_number,
 )
 from pytest_torchprof.limits.own_code import OWN, divide, not_counted, unknown_names
-from pytest_torchprof.reasons.compiling import SkippedGraphsUnknown
+from pytest_torchprof.reasons.composed import SkippedGraphsUnknown
 from pytest_torchprof.reasons.limits import GraphLaunchesUntold, NoGraphRan
 from pytest_torchprof.text import counted, path_from_here
 

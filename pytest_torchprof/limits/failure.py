@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, WorkRow

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
+from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import printable, printable_line, show_us
 
 if TYPE_CHECKING:
@@ -40,8 +44,7 @@ class Status(StrEnum):
 HOLDS, MISSED, NOT_MEASURED = Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkRow:
+class WorkRow(Struct, frozen=True, kw_only=True):
     """Work of one kind that a limit is about: kernels of one name, copies, blocking calls. Printable text only."""
 
     count: int
@@ -72,8 +75,7 @@ class WorkRow:
         return "  ".join([f"{self.count:>4} x {self.name}", *filter(None, facts)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """What one limit asked for, what was seen, and whether it holds."""
 
     limit: str = ""
@@ -85,7 +87,7 @@ class Verdict:
     status: Status
     measured: str = ""
     """What was seen, in words."""
-    reason: Reason | None = None
+    reason: AnyReason | None = None
     """Why it is not measured, where it is not."""
     rank: int | None = None
     """The rank on which it came out so, where that is another than this one."""

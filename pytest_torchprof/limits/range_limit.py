@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.range_view import RangeView
 from pytest_torchprof.analysis.regions import regions_of

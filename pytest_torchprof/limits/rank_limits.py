@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings.ranks import OF_JOBS, find_in_job
@@ -104,7 +106,7 @@ def divided_among_ranks(asked: Iterable[Asked]) -> tuple[tuple[Asked, ...], tupl
 def check_job(job: Job, together: Iterable[Asked], *, may_be_idle: bool = False) -> tuple[Verdict, ...]:
     """Return a verdict for each limit on ranks together; ``may_be_idle``: that nothing runs is no reason to doubt."""
     return tuple(
-        replace(_verdict(job, one, may_be_idle=may_be_idle), limit=one.limit.name, expected=one.shown)
+        structs.replace(_verdict(job, one, may_be_idle=may_be_idle), limit=one.limit.name, expected=one.shown)
         for one in together
     )
 
@@ -231,7 +233,7 @@ def worst_of(found: Mapping[int, Sequence[Verdict]]) -> list[Verdict]:
     for of_limit in zip(*(found[rank] for rank in ranks), strict=True):
         worst = min(of_limit, key=lambda verdict: order[verdict.status])
         alike = [rank for rank, verdict in zip(ranks, of_limit, strict=True) if verdict.status == worst.status]
-        told.append(replace(worst, remark=f"{worst.remark} {_on_ranks(alike, len(ranks))}"))
+        told.append(structs.replace(worst, remark=f"{worst.remark} {_on_ranks(alike, len(ranks))}"))
     return told
 
 

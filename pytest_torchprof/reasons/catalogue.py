@@ -1,20 +1,19 @@
-"""All kinds of reasons, by the names under which they travel as JSON values."""
+"""The catalogue of reasons: all kinds, the type of a field that holds any of them, and how they are kept as values."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from msgspec import ValidationError, convert
 from msgspec.json import encode
 
-from pytest_torchprof.reasons import capturing, compiling, composed, limits, recordings  # noqa: F401 - their kinds
+from pytest_torchprof.reasons.composed import KINDS, AnyReason
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KINDS: Final[tuple[type[Reason], ...]] = tuple(Reason.__subclasses__())
-"""Those of the modules above."""
-_BY_TAG: Final = {kind.__struct_config__.tag: kind for kind in KINDS}
+__all__ = ["KINDS", "AnyReason", "from_plain", "from_stored", "to_stored"]
 
 
 def from_plain(plain: Mapping[str, Any] | str) -> Reason:
@@ -26,17 +25,11 @@ def from_plain(plain: Mapping[str, Any] | str) -> Reason:
     if isinstance(plain, str):
         return Verbatim(plain)
     try:
-        made = _BY_TAG[plain["reason"]](**{name: _field(value) for name, value in plain.items() if name != "reason"})
-        str(made)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        reason: Reason = convert(plain, AnyReason)
+        str(reason)
+    except (IndexError, ValidationError):
         return Verbatim(f"for a reason that this version does not know: {encode(plain).decode()}")
-    return made
-
-
-def _field(value: Any) -> Any:
-    if isinstance(value, dict):
-        return from_plain(value) if "reason" in value else value
-    return tuple(map(_field, value)) if isinstance(value, list) else value
+    return reason
 
 
 def to_stored(reason: Reason | None) -> dict[str, Any] | None:

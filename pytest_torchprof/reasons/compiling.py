@@ -6,22 +6,6 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 
 
-class SkippedGraphsUnknown(Reason, frozen=True):
-    """What replayed is known, and whether Inductor left out other graphs is not."""
-
-    seen: str
-    """What replayed, in words."""
-    why: Reason
-
-    @property
-    def code(self) -> Code | None:
-        return self.why.code
-
-    @property
-    def text(self) -> str:
-        return f"{self.seen}, but whether Inductor skipped a graph is not known: {self.why.text}"
-
-
 class NoOperators(Reason, frozen=True):
     """Which kernels Inductor's graphs call cannot be seen without operators."""
 

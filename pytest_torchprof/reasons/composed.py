@@ -1,10 +1,12 @@
-"""Reasons that hold others: what another rank says, and several at once."""
+"""Reasons that hold others: what another rank says, and several at once; and the type of any reason."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Union
 
+from pytest_torchprof.reasons import compiling, limits, recordings  # noqa: F401 - their kinds
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.text import enumerated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +20,7 @@ class OfRank(Reason, frozen=True):
     FOR_THE_DOCTOR = False
 
     rank: int
-    why: Reason
+    why: AnyReason
 
     @property
     def code(self) -> Code | None:
@@ -32,7 +34,7 @@ class OfRank(Reason, frozen=True):
 class Several(Reason, frozen=True):
     """Reasons of which each would be enough; the first is the one that users look up."""
 
-    whys: tuple[Reason, ...]
+    whys: tuple[AnyReason, ...]
 
     @classmethod
     def of(cls, whys: Iterable[Reason]) -> Reason:
@@ -50,3 +52,61 @@ class Several(Reason, frozen=True):
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.whys))
+
+
+class InStep(Reason, frozen=True):
+    """What cannot be told of one step; the first is the one that users look up."""
+
+    whys: tuple[AnyReason, ...]
+    step: str
+    """Which one, "step 3 of 5"; empty for the only step, and for what is no matter of it."""
+
+    @property
+    def code(self) -> Code | None:
+        return self.whys[0].code
+
+    @property
+    def text(self) -> str:
+        return "; ".join(dict.fromkeys(why.text for why in self.whys)) + (f" in {self.step}" if self.step else "")
+
+
+class WithOthersInCupti(Reason, frozen=True):
+    """The GPU's side is missing, and others in the process may have CUPTI, which serves one profiler at a time."""
+
+    why: AnyReason
+    users: tuple[str, ...]
+
+    @property
+    def code(self) -> Code | None:
+        return self.why.code
+
+    @property
+    def text(self) -> str:
+        serves = f"CUPTI serves one profiler at a time, and may serve {enumerated(self.users)} in this process"
+        return f"{self.why.text}. {serves}"
+
+
+class SkippedGraphsUnknown(Reason, frozen=True):
+    """What replayed is known, and whether Inductor left out other graphs is not."""
+
+    seen: str
+    """What replayed, in words."""
+    why: AnyReason
+
+    @property
+    def code(self) -> Code | None:
+        return self.why.code
+
+    @property
+    def text(self) -> str:
+        return f"{self.seen}, but whether Inductor skipped a graph is not known: {self.why.text}"
+
+
+KINDS: Final[tuple[type[Reason], ...]] = tuple(Reason.__subclasses__())
+"""Those above and those of the modules that this one imports."""
+
+if TYPE_CHECKING:
+    AnyReason = Reason
+else:
+    # A field of this type is decoded to the kind whose tag it has.
+    AnyReason = Union[KINDS]  # noqa: UP007 - of as many as there are

@@ -13,22 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class InStep(Reason, frozen=True):
-    """What cannot be told of one step; the first is the one that users look up."""
-
-    whys: tuple[Reason, ...]
-    step: str
-    """Which one, "step 3 of 5"; empty for the only step, and for what is no matter of it."""
-
-    @property
-    def code(self) -> Code | None:
-        return self.whys[0].code
-
-    @property
-    def text(self) -> str:
-        return "; ".join(dict.fromkeys(why.text for why in self.whys)) + (f" in {self.step}" if self.step else "")
-
-
 class NothingRan(Reason, frozen=True):
     """Nothing ran on the device in a step."""
 

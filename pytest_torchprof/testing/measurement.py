@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from pytest_torchprof import capture, compare
 from pytest_torchprof.codes import Code
 from pytest_torchprof.compare import Blame
@@ -126,7 +128,7 @@ class Measurement:
             return ()
         read = (unmeasured(reason).on("profile", "measured") for reason in self.profile.launching.refused)
         told = dict.fromkeys((*self.explanation.unanswered, *read))
-        return tuple(replace(one, details=(*one.details, _CAUGHT)) for one in told)
+        return tuple(structs.replace(one, details=(*one.details, _CAUGHT)) for one in told)
 
     @property
     def was_refused(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert, structs
+
 from pytest_torchprof import baseline
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_told, to_plain
@@ -15,7 +17,7 @@ from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons import Verbatim
-from pytest_torchprof.reasons.catalogue import from_stored, to_stored
+from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def with_other_ranks(judgement: Judgement, told: Sequence[Told], own: int) -> Ju
     found: dict[tuple[str, str | None, str], dict[int, Verdict]] = {}
     for rank, one in enumerate(told):
         for plain in one.get("verdicts", ()):
-            verdict = Verdict(**{**plain, "reason": from_stored(plain["reason"]), "details": tuple(plain["details"])})
+            verdict = convert(plain, Verdict)
             if verdict.status != HOLDS:
                 found.setdefault(_key(verdict), {})[rank] = verdict
     for key, of_rank in found.items():
@@ -115,12 +117,12 @@ def _key(verdict: Verdict) -> tuple[str, str | None, str]:
 def _together(own_verdict: Verdict | None, of_rank: Mapping[int, Verdict], own: int, world: int) -> Verdict:
     worst = _worst(of_rank)
     if own_verdict is None or own_verdict.status == HOLDS:
-        return replace(of_rank[worst], rank=worst)
+        return structs.replace(of_rank[worst], rank=worst)
     if own_verdict.status != of_rank[worst].status:
         said = f"{of_rank[worst].status} on rank {worst}: {of_rank[worst].seen}"
     else:
         said = f"worst on rank {worst} of {world}" + ("" if worst == own else f": {of_rank[worst].seen}")
-    return replace(own_verdict, details=(said, *own_verdict.details))
+    return structs.replace(own_verdict, details=(said, *own_verdict.details))
 
 
 def _worst(of_rank: Mapping[int, Verdict]) -> int:
