@@ -7,10 +7,11 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import json
 from msgspec.structs import replace
 
 from pytest_torchprof.baseline import Entry, KernelRecord, source_hash
-from pytest_torchprof.compare import compare, lacking, tolerance_for
+from pytest_torchprof.compare import Comparison, compare, lacking, tolerance_for
 
 pytestmark = pytest.mark.any_torch
 
@@ -532,3 +533,19 @@ def test_the_tolerance_that_is_advised_is_one_with_which_it_passes(before, after
     assert found.fails()
     assert tolerance_for(found.changes) == fits
     assert not compare(before, after, tolerance=fits).fails()
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (entry((GEMM, ADD), launches=2), entry((GEMM_64, MUL, ADD), launches=3, source="edited")),
+        (entry((GEMM, ADD)), entry((GEMM_64, ADD), environment=other(torch="2.14.0"))),
+        (entry((GEMM,)), entry((GEMM,), environment=other(gpu="NVIDIA H100"))),
+        (entry((GEMM, ADD, MUL)), entry((ADD, GEMM, MUL))),
+        (entry((ADD,), gpu_busy_us=100.0, pointwise_us=90.0), entry((ADD,), gpu_busy_us=200.0, pointwise_us=190.0)),
+        (None, entry((GEMM,))),
+    ],
+)
+def test_a_comparison_is_the_same_after_it_was_written_and_read(pair):
+    comparison = compare(*pair)
+    assert json.decode(json.encode(comparison), type=Comparison) == comparison

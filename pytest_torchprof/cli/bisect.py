@@ -106,6 +106,8 @@ def _lines(found: Found) -> Iterator[str]:
 
 def _data(found: Found, test: str, limits: list[str]) -> dict[str, object]:
     """Return the same as JSON data."""
+    from msgspec import to_builtins  # noqa: PLC0415 - a search needs it, --help does not
+
     return {
         "schema": SCHEMA,
         "test": test,
@@ -119,7 +121,7 @@ def _data(found: Found, test: str, limits: list[str]) -> dict[str, object]:
             test: {
                 "kernels_differ": difference.kernels_differ,
                 "summary": difference.summary,
-                "changes": [asdict(change) for change in difference.changes],
+                "changes": to_builtins(difference.changes),
             }
             for test, difference in found.differences.items()
         },

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -143,15 +142,17 @@ def _of_baselines(first: Path, second: Path, *, every: bool) -> _Compared:
 
 
 def _told(found: Mapping[str, Comparison], *, every: bool) -> _Compared:
+    from msgspec import to_builtins  # noqa: PLC0415 - likewise
+
     tests: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
     for key, one in found.items():
-        changes = [asdict(change) for change in one.changes]
+        changes = to_builtins(one.changes)
         tests[key] = {
             "kernels_differ": one.kernels_differ,
             "summary": summary_of(one),
             "changes": changes,
-            "families": [asdict(family) for family in one.families],
+            "families": to_builtins(one.families),
         }
         lines += [printable(f"{key}: {summary_of(one)}"), *(f"  {printable(line)}" for line in one.told(every=every))]
     differ = any(test["kernels_differ"] for test in tests.values())

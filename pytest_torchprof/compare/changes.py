@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
@@ -64,6 +64,7 @@ _SWITCHES: Final[dict[object, str]] = {None: "unknown", True: "on", False: "off"
 _SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
 _WORDS: Final = {"tensor_core": "tensor core", "split_k": "split-K", "triton": "Triton category", "alignment": "align"}
 
+Direction = Literal["better", "worse", "neutral", "ambiguous", "unknown"]
 BETTER: Final = "better"
 WORSE: Final = "worse"
 NEUTRAL: Final = "neutral"
@@ -76,17 +77,16 @@ WORTH_A_LINE: Final = 0.10
 """A number that varies from run to run gets a line only where it moved by more than this share."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One difference, with which way it goes and whether that fails the test."""
 
     kind: Literal["added", "removed", "changed", "count", "reordered", "number"]
     what: str
     """A kernel's short name, or a number's name."""
-    old: str | float | None
+    old: str | int | float | None
     """The kernel's raw name or count, the number; None where the baseline has none."""
-    new: str | float | None
-    direction: str
+    new: str | int | float | None
+    direction: Direction
     gated: bool
     """Whether it decides the verdict."""
     words: str
@@ -211,7 +211,7 @@ def _tell(kernel: KernelRecord, facts: Sequence[str]) -> str:
     return ", ".join(filter(None, (told, *untold)))
 
 
-def _variant_change(was: KernelRecord, now: KernelRecord, times: int, direction: str, how: str) -> Change:
+def _variant_change(was: KernelRecord, now: KernelRecord, times: int, direction: Direction, how: str) -> Change:
     how = printable(how)
     return Change(
         kind="changed",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
 
 from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.baseline.entry import KernelRecord
@@ -25,7 +26,7 @@ from pytest_torchprof.compare.changes import (
     other_device,
     other_software,
 )
-from pytest_torchprof.compare.cost import exchanged
+from pytest_torchprof.compare.cost import Shift, exchanged
 from pytest_torchprof.compare.cost_lines import exchange_words
 from pytest_torchprof.compare.family_costs import family_shifts, family_words
 from pytest_torchprof.compare.ratios import size_of, turn_of
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.compare.changes import Sides
-    from pytest_torchprof.compare.cost import Shift
+    from pytest_torchprof.compare.changes import Direction, Sides
 
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
@@ -69,8 +69,7 @@ GATED: Final = frozenset(number.name for number in TABLE if number.gated)
 _ALLOWED_WITH: Final = {"launches": "kernels"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """A measurement compared with its baseline, or one entry with another."""
 
     verdict: Verdict
@@ -365,7 +364,7 @@ def _number_change(number: Number, was: float | None, now: float | None, *, gate
     )
 
 
-def _direction_of(number: Number, was: float | None, now: float | None) -> str:
+def _direction_of(number: Number, was: float | None, now: float | None) -> Direction:
     if was is None or now is None or number.better is None:
         return NEUTRAL
     return BETTER if (now > was) == (number.better == "higher") else WORSE

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord, records
 from pytest_torchprof.baseline.family_times import MEMORY, middle_of, moved_us
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     Calls = Mapping[KernelRecord, "_Spent"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
+class Shift(Struct, frozen=True, kw_only=True):
     """What kernels cost in a step before and after; (before, after) throughout."""
 
     family: str
@@ -46,8 +45,7 @@ class Shift:
         return self.time_us[1] - self.time_us[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Struct, frozen=True, kw_only=True):
     """Where the GPU time of a step is, before and after; of the rows the one that changed most comes first."""
 
     noun: str

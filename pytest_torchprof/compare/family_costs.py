@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from pytest_torchprof.baseline.family_times import MEMORY, times_by_family
 from pytest_torchprof.compare.cost import Shift, costliest_first, exchanged

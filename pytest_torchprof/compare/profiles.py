@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import to_builtins
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.baseline.entry import STRUCTURAL, records
@@ -179,10 +181,10 @@ class ProfileDiff:
     def to_dict(self) -> dict[str, object]:
         """Return the difference as JSON data."""
         replaced = [
-            {**asdict(change), "old": _names(change.old), "new": _names(change.new), "words": change.words}
+            {**to_builtins(change), "old": _names(change.old), "new": _names(change.new), "words": change.words}
             for change in self.replaced
         ]
-        return {**asdict(self), "replaced": replaced, "words": self.words}
+        return {**to_builtins(self), "replaced": replaced, "words": self.words}
 
 
 def diff(before: Analysis, after: Analysis) -> ProfileDiff:

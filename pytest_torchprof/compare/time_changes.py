@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.baseline import Times
+    from pytest_torchprof.compare.changes import Direction
 
 TimeVerdict = Literal["same", "better", "worse", "ambiguous"]
 PROBABILITY: Final = 0.002
@@ -95,7 +96,7 @@ def chance(fewer: Sequence[float], more: Sequence[float]) -> float:
     return 0.5 * math.erfc((above - pairs / 2 - 0.5) / spread / math.sqrt(2)) if spread else 1.0
 
 
-def _time_change(old: Times | None, new: Times, direction: str, words: str, *, gated: bool = False) -> Change:
+def _time_change(old: Times | None, new: Times, direction: Direction, words: str, *, gated: bool = False) -> Change:
     return Change(
         kind="number",
         what="time",
