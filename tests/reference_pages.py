@@ -5,19 +5,19 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from _pytest.config import get_config
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.cli import COMMANDS
+from pytest_torchprof.cli import COMMANDS, parser_of
 from pytest_torchprof.recording import caches, captured_graphs, metadata
 from pytest_torchprof.report import reporters
 from pytest_torchprof.text import plural
 
 if TYPE_CHECKING:
+    from argparse import Action, ArgumentParser
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_torchprof.analysis.numbers import Number
@@ -48,9 +48,7 @@ def options() -> str:
     ]
     keys = [(f"`{name}`", _cell(told[0])) for name, told in parser._inidict.items() if name.startswith("torchprof")]
     reports = [(f"`{suffix}`", _SUFFIXES[suffix]) for suffix in reporters()]
-    commands = [
-        f"### {name}\n\n```\n{import_module(f'pytest_torchprof.cli.{name}').USAGE.strip()}\n```\n" for name in COMMANDS
-    ]
+    commands = [line for name in COMMANDS for line in _command(name)]
     return "\n".join(
         [
             "# Options and commands\n",
@@ -71,6 +69,36 @@ def options() -> str:
             *commands,
         ]
     )
+
+
+def _command(name: str) -> Iterator[str]:
+    """Yield the lines of a command's section, and those of its own commands."""
+    own = _commands_of(parser_of(name))[name]
+    yield from _arguments(name, own, "###")
+    for inner, parser in _commands_of(own).items():
+        yield from _arguments(f"{name} {inner}", parser, "####")
+
+
+def _commands_of(parser: ArgumentParser) -> dict[str, ArgumentParser]:
+    return next((dict(action.choices) for action in parser._actions if isinstance(action.choices, dict)), {})
+
+
+def _arguments(name: str, parser: ArgumentParser, level: str) -> Iterator[str]:
+    """Yield the lines that say what a parser takes, without its --help."""
+    yield f"{level} {name}\n"
+    yield f"{parser.description}\n"
+    taken = [action for action in parser._actions if not isinstance(action.choices, dict) and action.dest != "help"]
+    if taken:
+        yield from _table(("argument", ""), [(_cell(f"`{_written(action)}`"), _cell(action.help)) for action in taken])
+        yield ""
+    if parser.epilog is not None:
+        yield f"```\n{parser.epilog}\n```\n"
+
+
+def _written(action: Action) -> str:
+    """Return an argument as it is written on the command line."""
+    value = action.metavar or "|".join(action.choices or ())
+    return ", ".join(f"{option} {value}".strip() for option in action.option_strings) or value
 
 
 def _metavar(attributes: dict[str, object]) -> str:

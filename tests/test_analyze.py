@@ -239,21 +239,36 @@ def test_orphans_and_attribution_by_time_are_said(analyze, tmp_path):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["analyze"], "expected one trace file or folder, got 0"),
-        (["analyze", "a", "b"], "expected one trace file or folder, got 2"),
-        (["analyze", "a", "--colour"], "unknown option '--colour'"),
-        (["analyze", "a", "--by", "colour"], "--by takes one of kernel, family, op, range, module"),
-        (["analyze", "a", "--top", "0"], "--top takes a whole number from 1 on; got '0'"),
-        (["analyze", "a", "--top"], "--top takes a whole number"),
-        (["analyze", "a", "--step=x"], "--step takes a whole number from 0 on; got 'x'"),
-        (["colour"], "no command 'colour'"),
+        (["analyze"], "TRACE|DIR"),
+        (["analyze", "a", "b"], "'b'"),
+        (["analyze", "a", "--colour"], "'--colour'"),
+        (["analyze", "a", "--tpo=5"], "did you mean '--top'?"),
+        (["analyze", "a", "--thresh", "hotspot.share=1"], "did you mean '--threshold'?"),
+        (["analyze", "a", "--by", "colour"], "'colour'"),
+        (["analyze", "a", "--top", "0"], "'0'"),
+        (["analyze", "a", "--top", "-1"], "'-1'"),
+        (["analyze", "a", "--top"], "--top"),
+        (["analyze", "a", "--step=x"], "'x'"),
+        (["colour"], "'colour'"),
+        (["analyse", "a"], "did you mean 'analyze'?"),
+        (["--colour", "analyze", "a"], "'--colour'"),
     ],
 )
 def test_bad_usage_ends_with_2_and_says_why(capsys, argv, words):
     assert main(argv) == 2
     out, err = capsys.readouterr()
     assert words in err
-    assert (out, "Traceback" in err) == ("", False)
+    assert "[bad-usage]" in err
+    assert (out, len(err.splitlines())) == ("", 1)
+
+
+def test_a_value_stands_behind_its_option_or_an_equals_sign(analyze, trace):
+    assert analyze(trace, "--top", 1) == analyze(trace, "--top=1") != analyze(trace)
+
+
+def test_behind_two_dashes_all_words_are_files(capsys):
+    assert main(["analyze", "--json", "--", "--top"]) == 2
+    assert "[recording-missing]" in capsys.readouterr().err
 
 
 def test_a_step_that_is_not_there_is_named_with_those_that_are(capsys, trace, tmp_path):
@@ -265,10 +280,13 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(capsys, trace, tm
     assert "the whole trace is one" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["-h"], *([command, "--help"] for command in COMMANDS)])
-def test_help_is_no_error(capsys, argv):
-    assert main(argv) == 0
-    assert capsys.readouterr().out.startswith("usage: torchprof")
+@pytest.mark.parametrize("option", ["-h", "--help"])
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["baseline", "prune"]])
+def test_help_is_no_error_and_asks_for_nothing_else(capsys, command, option):
+    assert main([*command, option]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(" ".join(["usage: torchprof", *command]))
+    assert err == ""
 
 
 def test_without_a_command_the_usage_is_an_error(capsys):

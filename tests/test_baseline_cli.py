@@ -467,11 +467,11 @@ def test_prune_finds_the_test_file_of_a_mirrored_baseline(project, capsys, monke
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["frob"], "expected list, show, diff, prune"),
+        (["frob"], "'frob'"),
         (["list", "--frob"], "unknown option"),
-        (["diff", "one.json"], "two"),
+        (["diff", "one.json"], "B"),
         (["show", "none.json"], "No such file"),
-        (["prune", "--rootdir"], "takes a folder"),
+        (["prune", "--rootdir"], "--rootdir"),
         (["list", "."], "no baseline below it"),
     ],
 )
@@ -481,11 +481,11 @@ def test_bad_usage_and_unreadable_files_exit_with_2_and_one_line(tmp_path, monke
     assert said in capsys.readouterr().err
 
 
-def test_help_is_printed_on_demand_and_for_no_command(capsys):
+def test_help_is_printed_on_demand_and_named_where_no_command_is_given(capsys):
     assert run(["--help"]) == 0
-    assert "usage: torchprof baseline list" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("usage: torchprof baseline")
     assert run([]) == 2
-    assert "usage: torchprof baseline list" in capsys.readouterr().err
+    assert "COMMAND; see torchprof baseline --help" in capsys.readouterr().err
 
 
 def test_environments_and_hidden_folders_are_not_searched(project, capsys):

@@ -221,7 +221,7 @@ def other(repository):
         ((TEST, "--good", "notes"), "--good and --bad are the same commit"),
         ((TEST, "--good", "other"), "their branches parted at PARTED, which --good=PARTED names [no-ancestor]"),
         ((TEST,), "expected --good REF"),
-        ((TEST, "--good", "notes~1", "--changed"), "expected --limit NAME=VALUE, or --changed"),
+        ((TEST, "--good", "notes~1", "--changed"), "not allowed with argument --limit"),
         ((TEST, "--good", "notes~1", "--", "--torchprof-baseline=update"), "torchprof bisect and --torchprof-baseline"),
         ((TEST, "--good", "notes~1", "--", "--torchprof-against-time=5%"), "torchprof bisect compares no times"),
         ((TEST, "--good", "notes~1", "--limit", "max_kernel=1"), "did you mean 'max_kernels'?"),

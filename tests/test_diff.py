@@ -165,7 +165,7 @@ def test_the_command_says_what_differs_and_exits_one(recording, capsys):
     ("words", "text"),
     [
         (["missing.json", "missing.json"], "missing.json"),
-        (["one.json"], "expected two files"),
+        (["one.json"], "B"),
         (["a", "b", "--what"], "unknown option '--what'"),
         (["{folder}", "{folder}"], "There are no traces in the folder"),
         (["{folder}", "one.json"], "is a folder and the other is not"),

@@ -190,12 +190,12 @@ def test_a_file_for_speedscope_is_what_its_schema_says(called, capsys):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([], "expected one of --lanes, --collapsed or --speedscope"),
-        (["--lanes", "--collapsed"], "expected one of --lanes"),
+        ([], "--lanes --collapsed --speedscope"),
+        (["--lanes", "--collapsed"], "not allowed with argument --lanes"),
         (["--lanes", "--by", "stack"], "--lanes does not go with --by"),
         (["--speedscope", "--weight", "gpu"], "--speedscope does not go with --weight"),
         (["--collapsed", "--by", "stack"], "--by stack: that is not in the recording; expected operator"),
-        (["--collapsed", "--weight", "tpu"], "--weight takes gpu or cpu; got 'tpu'"),
+        (["--collapsed", "--weight", "tpu"], "'tpu'"),
         (["--lanes", "-o", "no/such/folder"], "no/such/folder cannot be written"),
     ],
 )

@@ -332,7 +332,7 @@ def test_the_public_names_are_these_and_load_when_used():
     [
         ("import pytest_torchprof", ["msgspec", "torch", "pytest", "pytest_torchprof.profiles"]),
         ("from pytest_torchprof import load", ["torch", "pytest", "numpy", "argparse"]),
-        ("import pytest_torchprof.cli", ["torch", "pytest", "numpy", "argparse", "msgspec"]),
+        ("import pytest_torchprof.cli", ["torch", "pytest", "numpy", "msgspec"]),
     ],
 )
 def test_imports_bring_no_more_than_they_need(code, absent):

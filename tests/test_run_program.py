@@ -77,6 +77,24 @@ def test_a_program_finds_its_arguments_and_modules_and_runs_once(program):
     assert "aten::mm" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        (["PROGRAM", "--", "-h"], ["--", "-h"]),
+        (["--", "PROGRAM", "--", "-m"], ["--", "-m"]),
+        (["--limit=max_kernels=3", "PROGRAM", "-m", "--limit"], ["-m", "--limit"]),
+        (["-m", "program", "--", "-h", "--limit"], ["--", "-h", "--limit"]),
+        (["-m", "program", "-h", "-m", "x"], ["-h", "-m", "x"]),
+    ],
+)
+def test_what_stands_behind_a_program_is_the_programs_two_dashes_too(program, tmp_path, monkeypatch, words, arguments):
+    path = program()
+    monkeypatch.chdir(tmp_path)
+    done = run(*[path if word == "PROGRAM" else word for word in words])
+    assert done.returncode == 0
+    assert f"arguments {arguments}\n" in done.stdout
+
+
 def test_a_module_is_run_by_its_name(program, tmp_path, monkeypatch):
     program()
     monkeypatch.chdir(tmp_path)

@@ -6,16 +6,20 @@ import gc
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.text import printable
+from pytest_torchprof.text import MOST_DIGITS, nearest, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from argparse import _ActionsContainer as Arguments
+    from collections.abc import Callable, Sequence
 
-# Each is a module with USAGE and run(words) -> exit status. Looking for modules at run time would import them all.
+# Each is a module with add_arguments(parser) and run(arguments) -> exit status. Looking for modules at run time would
+# import them all.
 COMMANDS = {
     "analyze": "show where the time of a recording goes",
     "check": "judge a recording by limits",
@@ -33,11 +37,8 @@ RUNS_CODE = frozenset({"run", "bisect"})
 """Whose process runs code of the user's: it writes when it wants to, and ends as Python ends."""
 WRITES_AT_ONCE = RUNS_CODE | {"doctor"}
 """Whose text is not kept until the end, which may be minutes away."""
-USAGE = "usage: torchprof COMMAND ...\n\n{commands}\n\nSee torchprof COMMAND --help.\n"
 RANKS = "--ranks"
 """The recordings in a folder are those of one job's ranks."""
-DEVICE_OPTION = {"--device": "cpu or cuda"}
-"""Of each command that reads recordings."""
 UNUSABLE = 2
 """The exit status for bad usage and for what cannot be read."""
 
@@ -48,40 +49,112 @@ class UsageError(TorchprofError):
     code = Code.BAD_USAGE
 
 
-class Arguments(NamedTuple):
-    """What a command was called with."""
+class Parser(ArgumentParser):
+    """A parser whose problems are errors of ours, and which names the option that may be meant."""
 
-    files: list[str]
-    options: dict[str, list[str]]
-    """The values of each option, in order."""
-    flags: frozenset[str]
+    passed_on: str | None = None
+    """The argument that holds what stands behind ``--``, in a command that passes it on to another program."""
 
-    def last(self, option: str) -> str | None:
-        """Return the value of an option that counts once; None where it is not there."""
-        values = self.options[option]
-        return values[-1] if values else None
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
+
+    # argparse's own signature has overloads for namespaces of other types.
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Namespace | None = None
+    ) -> tuple[Namespace, list[str]]:
+        """Return the arguments, and an empty list: UsageError for words that are none of them."""
+        words, behind = list(args or ()), []
+        if self.passed_on is not None and "--" in words:
+            at = words.index("--")
+            words, behind = words[:at], words[at + 1 :]
+        arguments, unknown = super().parse_known_args(words, namespace)
+        if unknown:
+            self._refuse(unknown[0])
+        if self.passed_on is not None:
+            setattr(arguments, self.passed_on, behind)
+        return arguments, unknown
+
+    def _refuse(self, word: str) -> NoReturn:
+        option = word.partition("=")[0]
+        if option.startswith("-"):
+            self.error(f"unknown option {option!r}; {nearest(option, self._option_string_actions)}")
+        self.error(f"{word!r} is one argument too many")
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError, where argparse would end the process."""
+        raise UsageError(message)
 
 
-def parse(words: list[str], *, flags: Collection[str] = (), options: Mapping[str, str] | None = None) -> Arguments:
-    """Sort the words; UsageError for what is neither. ``options`` maps each to what it takes, in words."""
-    takes = options or {}
-    found = Arguments([], {name: [] for name in takes}, frozenset(flags).intersection(words))
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name in takes:
-            given = value if equals else next(rest, None)
-            if given is None:
-                raise UsageError(f"{name} takes {takes[name]}")
-            found.options[name].append(given)
-        elif word in flags:
-            if words.count(word) > 1:
-                raise UsageError(f"{word} is there twice")
-        elif word.startswith("-") and word != "-":
-            raise UsageError(f"unknown option {word!r}")
-        else:
-            found.files.append(word)
-    return found
+def add_device(parser: Arguments) -> None:
+    """Declare ``--device``, for a command that reads recordings."""
+    parser.add_argument(
+        "--device",
+        metavar="cpu|cuda",
+        help="what was measured, where a recording does not say: cuda (the default), or cpu, whose kernels are the "
+        "operators that compute",
+    )
+
+
+def add_ranks(parser: Arguments, meaning: str) -> None:
+    """Declare ``--ranks``, for a command that looks at a job's ranks together."""
+    parser.add_argument(
+        RANKS, action="store_true", help=f"the folder holds the recordings of one job's ranks: {meaning}"
+    )
+
+
+def add_limits(parser: Arguments) -> None:
+    """Declare ``--limit``, for a command that judges."""
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a limit of the torchprof marker (repeatable); VALUE is a Python or JSON literal, a selector such as "
+        'gemm(layout="tn"), a list or dict of them, or else a text; a keyword that takes a list may be repeated',
+    )
+
+
+def add_thresholds(parser: Arguments) -> None:
+    """Declare ``--threshold``, for a command that looks for findings."""
+    parser.add_argument(
+        "--threshold",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="when something is a finding, e.g. hotspot.share=0.6; as in the ini file's torchprof_thresholds "
+        "(repeatable)",
+    )
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Return what reads a whole number of at least so much."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < least:
+            raise ArgumentTypeError(f"expected a whole number from {least} on, got {text!r}")
+        return int(text)
+
+    return read
+
+
+def sentence(purpose: str) -> str:
+    """Return what a command is for as its help begins."""
+    return f"{purpose[0].upper()}{purpose[1:]}."
+
+
+def parser_of(command: str | None = None) -> Parser:
+    """Return the parser of the whole command line, which knows the arguments of this command only."""
+    parser = Parser(
+        prog="torchprof", description="Records, judges and compares which GPU kernels ran, by torch.profiler."
+    )
+    parser.epilog = "torchprof COMMAND --help says more, and torchprof explain WORD what a limit or a message means."
+    parser.add_argument("--version", action="store_true", help="print the version, and end")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, purpose in COMMANDS.items():
+        own = commands.add_parser(name, help=purpose, description=sentence(purpose))
+        if name == command:
+            import_module(f"{__name__}.{name}").add_arguments(own)
+    return parser
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -90,20 +163,9 @@ def main(argv: list[str] | None = None) -> int:
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream) is None:  # Closed by who started the process.
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-    if not words or words[0] in ("-h", "--help"):
-        (sys.stdout if words else sys.stderr).write(_usage())
-        return 0 if words else UNUSABLE
-    if words[0] == "--version":
-        from importlib.metadata import version  # noqa: PLC0415 - slow to import, rarely asked for
-
-        sys.stdout.write(f"torchprof {version('pytest-torchprof')}\n")
-        return 0
-    if words[0] not in COMMANDS:
-        unknown = coded(printable(f"there is no command {words[0]!r}"), Code.BAD_USAGE)
-        sys.stderr.write(f"torchprof: {unknown}\n\n{_usage()}")
-        return UNUSABLE
-    status = _run(words[0], words[1:])
-    if argv is None and words[0] not in RUNS_CODE:
+    command = next((word for word in words if not word.startswith("-")), None)
+    status = _run(command, words)
+    if argv is None and command not in RUNS_CODE:
         # The process ends here: to free what it read, object by object, would take 2 % of its time.
         sys.stderr.flush()
         os._exit(status)
@@ -125,9 +187,7 @@ class _LaterText(io.StringIO):
         return self._stream.encoding
 
 
-def _run(command: str, words: list[str]) -> int:
-    from importlib import import_module  # noqa: PLC0415
-
+def _run(command: str | None, words: list[str]) -> int:
     # A name out of a trace may hold characters that the terminal's encoding has not.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -140,15 +200,10 @@ def _run(command: str, words: list[str]) -> int:
         # Written at the end, so that the verdict stands whatever becomes of the text.
         sys.stdout = text
     try:
-        module = import_module(f"{__name__}.{command}")
-        own = module.own_words(words) if command in RUNS_CODE else words
-        if "-h" in own or "--help" in own:
-            sys.stdout.write(module.USAGE)
-            status = 0
-        else:
-            status = module.run(words)
+        status = _answer(command, words)
     except UsageError as problem:
-        return refuse(command, coded(f"{problem.text}; see torchprof {command} --help", Code.BAD_USAGE))
+        asked = command if command in COMMANDS else None
+        return refuse(asked, coded(f"{problem.text}; see {_called(asked)} --help", Code.BAD_USAGE))
     except TorchprofError as problem:
         return refuse(command, str(problem))
     except KeyboardInterrupt:
@@ -160,14 +215,38 @@ def _run(command: str, words: list[str]) -> int:
     return write(text.getvalue(), command) or status
 
 
-def refuse(command: str, problem: str) -> int:
-    """Say on stderr what a command cannot do; return UNUSABLE."""
+def _answer(command: str | None, words: list[str]) -> int:
+    if command is not None and command not in COMMANDS:
+        raise UsageError(f"there is no command {command!r}; {nearest(command, COMMANDS)}")
+    parser = parser_of(command)
+    try:
+        arguments = parser.parse_args(words)
+    except SystemExit:  # The help is written.
+        return 0
+    if arguments.version:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, rarely asked for
+
+        sys.stdout.write(f"torchprof {version('pytest-torchprof')}\n")
+        return 0
+    if command is None:
+        parser.print_help(sys.stderr)
+        return UNUSABLE
+    status: int = import_module(f"{__name__}.{command}").run(arguments)
+    return status
+
+
+def _called(command: str | None) -> str:
+    return "torchprof" if command is None else f"torchprof {command}"
+
+
+def refuse(command: str | None, problem: str) -> int:
+    """Say on stderr what a command cannot do, of no command what the whole cannot; return UNUSABLE."""
     # Files are named in it, and what they hold.
-    sys.stderr.write("\n".join(map(printable, f"torchprof {command}: {problem}".split("\n"))) + "\n")
+    sys.stderr.write("\n".join(map(printable, f"{_called(command)}: {problem}".split("\n"))) + "\n")
     return UNUSABLE
 
 
-def write(text: str, command: str) -> int:
+def write(text: str, command: str | None) -> int:
     """Write the text; return 0, or UNUSABLE where it cannot be written."""
     try:
         sys.stdout.write(text)
@@ -179,7 +258,3 @@ def write(text: str, command: str) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return refuse(command, coded(f"what was found cannot be written: {error.strerror}.", Code.REPORT_NOT_WRITTEN))
     return 0
-
-
-def _usage() -> str:
-    return USAGE.format(commands="\n".join(f"  {name:<10}{purpose}" for name, purpose in COMMANDS.items()))

@@ -4,67 +4,67 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.tables import WAYS
-from pytest_torchprof.cli import DEVICE_OPTION, RANKS, UsageError, parse
+from pytest_torchprof.cli import RANKS, UsageError, add_device, add_ranks, add_thresholds, whole
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load, load_file
-from pytest_torchprof.text import MOST_DIGITS
 
 if TYPE_CHECKING:
-    from pytest_torchprof.cli import Arguments
+    from argparse import Namespace
+
+    from pytest_torchprof.cli import Parser
     from pytest_torchprof.findings import Rule
 
-USAGE = """usage: torchprof analyze TRACE|DIR [--json] [--top N] [--step N] [--by WHAT] [--no-findings]
-                         [--device cpu|cuda] [--threshold NAME=VALUE ...]
-       torchprof analyze DIR --ranks [--json] [--top N] [--device cpu|cuda]
-
+_DESCRIPTION: Final = """\
 Shows the numbers of a torch.profiler trace (.json or .json.gz), its kernels and what stands out. A folder of
-traces is shown one after the other.
+traces is shown one after the other."""
+_EPILOG: Final = """\
+examples:
+  torchprof analyze trace.json.gz --top 5 --by family
+  torchprof analyze recordings-of-a-job/ --ranks
 
-  --json          print one JSON object (a list of them for a folder)
-  --top N         rows to show (20; with --json all)
-  --step N        only the step ProfilerStep#N
-  --by WHAT       kernel (the default), family, op, range (user annotations), module or collective
-  --device D      what was measured, where the recording does not say: cuda (the default), or cpu, whose kernels
-                  are the operators that compute
-  --ranks         the folder holds the recordings of one job's ranks: show them together, who waits for whom
-  --no-findings   do not look for what stands out
-  --threshold NAME=VALUE
-                  when a finding is reported, e.g. hotspot.share=0.6; as in the ini file's torchprof_thresholds
-
-exit status: 0, or 2 if a file cannot be read or the usage is bad
-"""
-_OPTIONS = {
-    "--top": "a whole number from 1 on",
-    "--step": "a whole number from 0 on",
-    "--by": f"one of {', '.join(WAYS)}",
-    **DEVICE_OPTION,
-    "--threshold": "NAME=VALUE, e.g. --threshold hotspot.share=0.6",
-}
+exit status: 0, or 2 if a file cannot be read or the usage is bad"""
 
 
-def run(words: list[str]) -> int:
+def add_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    parser.add_argument("path", metavar="TRACE|DIR", help="a recording, or a folder of them")
+    add_device(parser)
+    add_ranks(parser, "show them together, who waits for whom")
+    shown = parser.add_argument_group("what is shown")
+    shown.add_argument("--json", action="store_true", help="one JSON object (a list of them for a folder)")
+    shown.add_argument("--top", type=whole(1), metavar="N", help="how many rows (20; with --json all)")
+    shown.add_argument("--step", type=whole(0), metavar="N", help="only the step ProfilerStep#N")
+    shown.add_argument(
+        "--by",
+        choices=WAYS,
+        metavar="WHAT",
+        help="rows by kernel (the default), family, op, range (user annotations), module or collective",
+    )
+    shown.add_argument("--no-findings", action="store_true", help="leave out what stands out")
+    add_thresholds(shown)
+
+
+def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, flags=("--json", "--no-findings", RANKS), options=_OPTIONS)
-    if len(arguments.files) != 1:
-        raise UsageError(f"expected one trace file or folder, got {len(arguments.files)}")
-    if RANKS in arguments.flags:
+    if arguments.ranks:
         return _analyze_ranks(arguments)
-    by = arguments.last("--by") or "kernel"
-    if by not in WAYS:
-        raise UsageError(f"--by takes {_OPTIONS['--by']}; got {by!r}")
-    top, step = _whole(arguments, "--top", least=1), _whole(arguments, "--step", least=0)
-    shown: dict[str, Any] = {"by": by, "step": step, "findings": "--no-findings" not in arguments.flags}
+    path, device, top = arguments.path, arguments.device, arguments.top
+    shown: dict[str, Any] = {
+        "by": arguments.by or "kernel",
+        "step": arguments.step,
+        "findings": not arguments.no_findings,
+    }
     # Findings take longer to import than a small recording to read.
-    thresholds = arguments.options["--threshold"]
+    thresholds = arguments.threshold
     rules = _rules(thresholds) if thresholds or shown["findings"] else ()
-    (path,) = arguments.files
-    device = arguments.last("--device")
     found = load(path, device=device) if os.path.isdir(path) else load_file(path, device=device, by_two=True)  # noqa: PTH112
     profiles = found if isinstance(found, list) else [found]
-    if "--json" in arguments.flags:
+    if arguments.json:
         from pytest_torchprof.report.analysis_json import as_dict, encoded  # noqa: PLC0415
 
         objects = [as_dict(profile, rules, **shown, top=top, by_two=True) for profile in profiles]
@@ -79,30 +79,23 @@ def run(words: list[str]) -> int:
     return 0
 
 
-def _analyze_ranks(arguments: Arguments) -> int:
+def _analyze_ranks(arguments: Namespace) -> int:
     """Show the recordings of a job's ranks together."""
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - who looks at one rank needs none of it
     from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - likewise
     from pytest_torchprof.report.analysis_json import encoded  # noqa: PLC0415 - likewise
     from pytest_torchprof.text import terminal_width  # noqa: PLC0415 - likewise
 
-    others = [name for name in ("--by", "--step", "--threshold") if arguments.options[name]]
-    if others or "--no-findings" in arguments.flags:
+    given = {"--by": arguments.by, "--step": arguments.step, "--threshold": arguments.threshold or None}
+    others = [option for option, value in given.items() if value is not None]
+    if others or arguments.no_findings:
         raise UsageError(f"{RANKS} goes with --json, --top and --device, not with {(*others, '--no-findings')[0]}")
-    top = _whole(arguments, "--top", least=1)
-    job = job_in(arguments.files[0], arguments.last("--device"))
-    if "--json" in arguments.flags:
+    job = job_in(arguments.path, arguments.device)
+    if arguments.json:
         sys.stdout.write(encoded(ranks_report.as_dict(job)))
     else:
-        sys.stdout.write(ranks_report.text(job, width=terminal_width(), top=top or 20))
+        sys.stdout.write(ranks_report.text(job, width=terminal_width(), top=arguments.top or 20))
     return 0
-
-
-def _whole(arguments: Arguments, option: str, *, least: int) -> int | None:
-    value = arguments.last(option)
-    if value is not None and (not value.isdecimal() or len(value) > MOST_DIGITS or int(value) < least):
-        raise UsageError(f"{option} takes {_OPTIONS[option]}; got {value!r}")
-    return None if value is None else int(value)
 
 
 def _rules(thresholds: list[str]) -> tuple[Rule, ...]:

@@ -12,42 +12,21 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline import key_of, split_key, test_file_of, update
 from pytest_torchprof.baseline.path import FOLDER
-from pytest_torchprof.cli import UNUSABLE, UsageError, parse
-from pytest_torchprof.cli.baseline_files import paths_or_here, read_files, write_line
+from pytest_torchprof.cli import UNUSABLE, sentence
+from pytest_torchprof.cli.baseline_files import add_paths, add_rootdir, read_files, write_line
 from pytest_torchprof.cli.baseline_merge import resolve
-from pytest_torchprof.cli.baseline_rename import rename
+from pytest_torchprof.cli.baseline_rename import add_rename_arguments, rename
 from pytest_torchprof.cli.diff import differences, summary_of
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
     from pytest_torchprof.baseline import BaselineFile, Entry
+    from pytest_torchprof.cli import Parser
 
 
-USAGE: Final = """usage: torchprof baseline list [PATH...]
-       torchprof baseline show [PATH...]
-       torchprof baseline diff A B
-       torchprof baseline prune [PATH...] [--rootdir DIR] [--yes]
-       torchprof baseline rename OLD NEW [--baseline-dir DIR] [--rootdir DIR]
-       torchprof baseline resolve [PATH...]
-
-A PATH is a baseline file or a folder (default: the current one): the files in the __torchprof__ folders below it, or,
-where there is none, a folder that was given as --torchprof-baseline-dir. A and B are two files, or two folders.
-
-prune lists the entries of tests that their test file no longer has, --yes removes them; where a test file cannot be
-collected, its entries are not touched. --rootdir is pytest's, for the paths in a --torchprof-baseline-dir.
-
-rename gives the entries of a test its new name, in the files of all devices or in none. OLD and NEW are two test ids
-(without parameters: the function with all of them; a class: all that it holds) or two test files. --baseline-dir is
-pytest's --torchprof-baseline-dir, --rootdir its root directory.
-
-resolve mends files in which a merge left its markers: each entry is taken from the side that changed it. What both
-sides changed is listed; it is ours until the test is measured again. (In a rebase, "ours" is what is rebased onto.)
-Where only times were changed by both, one side's are taken. Entries that git has merged line by line by itself, now or
-in the last commit, are listed too, and stay as they are.
-
-exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, resolve: tests have to be measured again,
-2 cannot read, or bad usage
-"""
 SAME, DIFFER = 0, 1
 
 # Collects one file and writes down its tests: all of them, before -m, -k or a plugin deselects any, and whether
@@ -75,27 +54,75 @@ with open(sys.argv[2], "w") as file:
     json.dump({"whole": whole, "tests": collected.tests}, file)
 """
 
+_RESOLVE_EPILOG: Final = """\
+Each entry is taken from the side that changed it. What both sides changed is listed; it is ours until the test is
+measured again. (In a rebase, "ours" is what is rebased onto.) Where only times were changed by both, one side's are
+taken. Entries that git has merged line by line by itself, now or in the last commit, are listed too, and stay as they
+are."""
+_EPILOG: Final = """\
+exit status: 0 done (diff: the kernels are the same), 1 diff: they differ, resolve: tests have to be measured
+again, 2 cannot read, or bad usage"""
 
-def run(words: list[str]) -> int:
+
+def add_arguments(parser: Parser) -> None:
+    """Declare what each command of it takes."""
+    parser.description = "Looks at the files of stored baselines without running a test, and changes them."
+    parser.epilog = _EPILOG
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+
+    def add(name: str, act: Callable[[Namespace], int], purpose: str, epilog: str | None = None) -> Parser:
+        own = commands.add_parser(name, help=purpose, description=sentence(purpose), epilog=epilog)
+        own.set_defaults(act=act)
+        return own
+
+    add_paths(add("list", _list, "list the entries"))
+    add_paths(add("show", _show, "show the kernels and numbers of each entry"))
+    diff = add("diff", _diff, "compare the entries of two files, or of two folders")
+    diff.add_argument("first", type=Path, metavar="A", help="a baseline file or a folder of them")
+    diff.add_argument("second", type=Path, metavar="B", help="another one")
+    prune = add(
+        "prune",
+        _prune,
+        "list the entries of tests that their test file no longer has",
+        "Where a test file cannot be collected, its entries are not touched.",
+    )
+    add_paths(prune)
+    prune.add_argument("--yes", action="store_true", help="remove them")
+    add_rootdir(prune)
+    add_rename_arguments(
+        add(
+            "rename",
+            rename,
+            "give the entries of a test its new name, in the files of all devices or in none",
+            "example:\n  torchprof baseline rename tests/test_mlp.py::test_block tests/test_mlp.py::test_mlp_block",
+        )
+    )
+    add_paths(
+        add(
+            "resolve",
+            resolve,
+            "mend files in which a merge left its markers",
+            _RESOLVE_EPILOG,
+        )
+    )
+
+
+def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    if not words:
-        sys.stderr.write(USAGE)
-        return UNUSABLE
-    if words[0] not in _COMMANDS:
-        raise UsageError(f"unknown command {words[0]!r}: expected {', '.join(_COMMANDS)}")
-    return _COMMANDS[words[0]](words[1:])
+    status: int = arguments.act(arguments)
+    return status
 
 
-def _list(words: list[str]) -> int:
-    for file in read_files(paths_or_here(parse(words).files)):
+def _list(arguments: Namespace) -> int:
+    for file in read_files(arguments.path):
         write_line(str(file.path))
         for key, entry in sorted(file.entries.items()):
             write_line(f"    {key:<50} {_count_kernels(entry)}, {_describe_software(entry)}")
     return SAME
 
 
-def _show(words: list[str]) -> int:
-    for file in read_files(paths_or_here(parse(words).files)):
+def _show(arguments: Namespace) -> int:
+    for file in read_files(arguments.path):
         write_line(str(file.path))
         for key, entry in sorted(file.entries.items()):
             write_line(f"\n  {key}    {_count_kernels(entry)}, {_describe_software(entry)}")
@@ -110,11 +137,8 @@ def _show(words: list[str]) -> int:
     return SAME
 
 
-def _diff(words: list[str]) -> int:
-    files = parse(words).files
-    if len(files) != 2:
-        raise UsageError("diff takes two baseline files or two folders")
-    before, after = (_read_entries(Path(file)) for file in files)
+def _diff(arguments: Namespace) -> int:
+    before, after = _read_entries(arguments.first), _read_entries(arguments.second)
     found = differences(before, after)
     differing = {key: one for key, one in found.items() if one.verdict != "same" or one.lines}
     for key, comparison in differing.items():
@@ -138,25 +162,23 @@ def _read_entries(path: Path) -> dict[tuple[str, str], Entry]:
     return {(name, key): entry for name, file in named.items() for key, entry in file.entries.items()}
 
 
-def _prune(words: list[str]) -> int:
+def _prune(arguments: Namespace) -> int:
     """List the entries of tests that no longer exist, and remove them with ``--yes``."""
-    arguments = parse(words, flags=("--yes",), options={"--rootdir": "a folder"})
-    root, really = Path(arguments.last("--rootdir") or Path.cwd()), bool(arguments.flags)
-    files = [(base, file) for base in paths_or_here(arguments.files) for file in read_files([base])]
+    files = [(base, file) for base in arguments.path for file in read_files([base])]
     collected: dict[Path, frozenset[str] | None] = {}
     count, status = 0, SAME
     for base, file in files:
-        keys, why = _find_gone(base, file, root, collected)
+        keys, why = _find_gone(base, file, arguments.rootdir.absolute(), collected)
         if keys is None:
             write_line(f"{file.path}: left as it is: {why}")
             status = UNUSABLE
         elif keys:
             write_line("\n    ".join([f"{file.path}: {why}", *keys]))
             count += len(keys)
-            if really:
+            if arguments.yes:
                 update(file.path, dict.fromkeys(keys))
     entries = f"{counted(count, 'entry')} of tests that no longer exist"
-    write_line(f"{entries}{' removed' if really and count else '; --yes removes them' if count else ''}")
+    write_line(f"{entries}{' removed' if arguments.yes and count else '; --yes removes them' if count else ''}")
     return status
 
 
@@ -164,9 +186,7 @@ def _find_gone(
     base: Path, file: BaselineFile, rootdir: Path, collected: dict[Path, frozenset[str] | None]
 ) -> tuple[list[str] | None, str]:
     """Return the keys whose tests are gone and what is so about them, or None and why that cannot be told."""
-    test_file = test_file_of(
-        file.path.absolute(), (base if base.is_dir() else base.parent).absolute(), rootdir.absolute()
-    )
+    test_file = test_file_of(file.path.absolute(), (base if base.is_dir() else base.parent).absolute(), rootdir)
     if test_file is None and file.path.absolute().parent.name == FOLDER:
         return sorted(file.entries), "its test file does not exist"
     if test_file is None:
@@ -199,6 +219,3 @@ def _describe_software(entry: Entry) -> str:
     names = {"torch": "torch", "cuda": "CUDA", "rocm": "ROCm"}
     known = [f"{name} {entry.environment[key]}" for key, name in names.items() if key in entry.environment]
     return ", ".join(known) or "software not recorded"
-
-
-_COMMANDS: Final = {"list": _list, "show": _show, "diff": _diff, "prune": _prune, "rename": rename, "resolve": resolve}

@@ -14,11 +14,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.baseline import BaselineFile
+    from pytest_torchprof.cli import Parser
 
 
-def paths_or_here(files: list[str]) -> list[Path]:
-    """Return the paths that were given, the current folder without any."""
-    return [Path(file) for file in files] or [Path()]
+def add_paths(parser: Parser) -> None:
+    """Declare the baseline files and folders that a command looks at."""
+    parser.add_argument(
+        "path",
+        nargs="*",
+        type=Path,
+        default=[Path()],
+        metavar="PATH",
+        help="a baseline file or a folder (default: the current one): the files in the __torchprof__ folders below it, "
+        "or, where there is none, a folder that was given as --torchprof-baseline-dir",
+    )
+
+
+def add_rootdir(parser: Parser) -> None:
+    """Declare ``--rootdir``."""
+    parser.add_argument(
+        "--rootdir",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="pytest's root directory, for the paths in a --torchprof-baseline-dir (the current one)",
+    )
 
 
 def read_files(paths: list[Path]) -> Iterator[BaselineFile]:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.baseline import MergedTexts, find_files, has_conflict, overlaps_merged, read_text, sides
 from pytest_torchprof.baseline import resolve as resolve_file
-from pytest_torchprof.cli import parse, refuse
-from pytest_torchprof.cli.baseline_files import paths_or_here, write_line
+from pytest_torchprof.cli import refuse
+from pytest_torchprof.cli.baseline_files import write_line
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
@@ -29,10 +30,9 @@ _TIMES: Final = "both sides changed these, and at least one of them nothing but 
 _PICKED: Final = ("CHERRY_PICK_HEAD", "REBASE_HEAD")
 
 
-def resolve(words: list[str]) -> int:
+def resolve(arguments: Namespace) -> int:
     """Mend the files in which a merge left its markers, look at those that it has joined; return the exit status."""
-    bases = paths_or_here(parse(words).files)
-    paths = [path for base in bases for path in (sorted(find_files(base)) if base.is_dir() else [base])]
+    paths = [path for base in arguments.path for path in (sorted(find_files(base)) if base.is_dir() else [base])]
     texts = {path: read_text(path) for path in paths}
     if not any(map(has_conflict, texts.values())):
         write_line(f"no merge markers in {counted(len(paths), 'baseline file')}")

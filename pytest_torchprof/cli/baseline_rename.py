@@ -4,30 +4,45 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_torchprof import baseline
-from pytest_torchprof.cli import UsageError, parse
-from pytest_torchprof.cli.baseline_files import write_line
+from pytest_torchprof.cli import UsageError
+from pytest_torchprof.cli.baseline_files import add_rootdir, write_line
 from pytest_torchprof.text import counted
 
+if TYPE_CHECKING:
+    from argparse import Namespace
 
-def rename(words: list[str]) -> int:
+    from pytest_torchprof.cli import Parser
+
+
+def add_rename_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.add_argument(
+        "old",
+        metavar="OLD",
+        help="a test id (without parameters: the function with all of them; a class: all that it holds) or a test file",
+    )
+    parser.add_argument("new", metavar="NEW", help="its new name")
+    parser.add_argument("--baseline-dir", type=Path, metavar="DIR", help="pytest's --torchprof-baseline-dir")
+    add_rootdir(parser)
+
+
+def rename(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, options={"--baseline-dir": "a folder", "--rootdir": "a folder"})
-    if len(arguments.files) != 2:
-        raise UsageError("rename takes two test ids, or two test files: the old name and the new one")
-    old, new = map(_test_of, arguments.files)
+    old, new = _test_of(arguments.old), _test_of(arguments.new)
     if (old[1] is None) != (new[1] is None):
         raise UsageError("rename takes two tests or two files, not one of each")
     if old == new:
         raise UsageError("rename takes two names, and these are the same")
     if not new[0].is_file():
         raise UsageError(f"there is no test file {new[0]}: rename it first")
-    baseline_dir = arguments.last("--baseline-dir")
+    baseline_dir = arguments.baseline_dir
     moves = baseline.rename(
         old,
         new,
-        Path(os.path.abspath(arguments.last("--rootdir") or "")),  # noqa: PTH100 (links stay, as in `place`)
+        Path(os.path.abspath(arguments.rootdir)),  # noqa: PTH100 (links stay, as in `place`)
         Path(os.path.abspath(baseline_dir)) if baseline_dir else None,  # noqa: PTH100
     )
     for move in moves:

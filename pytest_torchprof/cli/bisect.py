@@ -7,76 +7,79 @@ from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import UsageError, parse
+from pytest_torchprof.cli import UsageError, add_limits
 from pytest_torchprof.cli.check import read_limit_texts
 from pytest_torchprof.text import json_text, printable, printable_line, reason_line
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Iterator
 
     from pytest_torchprof.against.bisect import Found
+    from pytest_torchprof.cli import Parser
 
-USAGE: Final = """usage: torchprof bisect --limit NAME=VALUE ... TEST --good REF [--bad REF] [--json] [-- OPTIONS]
-       torchprof bisect --changed TEST --good REF [--bad REF] [--json] [-- OPTIONS]
-
-Finds the first commit at which a test misses a limit that it kept at the good commit, or, with --changed, at which it
-runs other kernels than there. `git bisect run` chooses the commits, in a repository of its own: yours is not touched.
-The test is the working tree's at each commit; a commit at which it cannot be measured is skipped.
-
-TEST is what pytest takes: tests/test_mlp.py::test_block. --bad is HEAD if it is not given. Limits are as for torchprof
-check. OPTIONS are pytest's, such as --torchprof-against-tests=own (each commit runs its own tests) or
---torchprof-against-install="pip install -e .".
-
-  torchprof bisect --limit max_kernels=5 tests/test_mlp.py::test_block --good v1.2
-
-exit status: 0 the commit is found, 1 there is none (both ends are good, or both are bad), 2 bad usage, or the search
-cannot begin, 3 not measured: an end cannot be measured, or only skipped commits are left
-"""
 SCHEMA: Final = 1
-_OPTIONS: Final = {
-    "--limit": "NAME=VALUE, e.g. --limit max_kernels=5",
-    "--good": "a commit, e.g. --good v1.2",
-    "--bad": "a commit, e.g. --bad main",
-}
 _STATUS: Final = {"found": 0, "not there": 1, "not measured": 3}
 
+_USAGE: Final = """\
+torchprof bisect --limit NAME=VALUE ... TEST --good REF [--bad REF] [--json] [-- OPTIONS]
+       torchprof bisect --changed TEST --good REF [--bad REF] [--json] [-- OPTIONS]"""
+_DESCRIPTION: Final = """\
+Finds the first commit at which a test misses a limit that it kept at the good commit, or, with --changed, at
+which it runs other kernels than there. `git bisect run` chooses the commits, in a repository of its own:
+yours is not touched. The test is the working tree's at each commit; a commit at which it cannot be measured
+is skipped. OPTIONS are pytest's, such as --torchprof-against-tests=own (each commit runs its own tests) or
+--torchprof-against-install="pip install -e ."."""
+_EPILOG: Final = """\
+examples:
+  torchprof bisect --limit max_kernels=5 tests/test_mlp.py::test_block --good v1.2
+  torchprof bisect --changed tests/test_mlp.py::test_block --good v1.2 --bad main -- -x
 
-def own_words(words: list[str]) -> list[str]:
-    """Return the words that are this command's; those behind ``--`` are pytest's."""
-    return words[: words.index("--")] if "--" in words else words
+exit status: 0 the commit is found, 1 there is none (both ends are good, or both are bad), 2 bad usage, or the
+search cannot begin, 3 not measured: an end cannot be measured, or only skipped commits are left"""
 
 
-def run(words: list[str]) -> int:
+def add_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.usage = _USAGE
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    parser.passed_on = "options"
+    parser.add_argument("test", metavar="TEST", help="what pytest takes, such as tests/test_mlp.py::test_block")
+    asked = parser.add_mutually_exclusive_group()
+    add_limits(asked)
+    asked.add_argument("--changed", action="store_true", help="look for other kernels than at the good commit")
+    parser.add_argument("--good", metavar="REF", help="a commit from before the change")
+    parser.add_argument("--bad", default="HEAD", metavar="REF", help="a commit that has the change (HEAD)")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    own = own_words(words)
-    arguments = parse(own, flags=("--changed", "--json"), options=_OPTIONS)
-    limits, good = arguments.options["--limit"], arguments.last("--good")
-    if len(arguments.files) != 1:
-        raise UsageError(f"expected one TEST, got {len(arguments.files)}")
-    if bool(limits) == ("--changed" in arguments.flags):
+    limits = arguments.limit
+    if not limits and not arguments.changed:
         raise UsageError("expected --limit NAME=VALUE, or --changed")
-    if good is None:
+    if arguments.good is None:
         raise UsageError("expected --good REF, a commit from before the change")
     from pytest_torchprof.against.bisect import BisectTask, bisect  # noqa: PLC0415  (help and usage errors do without)
     from pytest_torchprof.limits import read_limits  # noqa: PLC0415
 
     task = BisectTask(
-        words=(*arguments.files, *words[len(own) + 1 :]),
-        good=good,
-        bad=arguments.last("--bad") or "HEAD",
+        words=(arguments.test, *arguments.options),
+        good=arguments.good,
+        bad=arguments.bad,
         limits=read_limits(read_limit_texts(limits)),
     )
-    as_json = "--json" in arguments.flags
     screen = sys.stdout
     # What is said meanwhile must not stand among the data.
-    with redirect_stdout(sys.stderr if as_json else screen):
+    with redirect_stdout(sys.stderr if arguments.json else screen):
         found = bisect(task, _tell)
     for test, why in found.left_out.items():
         sys.stderr.write(
             f"{reason_line(f'torchprof: {test} takes no part, as it was not measured at the bad commit: {why}')}\n"
         )
-    text = json_text(_data(found, task.words[0], limits)) if as_json else "".join(f"{line}\n" for line in _lines(found))
-    screen.write(text)
+    lines = "".join(f"{line}\n" for line in _lines(found))
+    screen.write(json_text(_data(found, arguments.test, limits)) if arguments.json else lines)
     return _STATUS[found.outcome]
 
 

@@ -4,58 +4,59 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import DEVICE_OPTION, RANKS, UsageError, parse
+from pytest_torchprof.cli import UsageError, add_device, add_limits, add_ranks, add_thresholds
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Iterable
 
     from pytest_torchprof.analysis.ranks import RankPart
-    from pytest_torchprof.cli import Arguments
+    from pytest_torchprof.cli import Parser
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Verdict
     from pytest_torchprof.profiles import Profile
 
-USAGE = """usage: torchprof check TRACE --limit NAME=VALUE [--limit NAME=VALUE ...] [--device cpu|cuda]
-                       [--threshold NAME=VALUE ...]
-       torchprof check DIR --ranks --limit NAME=VALUE ...
-
-Judges a recording by the limits of the torchprof marker. VALUE is a Python or JSON literal, a selector
-such as gemm(layout="tn"), a list or dict of them, or else a text; a keyword that takes a list may be repeated.
---threshold hotspot.share=0.6 changes when a finding that is forbidden is found, as torchprof_thresholds does.
---limit 'own_kernels={"my_rope_*": "pointwise"}' says what kernels are that no table knows, as torchprof_kernels does.
---device cpu: the CPU was measured, in a recording that does not say so; its kernels are the operators that compute.
-
---ranks: the folder holds the recordings of one job's ranks. Each limit must hold on every rank, and the worst rank is
-shown; max_rank_skew and same_kernels concern all ranks together.
-
-  torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_ --limit 'max_gpu_time="1.5ms"'
-
-exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2 cannot read or bad usage
-"""
 _LISTS = ("kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid", "collectives")
 LIST_LIMITS = frozenset({*_LISTS, "allow_syncs", "allow_memcpys"})
 HOLDS, MISSED, UNKNOWN = 0, 1, 3
-_OPTIONS = {
-    **DEVICE_OPTION,
-    "--limit": "NAME=VALUE, e.g. --limit max_kernels=5",
-    "--threshold": "NAME=VALUE, e.g. --threshold hotspot.share=0.6",
-}
 # What begins so is meant to be more than a text: kernel names hold parentheses too, but after spaces and colons
 # ("void at::native::f(...)"). Where a text that begins so is meant, it can be quoted.
 _WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
 
+_EPILOG: Final = """\
+examples:
+  torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_ --limit 'max_gpu_time="1.5ms"'
+  torchprof check trace.json.gz --limit 'own_kernels={"my_rope_*": "pointwise"}' --limit forbid=copies
+  torchprof check recordings-of-a-job/ --ranks --limit max_rank_skew=1ms
 
-def run(words: list[str]) -> int:
+exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2 cannot read or bad usage"""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.description = "Judges a recording by the limits of the torchprof marker."
+    parser.epilog = _EPILOG
+    parser.add_argument("path", metavar="TRACE|DIR", help="a recording; with --ranks a folder of them")
+    add_limits(parser)
+    add_device(parser)
+    add_ranks(
+        parser,
+        "each limit must hold on every rank, and the worst rank is shown; max_rank_skew and same_kernels concern all "
+        "ranks together",
+    )
+    add_thresholds(parser)
+
+
+def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, flags=(RANKS,), options=_OPTIONS)
-    if len(arguments.files) != 1 or not arguments.options["--limit"]:
-        raise UsageError("expected one TRACE and at least one --limit NAME=VALUE")
-    judge = _judge_ranks if RANKS in arguments.flags else _judge
-    return judge(arguments, read_limit_texts(arguments.options["--limit"]))
+    if not arguments.limit:
+        raise UsageError("expected at least one --limit NAME=VALUE")
+    judge = _judge_ranks if arguments.ranks else _judge
+    return judge(arguments, read_limit_texts(arguments.limit))
 
 
 def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
@@ -113,15 +114,15 @@ def _read_value(name: str, text: str) -> object:
         raise UnknownLimit(f"--limit {name}: {wrong.text}", wrong.code) from None
 
 
-def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
+def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
     from pytest_torchprof.limits import check_limits  # noqa: PLC0415
     from pytest_torchprof.profiles import load  # noqa: PLC0415
     from pytest_torchprof.recording.digest import is_changed  # noqa: PLC0415
     from pytest_torchprof.text import counted, printable_line  # noqa: PLC0415
 
     own_kernels, asked = _asked(arguments, limits)
-    (trace,) = arguments.files
-    profile = load(trace, device=arguments.last("--device"))
+    trace = arguments.path
+    profile = load(trace, device=arguments.device)
     if isinstance(profile, list):
         raise UnknownLimit(
             f"{trace} is a folder of {len(profile)} recordings; check one file at a time", Code.BAD_USAGE
@@ -140,7 +141,7 @@ def _judge(arguments: Arguments, limits: dict[str, object]) -> int:
     return _status(verdict.status for verdict in verdicts)
 
 
-def _judge_ranks(arguments: Arguments, limits: dict[str, object]) -> int:
+def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
     """Judge each rank of a job, and the limits on ranks together; of each limit the worst rank is told."""
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415
     from pytest_torchprof.limits import check_limits  # noqa: PLC0415
@@ -158,20 +159,20 @@ def _judge_ranks(arguments: Arguments, limits: dict[str, object]) -> int:
     def look(profile: Profile, part: RankPart) -> None:
         found[part.rank] = check_limits(profile, each)
 
-    job = job_in(arguments.files[0], arguments.last("--device"), look, own_kernels=own_kernels)
+    job = job_in(arguments.path, arguments.device, look, own_kernels=own_kernels)
     may_be_idle = limits.get("min_kernels") == 0
     verdicts = [*worst_of(found), *check_job(job, together, may_be_idle=may_be_idle), *missing_ranks(job)]
     _write_verdicts(verdicts)
     return _status(verdict.status for verdict in verdicts)
 
 
-def _asked(arguments: Arguments, limits: dict[str, object]) -> tuple[OwnKernels, tuple[Asked, ...]]:
+def _asked(arguments: Namespace, limits: dict[str, object]) -> tuple[OwnKernels, tuple[Asked, ...]]:
     """Return what is said of kernels that no table knows, and the limits."""
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
     from pytest_torchprof.limits import catalogue, divided, read_limits  # noqa: PLC0415
 
     own_kernels, others = divided(limits)
-    known = catalogue(with_thresholds(RULES, arguments.options["--threshold"]))
+    known = catalogue(with_thresholds(RULES, arguments.threshold))
     return own_kernels, read_limits(others, known=known)
 
 

@@ -6,33 +6,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from pytest_torchprof.cli import DEVICE_OPTION, RANKS, UsageError, parse, refuse
+from pytest_torchprof.cli import RANKS, UsageError, add_device, add_ranks, refuse
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.text import first_of, json_text, printable
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Mapping
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.cli import Arguments
+    from pytest_torchprof.cli import Parser
     from pytest_torchprof.compare import Comparison, ProfileDiff
 
-USAGE: Final = """usage: torchprof diff A B [-v] [--json] [--device cpu|cuda]
-       torchprof diff DIR DIR --ranks [-v] [--json] [--device cpu|cuda]
-
-Compares two measurements of the same code: which numbers changed and by what ratio, where the GPU time is before and
-after, what came and went, and what became of single kernels. A and B are recordings (trace files); folders of
-recordings, of which those of the same test are compared; baseline files, whose entries of the same test are compared
-as a run compares with them; or a baseline file and a recording of one of its tests (with times by family alone).
--v: all kernels, not only those that changed most.
---device cpu: the CPU was measured, in recordings that do not say so; its kernels are the operators that compute.
---ranks: each folder holds the recordings of one job's ranks; each rank is compared with the same one of the other job.
-
-exit status: 0 the kernels per step are the same (names without Triton's trailing index, types, and counts), 1 they
-differ, 2 cannot read, or bad usage, 3 one of them is not measured; times alone never make a difference
-"""
 SAME, DIFFER, UNKNOWN = 0, 1, 3
 # A baseline file says so at its very start; a trace's first key is another.
 _PEEK: Final = 4096
@@ -50,29 +37,52 @@ class _Compared(NamedTuple):
     """Whether something of it is not measured."""
 
 
-def run(words: list[str]) -> int:
+_DESCRIPTION: Final = """\
+Compares two measurements of the same code: which numbers changed and by what ratio, where the GPU time is
+before and after, what came and went, and what became of single kernels. A and B are recordings (trace files);
+folders of recordings, of which those of the same test are compared; baseline files, whose entries of the same
+test are compared as a run compares with them; or a baseline file and a recording of one of its tests (with
+times by family alone)."""
+_EPILOG: Final = """\
+example:
+  torchprof diff before.json.gz after.json.gz
+
+exit status: 0 the kernels per step are the same (names without Triton's trailing index, types, and counts), 1
+they differ, 2 cannot read, or bad usage, 3 one of them is not measured; times alone never make a difference"""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    parser.add_argument("first", metavar="A", help="what was before")
+    parser.add_argument("second", metavar="B", help="what is now")
+    parser.add_argument("-v", dest="every", action="store_true", help="all kernels, not only those that changed most")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    add_device(parser)
+    add_ranks(parser, "each rank is compared with the same one of the other job")
+
+
+def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, flags=("--json", "-v", RANKS), options=DEVICE_OPTION)
-    if len(arguments.files) != 2:
-        raise UsageError(f"expected two files to compare, got {len(arguments.files)}")
-    if RANKS in arguments.flags:
+    if arguments.ranks:
         return _diff_ranks(arguments)
     try:
         found = _compare(arguments)
     except NotMeasured as problem:
         refuse("diff", str(problem))
         return UNKNOWN
-    if "--json" in arguments.flags:
-        head = {"schema": 1, "files": arguments.files, "kernels_differ": found.differ}
+    if arguments.json:
+        head = {"schema": 1, "files": [arguments.first, arguments.second], "kernels_differ": found.differ}
         sys.stdout.write(json_text({**head, **found.data}))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in found.lines))
     return UNKNOWN if found.unknown else DIFFER if found.differ else SAME
 
 
-def _compare(arguments: Arguments) -> _Compared:
-    first, second = (Path(file) for file in arguments.files)
-    device, every = arguments.last("--device"), "-v" in arguments.flags
+def _compare(arguments: Namespace) -> _Compared:
+    first, second = Path(arguments.first), Path(arguments.second)
+    device, every = arguments.device, arguments.every
     if first.is_dir() != second.is_dir():
         raise UsageError(
             f"{first if first.is_dir() else second} is a folder and the other is not: expected two of a kind"
@@ -89,13 +99,13 @@ def _compare(arguments: Arguments) -> _Compared:
     return _of_recordings(first, second, device, every=every)
 
 
-def _diff_ranks(arguments: Arguments) -> int:
+def _diff_ranks(arguments: Namespace) -> int:
     """Compare two jobs rank by rank; two recordings are there at a time."""
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - likewise
     from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - likewise
 
-    device, every = arguments.last("--device"), "-v" in arguments.flags
-    jobs = [job_in(folder, device) for folder in arguments.files]
+    device, every = arguments.device, arguments.every
+    jobs = [job_in(folder, device) for folder in (arguments.first, arguments.second)]
     first, second = ({one.rank: one.path for one in job} for job in jobs)
     if first.keys() != second.keys():
         only = ", ".join(map(str, sorted(first.keys() ^ second.keys())))
@@ -114,8 +124,14 @@ def _diff_ranks(arguments: Arguments) -> int:
         lines += [f"rank {rank}:", *(f"  {line}" for line in found.lines)]
     together, of_all = ranks_report.differences(*jobs)
     lines += ["all ranks:", *(f"  {line}" for line in of_all)]
-    if "--json" in arguments.flags:
-        told = {"schema": 1, "files": arguments.files, "kernels_differ": differ, "ranks": data, "all_ranks": together}
+    if arguments.json:
+        told = {
+            "schema": 1,
+            "files": [arguments.first, arguments.second],
+            "kernels_differ": differ,
+            "ranks": data,
+            "all_ranks": together,
+        }
         sys.stdout.write(json_text(told))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in lines))

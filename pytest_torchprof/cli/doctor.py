@@ -7,22 +7,16 @@ import platform
 import sys
 import textwrap
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import UsageError, parse, write
+from pytest_torchprof.cli import write
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from pytest_torchprof.cli import Parser
     from pytest_torchprof.doctor import Answer
 
-USAGE = """usage: torchprof doctor [--json]
-
-Looks at this machine as a measurement uses it: torch, its profiler, CUPTI, the driver and the GPU, the
-environment, sessions of the profiler, kinds of launches, clocks, the CPU. Each line says "ok", "wrong" or
-"not known"; a line that is wrong is followed by what to do. Takes up to a minute or two; each line is written as soon
-as it is known, and what does not end is ended after 90 to 150 seconds. Nothing is changed.
-
-exit status: 0 nothing is wrong, 1 something is wrong, 2 bad usage
-"""
 WELL, ILL = 0, 1
 SCHEMA = 1
 WIDTH = 100
@@ -30,24 +24,34 @@ _STATUS, _CHECK = 11, 19
 # Installed distributions whose versions a bug report needs.
 _VERSIONS = ("pytest-torchprof", "pytest", "torch", "triton", "nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12")
 
+_DESCRIPTION: Final = """\
+Looks at this machine as a measurement uses it: torch, its profiler, CUPTI, the driver and the GPU, the
+environment, sessions of the profiler, kinds of launches, clocks, the CPU. Each line says "ok", "wrong" or
+"not known"; a line that is wrong is followed by what to do. Takes up to a minute or two; each line is written
+as soon as it is known, and what does not end is ended after 90 to 150 seconds. Nothing is changed."""
 
-def run(words: list[str]) -> int:
+
+def add_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.description = _DESCRIPTION
+    parser.epilog = "exit status: 0 nothing is wrong, 1 something is wrong, 2 bad usage"
+    parser.add_argument("--json", action="store_true", help="one JSON object, for a bug report")
+
+
+def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, flags=("--json",))
-    if arguments.files:
-        raise UsageError(f"it takes no file; got {arguments.files[0]!r}")
     from pytest_torchprof.doctor import WRONG, answers  # noqa: PLC0415
 
     found: list[Answer] = []
-    if not arguments.flags:
+    if not arguments.json:
         _say(_heading())
     for answer in answers(begin=_progress):
         _progress("")
         found.append(answer)
-        if not arguments.flags:
+        if not arguments.json:
             _say(_lines(answer))
     _progress("")
-    if arguments.flags:
+    if arguments.json:
         sys.stdout.write(_as_json(found))
     else:
         _say(_end(found))

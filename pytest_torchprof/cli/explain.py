@@ -6,28 +6,38 @@ import shutil
 import sys
 import textwrap
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import UsageError, parse
+from pytest_torchprof.cli import UsageError
 from pytest_torchprof.documentation import articles, plain
 from pytest_torchprof.text import WIDTH, nearest
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Iterator
 
-USAGE = """usage: torchprof explain [WORD]
+    from pytest_torchprof.cli import Parser
 
+_DESCRIPTION: Final = """\
 Prints what the documentation says of a limit (max_kernels) or another keyword of the marker, of a finding
-(launch-gaps), of a message (not-measured) or of an error by its code (recording-cut-off). Without a word it lists all
-that it knows.
+(launch-gaps), of a message (not-measured) or of an error by its code (recording-cut-off)."""
+_EPILOG: Final = """\
+example:
+  torchprof explain max_kernels
 
-exit status: 0, or 2 if the word is not known
-"""
+exit status: 0, or 2 if the word is not known"""
 
 
-def run(words: list[str]) -> int:
+def add_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    parser.add_argument("word", nargs="*", metavar="WORD", help="without one, all that the command knows is listed")
+
+
+def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    asked = "-".join(parse(words).files).strip("[]")  # A code stands in brackets where it is printed.
+    asked = "-".join(arguments.word).strip("[]")  # A code stands in brackets where it is printed.
     known = {article.word: article for article in articles()}
     if not asked:
         for page, found in groupby(known.values(), key=lambda article: article.page):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.stacks import StackKind, stack_kinds, stacks_of
-from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse
+from pytest_torchprof.cli import UsageError, add_device
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load_file
@@ -17,45 +17,66 @@ from pytest_torchprof.report.flamegraphs import WEIGHTS
 from pytest_torchprof.text import counted, enumerated
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from pytest_torchprof.analysis.stacks import StackTree
-    from pytest_torchprof.cli import Arguments
+    from pytest_torchprof.cli import Parser
 
-USAGE = """usage: torchprof export FILE --lanes [-o OUT]
-       torchprof export FILE --collapsed [--by WHAT] [--weight gpu|cpu] [-o OUT] [--device cpu|cuda]
-       torchprof export FILE --speedscope [--by WHAT] [-o OUT] [--device cpu|cuda]
+_EPILOG: Final = """\
+examples:
+  torchprof export trace.json.gz --collapsed -o stacks.txt
+  torchprof export trace.json.gz --speedscope --by module -o trace.speedscope.json
 
-Writes a recording for other tools.
-
-  --lanes         a trace for Perfetto, in which kernels that overlap have lanes of their own; Perfetto leaves
-                  them out otherwise
-  --collapsed     folded stacks, a line each, with their own time in ns over all steps (flamegraph.pl, inferno)
-  --speedscope    a file for https://www.speedscope.app
-  --by WHAT       what the frames are: module, stack (Python's) or operator; without it the first of these that is
-                  recorded. Operators and kernels are always the innermost ones
-  --weight gpu    what makes a frame wide: gpu (where there is any GPU work), or cpu
-  -o OUT          where to write; packed if the name ends in .gz. Without it: on the screen
-  --device D      as for torchprof analyze
-
-exit status: 0, or 2 if a file cannot be read or written or the usage is bad
-"""
-_FORMATS = ("--lanes", "--collapsed", "--speedscope")
-_KINDS = ", ".join(StackKind)
-_OPTIONS = {"-o": "a file", "--by": f"one of {_KINDS}", "--weight": "gpu or cpu", **DEVICE_OPTION}
+exit status: 0, or 2 if a file cannot be read or written or the usage is bad"""
+_LANES, _COLLAPSED, _SPEEDSCOPE = "--lanes", "--collapsed", "--speedscope"
+_FORMS: Final = {
+    _LANES: "a trace for Perfetto, in which kernels that overlap have lanes of their own; Perfetto leaves them out "
+    "otherwise",
+    _COLLAPSED: "folded stacks, a line each, with their own time in ns over all steps (flamegraph.pl, inferno)",
+    _SPEEDSCOPE: "a file for https://www.speedscope.app",
+}
+_WITHOUT: Final = {_LANES: ("--by", "--weight", "--device"), _COLLAPSED: (), _SPEEDSCOPE: ("--weight",)}
+"""The options that mean nothing for a form."""
 
 
-def run(words: list[str]) -> int:
+def add_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.epilog = _EPILOG
+    parser.add_argument("path", metavar="FILE", help="the recording")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where to write, packed if the name ends in .gz (the screen)",
+    )
+    forms = parser.add_argument_group("what is written, one of").add_mutually_exclusive_group(required=True)
+    for form, purpose in _FORMS.items():
+        forms.add_argument(form, dest="form", action="store_const", const=form, help=purpose)
+    drawn = parser.add_argument_group("what is drawn")
+    drawn.add_argument(
+        "--by",
+        choices=list(StackKind),
+        metavar="WHAT",
+        help="what the frames are: module, stack (Python's) or operator; without it the first of these that is "
+        "recorded. Operators and kernels are always the innermost ones",
+    )
+    drawn.add_argument(
+        "--weight",
+        choices=list(WEIGHTS),
+        metavar="gpu|cpu",
+        help="what makes a frame wide: gpu (where there is any GPU work), or cpu",
+    )
+    add_device(drawn)
+
+
+def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, flags=_FORMATS, options=_OPTIONS)
-    if len(arguments.files) != 1:
-        raise UsageError(f"expected one recording, got {len(arguments.files)}")
-    if len(arguments.flags) != 1:
-        raise UsageError(f"expected one of {enumerated(_FORMATS)}")
-    (chosen,), (path,), out = arguments.flags, arguments.files, arguments.last("-o")
-    meant = {"--lanes": (), "--speedscope": ("--by", "--device")}.get(chosen, ("--by", "--weight", "--device"))
-    for option in set(_OPTIONS) - {"-o", *meant}:
-        if arguments.options[option]:
-            raise UsageError(f"{chosen} does not go with {option}")
-    content, said = _lanes(path) if chosen == "--lanes" else _stacks(path, chosen, arguments)
+    form, path, out = arguments.form, arguments.path, arguments.output
+    given = {"--by": arguments.by, "--weight": arguments.weight, "--device": arguments.device}
+    for option in _WITHOUT[form]:
+        if given[option] is not None:
+            raise UsageError(f"{form} does not go with {option}")
+    content, said = _lanes(path) if form == _LANES else _stacks(arguments)
     if out is None:
         sys.stdout.write(content.decode())
         return 0
@@ -71,25 +92,24 @@ def _lanes(path: str) -> tuple[bytes, str]:
     return found.content, found.summary
 
 
-def _stacks(path: str, chosen: str, arguments: Arguments) -> tuple[bytes, str]:
-    profile = load_file(path, device=arguments.last("--device"))
+def _stacks(arguments: Namespace) -> tuple[bytes, str]:
+    path = arguments.path
+    profile = load_file(path, device=arguments.device)
     recorded = stack_kinds(profile.trace)
-    by = arguments.last("--by") or recorded[0].value
+    by = arguments.by or recorded[0].value
     if by not in recorded:
-        said = "that is not in the recording" if by in set(StackKind) else "there is no such thing"
-        raise UsageError(f"--by {by}: {said}; expected {enumerated([kind.value for kind in recorded])}")
+        expected = enumerated([kind.value for kind in recorded])
+        raise UsageError(f"--by {by}: that is not in the recording; expected {expected}")
     tree = stacks_of(profile, StackKind(by))
     said = f"{counted(len(tree.names), 'frame')} by {by}"
-    if chosen == "--speedscope":
+    if arguments.form == _SPEEDSCOPE:
         return flamegraphs.speedscope(tree, os.path.basename(path)).encode(), said  # noqa: PTH119 - see recording
-    weight = _weight(arguments, tree)
+    weight = _weight(arguments.weight, tree)
     return flamegraphs.collapsed(tree, weight).encode(), f"{said}, {WEIGHTS[weight]}"
 
 
-def _weight(arguments: Arguments, tree: StackTree) -> str:
-    weight = arguments.last("--weight") or ("gpu" if any(tree.gpu_ns) else "cpu")
-    if weight not in WEIGHTS:
-        raise UsageError(f"--weight takes {_OPTIONS['--weight']}; got {weight!r}")
+def _weight(asked: str | None, tree: StackTree) -> str:
+    weight = asked or ("gpu" if any(tree.gpu_ns) else "cpu")
     if weight == "gpu" and not any(tree.gpu_ns):
         raise TorchprofError("--weight gpu: nothing in the steps ran on a GPU; use --weight cpu", Code.NOT_IN_RECORDING)
     return weight

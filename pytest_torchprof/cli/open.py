@@ -11,42 +11,50 @@ from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pytest_torchprof.cli import UsageError, parse
+from pytest_torchprof.cli import whole
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.report.perfetto import with_lanes
 
-USAGE = """usage: torchprof open FILE [--wait SECONDS]
+if TYPE_CHECKING:
+    from argparse import Namespace
 
-Shows a recording in Perfetto's user interface, https://ui.perfetto.dev. The page reads it from this machine, over
-127.0.0.1:9001, the address that its rules allow; the recording is not uploaded. It is handed out once, then the command
-ends. Kernels that overlap have lanes of their own, as torchprof export --lanes writes them.
+    from pytest_torchprof.cli import Parser
 
-  --wait S        give up if nobody has asked for it after S seconds (300)
-
-exit status: 0, or 2 if the file cannot be read, the port is taken or nobody asked for the recording
-"""
 PORT: Final = 9001
 """The one from which the page's security policy lets it read."""
 _PAGE: Final = "https://ui.perfetto.dev"
-_OPTIONS = {"--wait": "a whole number of seconds from 1 on"}
 _POLL_S = 0.5
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 """What says on Linux that there is a browser."""
 
+_DESCRIPTION: Final = """\
+Shows a recording in Perfetto's user interface, https://ui.perfetto.dev. The page reads it from this machine,
+over 127.0.0.1:9001, the address that its rules allow; the recording is not uploaded. It is handed out once,
+then the command ends. Kernels that overlap have lanes of their own, as torchprof export --lanes writes them."""
+_EPILOG: Final = """\
+example:
+  torchprof open trace.json.gz
 
-def run(words: list[str]) -> int:
+exit status: 0, or 2 if the file cannot be read, the port is taken or nobody asked for the recording"""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    parser.add_argument("path", metavar="FILE", help="the recording")
+    parser.add_argument(
+        "--wait", type=whole(1), default=300, metavar="SECONDS", help="how long to wait for the page to ask (300)"
+    )
+
+
+def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, options=_OPTIONS)
-    if len(arguments.files) != 1:
-        raise UsageError(f"expected one recording, got {len(arguments.files)}")
-    wait = arguments.last("--wait") or "300"
-    if not wait.isdecimal() or int(wait) < 1:
-        raise UsageError(f"--wait takes {_OPTIONS['--wait']}; got {wait!r}")
-    (path,) = arguments.files
+    path, wait = arguments.path, arguments.wait
     found = with_lanes(path)
     # Other users of the machine reach the port too, but do not know the path.
     place = f"/{secrets.token_urlsafe(16)}/{quote(os.path.basename(path).removesuffix('.gz'))}"  # noqa: PTH119 - see recording
@@ -58,7 +66,7 @@ def run(words: list[str]) -> int:
         if sys.platform != "linux" or any(map(os.environ.get, _SCREENS)):
             # Without a screen it would start one that takes over the terminal.
             webbrowser.open(link)
-        until = time.monotonic() + int(wait)
+        until = time.monotonic() + wait
         while not once.done and time.monotonic() < until:
             server.handle_request()
         if not once.done:

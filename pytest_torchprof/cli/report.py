@@ -4,46 +4,56 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import DEVICE_OPTION, UsageError, parse
+from pytest_torchprof.cli import add_device
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from pytest_torchprof.cli import Parser
     from pytest_torchprof.report.page.build import Heading
 
-USAGE = """usage: torchprof report FILE|DIR|REPORT.json [--against OTHER] -o OUT.html [--device cpu|cuda]
+_DESCRIPTION: Final = """\
+Writes one HTML file that opens anywhere, without a network: verdicts, limits, timelines, flames, tables,
+findings."""
+_EPILOG: Final = """\
+examples:
+  torchprof report trace.json.gz -o trace.html
+  torchprof report after.json --against before.json -o change.html
 
-Writes one HTML file that opens anywhere, without a network: verdicts, limits, timelines, flames, tables, findings.
-FILE is a recording, DIR a folder of them, REPORT.json what pytest --torchprof-report=REPORT.json has written; its
-recordings are looked for where the run kept them and in torchprof-recordings beside it.
-
-  --against OTHER  compare with another recording, folder or report; measurements of the same test are compared,
-                   two files with each other whatever they are called
-  -o, --output F   the file to write
-  --device D       as in torchprof analyze
-
-exit status: 0, or 2 if a file cannot be read or written or the usage is bad
-"""
-_OUTPUT = "a file to write, such as -o report.html"
-_OPTIONS = {"--against": "a recording, folder or report", "-o": _OUTPUT, "--output": _OUTPUT, **DEVICE_OPTION}
+exit status: 0, or 2 if a file cannot be read or written or the usage is bad"""
 
 
-def run(words: list[str]) -> int:
+def add_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "path",
+        metavar="FILE|DIR|REPORT.json",
+        help="a recording, a folder of them, or what pytest --torchprof-report=REPORT.json has written; the recordings "
+        "of a report are looked for where the run kept them and in torchprof-recordings beside it",
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the HTML file to write")
+    parser.add_argument(
+        "--against",
+        metavar="OTHER",
+        help="compare with another recording, folder or report; measurements of the same test are compared, two files "
+        "with each other whatever they are called",
+    )
+    add_device(parser)
+
+
+def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    arguments = parse(words, options=_OPTIONS)
-    if len(arguments.files) != 1:
-        raise UsageError(f"expected one recording, folder or report, got {len(arguments.files)}")
-    target = arguments.last("-o") or arguments.last("--output")
-    if target is None:
-        raise UsageError("-o says which file to write, such as -o report.html")
     from pytest_torchprof.cli.report_sources import compared, heading_of, opened  # noqa: PLC0415 - help does without
     from pytest_torchprof.report.page.build import page  # noqa: PLC0415 - likewise
 
-    (file,) = arguments.files
-    other, device = arguments.last("--against"), arguments.last("--device")
-    source = opened(Path(file), device)
+    target, other, device = arguments.output, arguments.against, arguments.device
+    source = opened(Path(arguments.path), device)
     before = None if other is None else opened(Path(other), device)
     heading: Heading = heading_of(source, before)
     text = page(compared(source, before), heading, by_two=True)
