@@ -16,15 +16,13 @@ from pytest_torchprof.analysis.efficiency import Efficiency
 from pytest_torchprof.analysis.numbers import OF_STEP, TABLE
 from pytest_torchprof.analysis.ranks import Kind
 from pytest_torchprof.baseline import form, step_form
-from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
-from pytest_torchprof.compare import ComparisonData
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.compare.cost import Cost, Shift
-from pytest_torchprof.compare.pace import PaceVerdict
 from pytest_torchprof.recording.metadata import Environment
-from pytest_torchprof.report import Disuse, Outcome, analysis_json, json_report, ranks_report
+from pytest_torchprof.report import Disuse, analysis_json, json_report, ranks_report
+from pytest_torchprof.report.result import Result
 
 FOLDER = Path(form.__file__).parents[1] / "schemas"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -73,8 +71,10 @@ def _resolved(schema: Any, defs: Schema, whole: bool) -> Any:
         return schema
     if "$ref" in schema:
         return _resolved(defs[schema["$ref"].removeprefix("#/$defs/")], defs, whole)
-    found = {name: _resolved(value, defs, whole) for name, value in schema.items() if name not in ("title", "default")}
-    if "properties" in found:
+    schema = {name: value for name, value in schema.items() if name not in ("title", "default")}
+    found = {name: _resolved(value, defs, whole) for name, value in schema.items() if name != "properties"}
+    if "properties" in schema:
+        found["properties"] = {name: _resolved(value, defs, whole) for name, value in schema["properties"].items()}
         found.pop("additionalProperties", None)
         if whole:
             found["required"] = list(found["properties"])
@@ -288,44 +288,11 @@ def bisection() -> Schema:
 
 def report() -> Schema:
     """Return that of ``--torchprof-report=FILE.json``."""
-    limit = fields(
-        {
-            **every("name expected message", TEXT),
-            "range": perhaps(TEXT),
-            "measured": {"type": ["number", "string", "null"]},
-            "status": {"enum": ["holds", "missed", "not measured"]},
-            "details": listed(TEXT),
-        }
-    )
-    figures = fields(every("base_us here_us share low high floor chance", NUMBER))
-    against_time = fields(
-        {
-            "verdict": {"enum": [*get_args(PaceVerdict), "new", "not judged", "not measured"]},
-            **every("tolerance seed", perhaps(NUMBER)),
-            "words": TEXT,
-            **every("pairs confirming_pairs", WHOLE),
-            **every("step kernels", perhaps(figures)),
-            "disturbed": listed(TEXT),
-        }
-    )
-    result = fields(
-        {
-            "nodeid": TEXT,
-            "label": perhaps(TEXT),
-            "outcome": {"enum": [str(outcome) for outcome in Outcome]},
-            "message": TEXT,
-            "baseline": perhaps(TEXT),
-            "changes": listed(TEXT),
-            "comparison": perhaps(of_type(ComparisonData)),
-            "limits": listed(limit),
-            "summary": {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]},
-            "findings": listed(fields({**FINDING, "saves_us": NUMBER})),
-            "recording": perhaps(TEXT),
-            "time": perhaps(of_type(Times)),
-            "compile_caches": perhaps(CACHES),
-            "against_time": perhaps(against_time),
-        }
-    )
+    result = of_type(Result)
+    known = result["properties"]
+    known["summary"] = {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]}
+    known["environment"] = of_type(Environment, whole=False)
+    known["compile_caches"] = perhaps(CACHES)
     environment = of_type(Environment, whole=False)
     unused = {str(why): mapped(listed(TEXT)) for why in Disuse}
     version = json_report.SCHEMA

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.report import Outcome, Result, RunResults
 from pytest_torchprof.report.html_report import render
+from pytest_torchprof.report.result import decode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ SUMMARY = {"kernels": 5, "launches": 5, "gpu_busy_us": 1234.5, "cpu_gpu_ratio": 
 
 
 def result(number: int = 0, *, name: str = "", **more: Any) -> Result:
-    """Return a measurement of a run as a test leaves it."""
+    """Return a measurement of a run as a test leaves it; ``more`` are JSON values."""
     nodeid = f"tests/test_model.py::{name or f'test_{number}'}"
     summary = {**SUMMARY, "kernels": number % 7, "worst": SUMMARY}
     limit = {
@@ -55,14 +56,14 @@ def result(number: int = 0, *, name: str = "", **more: Any) -> Result:
     ]
     found = {
         "nodeid": nodeid,
-        "label": None,
         "outcome": Outcome.PASSED,
         "summary": summary,
-        "limits": (limit,),
-        "kernels": tuple(kernels),
+        "limits": [limit],
+        "kernels": kernels,
         "environment": {"torch": "2.14", "gpu": "NVIDIA H200"},
     }
-    return Result(**{**found, **more})
+    (made,) = decode([{**found, **more}])
+    return made
 
 
 def write(path: Path, *results: Result, **more: Any) -> Path:

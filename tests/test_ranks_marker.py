@@ -18,7 +18,7 @@ import pytest
 from left_behind import left_in
 
 from pytest_torchprof import load
-from pytest_torchprof.report import Outcome, Result, RunResults
+from pytest_torchprof.report.result import Outcome, Result, encode
 from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
 from pytest_torchprof.testing.ranks.task import Phase, RankEnd
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
@@ -218,7 +218,7 @@ def phase(outcome="passed", line="", when="call", ended_s=0.0, code=None):
 
 
 def end_of(*phases, results=(), status=0):
-    return RankEnd(phases=phases, status=status, state=json.dumps({"results": RunResults(results=results).to_plain()}))
+    return RankEnd(phases=phases, status=status, state=json.dumps({"results": encode(results)}))
 
 
 KILLED = LostRank(number=1, how="was killed by SIGKILL", last_lines=(), outlived=False)

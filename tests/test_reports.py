@@ -6,7 +6,10 @@ import json
 
 import pytest
 
+from pytest_torchprof.compare import ComparisonData
+from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import BaselineState, Outcome, Result, RunResults
+from pytest_torchprof.report.result import KernelCalls, Summary
 from pytest_torchprof.report.terminal import describe_environment, heading_lines, render
 
 pytestmark = pytest.mark.any_torch
@@ -152,12 +155,11 @@ def test_require_gpu_does_not_concern_runs_without_a_torchprof_test(run_tests):
     ],
 )
 def test_where_a_run_measured_is_said_in_the_words_of_its_maker(environment, said):
-    assert describe_environment(environment) == said
+    assert describe_environment(Environment(**environment)) == said
 
 
 CHANGED = Result(
     nodeid="tests/test_model.py::test_block",
-    label=None,
     outcome=Outcome.FAILED,
     baseline="better (-12 kernels changed)",
     baseline_state=BaselineState.BETTER,
@@ -165,10 +167,12 @@ CHANGED = Result(
         "  kernels 24 -> 12",
         *(f"  - pointwise op_{i}: 2 -> 1 per step, launched by aten::op_{i}" for i in range(9)),
     ),
-    comparison={"kernels": [f"- pointwise op_{i}: 2 -> 1 per step, launched by aten::op_{i}" for i in range(9)]},
-    kernels=({"name": "pointwise op", "count": 3, "time_us": 9.0, "min_us": 1.0, "max_us": 5.0, "ops": ["aten::op"]},),
-    summary={"kernels": 12, "launches": 12, "gpu_busy_us": 36.0, "cpu_gpu_ratio": 4.4, "graph_breaks": 0},
-    environment={"gpu": "NVIDIA H100 80GB HBM3", "torch": "2.15.0", "cuda": "13.2"},
+    comparison=ComparisonData(
+        kernels=tuple(f"- pointwise op_{i}: 2 -> 1 per step, launched by aten::op_{i}" for i in range(9))
+    ),
+    kernels=(KernelCalls(name="pointwise op", count=3, time_us=9.0, min_us=1.0, max_us=5.0, ops=("aten::op",)),),
+    summary=Summary(kernels=12, launches=12, gpu_busy_us=36.0, cpu_gpu_ratio=4.4, graph_breaks=0),
+    environment=Environment(gpu="NVIDIA H100 80GB HBM3", torch="2.15.0", cuda="13.2"),
 )
 
 
@@ -202,7 +206,7 @@ def test_of_many_kernels_that_changed_the_first_are_listed_and_with_v_all():
 @pytest.mark.parametrize("test", ["test_compiled_is_one_kernel_that_carries_both", "test_step[cuda-bf16-4096]"])
 def test_a_name_that_is_shortened_keeps_its_file_and_its_end(columns, test):
     name = f"tests/gpu/test_multiply_add.py::{test}"
-    run = RunResults(results=(Result(nodeid=name, label=None, outcome=Outcome.PASSED, summary={"kernels": 3}),))
+    run = RunResults(results=(Result(nodeid=name, outcome=Outcome.PASSED, summary=Summary(kernels=3)),))
     row = render(run, width=columns).splitlines()[2]
     file, _, end = row.split()[0].partition("::")
     assert len(row) <= columns

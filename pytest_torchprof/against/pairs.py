@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_torchprof.against.outcomes import read_outcomes
 from pytest_torchprof.compare.pace import TimedPairs, TimePair
-from pytest_torchprof.report import RunResults
+from pytest_torchprof.report.result import decode, encode
 
 if TYPE_CHECKING:
     import random
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.against.launch import SideLaunch
     from pytest_torchprof.against.side import Side
-    from pytest_torchprof.report import Result
+    from pytest_torchprof.report import Result, RunResults
 
 TIMED: Final = "timed"
 """The file that the base leaves where a test asks for times."""
@@ -74,24 +74,28 @@ class TimedSide:
 
 def write_results(folder: Path, run: RunResults) -> None:
     """Write what ``read_results`` reads."""
-    (folder / _RESULTS).write_text(json.dumps(run.to_plain()), encoding="utf-8")
+    (folder / _RESULTS).write_text(json.dumps(encode(run.results)), encoding="utf-8")
 
 
 def read_results(folder: Path) -> tuple[Result, ...]:
     """Return the results that a process has left; nothing where it left none."""
     path = folder / _RESULTS
-    return RunResults.from_plain(json.loads(path.read_text(encoding="utf-8"))).results if path.is_file() else ()
+    return decode(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else ()
 
 
 def _reading(result: Result, where: str) -> Reading | str:
-    if not result.time:
+    if result.time is None:
         return f"{where}: {result.message.removeprefix('not measured: ') or 'no times were taken'}"
     return Reading(
-        step_us=result.time["median_us"],
-        kernel_us=result.summary.get("kernel_time_us") if result.environment.get("gpu") else None,
-        conditions=result.time["conditions"],
-        disturbed=tuple(result.time["disturbed"]),
+        step_us=result.time.median_us,
+        kernel_us=result.summary.kernel_time_us if result.summary and _on_gpu(result) else None,
+        conditions=result.time.conditions,
+        disturbed=result.time.disturbed,
     )
+
+
+def _on_gpu(result: Result) -> bool:
+    return result.environment is not None and result.environment.gpu is not None
 
 
 Take = Callable[[Collection[Key]], tuple[Readings, Readings]]

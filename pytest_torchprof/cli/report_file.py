@@ -3,59 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.codes import Code
-from pytest_torchprof.compare import ComparisonData  # noqa: TC001 - msgspec reads the annotation
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.recording.metadata import Environment  # noqa: TC001 - msgspec reads the annotation
+from pytest_torchprof.report.result import Result  # noqa: TC001 - likewise
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 SCHEMA: Final = 1
 _PEEK: Final = 65536
 
 
-class _Limit(Struct, kw_only=True):
-    name: str
-    expected: str
-    message: str
-    status: str
-    details: list[str]
-    range: str | None = None
-    measured: float | str | None = None
-
-
-class _Finding(Struct, kw_only=True):
-    code: str
-    title: str
-    message: str
-    remedy: str = ""
-    severity: str = ""
-    evidence: dict[str, Any] = {}
-
-
-class _ReportedResult(Struct, kw_only=True):
-    nodeid: str
-    outcome: str
-    label: str | None = None
-    message: str = ""
-    baseline: str | None = None
-    changes: list[str] = []
-    comparison: ComparisonData | None = None
-    limits: list[_Limit] = []
-    findings: list[_Finding] = []
-    summary: dict[str, Any] | None = None
-    recording: str | None = None
-
-
 class _ReportFile(Struct, kw_only=True):
-    results: list[_ReportedResult]
+    results: tuple[Result, ...]
     environment: Environment | None = None
 
 
@@ -69,8 +36,8 @@ def is_report(path: Path) -> bool:
     return b'"results"' in head and b'"schema"' in head and b'"traceEvents"' not in head
 
 
-def read_report(path: Path) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any]]:
-    """Return the results and the environment; TorchprofError where they are not what this version writes."""
+def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
+    """Return the results and the environment of the run; TorchprofError where they are not what this version writes."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as problem:
@@ -80,8 +47,9 @@ def read_report(path: Path) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str,
         said = f"{path}: was written by a newer pytest-torchprof (schema {schema}, this version reads {SCHEMA})"
         raise TorchprofError(f"{said}; upgrade it", Code.RECORDING_NEWER)
     try:
-        msgspec.convert(found, _ReportFile)
+        report = msgspec.convert(found, _ReportFile)
     except msgspec.ValidationError as problem:
         said = f"{path}: is no JSON report as this version writes it: {problem}; write it again"
         raise TorchprofError(said, Code.RECORDING_DAMAGED) from None
-    return tuple(found["results"]), found.get("environment") or {}
+    results = (one if one.environment else replace(one, environment=report.environment) for one in report.results)
+    return tuple(results), report.environment

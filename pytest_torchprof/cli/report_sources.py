@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.cli.report_file import is_report, read_report
@@ -16,14 +16,16 @@ from pytest_torchprof.recording.repeats import is_stacks_name
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.report.page.build import Heading
 from pytest_torchprof.report.page.measured import Measured, in_page, of_recording
+from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.report.terminal import describe_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
+
+    from pytest_torchprof.recording.metadata import Environment
 
 Key = tuple[str, str | None]
 _BESIDE: Final = "torchprof-recordings"
-GONE: Final = "gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +34,9 @@ class Source:
 
     path: Path
     device: str | None
-    results: tuple[Mapping[str, Any], ...] | None = None
+    results: tuple[Result, ...] | None = None
     """Those of a JSON report; None of recordings."""
-    environment: Mapping[str, Any] | None = None
+    environment: Environment | None = None
 
     @property
     def is_one(self) -> bool:
@@ -57,26 +59,25 @@ class Source:
         results = self.results or ()
         drawn = in_page(results)
         for result in results:
-            told = {"environment": self.environment, **result}
-            if result.get("recording") is None:
-                yield Measured(told=told, missing="no timeline: the run did not keep the recording")
+            if result.recording is None:
+                yield Measured(result=result, missing="no timeline: the run did not keep the recording")
             elif id(result) not in drawn:
                 yield Measured(
-                    told=told, missing="no timeline: failures have room first; torchprof report RECORDING shows it"
+                    result=result, missing="no timeline: failures have room first; torchprof report RECORDING shows it"
                 )
             else:
-                yield self._with_recording(told)
+                yield self._with_recording(result)
 
-    def _with_recording(self, told: Mapping[str, Any]) -> Measured:
-        name = Path(str(told["recording"]))
+    def _with_recording(self, result: Result) -> Measured:
+        name = Path(str(result.recording))
         places = (self.path.parent / _BESIDE / name.name, self.path.parent / name, name)
         found = next((place for place in places if place.is_file()), None)
         if found is None:
-            return Measured(told=told, missing=f"no timeline: there is no {name} beside the report")
+            return Measured(result=result, missing=f"no timeline: there is no {name} beside the report")
         try:
-            return Measured(told=told, analysis=load_file(str(found), device=self.device))
+            return Measured(result=result, analysis=load_file(str(found), device=self.device))
         except TorchprofError as problem:
-            return Measured(told=told, missing=f"no timeline: {problem}")
+            return Measured(result=result, missing=f"no timeline: {problem}")
 
     def by_key(self) -> dict[Key, Callable[[], Measured]]:
         """Return what gives each measurement; of several recordings each is read once more, one at a time."""
@@ -86,8 +87,8 @@ class Source:
         if self.is_one or measured.analysis is None:
             return lambda: measured
         if self.results is not None:
-            return partial(self._with_recording, measured.told)
-        path, name = str(measured.analysis.trace.path), str(measured.told["recording"])
+            return partial(self._with_recording, measured.result)
+        path, name = str(measured.analysis.trace.path), str(measured.result.recording)
         return lambda: of_recording(load_file(path, device=self.device), name)
 
 
@@ -119,7 +120,7 @@ def compared(source: Source, before: Source | None) -> Iterator[Measured]:
     for other in others.values():
         gone = other()
         yield Measured(
-            told={**{name: gone.told.get(name) for name in ("nodeid", "label")}, "outcome": GONE},
+            result=Result(nodeid=gone.result.nodeid, label=gone.result.label, outcome=Outcome.GONE),
             missing="measured only before",
             before=replace(gone, analysis=None),
         )
@@ -144,5 +145,4 @@ def _told_apart(first: Path, second: Path) -> tuple[str, str]:
 
 
 def _key(measured: Measured) -> Key:
-    label = measured.told.get("label")
-    return str(measured.told.get("nodeid")), None if label is None else str(label)
+    return measured.result.nodeid, measured.result.label

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.text import is_huge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import Group
@@ -40,7 +41,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     title: str = ""
     """The rule's title."""
     message: str
-    evidence: Mapping[str, object] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
     """Plain data: counts, times over all steps in microseconds (``_us``), ``share`` of the window, kernel and operator
     names, steps, ``source`` (file and line) where stacks were recorded."""
     remedy: str = ""

@@ -3,46 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pytest_torchprof.report.result import BaselineState, Outcome, Result
 from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pytest_torchprof.recording.metadata import Environment
 
-
-class Outcome(StrEnum):
-    """How a measurement came out."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    NOT_MEASURED = "not measured"
-    XFAILED = "xfailed"
-    """Failed, and the test is marked as one that does."""
-
-    @property
-    def is_failure(self) -> bool:
-        """Whether it is one of those that fail a test."""
-        return self in (Outcome.FAILED, Outcome.NOT_MEASURED)
-
-
-class BaselineState(StrEnum):
-    """How a measurement compares with its baseline, or what became of the entry that it should have written."""
-
-    SAME = "same"
-    BETTER = "better"
-    CHANGED = "changed"
-    AMBIGUOUS = "ambiguous"
-    WORSE = "worse"
-    NEW = "new"
-    WRITTEN = "written"
-    LEFT_TO_RANK_0 = "left to rank 0"
-    NOT_WRITTEN = "not written"
+__all__ = [
+    "BaselineState",
+    "Commit",
+    "Disuse",
+    "Outcome",
+    "Reference",
+    "Reporter",
+    "Result",
+    "RunResults",
+    "UnusedEntries",
+    "reporters",
+]
 
 
 class Disuse(StrEnum):
@@ -58,52 +42,6 @@ class Disuse(StrEnum):
     """The test ran without measuring it, and the run removed the entry."""
     UNTOLD = "untold"
     """It does not say on what types kernels work that the run has measured."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One measurement and its verdicts; plain data only."""
-
-    nodeid: str
-    label: str | None
-    outcome: Outcome
-    message: str = ""
-    """Why it failed, was skipped or not measured; empty when it passed."""
-    baseline: str | None = None
-    """The comparison with the baseline in words, None where none was asked for."""
-    baseline_state: BaselineState | None = None
-    changes: tuple[str, ...] = ()
-    """What differs from the baseline without failing the test, a line each."""
-    comparison: Mapping[str, Any] = field(default_factory=dict)
-    """The same, and what fails it, as `ComparisonData`; empty where nothing is compared."""
-    noise: tuple[str, ...] = ()
-    """Those of the changes that are of numbers which vary from run to run and gate nothing."""
-    limits: tuple[dict[str, Any], ...] = ()
-    summary: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    findings: tuple[dict[str, Any], ...] = ()
-    kernels: tuple[dict[str, Any], ...] = ()
-    """The kernels of the step shown: short name, calls, time, operators; where it failed, or reports are written."""
-    recording: str | None = None
-    structure: str | None = None
-    """A hash of the kernels in launch order: while it stays, a baseline sees the same. Only for reports."""
-    time: Mapping[str, Any] = field(default_factory=dict)
-    """Untraced times where the test asks for them: median, quantiles, conditions."""
-    time_share: float | None = None
-    """By how much it may become slower than it was; None where times are not compared."""
-    compile_caches: Mapping[str, Any] = field(default_factory=dict)
-    """What was found in the caches of torch.compile, as ``CompileCaches``; empty where it was not in use."""
-    against_time: Mapping[str, Any] = field(default_factory=dict)
-    """How its time compares with another commit's, as `pace` says; empty where that was not asked."""
-    location: tuple[str, int] | None = None
-    """The test's file, relative to the root directory, and line."""
-    culprit: tuple[str, int] | None = None
-    """Likewise the line by which it failed, where it is known and lies in the root directory."""
-
-    @property
-    def name(self) -> str:
-        """The test and, where there is one, the label."""
-        return self.nodeid + (f" ({self.label})" if self.label else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,9 +127,9 @@ class RunResults:
     """Whose code was measured; None outside a working tree of git."""
 
     @property
-    def environment(self) -> Mapping[str, Any]:
-        """Device and versions, from the first measurement that holds them."""
-        return next((result.environment for result in self.results if result.environment), {})
+    def environment(self) -> Environment | None:
+        """Device and versions, from the first measurement that holds them; None without one."""
+        return next((result.environment for result in self.results if result.environment is not None), None)
 
     @property
     def compared_with(self) -> str:
@@ -202,24 +140,6 @@ class RunResults:
     def gone_words(self) -> str | None:
         """What was measured at the other commit alone, in a line; None where nothing was."""
         return f"measured only at {self.compared_with}: {first_of(self.gone)}" if self.gone else None
-
-    def to_plain(self) -> list[dict[str, Any]]:
-        """Return the results as lists, dicts, strings and numbers."""
-        return [asdict(result) for result in self.results]
-
-    @classmethod
-    def from_plain(cls, plain: list[dict[str, Any]]) -> RunResults:
-        """Return the results that ``to_plain`` gave."""
-        return cls(results=tuple(_result(entry) for entry in plain))
-
-
-def _result(plain: dict[str, Any]) -> Result:
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
-    state = fields.pop("baseline_state")
-    return Result(
-        **{**fields, "outcome": Outcome(fields["outcome"])},
-        baseline_state=None if state is None else BaselineState(state),
-    )
 
 
 Reporter = Callable[[RunResults], str]

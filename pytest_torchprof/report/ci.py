@@ -34,7 +34,9 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
     for result in run.results:
         if result.outcome.is_failure:
             yield _result_command("error", result, result.message, rootdir, workspace)
-        elif result.baseline_state is BaselineState.AMBIGUOUS or result.against_time.get("verdict") == "ambiguous":
+        elif result.baseline_state is BaselineState.AMBIGUOUS or (
+            result.against_time is not None and result.against_time.verdict == "ambiguous"
+        ):
             message = "\n".join([f"{result.baseline} against {run.compared_with}", *result.changes])
             yield _result_command("warning", result, message, rootdir, workspace)
     for unused in run.unused:
@@ -97,9 +99,9 @@ def properties(result: Result) -> list[tuple[str, str]]:
     values = {
         "outcome": result.outcome,
         "baseline": result.baseline,
-        **{number.name: result.summary.get(number.name) for number in TABLE if number.headline},
-        "time_us": result.time.get("median_us"),
-        "against_time": result.against_time.get("words"),
+        **{number.name: getattr(result.summary, number.name, None) for number in TABLE if number.headline},
+        "time_us": result.time and result.time.median_us,
+        "against_time": result.against_time and result.against_time.words,
         "recording": result.recording,
     }
     return [

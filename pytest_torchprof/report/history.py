@@ -9,11 +9,12 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report.json_report import judged_results, reported_value
 from pytest_torchprof.text import json_text, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pytest_torchprof.report import Result, RunResults
 
@@ -59,21 +60,22 @@ def _rows(run: RunResults) -> Iterator[dict[str, Any]]:
     }
     for result in run.results:
         numbers = {number.name: reported_value(result, number) for number in TABLE} if result.summary else {}
+        environment = result.environment or Environment()
         yield {
             **of_commit,
             "test": result.nodeid,
             "label": result.label,
-            "device": _device(result.environment),
-            **{name: result.environment.get(name) for name in _VERSIONS},
+            "device": environment.gpu or environment.cpu,
+            **{name: getattr(environment, name) for name in _VERSIONS},
             "verdict": str(result.outcome),
             "baseline": result.baseline_state and str(result.baseline_state),
             "structure": result.structure,
-            "numbers": {**numbers, _TIME: result.time.get("median_us")},
+            "numbers": {**numbers, _TIME: _median_us(result)},
         }
 
 
-def _device(environment: Mapping[str, Any]) -> str | None:
-    return environment.get("gpu") or environment.get("cpu")
+def _median_us(result: Result) -> float | None:
+    return None if result.time is None else result.time.median_us
 
 
 def _cell(value: object) -> object:
@@ -85,16 +87,17 @@ def _cell(value: object) -> object:
 
 
 def _records(result: Result) -> Iterator[dict[str, Any]]:
-    environment = result.environment
-    told = {"device": _device(environment), "structure": result.structure, "baseline": result.baseline_state}
+    environment = result.environment or Environment()
+    device = environment.gpu or environment.cpu
+    told = {"device": device, "structure": result.structure, "baseline": result.baseline_state}
     extra = {name: str(value) for name, value in told.items() if value is not None}
     shared = {
         "benchmark": {"name": _BENCHMARK, "extra_info": {**extra, "verdict": str(result.outcome)}},
         "model": {"name": result.name, "type": "test"},
-        "dependencies": {name: {"version": str(environment[name])} for name in _VERSIONS if environment.get(name)},
+        "dependencies": {name: {"version": version} for name in _VERSIONS if (version := getattr(environment, name))},
     }
     values = [(number.name, number.unit, reported_value(result, number)) for number in TABLE if number.headline]
-    for name, unit, value in (*values, (_TIME, "us", result.time.get("median_us"))):
+    for name, unit, value in (*values, (_TIME, "us", _median_us(result))):
         # The database takes 32-bit floats, and its readers no NaN.
         if value is not None and math.isfinite(value):
             yield {**shared, "metric": {"name": name, "benchmark_values": [float(value)], "extra_info": {"unit": unit}}}

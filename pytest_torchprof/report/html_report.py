@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.analysis import Analysis
 from pytest_torchprof.errors import TorchprofError
@@ -13,10 +12,10 @@ from pytest_torchprof.report.page.measured import MOST_DRAWN, Measured, in_page
 from pytest_torchprof.report.terminal import better_words, count_outcomes, describe_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_torchprof.report import RunResults
+    from pytest_torchprof.report import Result, RunResults
 
 _NOT_KEPT: Final = "no timeline: the recording was not kept; pytest --torchprof-save=DIR keeps it"
 _ENOUGH: Final = (
@@ -38,20 +37,21 @@ def render(run: RunResults) -> str:
 
 def _measured(run: RunResults) -> Iterator[Measured]:
     """Yield the measurements in the order of the run, with the recordings that are at hand."""
-    results = [asdict(result) for result in run.results]
-    drawn = in_page(results)
-    for told in results:
-        if id(told) in drawn:
-            yield _with_recording(told, run.rootdir)
+    drawn = in_page(run.results)
+    for result in run.results:
+        if result.recording is None:
+            yield Measured(result=result, missing=_NOT_KEPT)
+        elif id(result) not in drawn:
+            yield Measured(result=result, missing=_ENOUGH)
         else:
-            yield Measured(told=told, missing=_ENOUGH if told["recording"] else _NOT_KEPT)
+            yield _with_recording(result, run.rootdir / result.recording)
 
 
-def _with_recording(told: Mapping[str, Any], rootdir: Path) -> Measured:
+def _with_recording(result: Result, recording: Path) -> Measured:
     try:
-        return Measured(told=told, analysis=Analysis(read(rootdir / told["recording"])))
+        return Measured(result=result, analysis=Analysis(read(recording)))
     except TorchprofError as problem:
-        return Measured(told=told, missing=f"no timeline: {problem}")
+        return Measured(result=result, missing=f"no timeline: {problem}")
 
 
 FORMATS = {".html": render}

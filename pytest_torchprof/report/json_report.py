@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report import Disuse, Outcome
+from pytest_torchprof.report.result import encode, encode_environment
 from pytest_torchprof.text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.analysis.numbers import Number
+    from pytest_torchprof.baseline.entry import Times
     from pytest_torchprof.report import Result, RunResults
 
 SCHEMA: Final = 1
-_FIELDS: Final = (
-    *("nodeid", "label", "outcome", "message", "baseline", "changes"),
-    *("limits", "summary", "findings", "recording"),
-)
 # All of them are better the smaller they are. Times are medians; the others are the worst step's, as they are gated.
 _SHOWN: Final = tuple(number for number in TABLE if number.headline)
 _OF_WORST: Final = ("count", "bytes")
@@ -32,22 +30,14 @@ _LONGEST_NAME: Final = 1024
 
 def render(run: RunResults) -> str:
     """Return ``{"schema", "environment", "results"}`` and the unused entries of baselines as indented JSON."""
-    results = [
-        {
-            **{name: getattr(result, name) for name in _FIELDS},
-            "comparison": result.comparison or None,
-            "time": result.time or None,
-            "compile_caches": result.compile_caches or None,
-            "against_time": result.against_time or None,
-        }
-        for result in run.results
-    ]
     unused: dict[str, dict[str, list[str]]] = {str(why): {} for why in Disuse}
     for entries in run.unused:
         unused[entries.why][entries.file] = list(entries.keys)
     against = {} if run.against is None else {"against": asdict(run.against) | {"gone": list(run.gone)}}
-    report = {"schema": SCHEMA, "environment": run.environment, **against, "results": results, **unused}
-    return json_text(report)
+    environment = encode_environment(run.environment)
+    return json_text(
+        {"schema": SCHEMA, "environment": environment, **against, "results": encode(run.results), **unused}
+    )
 
 
 def benchmark(run: RunResults) -> str:
@@ -56,8 +46,8 @@ def benchmark(run: RunResults) -> str:
     for result in judged_results(run):
         for name, unit, value in _headline_values(result):
             rows.append({"name": f"{result.name}: {name}", "unit": unit, "value": value})
-        if result.time:
-            low, middle, high = _quartiles(result)
+        if result.time is not None:
+            low, middle, high = _quartiles(result.time)
             spread = f"± {max(high - middle, middle - low):.4g}"
             rows.append({"name": f"{result.name}: time", "unit": "us", "value": middle, "range": spread})
     return json_text(rows)
@@ -68,8 +58,8 @@ def bmf(run: RunResults) -> str:
     benchmarks: dict[str, dict[str, dict[str, float]]] = {}
     for result in judged_results(run):
         measures = {name.replace("_", "-"): {"value": value} for name, _, value in _headline_values(result)}
-        if result.time:
-            low, middle, high = (time_us * 1000 for time_us in _quartiles(result))
+        if result.time is not None:
+            low, middle, high = (time_us * 1000 for time_us in _quartiles(result.time))
             measures["latency"] = {"value": middle, "lower_value": low, "upper_value": high}
         benchmarks[_shorten_name(result.name)] = measures
     return json_text(benchmarks)
@@ -78,12 +68,14 @@ def bmf(run: RunResults) -> str:
 def judged_results(run: RunResults) -> Iterator[Result]:
     """Yield what was measured on the device that was asked for."""
     judged = (Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED)
-    return (result for result in run.results if result.outcome in judged and result.summary)
+    return (result for result in run.results if result.outcome in judged and result.summary is not None)
 
 
 def reported_value(result: Result, number: Number) -> float | None:
     """Return a number of a measurement: counts and sizes of the worst step, as they are gated, else the median."""
-    value: float | None = (result.summary["worst"] if number.unit in _OF_WORST else result.summary).get(number.name)
+    if result.summary is None:
+        return None
+    value: float | None = getattr(result.summary.worst if number.unit in _OF_WORST else result.summary, number.name)
     return value
 
 
@@ -94,9 +86,9 @@ def _headline_values(result: Result) -> Iterator[tuple[str, str, float]]:
             yield number.name, number.title if number.unit == "count" else number.unit, value
 
 
-def _quartiles(result: Result) -> tuple[float, float, float]:
-    quantiles = result.time["quantiles_us"]
-    return quantiles[len(quantiles) // 4], result.time["median_us"], quantiles[-1 - len(quantiles) // 4]
+def _quartiles(time: Times) -> tuple[float, float, float]:
+    quantiles = time.quantiles_us
+    return quantiles[len(quantiles) // 4], time.median_us, quantiles[-1 - len(quantiles) // 4]
 
 
 def _shorten_name(name: str) -> str:

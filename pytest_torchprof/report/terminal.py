@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from msgspec import convert
+from msgspec.structs import astuple
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.limits.failure import Screen, fit
-from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import BaselineState, Outcome
 from pytest_torchprof.text import Column, cells, counted, cut, drawn, first_of, fitted, printable, ruled, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
+    from pytest_torchprof.recording.caches import CompileCaches
+    from pytest_torchprof.recording.metadata import Environment
     from pytest_torchprof.report import Result, RunResults, UnusedEntries
+    from pytest_torchprof.report.result import TimeComparison
 
 
 def _number_column(title: str, name: str, leaves: int = 0) -> Column:
     """Return the column of a number: the median over the steps, "-" where it is not known."""
-    return Column(title, lambda result: BY_NAME[name].show(result.summary.get(name)), leaves=leaves)
+    return Column(title, lambda result: BY_NAME[name].show(getattr(result.summary, name, None)), leaves=leaves)
 
 
 def _show_comparison(result: Result) -> str:
@@ -46,13 +48,13 @@ RESULT_COLUMNS: Final = (
 _TIME_COLUMN: Final = Column("time", lambda result: _show_time(result.against_time), "left", leaves=5)
 _CACHES_COLUMN: Final = Column("cache hits", lambda result: _show_caches(result.compile_caches), "left", leaves=5)
 KERNEL_COLUMNS: Final = (
-    Column("kernel", lambda kernel: printable(kernel["name"]), "left"),
-    Column("calls", lambda kernel: str(kernel["count"])),
-    Column("time", lambda kernel: show_us(kernel["time_us"])),
-    Column("mean", lambda kernel: show_us(kernel["time_us"] / kernel["count"]), leaves=4),
-    Column("min", lambda kernel: show_us(kernel["min_us"]), leaves=2),
-    Column("max", lambda kernel: show_us(kernel["max_us"]), leaves=3),
-    Column("launched by", lambda kernel: cut(printable(", ".join(kernel["ops"])), 30), "left", leaves=1),
+    Column("kernel", lambda kernel: printable(kernel.name), "left"),
+    Column("calls", lambda kernel: str(kernel.count)),
+    Column("time", lambda kernel: show_us(kernel.time_us)),
+    Column("mean", lambda kernel: show_us(kernel.time_us / kernel.count), leaves=4),
+    Column("min", lambda kernel: show_us(kernel.min_us), leaves=2),
+    Column("max", lambda kernel: show_us(kernel.max_us), leaves=3),
+    Column("launched by", lambda kernel: cut(printable(", ".join(kernel.ops)), 30), "left", leaves=1),
 )
 """One row per kernel of a failed measurement, most time first."""
 
@@ -75,9 +77,8 @@ _OUTCOMES: Final = {
 }
 
 
-def describe_environment(environment: Mapping[str, Any]) -> str:
+def describe_environment(known: Environment) -> str:
     """Return the device and the versions in one line."""
-    known = convert(environment, Environment)
     gpu, architecture = known.gpu, known.architecture
     device = f"{gpu} ({architecture})" if gpu and architecture else gpu or known.cpu or "cpu"
     versions = (("torch", known.torch), ("CUDA", known.cuda), ("ROCm", known.rocm))
@@ -103,33 +104,35 @@ def heading_lines(run: RunResults, *, width: int, who: str = "") -> list[str]:
 def result_columns(run: RunResults) -> tuple[Column, ...]:
     """Return the columns of a run's table: what is compared with a commit has no baseline."""
     known: tuple[Column, ...] = RESULT_COLUMNS
-    if any(result.compile_caches.get("phase") for result in run.results):
+    if any(result.compile_caches is not None and result.compile_caches.phase for result in run.results):
         known = (*known[:-2], _CACHES_COLUMN, *known[-2:])
     if run.against is None:
         return known
     columns = []
     for column in known:
         if column.title == "baseline":
-            columns += [_TIME_COLUMN] if any(result.against_time for result in run.results) else []
+            columns += [_TIME_COLUMN] if any(result.against_time is not None for result in run.results) else []
             column = column._replace(title="against")  # noqa: PLW2901
         columns.append(column)
     return tuple(columns)
 
 
-def _show_caches(caches: Mapping[str, Any]) -> str:
+def _show_caches(caches: CompileCaches | None) -> str:
     """Return how the caches were, and how much they held of what a compilation asked for: "warm 2/2"."""
-    if not caches.get("phase"):
+    if caches is None or caches.phase is None:
         return "-"
-    hits, misses = (sum(use[count] or 0 for use in caches["uses"].values()) for count in ("hits", "misses"))
-    return f"{caches['phase']} {hits}/{hits + misses}"
+    uses = astuple(caches.uses)
+    hits, misses = sum(use.hits or 0 for use in uses), sum(use.misses or 0 for use in uses)
+    return f"{caches.phase} {hits}/{hits + misses}"
 
 
-def _show_time(compared: Mapping[str, Any]) -> str:
+def _show_time(compared: TimeComparison | None) -> str:
     """Return how the time of a measurement compares, in a cell: "worse +21% (+18% to +23%)"."""
-    if not compared or not compared["step"]:
-        return str(compared.get("verdict", "-"))
-    share, low, high = (f"{compared['step'][name]:+.0%}" for name in ("share", "low", "high"))
-    return f"{compared['verdict']} {share} ({low} to {high})"
+    if compared is None:
+        return "-"
+    if (step := compared.step) is None:
+        return compared.verdict
+    return f"{compared.verdict} {step.share:+.0%} ({step.low:+.0%} to {step.high:+.0%})"
 
 
 def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
@@ -167,7 +170,7 @@ def render_briefly(run: RunResults) -> list[str]:
 
 def _brief_changes(result: Result) -> list[str]:
     """Return what differs as far as the code decides it; of many kernels the first ones."""
-    kernels = frozenset(result.comparison.get("kernels", ())[_FEW_KERNELS:])
+    kernels = frozenset(() if result.comparison is None else result.comparison.kernels[_FEW_KERNELS:])
     changes = [line for line in result.changes if line not in result.noise]
     shown = [line for line in changes if line.strip() not in kernels]
     hidden = len(changes) - len(shown)
@@ -177,10 +180,10 @@ def _brief_changes(result: Result) -> list[str]:
 def _tell_held(name: str, result: Result) -> Iterator[str]:
     """Yield what there is to know of limits that hold, such as what was allowed."""
     for limit in result.limits:
-        if limit["details"]:
-            within = "" if limit["range"] is None else f' in "{limit["range"]}"'
-            head = f"{name}: {limit['name']}={limit['expected']}{within}: {limit['message']}"
-            yield "\n".join(printable(line) for line in [head, *(f"  {detail}" for detail in limit["details"])])
+        if limit.details:
+            within = "" if limit.range is None else f' in "{limit.range}"'
+            head = f"{name}: {limit.name}={limit.expected}{within}: {limit.message}"
+            yield "\n".join(printable(line) for line in [head, *(f"  {detail}" for detail in limit.details)])
 
 
 def _tell_unused(unused: UnusedEntries) -> str:

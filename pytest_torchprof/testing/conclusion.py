@@ -5,20 +5,19 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from typing import TYPE_CHECKING
 
-from msgspec import to_builtins
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.limits import MISSED, NOT_MEASURED
 from pytest_torchprof.recording.repeats import stacks_name
-from pytest_torchprof.report import BaselineState, Outcome, Result
 from pytest_torchprof.report.ci import properties
-from pytest_torchprof.testing.baseline_check import environment_of
+from pytest_torchprof.report.result import BaselineState, KernelCalls, LimitResult, Outcome, Result, summary_of
 from pytest_torchprof.testing.measurement import judge_measurement
 from pytest_torchprof.testing.other_ranks import entries_of_others, with_other_ranks
 from pytest_torchprof.testing.pace_words import told_aside
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.recording.caches import CompileCaches
     from pytest_torchprof.testing.measurement import Judgement, Measurement
     from pytest_torchprof.testing.test_run import TestRun
 
@@ -101,7 +101,7 @@ def _complete_judgement(
 
 def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> Conclusion:
     test, measurement, profile = run.test, judgement.measurement, judgement.profile
-    problem = judgement.error(replace(test.screen, everything=False))
+    problem = judgement.error(changed(test.screen, everything=False))
     unanswerable = _unanswerable(run, judgement)
     outcome = _outcome(run, judgement, problem, ending, unanswerable=bool(unanswerable))
     kept = _keep(run, measurement, failed=outcome.is_failure)
@@ -118,8 +118,8 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         label=measurement.label,
         outcome=outcome,
         message=message,
-        environment=dict(environment_of(seen)) if seen is not None else {},
-        compile_caches=_caches(seen) if seen is not None else {},
+        environment=seen.trace.environment if seen is not None else None,
+        compile_caches=_caches(seen) if seen is not None else None,
         recording=test.state.options.shown(kept) if kept else None,
         location=test.location,
         time_share=test.baseline.time_share if test.state.options.against is not None else None,
@@ -226,7 +226,7 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     comparison = on_baseline.comparison
     summary = comparison.summary
     if comparison.verdict != "new" and comparison.lines:
-        result = replace(result, comparison=to_builtins(check.data(comparison)))
+        result = replace(result, comparison=check.data(comparison))
     if writable and check.writes(on_baseline.old, on_baseline.formers):
         if not this_rank().writes:
             state = BaselineState.LEFT_TO_RANK_0
@@ -255,55 +255,53 @@ def _with_reported(result: Result, profile: Profile) -> Result:
     known = profile.kernels_unknown is None
     return replace(
         result,
-        findings=tuple({**asdict(finding), "evidence": dict(finding.evidence)} for finding in profile.findings),
+        findings=tuple(profile.findings),
         structure=baseline.structure_hash(profile) if known else None,
         kernels=_kernel_rows(profile) if known else (),
     )
 
 
 def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...], *, failed: bool) -> Result:
-    times = baseline.times_of(profile)
     return replace(
         result,
-        limits=tuple(_plain_verdict(verdict) for verdict in verdicts),
-        summary={**asdict(profile.median), "worst": asdict(profile.worst)},
+        limits=tuple(_limit_result(verdict) for verdict in verdicts),
+        summary=summary_of(profile.median, profile.worst),
         kernels=_kernel_rows(profile) if failed and profile.kernels_unknown is None else (),
-        time=asdict(times) if times else {},
+        time=baseline.times_of(profile),
     )
 
 
-def _caches(profile: Profile) -> dict[str, Any]:
+def _caches(profile: Profile) -> CompileCaches | None:
     own = profile.trace.metadata
-    caches = None if own is None or own.compile is None else own.compile.caches
-    return {} if caches is None else to_builtins(caches)
+    return None if own is None or own.compile is None else own.compile.caches
 
 
-def _plain_verdict(verdict: Verdict) -> dict[str, Any]:
-    measured: object = verdict.number if verdict.number is not None else verdict.seen
-    return {
-        "name": verdict.limit,
-        "range": verdict.range,
-        "expected": verdict.expected,
-        "measured": None if verdict.status == NOT_MEASURED else measured,
-        "status": verdict.status,
-        "message": verdict.seen,
-        "details": [str(one).strip() for one in verdict.details],
-    }
+def _limit_result(verdict: Verdict) -> LimitResult:
+    measured = verdict.number if verdict.number is not None else verdict.seen
+    return LimitResult(
+        name=verdict.limit,
+        range=verdict.range,
+        expected=verdict.expected,
+        measured=None if verdict.status == NOT_MEASURED else measured,
+        status=verdict.status,
+        message=verdict.seen,
+        details=tuple(str(one).strip() for one in verdict.details),
+    )
 
 
-def _kernel_rows(profile: Profile) -> tuple[dict[str, Any], ...]:
+def _kernel_rows(profile: Profile) -> tuple[KernelCalls, ...]:
     found: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in profile.kernels:
         found[kernel.name].append(kernel)
     rows = [
-        {
-            "name": members[0].short or name,
-            "count": len(members),
-            "time_us": sum(kernel.duration_us for kernel in members),
-            "min_us": min(kernel.duration_us for kernel in members),
-            "max_us": max(kernel.duration_us for kernel in members),
-            "ops": list(dict.fromkeys(kernel.op for kernel in members if kernel.op)),
-        }
+        KernelCalls(
+            name=members[0].short or name,
+            count=len(members),
+            time_us=sum(kernel.duration_us for kernel in members),
+            min_us=min(kernel.duration_us for kernel in members),
+            max_us=max(kernel.duration_us for kernel in members),
+            ops=tuple(dict.fromkeys(kernel.op for kernel in members if kernel.op)),
+        )
         for name, members in found.items()
     ]
-    return tuple(sorted(rows, key=lambda row: -row["time_us"]))
+    return tuple(sorted(rows, key=lambda row: -row.time_us))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from pytest_torchprof.against.pairs import MOST_LOST
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.compare.pace import LEAST_PAIRS, slowdown
-from pytest_torchprof.report import Outcome
+from pytest_torchprof.report.result import Outcome, TimeChange, TimeComparison
 from pytest_torchprof.text import counted, show_share, show_us
 
 if TYPE_CHECKING:
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.report import Result
 
 
-def told_aside(result: Result, verdict: str, words: str) -> Result:
+def told_aside(result: Result, verdict: Literal["new", "not judged", "not measured"], words: str) -> Result:
     """Return the result of a measurement whose times nobody takes, which says why."""
-    return replace(result, against_time=_plain(verdict, result.time_share, words))
+    return replace(result, against_time=TimeComparison(verdict=verdict, tolerance=result.time_share, words=words))
 
 
 def concluded(result: Result, measured: TimedMeasurement, side: Side, *, seed: int, budget_s: float) -> Result:
@@ -34,16 +36,16 @@ def concluded(result: Result, measured: TimedMeasurement, side: Side, *, seed: i
     lines = tuple(_lines(measured))
     told = replace(
         result,
-        against_time=_plain(
-            pace.verdict,
-            result.time_share,
-            lines[0].strip(),
+        against_time=TimeComparison(
+            verdict=pace.verdict,
+            tolerance=result.time_share,
+            words=lines[0].strip(),
             seed=seed,
             pairs=len(pace.all_pairs),
             confirming_pairs=len(pace.fresh),
             step=_figures(pace.all_pairs),
             kernels=_figures(measured.kernels) if len(measured.kernels) >= LEAST_PAIRS else None,
-            disturbed=list(measured.disturbed),
+            disturbed=measured.disturbed,
         ),
     )
     undecided = f"    undecided: {_why_open(measured, budget_s)}"
@@ -55,14 +57,14 @@ def concluded(result: Result, measured: TimedMeasurement, side: Side, *, seed: i
         shown = lines if pace.verdict != "ambiguous" else (*lines, undecided)
         unseen = shown if pace.verdict == "same" else ()
         return replace(told, changes=(*told.changes, *shown), noise=(*told.noise, *unseen))
-    allowed = f'tolerance={{"time": {_figures(pace.all_pairs)["share"]:.2f}}}'
+    allowed = f'tolerance={{"time": {slowdown(pace.all_pairs).share:.2f}}}'
     remedy = f"  do: make it faster, or allow so much in the marker: {allowed}"
     return _failed(told, Outcome.FAILED, [f"slower than at {side.reference.shown}:", *lines, remedy])
 
 
 def _not_measured(result: Result, reason: str) -> Result:
     said = coded(f"not measured: its time against the other commit: {reason}", Code.NO_TIMES)
-    told = replace(result, against_time=_plain("not measured", result.time_share, reason))
+    told = told_aside(result, "not measured", reason)
     return _failed(told, Outcome.NOT_MEASURED, [said])
 
 
@@ -73,23 +75,10 @@ def _failed(told: Result, outcome: Outcome, lines: list[str]) -> Result:
     return replace(told, outcome=outcome, message=text)
 
 
-def _plain(verdict: str, allowed: float | None, words: str, **more: Any) -> dict[str, Any]:
-    """Return what reports hold of it."""
-    unknown: dict[str, Any] = {
-        "seed": None,
-        "pairs": 0,
-        "confirming_pairs": 0,
-        "step": None,
-        "kernels": None,
-        "disturbed": [],
-    }
-    return {"verdict": verdict, "tolerance": allowed, "words": words, **unknown, **more}
-
-
-def _figures(pairs: tuple[TimePair, ...]) -> dict[str, float]:
+def _figures(pairs: tuple[TimePair, ...]) -> TimeChange:
     """Return the medians on both sides, in microseconds, and how they differ, in shares."""
     base_us, here_us = _medians(pairs)
-    return {"base_us": base_us, "here_us": here_us, **asdict(slowdown(pairs))}
+    return TimeChange(base_us=base_us, here_us=here_us, **asdict(slowdown(pairs)))
 
 
 def _medians(pairs: tuple[TimePair, ...]) -> tuple[float, float]:

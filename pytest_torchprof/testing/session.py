@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_torchprof import baseline
 from pytest_torchprof.capture import Pace
@@ -21,6 +23,7 @@ from pytest_torchprof.limits import Screen
 from pytest_torchprof.recording.folder import hide
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.report import BaselineState, Outcome, Result, RunResults, UnusedEntries, ci, terminal
+from pytest_torchprof.report.result import decode, encode
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.commit import commit_of
 from pytest_torchprof.testing.recordings import SUFFIX
@@ -192,7 +195,7 @@ class RunState:
         """Return what a worker hands to the controller, as JSON."""
         return json.dumps(
             {
-                "results": self.run_results.to_plain(),
+                "results": encode(self.results.values()),
                 "baseline_updates": {
                     str(file): {key: entry and baseline.plain(entry) for key, entry in entries.items()}
                     for file, entries in self.baseline_updates.items()
@@ -220,7 +223,7 @@ class RunState:
     def merge(self, plain: str) -> None:
         """Take over what a worker handed over."""
         other = json.loads(plain)
-        for result in RunResults.from_plain(other["results"]).results:
+        for result in decode(other["results"]):
             self.add(result)
         for file, entries in other["baseline_updates"].items():
             read = {key: entry and baseline.from_plain(entry) for key, entry in entries.items()}
@@ -336,7 +339,7 @@ def _write_reports(state: RunState) -> list[str]:
     problems: list[str] = []
     if not state.options.reports:
         return problems
-    run = replace(state.run_results, commit=commit_of(state.options.rootdir))
+    run = changed(state.run_results, commit=commit_of(state.options.rootdir))
     for path in state.options.reports:
         reporter = state.reporter_of(path)
         part = path.with_name(f".{path.name}.part")

@@ -63,7 +63,7 @@ def _on_both_sides(state: RunState) -> dict[Key, Result]:
         key: result
         for key, result in state.results.items()
         if result.time_share is not None
-        and not result.against_time
+        and result.against_time is None
         and result.baseline_state in _COMPARED
         and result.outcome in (Outcome.PASSED, Outcome.FAILED)
     }
@@ -155,8 +155,10 @@ class _Terminal:
 
 def _report(config: pytest.Config, before: Result, told: Result) -> None:
     """Tell pytest what the times have come to: a failure, a warning, a property of the suite."""
+    if (compared := told.against_time) is None:
+        return
     if (xml := config.stash.get(xml_key, None)) is not None:
-        xml.add_global_property(f"{PREFIX}.time[{printable_line(told.name)}]", told.against_time["words"])
+        xml.add_global_property(f"{PREFIX}.time[{printable_line(told.name)}]", compared.words)
     file, line = told.location or ("", 1)
     if told.outcome.is_failure and not before.outcome.is_failure:
         report = pytest.TestReport(
@@ -170,8 +172,8 @@ def _report(config: pytest.Config, before: Result, told: Result) -> None:
         )
         _forget_pass(config, told.nodeid)
         config.hook.pytest_runtest_logreport(report=report)
-    elif told.against_time["verdict"] == "ambiguous":
-        text = f"{told.name}: time ambiguous: {told.against_time['words']}"
+    elif compared.verdict == "ambiguous":
+        text = f"{told.name}: time ambiguous: {compared.words}"
         warning = warnings.WarningMessage(TorchprofWarning(text), TorchprofWarning, str(config.rootpath / file), line)
         config.hook.pytest_warning_recorded.call_historic(
             kwargs={"warning_message": warning, "nodeid": told.nodeid, "when": "runtest", "location": None}

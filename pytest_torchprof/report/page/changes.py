@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.compare import ComparisonData, diff
+from pytest_torchprof.compare import diff
 from pytest_torchprof.compare.changes import WORSE
 from pytest_torchprof.compare.cost import Cost, gpu_time_noun
 from pytest_torchprof.compare.cost_lines import exchange_words, explain_cost, label_shift, sort_changes
@@ -15,9 +13,10 @@ from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.compare import ComparisonData
     from pytest_torchprof.compare.changes import Change
     from pytest_torchprof.compare.cost import Shift
     from pytest_torchprof.compare.ratios import Pair
@@ -45,9 +44,8 @@ def changes_between(analysis: Analysis, before: Analysis) -> dict[str, Any]:
     }
 
 
-def changes_since_baseline(comparison: Mapping[str, Any], verdict: str, device: DeviceKind) -> dict[str, Any]:
+def changes_since_baseline(told: ComparisonData, verdict: str, device: DeviceKind) -> dict[str, Any]:
     """Return the same of what a run tells of a baseline, which has times by family, and none of single kernels."""
-    told = msgspec.convert(comparison, ComparisonData)
     sums = (sum(shift.time_us[side] for shift in told.families) for side in (0, 1))
     cost = Cost(noun=gpu_time_noun(device), time_us=(next(sums), next(sums)), families=told.families, kernels=())
     return {

@@ -9,40 +9,46 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.page.changes import changes_between, changes_since_baseline
 from pytest_torchprof.report.page.tables import WAYS, kernel_names, tables_of, time_breakdown
+from pytest_torchprof.report.result import encode, encode_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings import Finding
     from pytest_torchprof.report.page.measured import Measured
     from pytest_torchprof.report.page.tables import Table
+    from pytest_torchprof.report.result import KernelCalls
 
-_TOLD: Final = ("message", "changes", "limits", "environment", "recording", "time")
+_SHOWN: Final = ("message", "changes", "limits", "environment", "recording")
 
 
 def details_of(measured: Measured, ways: Sequence[str] = WAYS) -> dict[str, Any]:
     """Return what stands below the list of verdicts when the measurement is chosen there, tables in these ways."""
-    told, analysis, before = measured.told, measured.analysis, measured.before
+    result, analysis, before = measured.result, measured.analysis, measured.before
+    (plain,) = encode([result])
     earlier = before.analysis if before is not None else None
     found: dict[str, Any] = {
         "name": measured.name,
         "outcome": measured.outcome,
-        **{name: told[name] for name in _TOLD if told.get(name)},
+        **{name: plain[name] for name in _SHOWN if plain[name]},
         "numbers": _numbers(measured),
     }
     if before is not None:
-        found["before"] = {name: before.told.get(name) for name in ("environment", "recording")}
+        environment = encode_environment(before.result.environment)
+        found["before"] = {"environment": environment, "recording": before.result.recording}
     if analysis is not None:
         found |= _of_analysis(analysis, earlier, ways)
         if earlier is not None:
             found["compared"] = changes_between(analysis, earlier)
-    elif told.get("kernels"):
-        found["tables"] = {"kernel": _kernels_told(told["kernels"])}
-    if "compared" not in found and told.get("comparison"):
-        found["compared"] = changes_since_baseline(told["comparison"], str(told.get("baseline")), measured.device)
-    if pace := (told.get("against_time") or {}).get("words"):
-        found["pace"] = pace
-    return {**found, "findings": _findings(told, found.get("tables", {}).get("kernel"), linked=analysis is not None)}
+    elif result.kernels:
+        found["tables"] = {"kernel": _kernel_table(result.kernels)}
+    if "compared" not in found and result.comparison is not None:
+        found["compared"] = changes_since_baseline(result.comparison, str(result.baseline), measured.device)
+    if result.against_time is not None:
+        found["pace"] = result.against_time.words
+    kernels = found.get("tables", {}).get("kernel")
+    return {**found, "findings": _findings(result.findings, kernels, linked=analysis is not None)}
 
 
 def as_json(value: object) -> bytes:
@@ -91,15 +97,14 @@ def _of_analysis(analysis: Analysis, before: Analysis | None, ways: Sequence[str
     }
 
 
-def _findings(told: Mapping[str, Any], kernels: Table | None, *, linked: bool) -> list[dict[str, Any]]:
+def _findings(findings: Sequence[Finding], kernels: Table | None, *, linked: bool) -> list[dict[str, Any]]:
     """Return the findings; where the page has the recording, each with the names of the events that it means."""
-    found = [dict(one) for one in told.get("findings") or ()]
-    names = kernel_names(kernels) if linked and found and kernels else {}
-    for one in found:
-        evidence = one.pop("evidence", None) or {}
-        one["source"] = evidence.get("source")
-        if linked and (events := _events(evidence, names)):
-            one["events"] = events
+    names = kernel_names(kernels) if linked and findings and kernels else {}
+    found = []
+    for finding in findings:
+        shown = {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity")}
+        events = _events(finding.evidence, names) if linked else {}
+        found.append({**shown, "source": finding.evidence.get("source"), **({"events": events} if events else {})})
     return found
 
 
@@ -122,13 +127,13 @@ def _listed(evidence: Mapping[str, Any], key: str) -> list[str]:
     return [str(one) for one in named if one] if isinstance(named, list | tuple | dict) else []
 
 
-def _kernels_told(kernels: Any) -> Table:
+def _kernel_table(kernels: Sequence[KernelCalls]) -> Table:
     """Return the kernels that a run keeps of a measurement without its recording: those of one step."""
     columns = ["name", "short", "calls", "time_us", "mean_us", "min_us", "max_us", "op"]
     rows = [
         [
-            *(one["name"], one["name"], one["count"], one["time_us"], one["time_us"] / (one["count"] or 1)),
-            *(one["min_us"], one["max_us"], ", ".join(one["ops"]) or None),
+            *(one.name, one.name, one.count, one.time_us, one.time_us / (one.count or 1)),
+            *(one.min_us, one.max_us, ", ".join(one.ops) or None),
         ]
         for one in kernels
     ]

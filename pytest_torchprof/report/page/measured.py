@@ -5,32 +5,31 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-from msgspec.structs import asdict
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.analysis import Analysis, Repeat
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
-from pytest_torchprof.report.analysis_json import finding_values
+from pytest_torchprof.report.result import Outcome, Result, summary_of
 from pytest_torchprof.text import is_huge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.devices.kinds import DeviceKind
     from pytest_torchprof.findings import Rule
 
 MOST_DRAWN: Final = 40
 """Of so many recordings a page has the timeline."""
-RECORDED: Final = "recorded"
-"""The verdict on a recording that nothing was asked of."""
-
-OUTCOMES: Final = ("failed", "not measured", "xfailed", "skipped", "passed", RECORDED, "gone")
+OUTCOMES: Final = (
+    *(Outcome.FAILED, Outcome.NOT_MEASURED, Outcome.XFAILED, Outcome.SKIPPED, Outcome.PASSED),
+    *(Outcome.RECORDED, Outcome.GONE),
+)
 """In the order in which a reader wants them."""
 
 
@@ -38,8 +37,7 @@ OUTCOMES: Final = ("failed", "not measured", "xfailed", "skipped", "passed", REC
 class Measured:
     """One measurement."""
 
-    told: Mapping[str, Any]
-    """As one of the ``results`` of a JSON report has it."""
+    result: Result
     analysis: Analysis | None = None
     missing: str = ""
     """Why there is no analysis."""
@@ -49,47 +47,44 @@ class Measured:
     @property
     def name(self) -> str:
         """The test and, where there is one, the label."""
-        label = self.told.get("label")
-        return f"{self.told.get('nodeid')}" + (f" ({label})" if label else "")
+        return self.result.name
 
     @property
-    def outcome(self) -> str:
-        """The verdict in words."""
-        outcome = self.told.get("outcome")
-        return str(outcome) if outcome in OUTCOMES else RECORDED
+    def outcome(self) -> Outcome:
+        """How it came out."""
+        return self.result.outcome
 
     @property
     def device(self) -> DeviceKind:
         """The kind of device; without the recording it is the CPU where the environment names it and no GPU."""
         if self.analysis is not None:
             return self.analysis.trace.device_kind
-        environment = self.told.get("environment") or {}
-        return kind_of("cpu" if environment.get("cpu") and not environment.get("gpu") else None)
+        environment = self.result.environment or Environment()
+        return kind_of("cpu" if environment.cpu and not environment.gpu else None)
 
     def number(self, name: str) -> float | None:
         """Return the median over the steps of one of the numbers; None where it is not known."""
-        return _known((self.told.get("summary") or {}).get(name))
+        return _known(getattr(self.result.summary, name, None))
 
     def worst(self, name: str) -> float | None:
         """Return the worst step's value of one of the numbers; None where it is not known."""
-        return _known(((self.told.get("summary") or {}).get("worst") or {}).get(name))
+        return None if (summary := self.result.summary) is None else _known(getattr(summary.worst, name))
 
 
 def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -> Measured:
     """Return a recording that nothing was asked of; ``name`` is what it is called where no test has made it."""
     nodeid, label = analysis.trace.of_test
-    environment = asdict(analysis.trace.environment)
-    told = {
-        "nodeid": nodeid or name,
-        "label": label,
-        "outcome": "not measured" if analysis.why_not else RECORDED,
-        "message": analysis.why_not or "",
-        "summary": {**asdict(analysis.median), "worst": asdict(analysis.worst)},
-        "findings": finding_values(find(analysis, rules)) if analysis.kernels_unknown is None else [],
-        "environment": {key: value for key, value in environment.items() if value is not None},
-        "recording": name,
-    }
-    return Measured(told=told, analysis=analysis)
+    result = Result(
+        nodeid=nodeid or name,
+        label=label,
+        outcome=Outcome.NOT_MEASURED if analysis.why_not else Outcome.RECORDED,
+        message=analysis.why_not or "",
+        summary=summary_of(analysis.median, analysis.worst),
+        findings=find(analysis, rules) if analysis.kernels_unknown is None else (),
+        environment=analysis.trace.environment,
+        recording=name,
+    )
+    return Measured(result=result, analysis=analysis)
 
 
 def with_lines(analysis: Analysis) -> Analysis:
@@ -105,10 +100,10 @@ def with_lines(analysis: Analysis) -> Analysis:
     return Analysis(analysis.trace, repeat=repeat)
 
 
-def in_page(results: Sequence[Mapping[str, Any]]) -> set[int]:
+def in_page(results: Sequence[Result]) -> set[int]:
     """Return the ``id`` of each result whose recording the page has room for: failures come first."""
-    kept = [result for result in results if result.get("recording")]
-    return {id(result) for result in sorted(kept, key=lambda one: one.get("outcome") not in _FAILURES)[:MOST_DRAWN]}
+    kept = [result for result in results if result.recording]
+    return {id(result) for result in sorted(kept, key=lambda one: not one.outcome.is_failure)[:MOST_DRAWN]}
 
 
 def _known(value: object) -> float | None:
@@ -118,6 +113,5 @@ def _known(value: object) -> float | None:
     return value
 
 
-_FAILURES: Final = ("failed", "not measured")
 SHOWN: Final = tuple(BY_NAME[name] for name in ("kernels", "launches", "gpu_busy_us", "cpu_gpu_ratio", "graph_breaks"))
 """The numbers that the list of verdicts has room for."""

@@ -6,23 +6,26 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.compare.ratios import GPU_TIME, ratio_of, show_factor
 from pytest_torchprof.report.page.document import text
-from pytest_torchprof.report.page.measured import OUTCOMES, RECORDED, SHOWN
+from pytest_torchprof.report.page.measured import OUTCOMES, SHOWN
+from pytest_torchprof.report.result import Outcome
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.report.page.measured import Measured
 
-_WORDS: Final = {"skipped": "not judged", "xfailed": "failed as expected", "gone": "only before"}
+_WORDS: Final[Mapping[Outcome, str]] = {
+    Outcome.SKIPPED: "not judged",
+    Outcome.XFAILED: "failed as expected",
+    Outcome.GONE: "only before",
+}
 _TITLES: Final = {"gpu_busy_us": "busy", "cpu_gpu_ratio": "CPU/GPU", "graph_breaks": "graph breaks"}
 
 
 def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:
     """Return the measurements, which have their numbers, with the failures in front."""
-    return sorted(
-        several, key=lambda one: OUTCOMES.index(one[1].outcome) if one[1].outcome in OUTCOMES else len(OUTCOMES)
-    )
+    return sorted(several, key=lambda one: OUTCOMES.index(one[1].outcome))
 
 
 def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
@@ -36,9 +39,9 @@ def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
     return f'<tr id="row-{number}" data-outcome="{outcome}" data-place="{number}">{"".join(cells)}</tr>'
 
 
-def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[str], compared: str) -> str:
+def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[Outcome], compared: str) -> str:
     """Return the whole list with its filters; empty for a single recording that nothing was asked of."""
-    if len(rows) == 1 and outcomes[RECORDED]:
+    if len(rows) == 1 and outcomes[Outcome.RECORDED]:
         return ""
     titles = {"verdict": "verdict", "name": "test", **{number.name: number.title for number in SHOWN}, **_TITLES}
     heads = "".join(
@@ -70,7 +73,7 @@ def columns_of(several: Sequence[Measured], *, two_sides: bool) -> tuple[str, ..
     known = [number.name for number in SHOWN if any(one.number(number.name) is not None for one in several)]
     if two_sides:
         return (*known, "ratio")
-    return (*known, *(["baseline"] if any(one.told.get("baseline") for one in several) else []))
+    return (*known, *(["baseline"] if any(one.result.baseline for one in several) else []))
 
 
 def _split_name(name: str) -> str:
@@ -82,13 +85,13 @@ def _split_name(name: str) -> str:
 
 
 def _baseline_cell(measured: Measured) -> str:
-    return f'<td class="told">{text(str(measured.told.get("baseline") or "-"), 80)}</td>'
+    return f'<td class="told">{text(measured.result.baseline or "-", 80)}</td>'
 
 
 def _ratio_cell(measured: Measured) -> str:
     """Return how much longer a step's work took than that of the other side."""
     if measured.before is None:
-        return f'<td class="told" data-v="">{"-" if measured.outcome == "gone" else "new"}</td>'
+        return f'<td class="told" data-v="">{"-" if measured.outcome is Outcome.GONE else "new"}</td>'
     ratio = ratio_of(measured.before.number(GPU_TIME), measured.number(GPU_TIME))
     return f'<td data-v="{"" if ratio is None else ratio}">{"-" if ratio is None else show_factor(ratio)}</td>'
 

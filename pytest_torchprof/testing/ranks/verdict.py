@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.report import Outcome, Result, RunResults
+from pytest_torchprof.report.result import Outcome, Result, decode, encode
 from pytest_torchprof.testing.ranks.task import Phase
 from pytest_torchprof.testing.workers import NOTHING_TOLD
 
@@ -157,11 +159,11 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> str:
     """
     states = [json.loads(end.state) if end.state else {} for end in verdict.job.ranks]
     first = states[0]
-    results = RunResults(results=tuple(_results(nodeid, verdict, states)))
+    results = encode(_results(nodeid, verdict, states))
     told = {
         **NOTHING_TOLD,
         **first,
-        "results": results.to_plain(),
+        "results": results,
         "replayed": sorted(set(chain.from_iterable(state.get("replayed", ()) for state in states))),
         "problems": list(dict.fromkeys(chain.from_iterable(state.get("problems", ()) for state in states))),
         # What was collected and has passed this process knows by itself.
@@ -175,7 +177,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> str:
 def _results(nodeid: str, verdict: JobVerdict, states: list[dict[str, Any]]) -> Iterator[Result]:
     found: dict[str | None, list[Result]] = {}
     for one, state in zip(verdict.ranks, states, strict=True):
-        for result in RunResults.from_plain(state.get("results", [])).results:
+        for result in decode(state.get("results", ())):
             said = f"{one.rank}: {result.message}" if result.message and not one.process else result.message
             found.setdefault(result.label, []).append(replace(result, message=said))
     worst = {label: min(those, key=_place) for label, those in found.items()}
