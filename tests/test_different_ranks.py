@@ -174,7 +174,7 @@ def test_a_skew_that_others_may_decide_is_not_measured(job, check):
     unknown = [reduce(1000 * at, 1000 * at + 500, **NAMELESS) for at in (5, 6, 7)]
     few = job(*(rank_of(rank, *known[:1], *unknown) for rank in (0, 1)))
     status, said = check(few, "max_rank_skew=1ms")
-    assert (status, "it may be more with those that are not held against other ranks'" in said) == (3, True)
+    assert (status, "it may be more with those that are not compared with other ranks'" in said) == (3, True)
     assert check(job(*(rank_of(rank, *known, *unknown[:1]) for rank in (0, 1))), "max_rank_skew=1ms")[0] == 0
 
 

@@ -10,13 +10,13 @@ pytestmark = pytest.mark.any_torch
 
 OUTSIDE = """
 from pytest_torchprof.findings import Finding, Rule
-from pytest_torchprof.limits import HOLDS, MISSED, Limit, Verdict
+from pytest_torchprof.limits import HOLDS, MISSED, InWords, Limit, Verdict
 from pytest_torchprof.limits.limit import whole_number
 
 def check_names(profile, most):
     names = profile.kernels.names
     status = HOLDS if len(names) <= most else MISSED
-    return Verdict(limit="max_names", expected="", measured=f"{len(names)} names", number=len(names), status=status)
+    return Verdict(limit="max_names", expected="", seen=(InWords(f"{len(names)} names"),), number=len(names), status=status)
 
 def find_sines(profile):
     if profile.kernels.matching("aten::sin").count:

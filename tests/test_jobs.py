@@ -121,7 +121,7 @@ def test_clocks_that_do_not_fit_conclude_nothing(folder, run):
     assert job_of(place).residue_us > 40
     assert job_of(place).kind == "inconclusive"
     status, said = run("check", place, "--ranks", "--limit", "max_rank_skew=290us")
-    assert (status, "too rough to tell" in said) == (3, True)
+    assert (status, "not aligned well enough to tell" in said) == (3, True)
 
 
 @needs_gloo

@@ -19,9 +19,10 @@ from pytest_torchprof import (
 )
 from pytest_torchprof.kernels.carried import carries_all
 from pytest_torchprof.kernels.operands import Launch, complete
-from pytest_torchprof.kernels.patterns import compile_pattern, hint, parse_value, unfused_lines
+from pytest_torchprof.kernels.patterns import compile_pattern, hint, parse_value
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES
 from pytest_torchprof.kernels.selectors import compile_op_pattern
+from pytest_torchprof.limits.evidence import what_each_carries
 
 pytestmark = pytest.mark.any_torch
 
@@ -263,7 +264,7 @@ def test_fused_means_that_one_inductor_kernel_carries_all_of_it():
 
 def test_what_is_not_fused_is_listed_with_its_operators_in_order():
     """Generated kernels say what they carry, the others what launched them."""
-    lines = unfused_lines(
+    lines = what_each_carries(
         [
             kernel(NVJET, op="aten::addmm"),
             kernel("triton_poi_fused_add_0"),
@@ -273,7 +274,7 @@ def test_what_is_not_fused_is_listed_with_its_operators_in_order():
             kernel(NVJET),
         ]
     )
-    assert lines == [
+    assert [str(line) for line in lines] == [
         "gemm bf16 tn nvjet_tst_128x64  launched by aten::addmm",
         "triton_poi_fused_add_0  carries add",
         "triton_poi_fused_mul_1  carries mul",

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.any_torch
 
 OUTSIDE = """
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.limits import HOLDS, MISSED, Limit, Setting, Verdict
+from pytest_torchprof.limits import HOLDS, MISSED, InWords, Limit, Setting, Verdict
 from pytest_torchprof.limits.limit import whole_number
 
 def read_operator(value):
@@ -18,7 +18,7 @@ def read_operator(value):
 
 def check(profile, most, *, of=None):
     count = sum(kernel.op == of for kernel in profile.kernels) if of else len(profile.kernels)
-    return Verdict(measured=f"{count} calls", number=count, status=HOLDS if count <= most else MISSED)
+    return Verdict(seen=(InWords(f"{count} calls"),), number=count, status=HOLDS if count <= most else MISSED)
 
 def pytest_torchprof_limits():
     return [Limit(name="max_calls", read=whole_number, check=check, settings=(Setting(name="of", read=read_operator),))]

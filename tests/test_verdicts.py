@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
-from pytest_torchprof.limits.limit import WorkRow
+from pytest_torchprof.limits.evidence import WhyLine, WorkRow
+from pytest_torchprof.limits.seen import CountSeen, InWords
 from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.reasons.composed import OfRank, Several
 from pytest_torchprof.reasons.recordings import LostKernels
@@ -28,8 +29,17 @@ LOST = LostKernels(1, 3, in_each_step=False)
 @pytest.mark.parametrize(
     "verdict",
     [
-        Verdict(limit="max_syncs", range="decode", expected="0", status=MISSED, number=3, details=(ROW,), step="2"),
-        Verdict(limit="forbid", expected="'no-finding'", status=HOLDS, number=0),
+        Verdict(
+            limit="max_syncs",
+            range="decode",
+            expected="0",
+            status=MISSED,
+            number=3,
+            seen=(CountSeen(3, "wait"),),
+            evidence=(ROW, WhyLine(LOST)),
+            step="2",
+        ),
+        Verdict(limit="forbid", expected="'no-finding'", status=HOLDS, number=0, seen=(InWords("9 names"),)),
         Verdict(limit="max_kernels", expected="9", status=NOT_MEASURED, reason=LOST),
         Verdict(
             limit="max_kernels", expected="9", status=NOT_MEASURED, reason=OfRank(2, Several((LOST, Verbatim("x"))))

@@ -291,7 +291,7 @@ class _Search:
     def _by_limits(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
         profiles = dict(measured.profiles())
         said = {
-            verdict.status: self._said(name, f"{verdict.written}: {verdict.seen}")
+            verdict.status: self._said(name, f"{verdict.written}: {verdict.text}")
             for name in self._names
             if name in profiles and name in measured.entries
             for verdict in check_limits(profiles[name], self._limits)

@@ -11,7 +11,7 @@ from pytest_torchprof.analysis.parts import StepWork, Window, lost_copies
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.recordings import InsideGraph, LostCopies, NumberNotRecorded, UnknownLaunch
-from pytest_torchprof.text import counted, plural, show_bytes, show_ratio, show_us
+from pytest_torchprof.text import plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMSET
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.analysis.gpu_time import Occupation
     from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.devices.kinds import DeviceKind
     from pytest_torchprof.reasons import Reason
     from pytest_torchprof.trace import Trace
 
@@ -64,19 +63,13 @@ class Number(Struct, frozen=True, kw_only=True):
         """What it is called over a column or beside its value."""
         return plural(self.noun) if self.unit == "count" else self.noun
 
-    def title_on(self, device: DeviceKind) -> str:
-        """Return the title as it holds on a kind of device: no GPU is busy where the CPU is measured."""
-        return self.title if device.has_launches else self.title.removeprefix("GPU ")
+    def title_on(self, *, gpu: bool) -> str:
+        """Return the title as it holds on a GPU or on the CPU: no GPU is busy where the CPU is measured."""
+        return self.title if gpu else self.title.removeprefix("GPU ")
 
     def show(self, value: float | None) -> str:
         """Return the value with its unit, "-" for None."""
         return "-" if value is None else _SHOW[self.unit](value)
-
-    def say(self, value: float, device: DeviceKind) -> str:
-        """Return the value as a sentence has it: "3 kernels", "1.2 ms GPU busy", "0.93"."""
-        if self.unit == "count":
-            return counted(round(value), self.noun)
-        return f"{self.show(value)} {self.title_on(device)}" if self.unit == "us" else self.show(value)
 
     def why_absent(self, trace: Trace) -> Reason:
         """Return why the recording does not hold it."""

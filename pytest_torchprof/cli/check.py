@@ -182,7 +182,9 @@ def _write_verdicts(verdicts: Iterable[Verdict]) -> None:
 
     for verdict in verdicts:
         sys.stdout.write(f"{verdict.status:<14}{limit_line(verdict).lstrip()}\n")
-        sys.stdout.writelines(f"{'':14}    {printable_line(str(line))}\n" for line in verdict.details)
+        sys.stdout.writelines(
+            f"{'':14}    {printable_line(line)}\n" for one in verdict.evidence for line in str(one).split("\n")
+        )
 
 
 def _status(statuses: Iterable[str]) -> int:

@@ -6,12 +6,10 @@ import ast
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.kernels.carried import told_operators
 from pytest_torchprof.kernels.names.kernelname import (
     COLLECTIVES,
     DTYPES,
@@ -227,20 +225,6 @@ def selector_call(value: object) -> str | None:
     """Return how to call a function that makes selectors, "gemm()"; None for what is none."""
     name = str(getattr(value, "__name__", ""))
     return _CALLS.get(name, f"{name}()") if name in SIGNATURES else None
-
-
-def unfused_lines(kernels: Sequence[Kernel]) -> list[str]:
-    """Return one line per kernel in launch order: its display name and the operators it carries or was launched by.
-
-    Kernels that follow each other and read the same are one line with a count.
-    """
-    counts = ((line, len(list(same))) for line, same in groupby(map(_describe_ops, kernels)))
-    return [line if count == 1 else f"{line}  x{count}" for line, count in counts]
-
-
-def _describe_ops(kernel: Kernel) -> str:
-    carried = told_operators(kernel)
-    return f"{kernel.short}  " + (f"carries {', '.join(carried)}" if carried else f"launched by {kernel.op or '?'}")
 
 
 _FORMS: Final = 'gemm(layout="tn"), [gemm(), "name"] or {"name": 3}'

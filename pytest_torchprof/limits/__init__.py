@@ -12,6 +12,7 @@ from pytest_torchprof.limits import asked
 from pytest_torchprof.limits.asked import Asked, check_limits, needs_flops, nothing_known, settings_of, something_ran
 from pytest_torchprof.limits.communication_limits import COMMUNICATION_LIMITS
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
+from pytest_torchprof.limits.evidence import FindingLine, LineInWords
 from pytest_torchprof.limits.failure import Screen, error_for
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
 from pytest_torchprof.limits.limit import (
@@ -30,6 +31,7 @@ from pytest_torchprof.limits.limit import (
 from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
 from pytest_torchprof.limits.range_limit import range_limit
 from pytest_torchprof.limits.rank_limits import RANK_LIMITS
+from pytest_torchprof.limits.seen import FindingsSeen, InWords, NoFinding
 from pytest_torchprof.reasons.limits import FindingUntold
 from pytest_torchprof.text import nearest
 
@@ -47,7 +49,9 @@ __all__ = [
     "MISSED",
     "NOT_MEASURED",
     "Asked",
+    "InWords",
     "Limit",
+    "LineInWords",
     "Screen",
     "Setting",
     "Status",
@@ -87,12 +91,12 @@ def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdi
         code, reason = next(iter(blind.items()))
         return unmeasured(FindingUntold(code, reason))
     if not found:
-        return Verdict(measured="none of them occurs", number=0, status=HOLDS)
+        return Verdict(seen=(NoFinding(),), number=0, status=HOLDS)
     return Verdict(
-        measured=", ".join(dict.fromkeys(finding.code for finding in found)),
+        seen=(FindingsSeen(tuple(dict.fromkeys(finding.code for finding in found))),),
         number=len(found),
         status=MISSED,
-        details=tuple(finding.in_one_line for finding in found),
+        evidence=tuple(FindingLine(finding.in_one_line) for finding in found),
     )
 
 

@@ -13,18 +13,19 @@ from pytest_torchprof.analysis.waits import longest_poll, waiting_copies
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.reply import NOT_KNOWN, YES
 from pytest_torchprof.limits.allowances import Allowance, read_allowances, read_allowed_copies
+from pytest_torchprof.limits.evidence import AllowedNothing
 from pytest_torchprof.limits.items import Item, moves_of, rows_of_moves, rows_of_waits, waits_of
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
     Setting,
     Verdict,
-    WorkRow,
-    in_step,
+    title_among,
     unmeasured,
 )
+from pytest_torchprof.limits.seen import CountSeen
 from pytest_torchprof.reasons.limits import AllowanceUntold, Polled
-from pytest_torchprof.text import counted, enumerated, printable
+from pytest_torchprof.text import enumerated, printable
 from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.limits.evidence import WorkRow
 
     Items = Callable[[Analysis, StepProfile], list[Item]]
     Rows = Callable[..., tuple[WorkRow, ...]]
@@ -75,7 +77,7 @@ class Tally:
         return found
 
     @cached_property
-    def perhaps(self) -> list[Item]:
+    def undecided(self) -> list[Item]:
         """The items of which it cannot be told."""
         return [
             item
@@ -104,36 +106,36 @@ class _Count:
     def judge(self, analysis: Analysis, most: int, allow: Sequence[Allowance]) -> Verdict:
         """Return whether no step has more than so many items that are not allowed."""
         tallies = [Tally.of(analysis, step, self.items(analysis, step), allow) for step in analysis.steps]
-        vain = _in_vain(tallies, allow)
+        unused = _unused(tallies, allow)
         worst = max(tallies, key=lambda tally: len(tally.counting))
         if len(worst.counting) > most:
             return Verdict(
-                measured=self._say(worst) + in_step(analysis, worst.step),
+                seen=(self._seen(worst),),
                 number=len(worst.counting),
                 status=MISSED,
-                details=(*self.rows(worst.counting), *self._allowed_rows(worst), *vain),
+                evidence=(*self.rows(worst.counting), *self._allowed_rows(worst), *unused),
                 step=worst.step.name,
+                in_step=title_among(analysis, worst.step),
             )
-        worst = max(tallies, key=lambda tally: len(tally.counting) + len(tally.perhaps))
-        if len(worst.counting) + len(worst.perhaps) > most:
+        worst = max(tallies, key=lambda tally: len(tally.counting) + len(tally.undecided))
+        if len(worst.counting) + len(worst.undecided) > most:
             return self._not_told(analysis, worst)
         worst = max(tallies, key=lambda tally: len(tally.items))
         return Verdict(
-            measured=self._say(worst),
+            seen=(self._seen(worst),),
             number=len(worst.counting),
             status=HOLDS,
-            details=(*self._allowed_rows(worst), *vain),
+            evidence=(*self._allowed_rows(worst), *unused),
         )
 
-    def _say(self, tally: Tally) -> str:
-        allowed = sum(map(len, tally.allowed.values()))
-        return counted(len(tally.items), self.noun) + (f", {allowed} allowed" if allowed else "")
+    def _seen(self, tally: Tally) -> CountSeen:
+        return CountSeen(len(tally.items), self.noun, allowed=sum(map(len, tally.allowed.values())))
 
     def _allowed_rows(self, tally: Tally) -> tuple[WorkRow, ...]:
         return tuple(
             structs.replace(row, also_ran=True)
             for allowing, items in tally.allowed.items()
-            for row in self.rows(items, f"allowed: {', '.join(map(str, allowing))}")
+            for row in self.rows(items, tuple(map(str, allowing)))
         )
 
     def _not_told(self, analysis: Analysis, tally: Tally) -> Verdict:
@@ -146,22 +148,22 @@ class _Count:
             reason = "the recording does not tell by which call and in which operators it was done"
         elif no_lines:
             reason = "the recording holds no lines of the user's code"
-        elif any(item.origin is not None and not item.origin.exact for item in tally.perhaps):
+        elif any(item.origin is not None and not item.origin.exact for item in tally.undecided):
             reason = "the recording names the functions and not their lines"
-        elif file := next((item.origin.file for item in tally.perhaps if item.is_placed and item.origin), None):
+        elif file := next((item.origin.file for item in tally.undecided if item.is_placed and item.origin), None):
             reason = f"the recording tells no more of the file's path than {printable(file)}, and it is not found here"
         else:
             reason = tally.step.places.why_not or _OTHER_WAY
-        why = AllowanceUntold(tuple(map(str, asked)), len(tally.perhaps), self.noun, reason)
-        unknown = unmeasured(why, self.rows(tally.perhaps), step=tally.step.name)
+        why = AllowanceUntold(tuple(map(str, asked)), len(tally.undecided), self.noun, reason)
+        unknown = unmeasured(why, self.rows(tally.undecided), step=tally.step.name)
         return structs.replace(unknown, wants_lines=lines and no_lines)
 
 
-def _in_vain(tallies: Sequence[Tally], allow: Sequence[Allowance]) -> tuple[str, ...]:
+def _unused(tallies: Sequence[Tally], allow: Sequence[Allowance]) -> tuple[AllowedNothing, ...]:
     """Return a line that names the allowances which matched nothing in any step, if there are such."""
     used = {one for tally in tallies for some in (*tally.allowing, *tally.doubtful) for one in some}
-    names = [repr(str(one)) for one in allow if one not in used]
-    return (f"allowed nothing: {', '.join(names)}",) if names else ()
+    names = tuple(str(one) for one in allow if one not in used)
+    return (AllowedNothing(names),) if names else ()
 
 
 def _every_wait(analysis: Analysis, step: StepProfile) -> list[Item]:
@@ -197,7 +199,7 @@ def _polled(analysis: Analysis) -> Verdict | None:
     for step in analysis.steps:
         times = longest_poll(analysis.trace, step.part.calls)
         if times >= _POLLS:
-            return unmeasured(Polled(times, in_step(analysis, step)), step=step.name)
+            return unmeasured(Polled(times, title_among(analysis, step)), step=step.name)
     return None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Status, Verdict, WorkRow, in_step, unmeasured
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Status, Verdict, title_among, unmeasured
+from pytest_torchprof.limits.seen import AsExpected
 from pytest_torchprof.reasons.composed import InStep
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.limits.evidence import AnyEvidence
+    from pytest_torchprof.limits.seen import AnySeen
     from pytest_torchprof.reasons import Reason
 
 
@@ -21,8 +24,8 @@ class StepAnswer:
     """What does not hold of one entry of a limit in one step: it is missed, or cannot be told."""
 
     status: Status
-    measured: str = ""
-    details: tuple[str | WorkRow, ...] = ()
+    seen: AnySeen | None = None
+    evidence: tuple[AnyEvidence, ...] = ()
     reason: Reason | None = None
     """Why it cannot be told."""
     of_all_steps: bool = False
@@ -35,23 +38,21 @@ def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepA
     def check(analysis: Analysis, value: Any) -> Verdict:
         found = [(step, answer) for step in analysis.steps for answer in problems(analysis, step, value)]
         if not found:
-            return Verdict(measured="as expected in every step", status=HOLDS)
+            return Verdict(seen=(AsExpected(),), status=HOLDS)
         status = MISSED if any(answer.status == MISSED for _, answer in found) else NOT_MEASURED
         shown = next(step for step, answer in found if answer.status == status)
         answers = [answer for step, answer in found if step is shown and answer.status == status]
         of_step = len(analysis.steps) > 1 and not all(answer.of_all_steps for answer in answers)
-        details = tuple(dict.fromkeys(line for answer in answers for line in answer.details))
+        evidence = tuple(dict.fromkeys(one for answer in answers for one in answer.evidence))
         if whys := tuple(answer.reason for answer in answers if answer.reason is not None):
             why = InStep(whys, analysis.title_of(shown) if of_step else "")
-            return unmeasured(why, details, step=shown.name)
-        measured = "; ".join(dict.fromkeys(answer.measured for answer in answers))
-        measured += in_step(analysis, shown) if of_step else ""
-        return Verdict(measured=measured, status=status, details=details, step=shown.name)
+            return unmeasured(why, evidence, step=shown.name)
+        return Verdict(
+            seen=tuple(dict.fromkeys(answer.seen for answer in answers if answer.seen is not None)),
+            status=status,
+            evidence=evidence,
+            step=shown.name,
+            in_step=title_among(analysis, shown) if of_step else "",
+        )
 
     return check
-
-
-def show_count(count: tuple[int, int] | None) -> str:
-    if count is None:
-        return "at least 1"
-    return str(count[0]) if count[0] == count[1] else f"{count[0]} to {count[1]}"

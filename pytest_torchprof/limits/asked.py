@@ -13,9 +13,9 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.fields import bare
-from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.kernels.patterns import selector_call
 from pytest_torchprof.limits.communication_limits import needs_messages
+from pytest_torchprof.limits.evidence import KernelsToDeclare
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, Limit, Setting, Verdict, unmeasured
 from pytest_torchprof.limits.number_limits import Bound
 from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, LaunchesWait, NothingRan
@@ -155,8 +155,20 @@ def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, .
 def _verdicts(analysis: Analysis, one: Asked, idle: StepProfile | None) -> tuple[Verdict, ...]:
     found = _check_limit(analysis, one, idle)
     if isinstance(found, Verdict):
-        return (replace(found, limit=one.limit.name, expected=one.shown),)
+        return (answered(found, one),)
     return found
+
+
+def answered(verdict: Verdict, one: Asked) -> Verdict:
+    """Return the verdict as that on what was asked for."""
+    is_number = isinstance(one.value, int | float) and not isinstance(one.value, bool)
+    return replace(
+        verdict,
+        limit=one.limit.name,
+        expected=one.shown,
+        bound=float(one.value) if verdict.bound is None and is_number else verdict.bound,
+        unit=verdict.unit or one.limit.unit,
+    )
 
 
 def idle_step(analysis: Analysis, asked: Iterable[Asked]) -> StepProfile | None:
@@ -211,8 +223,8 @@ def _unless_not_known(analysis: Analysis, one: Asked) -> Verdict | None:
         verdict = one.limit.check(supposed, one.value, **one.settings)
         if isinstance(verdict, Verdict) and verdict.status != HOLDS:
             names = sorted(supposed.own_kernels.supposed)
-            details = ask_for(names, analysis.unmatched_declarations)
-            return unmeasured(FamilyUnknown(tuple(names), family), details, step=verdict.step)
+            asked = KernelsToDeclare(tuple(names), tuple(analysis.unmatched_declarations))
+            return unmeasured(FamilyUnknown(tuple(names), family), (asked,), step=verdict.step)
     return None
 
 

@@ -7,31 +7,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES
-from pytest_torchprof.limits.answers import StepAnswer, in_each_step, show_count
+from pytest_torchprof.limits.answers import StepAnswer, in_each_step
+from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.limit import (
     HOLDS,
     MISSED,
     NOT_MEASURED,
     Limit,
     Verdict,
-    WorkRow,
     as_counts,
     fraction,
     in_order,
-    in_step,
+    title_among,
     unmeasured,
 )
 from pytest_torchprof.limits.quantities import duration_us, size_bytes
+from pytest_torchprof.limits.seen import CollectivesSeen, ExposedTime, HiddenShare, SentBytes
 from pytest_torchprof.reasons.limits import (
     CollectiveTimesUnknown,
     CollectiveUntold,
     MessageSizesUnknown,
     NoCommunication,
 )
-from pytest_torchprof.text import counted, nearest, printable, show_bytes, show_share, show_us
+from pytest_torchprof.text import nearest, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.collectives import Collective, StepCommunication
@@ -62,7 +63,7 @@ def _rows(collectives: Iterable[Collective]) -> tuple[WorkRow, ...]:
             name=name,
             full=name,
             time_us=sum(one.duration_us or 0 for one in members),
-            note=show_bytes(size) if size else "",
+            size_bytes=size or 0,
             ops=tuple(printable(op) for op in dict.fromkeys(one.operator for one in members) if op),
         )
         for (name, size), members in found.items()
@@ -79,9 +80,9 @@ def _collectives(
         low, high = count or (1, None)
         sure = names[name]
         if sure + len(unknown) < low or (high is not None and sure > high):
-            yield StepAnswer(MISSED, f"{sure} x {name}, expected {show_count(count)}", _rows(found))
+            yield StepAnswer(MISSED, CollectivesSeen(sure, name, low, high), _rows(found))
         elif sure < low or (high is not None and sure + len(unknown) > high):
-            yield StepAnswer(NOT_MEASURED, details=_rows(unknown), reason=CollectiveUntold(name, len(unknown)))
+            yield StepAnswer(NOT_MEASURED, evidence=_rows(unknown), reason=CollectiveUntold(name, len(unknown)))
 
 
 def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
@@ -89,22 +90,20 @@ def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
     known = [sum(one.message_bytes or 0 for one in found) for _, found in sums]
     worst = max(range(len(sums)), key=known.__getitem__)
     step, found = sums[worst]
-    shown, over = show_bytes(known[worst]), known[worst] - most
-    shown += f" (beyond it by {over:,} B)" if over > 0 and shown == show_bytes(most) else ""
-    said = f"{shown} in {counted(len(found), 'collective')}"
-    if over > 0:
+    if known[worst] > most:
         return Verdict(
             number=known[worst],
-            measured=said + in_step(analysis, step),
+            seen=(SentBytes(known[worst], len(found), beyond_bytes=most),),
             status=MISSED,
-            details=_rows(found),
+            evidence=_rows(found),
             step=step.name,
+            in_step=title_among(analysis, step),
         )
     unknown = [one for _, found in sums for one in found if one.message_bytes is None]
     if unknown:
         reason = unknown[0].why_no_bytes or "the size of its group is not known"
         return unmeasured(MessageSizesUnknown(len(unknown), unknown[0].name or "?", reason), _rows(unknown))
-    return Verdict(number=known[worst], measured=said, status=HOLDS)
+    return Verdict(number=known[worst], seen=(SentBytes(known[worst], len(found)),), status=HOLDS)
 
 
 class _Exposure(NamedTuple):
@@ -118,9 +117,9 @@ class _Exposure(NamedTuple):
             return step.exposed_us
         return step.exposed_us / step.span_us if step.span_us else 0.0
 
-    def say(self, step: StepCommunication) -> str:
-        share = f" = {show_share(self.of(step))} of {show_us(step.span_us)}" if self.is_share else ""
-        return f"{show_us(step.exposed_us)}{share} exposed, of {show_us(step.time_us)} of communication"
+    def seen(self, step: StepCommunication) -> ExposedTime:
+        share = self.of(step) if self.is_share else None
+        return ExposedTime(step.exposed_us, step.time_us, share=share, span_us=step.span_us)
 
 
 def _read_exposure(value: object) -> _Exposure:
@@ -147,19 +146,23 @@ def _max_exposed(analysis: Analysis, asked: _Exposure) -> Verdict:
     steps = analysis.communication_of_steps
     worst = max(range(len(steps)), key=lambda place: asked.of(steps[place]))
     found, step = steps[worst], analysis.steps[worst]
-    if asked.of(found) > asked.most:
-        return Verdict(
-            number=asked.of(found),
-            measured=asked.say(found) + in_step(analysis, step),
-            status=MISSED,
-            details=_exposed_rows(found),
-            step=step.name,
-        )
-    return _unknown_time(steps) or Verdict(number=asked.of(found), measured=asked.say(found), status=HOLDS)
+    is_missed = asked.of(found) > asked.most
+    if not is_missed and (unknown := _unknown_time(steps)):
+        return unknown
+    return Verdict(
+        number=asked.of(found),
+        bound=asked.most,
+        unit="share" if asked.is_share else "us",
+        seen=(asked.seen(found),),
+        status=MISSED if is_missed else HOLDS,
+        **(_where(analysis, step, found) if is_missed else {}),
+    )
 
 
-def _exposed_rows(found: StepCommunication) -> tuple[WorkRow, ...]:
-    return _rows(one for one in found.collectives if one.exposed_us)
+def _where(analysis: Analysis, step: StepProfile, found: StepCommunication) -> dict[str, Any]:
+    """Return the step, and the collectives of which nothing hides all, as the fields of a verdict."""
+    rows = _rows(one for one in found.collectives if one.exposed_us)
+    return {"evidence": rows, "step": step.name, "in_step": title_among(analysis, step)}
 
 
 def _min_overlap(analysis: Analysis, least: float) -> Verdict:
@@ -169,34 +172,26 @@ def _min_overlap(analysis: Analysis, least: float) -> Verdict:
         return _unknown_time(steps) or unmeasured(NoCommunication())
     worst = min(known, key=lambda place: known[place])
     found, step = steps[worst], analysis.steps[worst]
-    said = f"{show_share(known[worst])} of {show_us(found.time_us)} of communication is hidden"
-    if known[worst] < least and found.why_no_time is None:
-        return Verdict(
-            number=known[worst],
-            measured=said + in_step(analysis, step),
-            status=MISSED,
-            details=_exposed_rows(found),
-            step=step.name,
-        )
-    return _unknown_time(steps) or Verdict(number=known[worst], measured=said, status=HOLDS)
+    is_missed = known[worst] < least and found.why_no_time is None
+    if not is_missed and (unknown := _unknown_time(steps)):
+        return unknown
+    return Verdict(
+        number=known[worst],
+        seen=(HiddenShare(known[worst], found.time_us),),
+        status=MISSED if is_missed else HOLDS,
+        **(_where(analysis, step, found) if is_missed else {}),
+    )
 
 
-COMMUNICATION_LIMITS = tuple(
-    Limit(
-        name=name,
-        read=read,
-        check=check,
-        on_time=on_time,
-        located=False,
-        per_step=True,
-        families=("communication",),
-    )
-    for name, read, check, on_time in (
-        ("collectives", _read_collectives, in_each_step(_collectives), False),
-        ("max_comm_bytes", size_bytes, _max_comm_bytes, False),
-        ("max_exposed_communication", _read_exposure, _max_exposed, True),
-        ("min_overlap", fraction, _min_overlap, True),
-    )
+def _limit(name: str, read: Callable[[object], Any], check: Callable[..., Verdict], **more: Any) -> Limit:
+    return Limit(name=name, read=read, check=check, located=False, per_step=True, families=("communication",), **more)
+
+
+COMMUNICATION_LIMITS = (
+    _limit("collectives", _read_collectives, in_each_step(_collectives)),
+    _limit("max_comm_bytes", size_bytes, _max_comm_bytes, unit="bytes"),
+    _limit("max_exposed_communication", _read_exposure, _max_exposed, on_time=True),
+    _limit("min_overlap", fraction, _min_overlap, on_time=True, unit="share"),
 )
 
 

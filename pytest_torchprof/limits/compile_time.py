@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, get_args
 
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.limits.evidence import CachesUsed, CompilePart, was_used
 from pytest_torchprof.limits.limit import HOLDS, MISSED, Verdict, positive_number, unmeasured
+from pytest_torchprof.limits.seen import CompileTime
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.limits import NoCompileTimes, NothingCompiled, NotMeasuredWithCaches
-from pytest_torchprof.recording.caches import CacheUse, ColdStart, Phase
-from pytest_torchprof.text import counted, enumerated
+from pytest_torchprof.recording.caches import CacheUses, ColdStart, Phase
+from pytest_torchprof.text import enumerated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.compilation import Compile
+    from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.reasons import Reason
-    from pytest_torchprof.recording.caches import CacheUses
 
 PHASES: Final[tuple[str, ...]] = get_args(Phase)
-_CACHES: Final = {"dynamo": "Dynamo", "aot_autograd": "AOTAutograd", "inductor": "Inductor", "triton": "Triton"}
-_NONE: Final = CacheUse(hits=0, misses=0, bypasses=0)
 _WARM_TOO: Final = "compile_cache='warm' in the marker measures both"
 
 
@@ -52,12 +52,11 @@ def max_compile_time(analysis: Analysis, asked: float | Mapping[str, float]) -> 
     missed = [phase for phase, us in totals.items() if us > bounds[phase] * 1e6]
     if unknown and not missed:
         return unmeasured(Several.of(unknown.values()))
-    said = (f"{totals[phase] / 1e6:.1f} s compiling{f' {phase}' if phase else ''}" for phase in totals)
     return Verdict(
-        measured=", ".join(said),
+        seen=tuple(CompileTime(us / 1e6, phase) for phase, us in totals.items()),
         number=next(iter(totals.values())) / 1e6 if len(bounds) == 1 else None,
         status=MISSED if missed else HOLDS,
-        details=tuple(line for phase in totals for line in _lines(starts[phase], phase if len(bounds) > 1 else None)),
+        evidence=tuple(line for phase in totals for line in _lines(starts[phase], phase if len(bounds) > 1 else None)),
     )
 
 
@@ -81,26 +80,11 @@ def _why_unknown(start: ColdStart | None, phase: str | None, doubt: Reason | Non
     return doubt if phase == own else None
 
 
-def _lines(start: ColdStart | None, phase: str | None) -> Iterator[str]:
+def _lines(start: ColdStart | None, phase: str | None) -> Iterator[AnyEvidence]:
     if start is None:
         return
-    of_phase = f", {phase}" if phase else ""
-    for name, us in (start.time_us or {}).items():
-        if us and name != "total":
-            yield f"{us / 1e6:>8.2f} s {name}{of_phase}"
-    if said := cache_words(start.uses):
-        yield f"found in caches{of_phase}: {said}"
-
-
-def cache_words(uses: CacheUses) -> str:
-    """Return what was found in the caches and what was not: "Inductor 2 hits, 1 miss"; empty where none was asked."""
-    return "; ".join(
-        f"{shown} {_words(use)}" for name, shown in _CACHES.items() if (use := getattr(uses, name)) != _NONE
-    )
-
-
-def _words(use: CacheUse) -> str:
-    hits = "hits not known" if use.hits is None else counted(use.hits, "hit")
-    misses = "misses not known" if use.misses is None else counted(use.misses, "miss")
-    bypasses = [f"{use.bypasses} that cannot be kept"] if use.bypasses else []
-    return ", ".join([hits, misses, *bypasses]) if use.hits is not None or use.misses is not None else "not known"
+    for part, us in (start.time_us or {}).items():
+        if us and part != "total":
+            yield CompilePart(part, us, phase)
+    if start.uses != CacheUses() and any(was_used(getattr(start.uses, name)) for name in CacheUses.__struct_fields__):
+        yield CachesUsed(start.uses, phase)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
-from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict, WorkRow
+from pytest_torchprof.limits.evidence import WorkRow
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.text import counted, number_alike, printable, printable_line, reason_line, show_us
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.limits.evidence import AnyEvidence
 
 MOST_REASONS = 3
 """Of one limit: several missed limits still fit on a screen."""
@@ -162,7 +164,7 @@ def error_for(
     text = _failure_text(_with_numbers(failed), analysis, why, others, screen)
     error: LimitsMissed | NotMeasured = LimitsMissed(text)
     if unmeasured := [one for one in failed if one.status == NOT_MEASURED]:
-        reasons = [one.reason or Verbatim(one.seen) for one in unmeasured]
+        reasons = [one.reason or Verbatim(one.text) for one in unmeasured]
         error = NotMeasured(Several.of(reasons), screen=text)
     error.brief = _brief_text(failed, others, screen)
     return error
@@ -213,7 +215,7 @@ class _Section:
     def of(cls, verdict: Verdict, why: Callable[[str], Sequence[str]], screen: Screen) -> _Section:
         """Return all that there is to say of a verdict; ``why`` has reasons for a missed limit."""
         reasons = why(verdict.limit)[:MOST_REASONS] if verdict.status == MISSED else ()
-        details, places = _detail_blocks(verdict.details, screen)
+        details, places = _detail_blocks(verdict.evidence, screen)
         return cls(
             screen=screen,
             head=fit(limit_line(verdict), screen, hanging=INDENT).splitlines(),
@@ -273,23 +275,23 @@ def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
     seen: set[frozenset[WorkRow]] = set()
     found = []
     for verdict in verdicts:
-        rows = frozenset(one for one in verdict.details if isinstance(one, WorkRow))
-        others = tuple(one for one in verdict.details if not isinstance(one, WorkRow))
-        found.append(replace(verdict, details=others) if rows in seen else verdict)
+        rows = frozenset(verdict.rows)
+        others = tuple(one for one in verdict.evidence if not isinstance(one, WorkRow))
+        found.append(replace(verdict, evidence=others) if rows in seen else verdict)
         seen.update([rows] if rows else [])
     return found
 
 
 def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
     """Return the verdicts with numbers behind names that stand for kernels of different full names."""
-    rows = [one for verdict in verdicts for one in verdict.details if isinstance(one, WorkRow)]
+    rows = [row for verdict in verdicts for row in verdict.rows]
     kinds = [*dict.fromkeys((row.name, row.full) for row in rows)]
     names = dict(zip(kinds, number_alike([name for name, _ in kinds]), strict=True))
 
-    def numbered(one: str | WorkRow) -> str | WorkRow:
+    def numbered(one: AnyEvidence) -> AnyEvidence:
         return replace(one, name=names[one.name, one.full]) if isinstance(one, WorkRow) else one
 
-    return tuple(replace(verdict, details=tuple(map(numbered, verdict.details))) for verdict in verdicts)
+    return tuple(replace(verdict, evidence=tuple(map(numbered, verdict.evidence))) for verdict in verdicts)
 
 
 def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:
@@ -298,7 +300,7 @@ def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:
     shown = [
         step
         for verdict in verdicts
-        if any(isinstance(one, WorkRow) for one in verdict.details)
+        if verdict.rows
         for step in (analysis.steps if verdict.range is not None else steps.get(verdict.step, ()))
     ]
     return [printable_line(reason) for reason in dict.fromkeys(step.places.why_not for step in shown) if reason]
@@ -323,7 +325,7 @@ def limit_line(verdict: Verdict) -> str:
 
 
 def _said(verdict: Verdict) -> str:
-    measured = reason_line(verdict.seen)
+    measured = reason_line(verdict.text)
     return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
 
 
@@ -351,8 +353,8 @@ def _brief_cause(verdict: Verdict) -> str:
     row = verdict.culprit
     if row is not None:
         return f"; most: {_brief_row(row)}"
-    told = verdict.details[0] if verdict.details else None
-    return f"; {printable_line(told.strip())}" if isinstance(told, str) else ""
+    first = next(iter(verdict.evidence), None)
+    return "" if first is None or isinstance(first, WorkRow) else f"; {printable_line(first.text.strip())}"
 
 
 def _brief_row(row: WorkRow) -> str:
@@ -360,8 +362,11 @@ def _brief_row(row: WorkRow) -> str:
     return f"{row.count} x {row.name}{place}"
 
 
-def _detail_blocks(details: Sequence[str | WorkRow], screen: Screen) -> tuple[list[list[str]], list[list[str]]]:
+def _detail_blocks(evidence: Sequence[AnyEvidence], screen: Screen) -> tuple[list[list[str]], list[list[str]]]:
     """Return the details, a block each, and the places of rows that are too many to have them below each."""
+    details = [
+        one for evident in evidence for one in ([evident] if isinstance(evident, WorkRow) else evident.text.split("\n"))
+    ]
     rows = [one for one in details if isinstance(one, WorkRow)]
     layout = Layout.of(rows, screen)
     blocks = [

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis.waits import blocking_calls
-from pytest_torchprof.limits.limit import WorkRow, in_order, place_fields
-from pytest_torchprof.text import printable, show_bytes
+from pytest_torchprof.limits.evidence import WorkRow
+from pytest_torchprof.limits.limit import in_order, place_fields
+from pytest_torchprof.text import printable
 from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
@@ -89,25 +90,24 @@ def _origins(step: StepProfile, work: Sequence[Work]) -> Iterator[tuple[Origin |
         yield next(told[one], None), len(known.get(one, ())) == done[one]
 
 
-def rows_of_waits(items: Sequence[Item], note: str = "") -> tuple[WorkRow, ...]:
+def rows_of_waits(items: Sequence[Item], allowed_by: tuple[str, ...] = ()) -> tuple[WorkRow, ...]:
     """Return one row per blocking call and the operator that made it, most calls first."""
-    return _rows(items, lambda item: (item.name, item.op_name), note)
+    return _rows(items, lambda item: (item.name, item.op_name), allowed_by)
 
 
-def rows_of_moves(items: Sequence[Item], note: str = "") -> tuple[WorkRow, ...]:
+def rows_of_moves(items: Sequence[Item], allowed_by: tuple[str, ...] = ()) -> tuple[WorkRow, ...]:
     """Return one row per name (direction and memories) of copies or fills, most calls first."""
-    return _rows(items, lambda item: item.name, note)
+    return _rows(items, lambda item: item.name, allowed_by)
 
 
-def _rows(items: Sequence[Item], key: Callable[[Item], Hashable], note: str) -> tuple[WorkRow, ...]:
+def _rows(items: Sequence[Item], key: Callable[[Item], Hashable], allowed_by: tuple[str, ...]) -> tuple[WorkRow, ...]:
     found: dict[Hashable, list[Item]] = defaultdict(list)
     for item in items:
         found[key(item)].append(item)
-    return in_order(_row(members, note) for members in found.values())
+    return in_order(_row(members, allowed_by) for members in found.values())
 
 
-def _row(members: Sequence[Item], note: str) -> WorkRow:
-    size_bytes = sum(item.size_bytes for item in members)
+def _row(members: Sequence[Item], allowed_by: tuple[str, ...]) -> WorkRow:
     origins = Counter(item.origin for item in members if item.origin is not None)
     name = printable(members[0].name)
     return WorkRow(
@@ -115,7 +115,8 @@ def _row(members: Sequence[Item], note: str) -> WorkRow:
         name=name,
         full=name,
         time_us=sum(item.time_us for item in members),
-        note=", ".join(filter(None, [show_bytes(size_bytes) if size_bytes else "", note])),
+        size_bytes=sum(item.size_bytes for item in members),
+        allowed_by=allowed_by,
         ops=tuple(printable(op) for op in dict.fromkeys(item.op_name for item in members) if op),
         **place_fields([(count, origin) for origin, count in origins.most_common()]),
     )

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import carries, carries_all, doubts
 from pytest_torchprof.kernels.fields import bare, checked_operator
-from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.kernels.patterns import (
     NamePattern,
     Pattern,
     compile_pattern,
     hint,
-    unfused_lines,
 )
 from pytest_torchprof.kernels.reply import YES, ask, some
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
-from pytest_torchprof.limits.answers import StepAnswer, in_each_step, show_count
-from pytest_torchprof.limits.compile_limits import lines_on_nothing
+from pytest_torchprof.limits.answers import StepAnswer, in_each_step
+from pytest_torchprof.limits.compile_limits import instead_of_compiling
+from pytest_torchprof.limits.evidence import (
+    IdleOperators,
+    KernelsToDeclare,
+    PatternAdvice,
+    WhyLine,
+    what_each_carries,
+)
 from pytest_torchprof.limits.limit import (
     MISSED,
     NOT_MEASURED,
@@ -33,6 +38,13 @@ from pytest_torchprof.limits.limit import (
     group_others,
     list_operators,
 )
+from pytest_torchprof.limits.seen import (
+    CarriedByNone,
+    CarriedTogether,
+    ForbiddenMatches,
+    MatchesSeen,
+    OtherKernels,
+)
 from pytest_torchprof.reasons.limits import (
     CarriedUntold,
     MatchesUntold,
@@ -43,7 +55,6 @@ from pytest_torchprof.reasons.limits import (
     OperatorUntold,
 )
 from pytest_torchprof.reasons.recordings import NoSuchOperator
-from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +62,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.limits.limit import WorkRow
+    from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.reasons import Reason
 
 
@@ -78,10 +89,10 @@ def _read_ops(value: object) -> list[Operator]:
 def _count_answers(
     pattern: Pattern | Operator, count: tuple[int, int] | None, sure: int, unknown: int, noun: str
 ) -> Iterator[StepAnswer]:
-    """Hold ``sure`` matches and ``unknown`` ones against a count; None asks for at least one."""
+    """Compare ``sure`` matches and ``unknown`` ones with a count; None asks for at least one."""
     low, high = count or (1, None)
     if sure + unknown < low or (high is not None and sure > high):
-        yield StepAnswer(MISSED, f"{_matching(sure, noun)} {pattern}, expected {show_count(count)}")
+        yield StepAnswer(MISSED, MatchesSeen(sure, noun, str(pattern), low, high))
     elif sure < low or (high is not None and sure + unknown > high):
         yield StepAnswer(NOT_MEASURED, reason=_cannot_tell(pattern, unknown, noun))
 
@@ -98,10 +109,6 @@ def _no_such_operator(analysis: Analysis, asked: Operator | None) -> StepAnswer 
     return None if said is None else StepAnswer(NOT_MEASURED, reason=NoSuchOperator(said), of_all_steps=True)
 
 
-def _matching(count: int, noun: str) -> str:
-    return f"{counted(count, noun)} {'matches' if count == 1 else 'match'}"
-
-
 def _kernels(analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[StepAnswer]:
     for pattern, count in counts.items():
         found = ask(step.kernels, pattern.verdict)
@@ -114,11 +121,11 @@ def _kernels(analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[
             continue
         for answer in _count_answers(pattern, count, len(found.yes), len(found.not_known), "kernel"):
             if answer.status == NOT_MEASURED:
-                yield replace(answer, details=_not_known(analysis, step, found.not_known))
+                yield replace(answer, evidence=_not_known(analysis, step, found.not_known))
                 continue
             advice = hint(pattern, step.kernels) if not found.yes else None
             rows = (*group_kernels(step, found.yes), *group_others(step, found.yes))
-            yield replace(answer, details=(*((advice,) if advice else ()), *rows))
+            yield replace(answer, evidence=(*((PatternAdvice(advice),) if advice else ()), *rows))
 
 
 def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
@@ -126,12 +133,12 @@ def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Patter
         found = ask(step.kernels, pattern.verdict)
         if found.yes:
             rows = group_kernels(step, found.yes, raw=True)
-            yield StepAnswer(MISSED, f"{_matching(len(found.yes), 'kernel')} {pattern}", rows)
+            yield StepAnswer(MISSED, ForbiddenMatches(len(found.yes), "kernel", str(pattern)), rows)
         elif none := _no_such_operator(analysis, pattern.operator):
             yield none
         elif unknown := found.not_known:
             told = _cannot_tell(pattern, len(unknown), "kernel")
-            yield StepAnswer(NOT_MEASURED, details=_not_known(analysis, step, unknown), reason=told)
+            yield StepAnswer(NOT_MEASURED, evidence=_not_known(analysis, step, unknown), reason=told)
         elif ran := _ran_without_kernel(step, pattern):
             yield ran
 
@@ -146,16 +153,17 @@ def _ran_without_kernel(step: StepProfile, pattern: Pattern) -> StepAnswer | Non
 def _only_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
     found = ask(step.kernels, lambda kernel: some(pattern.verdict(kernel) for pattern in patterns))
     if found.no:
-        yield StepAnswer(MISSED, counted(len(found.no), "other kernel"), group_kernels(step, found.no, raw=True))
+        yield StepAnswer(MISSED, OtherKernels(len(found.no)), group_kernels(step, found.no, raw=True))
     elif unknown := found.not_known:
         told = MatchesUntold(len(unknown))
-        yield StepAnswer(NOT_MEASURED, details=_not_known(analysis, step, unknown), reason=told)
+        yield StepAnswer(NOT_MEASURED, evidence=_not_known(analysis, step, unknown), reason=told)
 
 
-def _not_known(analysis: Analysis, step: StepProfile, kernels: Sequence[Kernel]) -> tuple[str | WorkRow, ...]:
+def _not_known(analysis: Analysis, step: StepProfile, kernels: Sequence[Kernel]) -> tuple[AnyEvidence, ...]:
     """Return rows of kernels of which it is not known whether they match, and how to say what they are."""
-    nameless = [kernel.name for kernel in kernels if kernel.family is None and kernel.name.strip()]
-    return (*group_kernels(step, kernels), *(ask_for(nameless, analysis.unmatched_declarations) if nameless else ()))
+    nameless = tuple(kernel.name for kernel in kernels if kernel.family is None and kernel.name.strip())
+    asked = [KernelsToDeclare(nameless, tuple(analysis.unmatched_declarations))] if nameless else []
+    return (*group_kernels(step, kernels), *asked)
 
 
 def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
@@ -173,7 +181,7 @@ def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> int:
     )
 
 
-def _perhaps_of(step: StepProfile, pattern: Operator) -> int:
+def _undecided(step: StepProfile, pattern: Operator) -> int:
     """Return how many kernels a matching operator may have launched, and another one around it as well."""
     return sum(any(map(pattern.matches_op, kernel.unsure_ops)) for kernel in step.kernels)
 
@@ -191,19 +199,19 @@ def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[St
         if none is not None and count is not None and count[0] == 0:
             yield none
             continue
-        untold = unknown + _perhaps_of(step, pattern)
+        untold = unknown + _undecided(step, pattern)
         for answer in _count_answers(pattern, count, hits.total(), untold, "operator"):
             if answer.status == MISSED:
-                lines = [none.measured] if none else _idle_operators(step, pattern)
-                yield replace(answer, details=(*lines, *group_others(step, ())))
+                lines = [WhyLine(none.reason)] if none and none.reason else _idle_operators(step, pattern)
+                yield replace(answer, evidence=(*lines, *group_others(step, ())))
             else:
                 yield _untold_operators(untold)
 
 
-def _idle_operators(step: StepProfile, pattern: Operator) -> list[str]:
+def _idle_operators(step: StepProfile, pattern: Operator) -> list[IdleOperators]:
     """Return a line on the matching operators that ran and launched no kernel, which are not counted."""
     idle = _op_hits(step.ops_that_ran, pattern) - _op_hits(step.ops, pattern)
-    return [f"{counted(idle.total(), 'more call')} of {', '.join(idle)} launched no kernel"] if idle else []
+    return [IdleOperators(idle.total(), tuple(idle))] if idle else []
 
 
 def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator]) -> Iterator[StepAnswer]:
@@ -212,11 +220,11 @@ def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator])
         if hits := _op_hits(step.ops_that_ran, pattern):
             launching = step.ops_of_work if analysis.trace.device_kind.has_launches else hits
             rows = list_operators(step, dict(hits.most_common()), launching)
-            yield StepAnswer(MISSED, f"{_matching(hits.total(), 'operator')} {pattern}", rows)
+            yield StepAnswer(MISSED, ForbiddenMatches(hits.total(), "operator", str(pattern)), rows)
         elif none := _no_such_operator(analysis, pattern):
             yield none
-        elif perhaps := _perhaps_of(step, pattern):
-            yield _untold_operators(perhaps)
+        elif undecided := _undecided(step, pattern):
+            yield _untold_operators(undecided)
     if unknown := _of_unknown_operators(analysis, step):
         yield _untold_operators(unknown)
 
@@ -249,13 +257,9 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
         if found.not_known:
             yield _untold_carried(step, found.not_known)
             continue
-        carried = f"{' and '.join(group)}{' together' if len(group) > 1 else ''}"
-        eager = lines_on_nothing(analysis.compile)
-        yield StepAnswer(
-            MISSED,
-            f"{'nothing was compiled, and ' if eager else ''}no kernel carries {carried}",
-            (*eager, *unfused_lines(step.kernels)),
-        )
+        eager = instead_of_compiling(analysis.compile)
+        seen = CarriedByNone(group, compiled=not eager)
+        yield StepAnswer(MISSED, seen, (*eager, *what_each_carries(step.kernels)))
 
 
 def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
@@ -265,15 +269,14 @@ def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ..
         carried = [(kernel, [op for op, reply in told.items() if reply is YES]) for kernel, told in found]
         unknown = [kernel for kernel, told in found if sum(reply.may_be for reply in told.values()) > 1]
         if hits := [(kernel, ops) for kernel, ops in carried if len(ops) > 1]:
-            together = " and ".join(hits[0][1])
-            said = f"{counted(len(hits), 'kernel')} {'carries' if len(hits) == 1 else 'carry'} {together} together"
-            yield StepAnswer(MISSED, said, group_kernels(step, [kernel for kernel, _ in hits], raw=True))
+            seen = CarriedTogether(len(hits), tuple(hits[0][1]))
+            yield StepAnswer(MISSED, seen, group_kernels(step, [kernel for kernel, _ in hits], raw=True))
         elif unknown:
             yield _untold_carried(step, unknown)
         elif absent := _carried_by_none(step, group, [op for _, ops in carried for op in ops]):
-            eager = lines_on_nothing(analysis.compile)
+            eager = instead_of_compiling(analysis.compile)
             why = NothingToFuse(() if eager else tuple(absent))
-            yield StepAnswer(NOT_MEASURED, details=(*eager, *unfused_lines(step.kernels)), reason=why)
+            yield StepAnswer(NOT_MEASURED, evidence=(*eager, *what_each_carries(step.kernels)), reason=why)
 
 
 def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[str]) -> list[str]:
@@ -286,7 +289,7 @@ def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[
 def _untold_carried(step: StepProfile, unknown: Sequence[Kernel]) -> StepAnswer:
     doubted = tuple(sorted({op for kernel in unknown for op in doubts(kernel)}))
     why = CarriedUntold(len(unknown), doubted)
-    return StepAnswer(NOT_MEASURED, details=group_kernels(step, unknown, raw=True), reason=why)
+    return StepAnswer(NOT_MEASURED, evidence=group_kernels(step, unknown, raw=True), reason=why)
 
 
 def _limit(name: str, read: Callable[[object], object], problems: Callable[..., Iterator[StepAnswer]]) -> Limit:

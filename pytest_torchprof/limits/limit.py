@@ -7,15 +7,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.text import printable, printable_line, show_us
+from pytest_torchprof.limits.evidence import AnyEvidence, WorkRow
+from pytest_torchprof.limits.seen import AnySeen  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - as above
+from pytest_torchprof.text import counted, printable, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -44,35 +46,17 @@ class Status(StrEnum):
 HOLDS, MISSED, NOT_MEASURED = Status
 
 
-class WorkRow(Struct, frozen=True, kw_only=True):
-    """Work of one kind that a limit is about: kernels of one name, copies, blocking calls. Printable text only."""
+Unit = Literal["count", "us", "s", "bytes", "share", "ratio"]
 
-    count: int
-    name: str
-    full: str
-    """The name uncut."""
-    time_us: float | None = None
-    note: str = ""
-    """What else there is to say: how much was copied."""
-    ops: tuple[str, ...] = ()
-    """The operators that launched it."""
-    places: tuple[tuple[int, str], ...] = ()
-    """How often from where in the user's code, where the recording tells."""
-    line: tuple[str, int] | None = None
-    """The file and line of most of it."""
-    also_ran: bool = False
-    """It is listed to compare with, and is not what the limit was missed by."""
 
-    def launched_by(self, name: str) -> list[str]:
-        """Return the operators that ``name`` does not show already: on the CPU the operator is the kernel."""
-        return [op for op in self.ops if op not in name]
+class OnRanks(Struct, frozen=True, kw_only=True):
+    """On which of a job's ranks a limit came out so."""
 
-    def __str__(self) -> str:
-        """Return all of it in one line."""
-        spent = show_us(self.time_us) if self.time_us is not None else ""
-        facts = [spent, self.note, ", ".join(self.launched_by(self.name))]
-        facts += [f"{count} x {place}" if len(self.places) > 1 else place for count, place in self.places]
-        return "  ".join([f"{self.count:>4} x {self.name}", *filter(None, facts)])
+    first: int
+    others: int
+    """How many others it came out so on."""
+    of: int
+    """How many ranks were judged."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -84,21 +68,29 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """The user's range within which it is asked for."""
     expected: str = ""
     """The value as the user wrote it; ``check_limits`` fills it in."""
+    bound: float | None = None
+    """The value where it is a number, in the unit below; ``check_limits`` fills it in."""
     status: Status
-    measured: str = ""
-    """What was seen, in words."""
+    seen: tuple[AnySeen, ...] = ()
+    """What was seen."""
+    number: float | None = None
+    """What was seen where it is a number."""
+    unit: Unit | None = None
+    """Of the number and the bound."""
     reason: AnyReason | None = None
     """Why it is not measured, where it is not."""
-    rank: int | None = None
-    """The rank on which it came out so, where that is another than this one."""
-    remark: str = ""
-    """What else there is to say behind it."""
-    number: float | None = None
-    """What was seen where it is a number, in the unit of the number judged."""
-    details: tuple[str | WorkRow, ...] = ()
-    """What a person acts on: rows of kernels with the operators that launched them, or lines with file and line."""
     step: str | None = None
     """The step shown, where one step decided."""
+    in_step: str = ""
+    """What people call that step, "step 3 of 5"; empty where there is only one."""
+    not_counted: tuple[tuple[str, int], ...] = ()
+    """How many there were in code of others, by its place."""
+    rank: int | None = None
+    """The rank on which it came out so, where that is another than this one."""
+    on_ranks: OnRanks | None = None
+    """On which ranks it came out so, where several were judged."""
+    evidence: tuple[AnyEvidence, ...] = ()
+    """What a person acts on: rows of work with the operators that launched it, or lines with file and line."""
     line: tuple[str, int] | None = None
     """The file and line that it was missed by, where no row tells it."""
     wants_lines: bool = False
@@ -114,10 +106,25 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return replace(self, limit=limit, expected=expected, range=within)
 
     @property
-    def seen(self) -> str:
-        """What was seen, or why it is not known, in words."""
+    def text(self) -> str:
+        """What was seen, or why that is not known, in words."""
         rank = "" if self.rank is None else f"rank {self.rank}: "
-        return f"{rank}{self.measured if self.reason is None else self.reason}{self.remark}"
+        seen = "; ".join(dict.fromkeys(map(str, self.seen)))
+        in_step = f" in {self.in_step}" if self.in_step else ""
+        told = "; ".join(filter(None, [f"{seen}{in_step}" if seen else "", str(self.reason or "")]))
+        return f"{rank}{told}{self._not_counted}{self._on_ranks}"
+
+    @property
+    def _not_counted(self) -> str:
+        places = ", ".join(f"{count} in {place}" for place, count in self.not_counted)
+        return f"; not counted: {places}" if places else ""
+
+    @property
+    def _on_ranks(self) -> str:
+        if self.on_ranks is None:
+            return ""
+        others = f", and {counted(self.on_ranks.others, 'other rank')} alike" if self.on_ranks.others else ""
+        return f" (rank {self.on_ranks.first} of {self.on_ranks.of}{others})"
 
     @property
     def written(self) -> str:
@@ -129,9 +136,14 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return "" if self.range is None else f' in "{printable_line(self.range)}"'
 
     @property
+    def rows(self) -> tuple[WorkRow, ...]:
+        """The rows of work."""
+        return tuple(one for one in self.evidence if isinstance(one, WorkRow))
+
+    @property
     def culprit(self) -> WorkRow | None:
         """The first row of work that the limit was missed by."""
-        return next((one for one in self.details if isinstance(one, WorkRow) and not one.also_ran), None)
+        return next((row for row in self.rows if not row.also_ran), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +171,8 @@ class Limit:
     """Meaningless where launches block (``CUDA_LAUNCH_BLOCKING=1``)."""
     located: bool = True
     """Missed by work that was launched from somewhere: a recording with stacks tells the lines."""
+    unit: Unit | None = None
+    """Of its value and of the number that is seen, where these are numbers."""
     per_step: bool = False
     """Judged by each step alone, and so within ranges too."""
     families: Collection[str] = FAMILIES
@@ -166,14 +180,14 @@ class Limit:
     none. If it holds, and would not if kernels of no known family were of one of these, it is not measured."""
 
 
-def unmeasured(reason: Reason, details: tuple[str | WorkRow, ...] = (), *, step: str | None = None) -> Verdict:
+def unmeasured(reason: Reason, evidence: tuple[AnyEvidence, ...] = (), *, step: str | None = None) -> Verdict:
     """Return the verdict on what could not be measured."""
-    return Verdict(reason=reason, status=NOT_MEASURED, details=details, step=step)
+    return Verdict(reason=reason, status=NOT_MEASURED, evidence=evidence, step=step)
 
 
-def in_step(analysis: Analysis, step: StepProfile) -> str:
-    """Return " in step 3 of 5" as the end of a sentence; empty for the only step."""
-    return f" in {analysis.title_of(step)}" if len(analysis.steps) > 1 else ""
+def title_among(analysis: Analysis, step: StepProfile) -> str:
+    """Return what people call a step, "step 3 of 5"; empty for the only one."""
+    return analysis.title_of(step) if len(analysis.steps) > 1 else ""
 
 
 def whole_number(value: object) -> int:
@@ -281,7 +295,7 @@ def list_operators(step: StepProfile, calls: Mapping[str, int], launching: Conta
             count=count,
             name=printable(name),
             full=printable(name),
-            note="" if name in launching else "launched nothing",
+            launched_nothing=name not in launching,
             **place_fields(step.places.of_operator(name)),
         )
         for name, count in calls.items()

@@ -16,18 +16,17 @@ from pytest_torchprof.limits.limit import (
     Limit,
     Setting,
     Verdict,
-    WorkRow,
     fraction,
     group_kernels,
     group_others,
-    in_step,
     positive_number,
+    title_among,
     unmeasured,
     whole_number,
 )
 from pytest_torchprof.limits.quantities import duration_us, size_bytes
+from pytest_torchprof.limits.seen import NumberSeen, PeakShare
 from pytest_torchprof.reasons.limits import PeakUnknown
-from pytest_torchprof.text import show_ratio, show_us
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.limits.evidence import WorkRow
 
     Rows = Callable[[Analysis, StepProfile], tuple[WorkRow, ...]]
 
@@ -48,8 +48,8 @@ class Bound:
     number: Number
     rows: Rows | None = None
     """The work to list when it is missed."""
-    formula: Callable[[StepProfile], str] | None = None
-    """What a ratio was computed from."""
+    parts_us: Callable[[StepProfile], tuple[float, float]] | None = None
+    """The times of which a ratio was computed."""
     settings: tuple[Setting, ...] = ()
     judge: Callable[..., Verdict] | None = None
     """Judges it by what the settings leave of the number."""
@@ -79,24 +79,27 @@ class Bound:
             return self.judge(analysis, bound, **settings)
         worst_step, worst = (max if self.at_most else min)(known, key=lambda pair: pair[1])
         if self.holds(worst, bound):
-            return Verdict(measured=self._say(analysis, worst), number=worst, status=HOLDS)
-        measured = self._say(analysis, worst)
-        if measured == self._say(analysis, bound):
-            by = f"{abs(worst - bound):,} B" if self.number.unit == "bytes" else f"{100 * abs(worst / bound - 1):.2g} %"
-            measured += f" (beyond it by {by})"
-        if worst_step is not None:
-            measured += f" = {self.formula(worst_step)}" if self.formula else ""
-            measured += in_step(analysis, worst_step)
+            return Verdict(seen=(self._seen(analysis, worst),), number=worst, status=HOLDS)
+        parts_us = self.parts_us(worst_step) if self.parts_us and worst_step else None
         return Verdict(
             number=worst,
-            measured=measured,
+            seen=(self._seen(analysis, worst, beyond=bound, parts_us=parts_us),),
             status=MISSED,
-            details=self.rows(analysis, worst_step) if self.rows and worst_step else (),
+            evidence=self.rows(analysis, worst_step) if self.rows and worst_step else (),
             step=worst_step.name if worst_step else None,
+            in_step=title_among(analysis, worst_step) if worst_step else "",
         )
 
-    def _say(self, analysis: Analysis, value: float) -> str:
-        return self.number.say(value, analysis.trace.device_kind)
+    def _seen(
+        self,
+        analysis: Analysis,
+        value: float,
+        *,
+        beyond: float | None = None,
+        parts_us: tuple[float, float] | None = None,
+    ) -> NumberSeen:
+        on_gpu = analysis.trace.device_kind.has_launches
+        return NumberSeen(self.number.name, value, beyond=beyond, parts_us=parts_us, on_gpu=on_gpu)
 
     def _values(self, analysis: Analysis) -> list[tuple[StepProfile | None, Any]]:
         if self.number.scope == "window":
@@ -128,8 +131,8 @@ def _waits(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
     return rows_of_waits(waits_of(analysis, step))
 
 
-def _cpu_and_gpu(step: StepProfile) -> str:
-    return f"{show_us(step.cpu_time_us)} CPU / {show_us(step.gpu_busy_us)} GPU busy"
+def _cpu_and_gpu(step: StepProfile) -> tuple[float, float]:
+    return step.cpu_time_us, step.gpu_busy_us
 
 
 BEYOND_SYNCS = frozenset({CallKind.FREE, CallKind.QUERY})
@@ -140,7 +143,7 @@ BOUNDS = (
     Bound("max_memcpys", BY_NAME["memcpys"], _copies, settings=OF_MEMCPYS, judge=judge_memcpys),
     Bound("max_memsets", BY_NAME["memsets"], _fills),
     Bound("max_syncs", BY_NAME["syncs"], _waits, settings=OF_SYNCS, judge=judge_syncs, judged_with=BEYOND_SYNCS),
-    Bound("max_cpu_gpu_ratio", BY_NAME["cpu_gpu_ratio"], formula=_cpu_and_gpu),
+    Bound("max_cpu_gpu_ratio", BY_NAME["cpu_gpu_ratio"], parts_us=_cpu_and_gpu),
     Bound("min_gpu_utilization", BY_NAME["gpu_utilization"]),
     Bound("min_sm_efficiency", BY_NAME["sm_efficiency"]),
     Bound("max_gpu_time", BY_NAME["gpu_busy_us"], _longest),
@@ -158,12 +161,12 @@ _READERS: dict[str, Callable[[object], Any]] = {
 
 def _mfu(analysis: Analysis, bound: float) -> Verdict:
     found = analysis.efficiency.throughput
-    if found.mfu is None:
+    if found.mfu is None or found.peak_tflops is None:
         unknown = PeakUnknown(found.why_not) if found.why_not else PeakUnknown()
         return unmeasured(analysis.trace.device_kind.why_no("mfu") or unknown)
     return Verdict(
         number=found.mfu,
-        measured=f"{show_ratio(found.mfu)} of {found.peak_tflops:.4g} TFLOP/s ({found.dtype})",
+        seen=(PeakShare(found.mfu, found.peak_tflops, str(found.dtype)),),
         status=HOLDS if found.mfu >= bound else MISSED,
     )
 
@@ -178,10 +181,11 @@ NUMBER_LIMITS = (
             on_gpu_work=not bound.of_held_memory and bound.limit != "min_kernels",
             on_time=bound.number.unit in ("us", "share", "ratio"),
             located=not bound.of_held_memory,
+            unit=bound.number.unit,
             per_step=bound.number.scope == "step",
             families=(),
         )
         for bound in BOUNDS
     ),
-    Limit(name="min_mfu", read=fraction, check=_mfu, on_time=True, families=PRODUCTS),
+    Limit(name="min_mfu", read=fraction, check=_mfu, on_time=True, unit="share", families=PRODUCTS),
 )

@@ -68,12 +68,6 @@ def unknown_names(own: Iterable[str], files: Iterable[str]) -> Reason | None:
     return None
 
 
-def not_counted(others: Counter[str]) -> str:
-    """Return "; not counted: 4 in transformers", nothing where all was counted."""
-    said = ", ".join(f"{count} in {place}" for place, count in others.most_common())
-    return f"; not counted: {said}" if said else ""
-
-
 def _places(name: str) -> tuple[Path, ...]:
     """Return the folders of a package, or the file of a module, without importing it; nothing where it is not here."""
     top, *parts = name.split(".")

@@ -11,9 +11,11 @@ from pytest_torchprof.analysis.rank_kernels import kernel_differences
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings.ranks import OF_JOBS, find_in_job
 from pytest_torchprof.kernels.names import decode
-from pytest_torchprof.kernels.own_kernels import ask_for
-from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, Verdict, unmeasured
+from pytest_torchprof.limits.asked import Asked, answered
+from pytest_torchprof.limits.evidence import FindingLine, KernelsToDeclare, LateRank, RankDiffers, RankKernels
+from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, OnRanks, Verdict, unmeasured
 from pytest_torchprof.limits.quantities import duration_us
+from pytest_torchprof.limits.seen import FindingsSeen, NoFinding, RankDifferences, RankSkew, SameOnRanks
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.limits import (
@@ -31,7 +33,6 @@ from pytest_torchprof.reasons.limits import (
     SkewTooRough,
     TimesOfRankMeanNothing,
 )
-from pytest_torchprof.text import counted, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.rank_kernels import StepKernels
     from pytest_torchprof.analysis.ranks import Job, RankPart
-    from pytest_torchprof.limits.asked import Asked
     from pytest_torchprof.reasons import Reason
 
 _MOST_ROWS = 10
@@ -105,10 +105,7 @@ def divided_among_ranks(asked: Iterable[Asked]) -> tuple[tuple[Asked, ...], tupl
 
 def check_job(job: Job, together: Iterable[Asked], *, may_be_idle: bool = False) -> tuple[Verdict, ...]:
     """Return a verdict for each limit on ranks together; ``may_be_idle``: that nothing runs is no reason to doubt."""
-    return tuple(
-        structs.replace(_verdict(job, one, may_be_idle=may_be_idle), limit=one.limit.name, expected=one.shown)
-        for one in together
-    )
+    return tuple(answered(_verdict(job, one, may_be_idle=may_be_idle), one) for one in together)
 
 
 def _verdict(job: Job, one: Asked, *, may_be_idle: bool) -> Verdict:
@@ -125,16 +122,16 @@ def _forbidden(job: Job, codes: Sequence[str]) -> Verdict:
     found = [one for one in find_in_job(job) if one.code in codes]
     if found:
         return Verdict(
-            measured=", ".join(dict.fromkeys(one.code for one in found)),
+            seen=(FindingsSeen(tuple(dict.fromkeys(one.code for one in found))),),
             number=len(found),
             status=MISSED,
-            details=tuple(one.in_one_line for one in found[:_MOST_ROWS]),
+            evidence=tuple(FindingLine(one.in_one_line) for one in found[:_MOST_ROWS]),
         )
     reasons = {code: reason for code in codes if (reason := OF_JOBS[code](job)) is not None}
     if reasons:
         code, reason = next(iter(reasons.items()))
         return unmeasured(FindingUntold(code, reason, of_ranks=True))
-    return Verdict(number=0, measured="none of them occurs", status=HOLDS)
+    return Verdict(number=0, seen=(NoFinding(),), status=HOLDS)
 
 
 def _skew(job: Job, most_us: float) -> Verdict:
@@ -143,32 +140,28 @@ def _skew(job: Job, most_us: float) -> Verdict:
     if job.skew_us is None:
         return unmeasured(_why_nothing_in_common(job))
     sure = 0.0 if job.one_clock else job.residue_us
-    said = f"{show_us(job.skew_us)}, the median over {counted(len(job.collectives), 'collective')}"
-    if not job.one_clock:
-        said += f"; clocks aligned to {show_us(job.residue_us)}"
+    seen = RankSkew(job.skew_us, len(job.collectives), None if job.one_clock else job.residue_us)
     if job.skew_us - sure > most_us:
         longest = sorted(job.collectives, key=lambda one: -one.skew_us)[:_MOST_ROWS]
-        rows = tuple(
-            f"{one.name} in step {one.step + 1}: rank {one.latest} {show_us(one.skew_us)} late" for one in longest
-        )
-        return Verdict(number=job.skew_us, measured=said, status=MISSED, details=rows)
+        rows = tuple(LateRank(one.name, one.step + 1, one.latest, one.skew_us) for one in longest)
+        return Verdict(number=job.skew_us, seen=(seen,), status=MISSED, evidence=rows)
     if job.skew_us + sure > most_us:
-        return unmeasured(SkewTooRough(said))
+        return structs.replace(unmeasured(SkewTooRough()), seen=(seen,))
     if job.most_skew_us + sure > most_us:
-        return _if_others_were_matched(job, said)
-    return Verdict(number=job.skew_us, measured=said, status=HOLDS)
+        return _if_others_were_matched(job, seen)
+    return Verdict(number=job.skew_us, seen=(seen,), status=HOLDS)
 
 
 def _unsure(job: Job) -> Verdict:
-    rows = tuple(f"rank {one.rank}: {one.said}" for one in job.differences[:_MOST_ROWS])
+    rows = tuple(RankDiffers(one.rank, one.said) for one in job.differences[:_MOST_ROWS])
     return unmeasured(CollectivesDiffer(str(job.why_unsure)), rows)
 
 
-def _if_others_were_matched(job: Job, said: str) -> Verdict:
+def _if_others_were_matched(job: Job, seen: RankSkew) -> Verdict:
     """Return that it does not hold for sure: of collectives that are not matched, the skew may be any."""
     if names := job.may_communicate:
-        return unmeasured(FamilyUnknown(tuple(names), "communication", surely=False), ask_for(names))
-    return unmeasured(SkewMayBeMore(said, job.why_unmatched))
+        return unmeasured(FamilyUnknown(tuple(names), "communication", surely=False), (KernelsToDeclare(tuple(names)),))
+    return structs.replace(unmeasured(SkewMayBeMore(job.why_unmatched)), seen=(seen,))
 
 
 def _why_nothing_in_common(job: Job) -> Reason:
@@ -187,18 +180,18 @@ def _same_kernels(job: Job, group: str | None) -> Verdict:
         return unmeasured(KernelsOfRankUnknown())
     unsure = any(one.rank in compared for one in job.differences)
     lines = [
-        f"rank {rank} against rank {first}: {line}"
+        RankKernels(rank, first, line)
         for first, *others in groups
         for rank in others
         for line in kernel_differences(_kernels(job[first], computing=unsure), _kernels(job[rank], computing=unsure))
     ]
     if lines:
-        which = f"{counted(len(lines), 'difference')} between ranks"
-        return Verdict(number=len(lines), measured=which, status=MISSED, details=tuple(lines[:_MOST_ROWS]))
+        seen = RankDifferences(len(lines))
+        return Verdict(number=len(lines), seen=(seen,), status=MISSED, evidence=tuple(lines[:_MOST_ROWS]))
     if unsure:
         return _unsure(job)
-    within = f" within each of {counted(len(groups), 'group')}" if group is not None else ""
-    return Verdict(number=0, measured=f"the same on {len(set(compared))} ranks{within}", status=HOLDS)
+    same = SameOnRanks(len(set(compared)), None if group is None else len(groups))
+    return Verdict(number=0, seen=(same,), status=HOLDS)
 
 
 def _kernels(part: RankPart, *, computing: bool) -> Sequence[StepKernels]:
@@ -218,6 +211,7 @@ RANK_LIMITS = (
         read=duration_us,
         check=_of_job(_skew, on_time=True),
         on_time=True,
+        unit="us",
         located=False,
         families=(),
     ),
@@ -233,13 +227,9 @@ def worst_of(found: Mapping[int, Sequence[Verdict]]) -> list[Verdict]:
     for of_limit in zip(*(found[rank] for rank in ranks), strict=True):
         worst = min(of_limit, key=lambda verdict: order[verdict.status])
         alike = [rank for rank, verdict in zip(ranks, of_limit, strict=True) if verdict.status == worst.status]
-        told.append(structs.replace(worst, remark=f"{worst.remark} {_on_ranks(alike, len(ranks))}"))
+        on_ranks = OnRanks(first=alike[0], others=len(alike) - 1, of=len(ranks))
+        told.append(structs.replace(worst, on_ranks=on_ranks))
     return told
-
-
-def _on_ranks(alike: Sequence[int], count: int) -> str:
-    others = f", and {counted(len(alike) - 1, 'other rank')} alike" if len(alike) > 1 else ""
-    return f"(rank {alike[0]} of {count}{others})"
 
 
 def missing_ranks(job: Job) -> list[Verdict]:

@@ -87,10 +87,8 @@ class WithOthersInCupti(Reason, frozen=True):
 
 
 class SkippedGraphsUnknown(Reason, frozen=True):
-    """What replayed is known, and whether Inductor left out other graphs is not."""
+    """Graphs replayed, and whether Inductor left out others is not known."""
 
-    seen: str
-    """What replayed, in words."""
     why: AnyReason
 
     @property
@@ -99,7 +97,7 @@ class SkippedGraphsUnknown(Reason, frozen=True):
 
     @property
     def text(self) -> str:
-        return f"{self.seen}, but whether Inductor skipped a graph is not known: {self.why.text}"
+        return f"whether Inductor skipped a graph is not known: {self.why.text}"
 
 
 KINDS: Final[tuple[type[Reason], ...]] = tuple(Reason.__subclasses__())

@@ -114,15 +114,17 @@ class Polled(Reason, frozen=True):
     """A step may have waited without a call that blocks."""
 
     CODE = Code.POLLED
-    SENTENCE = (
-        "the code asked {times} times in a row whether the GPU was done{step}, and whether it waited for that is not "
-        "known"
-    )
     REMEDY = "wait with event.synchronize()"
 
     times: int
     step: str
-    """" in step 3 of 5", or empty."""
+    """Which one, "step 3 of 5"; empty for the only step."""
+
+    @property
+    def sentence(self) -> str:
+        in_step = f" in {self.step}" if self.step else ""
+        asked = f"the code asked {self.times} times in a row whether the GPU was done{in_step}"
+        return f"{asked}, and whether it waited for that is not known"
 
 
 class OperatorUntold(Reason, frozen=True):
@@ -366,19 +368,15 @@ class SkewTooRough(Reason, frozen=True):
     """The ranks' clocks are not aligned well enough for the limit."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "{seen}, which is too rough to tell"
-
-    seen: str
-    """The skew that was seen, in words."""
+    SENTENCE = "the clocks of the ranks are not aligned well enough to tell"
 
 
 class SkewMayBeMore(Reason, frozen=True):
     """Collectives that are not compared with those of other ranks may have more skew."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "{seen}; it may be more with those that are not held against other ranks' ({because})"
+    SENTENCE = "it may be more with those that are not compared with other ranks' ({because})"
 
-    seen: str
     because: str
 
 
@@ -402,7 +400,7 @@ class NoCollectiveCompared(Reason, frozen=True):
     """No collective can be compared with those of other ranks."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "no collective is held against those of other ranks; {because}"
+    SENTENCE = "no collective is compared with those of other ranks; {because}"
 
     because: str
 

@@ -1,35 +1,23 @@
-"""What a reason is: facts of a known kind, whose words are made where somebody reads them."""
+"""What a reason is: a statement that says why something is not measured, with its code and what to do."""
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar
 
-from msgspec import Struct, to_builtins
-from msgspec.structs import asdict
-
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.reasons.wording import worded
+from pytest_torchprof.reasons.statement import Statement
 
 StoredReason = str | dict[str, Any]
 """How reasons lie in recordings: as ``Reason.to_plain`` gives them; earlier versions wrote texts."""
 
 
-def _tag(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
+class Reason(Statement, frozen=True, tag_field="reason"):
+    """Why something is not measured, or cannot be.
 
-
-class Reason(Struct, frozen=True, tag_field="reason", tag=_tag):
-    """Why something is not measured, or cannot be: the facts of it as typed fields.
-
-    Each kind of reason is a class in this folder, a row of its catalogue: the code that users see, the sentence with
-    the fields in braces (`wording.worded`), and what to do. Reasons go through recordings, between processes and into
-    reports as data, tagged with the name of their class in kebab case.
+    Each kind of reason is a class in this folder: the code that users see, the sentence, and what to do.
     """
 
     CODE: ClassVar[Code]
-    SENTENCE: ClassVar[str]
-    """What is the matter, with fields in braces; `sentence` where it depends on them."""
     REMEDY: ClassVar[str] = ""
     """What to do; empty where nothing can be done, or the sentence says it."""
     FOR_THE_DOCTOR: ClassVar[bool] = True
@@ -41,26 +29,14 @@ class Reason(Struct, frozen=True, tag_field="reason", tag=_tag):
         return self.CODE
 
     @property
-    def sentence(self) -> str:
-        """What is the matter."""
-        return self.words(self.SENTENCE)
-
-    @property
     def remedy(self) -> str:
         """What to do about it."""
         return self.words(self.REMEDY)
 
-    def words(self, sentence: str) -> str:
-        """Return a sentence with the fields put in."""
-        return worded(sentence, asdict(self))
-
     @property
     def text(self) -> str:
         """The sentence and what to do."""
-        sentence, remedy = self.sentence, self.remedy
-        if not remedy:
-            return sentence
-        return f"{sentence}{'; ' if ': ' in sentence else ': '}{remedy}"
+        return "; ".join(filter(None, [self.sentence, self.remedy]))
 
     @property
     def for_the_doctor(self) -> bool:
@@ -70,10 +46,6 @@ class Reason(Struct, frozen=True, tag_field="reason", tag=_tag):
     def __str__(self) -> str:
         """Return the text with the code at its end."""
         return self.text if self.code is None else coded(self.text, self.code)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as JSON values, from which `from_plain` makes it again."""
-        return dict(to_builtins(self))
 
 
 class Verbatim(Reason, frozen=True):

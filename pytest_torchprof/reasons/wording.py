@@ -5,7 +5,7 @@ from __future__ import annotations
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.text import counted, enumerated, printable_line, show_bytes, show_share, show_us
+from pytest_torchprof.text import counted, enumerated, printable_line, show_bytes, show_ratio, show_share, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,6 +15,7 @@ _SHOWN: Final[Mapping[str, Callable[[Any], str]]] = {
     "us": show_us,
     "bytes": show_bytes,
     "share": show_share,
+    "ratio": show_ratio,
     "line": printable_line,
     "name": lambda name: repr(printable_line(name, _LONGEST_NAME)),
     "or": enumerated,
@@ -26,6 +27,8 @@ class _Sentences(Formatter):
     def format_field(self, value: Any, format_spec: str) -> Any:
         if (show := _SHOWN.get(format_spec)) is not None:
             return show(value)
+        if format_spec.startswith("."):
+            return format(value, format_spec)
         one, bar, several = format_spec.partition("|")
         if bar:
             return one if value == 1 else several
@@ -39,7 +42,8 @@ def worded(sentence: str, fields: Mapping[str, Any]) -> str:
     """Return a sentence with its fields put in.
 
     ``{lost:launch}`` is a number of things ("1 launch", "2,500 launches"), ``{lost:has|have}`` the word that fits the
-    number, ``{took_us:us}``, ``{size:bytes}`` and ``{part:share}`` quantities, ``{name:name}`` a name of somebody
+    number, ``{took_us:us}``, ``{size:bytes}``, ``{part:share}`` and ``{part:ratio}`` quantities (``{part:.2f}`` as
+    Python shows them), ``{name:name}`` a name of somebody
     else's between quotes, ``{name:line}`` a text as one printable line, ``{names:or}`` and ``{names:list}`` several.
     """
     return _SENTENCES.vformat(sentence, (), fields)

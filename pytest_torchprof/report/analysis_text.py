@@ -51,7 +51,7 @@ def _step_columns(device: DeviceKind) -> list[Column]:
 
 
 def _number_column(number: Number, leaves: int, device: DeviceKind) -> Column:
-    title = number.title_on(device)
+    title = number.title_on(gpu=device.has_launches)
     return Column(title, lambda step: number.show(getattr(step.numbers, number.name)), leaves=leaves)
 
 
@@ -137,7 +137,7 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
     columns = {"median": median, "worst": worst} if len(steps) > 1 else {"median": median}
     lines = [
         [
-            number.title_on(analysis.trace.device_kind),
+            number.title_on(gpu=analysis.trace.device_kind.has_launches),
             *(_show_number(number, getattr(found, number.name)) for found in columns.values()),
         ]
         for number in TABLE

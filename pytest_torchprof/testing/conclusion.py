@@ -277,15 +277,15 @@ def _caches(profile: Profile) -> CompileCaches | None:
 
 
 def _limit_result(verdict: Verdict) -> LimitResult:
-    measured = verdict.number if verdict.number is not None else verdict.seen
+    measured = verdict.number if verdict.number is not None else verdict.text
     return LimitResult(
         name=verdict.limit,
         range=verdict.range,
         expected=verdict.expected,
         measured=None if verdict.status == NOT_MEASURED else measured,
         status=verdict.status,
-        message=verdict.seen,
-        details=tuple(str(one).strip() for one in verdict.details),
+        message=verdict.text,
+        details=tuple(line.strip() for one in verdict.evidence for line in one.lines),
     )
 
 

@@ -22,6 +22,7 @@ from pytest_torchprof.limits import (
     nothing_known,
     something_ran,
 )
+from pytest_torchprof.limits.evidence import CaughtByTest
 from pytest_torchprof.limits.failure import fit
 from pytest_torchprof.limits.limit import unmeasured
 from pytest_torchprof.limits.own_code import OWN
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
     from pytest_torchprof.testing.session import RunState
-
-_CAUGHT = "the test caught the error that said so"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +127,7 @@ class Measurement:
             return ()
         read = (unmeasured(reason).on("profile", "measured") for reason in self.profile.launching.refused)
         told = dict.fromkeys((*self.explanation.unanswered, *read))
-        return tuple(structs.replace(one, details=(*one.details, _CAUGHT)) for one in told)
+        return tuple(structs.replace(one, evidence=(*one.evidence, CaughtByTest())) for one in told)
 
     @property
     def was_refused(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from msgspec import convert, structs
+from msgspec import convert, structs, to_builtins
 
 from pytest_torchprof import baseline
 from pytest_torchprof.analysis.joining import joined
@@ -14,10 +14,10 @@ from pytest_torchprof.analysis.ranks import InJob
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, reason_of
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.evidence import OtherwiseOnRank, WorstRank
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons import Verbatim
-from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Told = dict[str, Any]
 """How a measurement came out on one rank, as JSON values; empty where it could not be judged."""
 
-_MOST_DETAILS = 5
+_MOST_LINES = 5
 
 
 def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]) -> Profile:
@@ -68,16 +68,7 @@ def to_tell(judgement: Judgement | None, check: BaselineCheck) -> Told:
     return {
         "entry": entry,
         "verdicts": [
-            {
-                "limit": verdict.limit,
-                "range": verdict.range,
-                "expected": verdict.expected,
-                "status": str(verdict.status),
-                "measured": f"{verdict.measured}{verdict.remark}",
-                "reason": to_stored(verdict.reason),
-                "number": verdict.number,
-                "details": [str(one).strip() for one in verdict.details[:_MOST_DETAILS]],
-            }
+            to_builtins(structs.replace(verdict, evidence=verdict.evidence[:_MOST_LINES]))
             # What is asked of all ranks together comes out the same on each.
             for verdict in judgement.verdicts
             if verdict.limit not in ON_ALL_RANKS
@@ -118,11 +109,13 @@ def _together(own_verdict: Verdict | None, of_rank: Mapping[int, Verdict], own: 
     worst = _worst(of_rank)
     if own_verdict is None or own_verdict.status == HOLDS:
         return structs.replace(of_rank[worst], rank=worst)
-    if own_verdict.status != of_rank[worst].status:
-        said = f"{of_rank[worst].status} on rank {worst}: {of_rank[worst].seen}"
-    else:
-        said = f"worst on rank {worst} of {world}" + ("" if worst == own else f": {of_rank[worst].seen}")
-    return structs.replace(own_verdict, details=(said, *own_verdict.details))
+    there = of_rank[worst]
+    line = (
+        WorstRank(worst, world, None if worst == own else there.text)
+        if own_verdict.status == there.status
+        else OtherwiseOnRank(worst, there.status, there.text)
+    )
+    return structs.replace(own_verdict, evidence=(line, *own_verdict.evidence))
 
 
 def _worst(of_rank: Mapping[int, Verdict]) -> int:

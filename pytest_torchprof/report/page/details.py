@@ -69,7 +69,7 @@ def _numbers(measured: Measured) -> list[list[Any]]:
     before = measured.before
     return [
         [
-            number.title_on(measured.device),
+            number.title_on(gpu=measured.device.has_launches),
             number.unit,
             number.better,
             measured.number(number.name),

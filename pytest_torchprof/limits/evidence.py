@@ -1,0 +1,333 @@
+"""The catalogue of what stands below a limit: rows of work, and lines that say where, why and what next."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, Union
+
+from msgspec.structs import replace
+
+from pytest_torchprof.kernels.carried import told_operators
+from pytest_torchprof.kernels.own_kernels import ask_for
+from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.statement import Statement
+from pytest_torchprof.recording.caches import CacheUse, CacheUses
+from pytest_torchprof.text import counted, path_from_here, show_bytes, show_us
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_torchprof.kernels.kernel import Kernel
+
+_CACHES: Final = {"dynamo": "Dynamo", "aot_autograd": "AOTAutograd", "inductor": "Inductor", "triton": "Triton"}
+
+
+class Evidence(Statement, frozen=True, tag_field="evidence"):
+    """Something that a person acts on."""
+
+    @property
+    def lines(self) -> list[str]:
+        """The text line by line."""
+        return self.text.split("\n")
+
+
+class WorkRow(Evidence, frozen=True, kw_only=True):
+    """Work of one kind that a limit is about: kernels of one name, copies, blocking calls. Printable text only."""
+
+    count: int
+    name: str
+    full: str
+    """The name uncut."""
+    time_us: float | None = None
+    size_bytes: int = 0
+    """How much was copied or sent."""
+    allowed_by: tuple[str, ...] = ()
+    """What in the test allows it."""
+    launched_nothing: bool = False
+    """Of an operator: it ran, and launched no kernel."""
+    ops: tuple[str, ...] = ()
+    """The operators that launched it."""
+    places: tuple[tuple[int, str], ...] = ()
+    """How often from where in the user's code, where the recording tells."""
+    line: tuple[str, int] | None = None
+    """The file and line of most of it."""
+    also_ran: bool = False
+    """It is listed to compare with, and is not what the limit was missed by."""
+
+    @property
+    def note(self) -> str:
+        """What else there is to say of it."""
+        size = show_bytes(self.size_bytes) if self.size_bytes else ""
+        allowed = f"allowed: {', '.join(self.allowed_by)}" if self.allowed_by else ""
+        return ", ".join(filter(None, [size, allowed, "launched nothing" if self.launched_nothing else ""]))
+
+    def launched_by(self, name: str) -> list[str]:
+        """Return the operators that ``name`` does not show already: on the CPU the operator is the kernel."""
+        return [op for op in self.ops if op not in name]
+
+    @property
+    def sentence(self) -> str:
+        spent = show_us(self.time_us) if self.time_us is not None else ""
+        facts = [spent, self.note, ", ".join(self.launched_by(self.name))]
+        facts += [f"{count} x {place}" if len(self.places) > 1 else place for count, place in self.places]
+        return "  ".join([f"{self.count:>4} x {self.name}", *filter(None, facts)])
+
+
+class LineInWords(Evidence, frozen=True):
+    """A line of another plugin's limit, in its own words."""
+
+    SENTENCE = "{said}"
+
+    said: str
+
+
+class WhyLine(Evidence, frozen=True):
+    """A reason that explains what was seen."""
+
+    why: AnyReason
+
+    @property
+    def sentence(self) -> str:
+        return self.why.text
+
+
+class FindingLine(Evidence, frozen=True):
+    """A finding that is forbidden."""
+
+    SENTENCE = "{finding}"
+
+    finding: str
+    """Its code and message, and the line of the user's code where it is known."""
+
+
+class KernelsToDeclare(Evidence, frozen=True):
+    """Kernels of which the user is asked what they are, as lines for the ini file."""
+
+    kernels: tuple[str, ...]
+    unmatched: tuple[str, ...] = ()
+    """Declarations that match no kernel."""
+
+    @property
+    def sentence(self) -> str:
+        return "\n".join(ask_for(self.kernels, self.unmatched))
+
+
+class AllowedNothing(Evidence, frozen=True):
+    """What a test allows, and nothing was."""
+
+    allowances: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        return f"allowed nothing: {', '.join(map(repr, self.allowances))}"
+
+
+class GraphBreakLine(Evidence, frozen=True):
+    """Where compiled code ends, and why."""
+
+    why: str
+    """In Dynamo's words."""
+    file: str | None
+    """None where only the trace shows the graph break."""
+    line: int | None
+    function: str | None
+    graphs: int | None
+    """How many graphs there are of what could be one; None where the whole frame is left uncompiled."""
+    explanation: str | None
+    """What Dynamo says after its reason."""
+
+    @property
+    def sentence(self) -> str:
+        if self.file is None:
+            return self.why
+        what = "the whole frame runs uncompiled" if self.graphs is None else f"{self.graphs} graphs instead of 1"
+        explained = f"\n    {self.explanation}" if self.explanation else ""
+        return f"{path_from_here(self.file)}:{self.line} in {self.function}: {self.why} ({what}){explained}"
+
+
+class RecompileLine(Evidence, frozen=True):
+    """Where something was compiled again, and why."""
+
+    why: str
+    """The guard that failed, in Dynamo's words."""
+    file: str | None
+    line: int | None
+    function: str | None
+
+    @property
+    def sentence(self) -> str:
+        where = "" if self.file is None else f"{path_from_here(self.file)}:{self.line} in {self.function}: "
+        return f"{where}{self.why}"
+
+
+class InsteadOfCompiling(Evidence, frozen=True):
+    """What was seen where nothing was compiled."""
+
+    SENTENCE = "{what}"
+
+    what: str
+
+
+class WhyNothingIsCompiled(Evidence, frozen=True):
+    """What usually is the cause where nothing was compiled."""
+
+    SENTENCE = (
+        "usual causes: the test does not call what torch.compile returned; module.compile() of a module from torch.nn, "
+        "whose own code is skipped (use torch.compile(module)); torch.compiler.disable, or a stance; no tensor among "
+        "the arguments; another thread runs the code, and torch.profiler does not record it"
+    )
+
+
+class SkippedGraph(Evidence, frozen=True):
+    """Why Inductor made no CUDA graph."""
+
+    SENTENCE = "no graph: {why}"
+
+    why: str
+    """In Inductor's words."""
+
+
+class CompilePart(Evidence, frozen=True):
+    """How long a part of a compilation took."""
+
+    part: str
+    took_us: float
+    phase: str | None = None
+    """"cold" or "warm", where both are judged."""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.took_us / 1e6:>8.2f} s {self.part}{f', {self.phase}' if self.phase else ''}"
+
+
+class CachesUsed(Evidence, frozen=True):
+    """What was found in the compiler's caches."""
+
+    uses: CacheUses
+    phase: str | None = None
+    """"cold" or "warm", where both are judged."""
+
+    @property
+    def sentence(self) -> str:
+        uses = [(shown, getattr(self.uses, name)) for name, shown in _CACHES.items()]
+        found = "; ".join(f"{shown} {_show_use(use)}" for shown, use in uses if was_used(use))
+        return f"found in caches{f', {self.phase}' if self.phase else ''}: {found}"
+
+
+class KernelCarries(Evidence, frozen=True):
+    """The operators that kernels carry, one after another, or the operator that launched them."""
+
+    kernel: str
+    carried: tuple[str, ...]
+    launched_by: str | None
+    count: int = 1
+
+    @property
+    def sentence(self) -> str:
+        made_by = f"carries {', '.join(self.carried)}" if self.carried else f"launched by {self.launched_by or '?'}"
+        return f"{self.kernel}  {made_by}{f'  x{self.count}' if self.count > 1 else ''}"
+
+
+class PatternAdvice(Evidence, frozen=True):
+    """How to ask for kernels that a pattern does not match."""
+
+    SENTENCE = "{advice}"
+
+    advice: str
+
+
+class IdleOperators(Evidence, frozen=True):
+    """Operators that ran and launched no kernel."""
+
+    SENTENCE = "{calls:more call} of {operators:list} launched no kernel"
+
+    calls: int
+    operators: tuple[str, ...]
+
+
+class LateRank(Evidence, frozen=True):
+    """Which rank begins a collective last."""
+
+    SENTENCE = "{collective} in step {step}: rank {rank} {skew_us:us} late"
+
+    collective: str
+    step: int
+    """From 1."""
+    rank: int
+    skew_us: float
+
+
+class RankDiffers(Evidence, frozen=True):
+    """How collectives of a rank differ from those of the others."""
+
+    SENTENCE = "rank {rank}: {how}"
+
+    rank: int
+    how: str
+
+
+class RankKernels(Evidence, frozen=True):
+    """How kernels of a rank differ from those of another."""
+
+    SENTENCE = "rank {rank} against rank {other}: {how}"
+
+    rank: int
+    other: int
+    how: str
+
+
+class WorstRank(Evidence, frozen=True):
+    """On which rank a limit comes out worst."""
+
+    rank: int
+    ranks: int
+    seen: str | None
+    """What was seen there; None where this is that rank."""
+
+    @property
+    def sentence(self) -> str:
+        return f"worst on rank {self.rank} of {self.ranks}" + ("" if self.seen is None else f": {self.seen}")
+
+
+class OtherwiseOnRank(Evidence, frozen=True):
+    """How a limit comes out on another rank."""
+
+    SENTENCE = "{status} on rank {rank}: {seen}"
+
+    rank: int
+    status: str
+    seen: str
+
+
+class CaughtByTest(Evidence, frozen=True):
+    """The test's own code caught the error that said that something is not measured."""
+
+    SENTENCE = "the test caught the error that said so"
+
+
+def what_each_carries(kernels: Iterable[Kernel]) -> list[KernelCarries]:
+    """Return a line per kernel in launch order, one for those that follow each other and read the same."""
+    lines = groupby(KernelCarries(one.short, tuple(told_operators(one)), one.op) for one in kernels)
+    return [replace(line, count=len(list(alike))) for line, alike in lines]
+
+
+def was_used(use: CacheUse) -> bool:
+    """Whether anything was looked up in a cache, or may have been."""
+    return use != CacheUse(hits=0, misses=0, bypasses=0)
+
+
+def _show_use(use: CacheUse) -> str:
+    if use.hits is None and use.misses is None:
+        return "not known"
+    hits = "hits not known" if use.hits is None else counted(use.hits, "hit")
+    misses = "misses not known" if use.misses is None else counted(use.misses, "miss")
+    bypasses = [f"{use.bypasses} that cannot be kept"] if use.bypasses else []
+    return ", ".join([hits, misses, *bypasses])
+
+
+KINDS: Final[tuple[type[Evidence], ...]] = tuple(Evidence.__subclasses__())
+
+if TYPE_CHECKING:
+    AnyEvidence = Evidence
+else:
+    AnyEvidence = Union[KINDS]  # noqa: UP007 - of as many as there are

@@ -1,0 +1,48 @@
+"""What a statement is: facts of a known kind, whose words are made where somebody reads them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import asdict
+
+from pytest_torchprof.reasons.wording import worded
+
+
+def _tag(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
+
+
+class Statement(Struct, frozen=True, tag=_tag):
+    """Facts of one kind as typed fields, and the sentence that tells them.
+
+    Each kind is a class, a row of its catalogue. Statements go through recordings, between processes and into reports
+    as data, tagged with the name of their class in kebab case.
+    """
+
+    SENTENCE: ClassVar[str]
+    """The words, with fields in braces (`wording.worded`); `sentence` where they depend on the fields."""
+
+    @property
+    def sentence(self) -> str:
+        """The facts in words."""
+        return self.words(self.SENTENCE)
+
+    def words(self, sentence: str) -> str:
+        """Return a sentence with the fields put in."""
+        return worded(sentence, asdict(self))
+
+    @property
+    def text(self) -> str:
+        """All that there is to say."""
+        return self.sentence
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as JSON values, from which the catalogue makes it again."""
+        return dict(to_builtins(self))
