@@ -1,4 +1,4 @@
-"""Words, numbers and tables as people read them; text out of traces and test ids is data, made safe to print."""
+"""Words and numbers as people read them; text out of traces and test ids is data, made safe to print."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 LONGEST = 200
@@ -164,119 +164,7 @@ def _three_digits(number: float, *, most_decimals: int = 3) -> str:
 
 WIDTH = 100
 """The most columns that prose takes."""
-_WIDEST, _NARROWEST = 132, 40
 _MOST_NAMES = 5
-_FIRST, _NARROW = 24, 12
-"""What a table's first column has before others leave, and what it has where they cannot."""
-
-
-def terminal_width() -> int:
-    """Return how many columns there are: COLUMNS, or the terminal's; where neither is known, as many as tables take."""
-    import shutil  # noqa: PLC0415 - slow to import, and JSON has no width
-
-    return max(shutil.get_terminal_size(fallback=(_WIDEST, 24)).columns, _NARROWEST)
-
-
-class Column(NamedTuple):
-    """A column of a table."""
-
-    title: str
-    show: Callable[[Any], str]
-    """What a cell says of its row."""
-    align: Literal["left", "right"] = "right"
-    leaves: int = 0
-    """When a narrow terminal does without it, 1 the first; 0: never."""
-
-
-Cells = dict[Column, list[str]]
-"""A table by its columns: the title first, then a cell for each row."""
-
-
-def cells(columns: Iterable[Column], rows: Sequence[Any]) -> Cells:
-    """Return what a table says."""
-    return {column: [column.title, *map(column.show, rows)] for column in columns}
-
-
-def width_of(column: Iterable[str]) -> int:
-    """Return the width of a column's widest line."""
-    return max(len(line) for cell in column for line in cell.split("\n"))
-
-
-def fitted(table: Cells, width: int, least: int) -> tuple[Cells, int]:
-    """Return the columns that fit into ``width``, and what they leave for the first one.
-
-    Before any leaves, the first one gives way down to ``least``; then those leave that show nothing, then by
-    `Column.leaves`. Where a wide one has left, narrow ones stay after all.
-    """
-    first, *others = table
-    wanted = min(least, width_of(table[first]))
-    needed = {column: 2 + width_of(table[column]) for column in others}
-    room = width - sum(needed.values())
-    may_leave = [column for column in others if column.leaves]
-    gone: list[Column] = []
-    for column in sorted(may_leave, key=lambda column: (set(table[column][1:]) != {"-"}, column.leaves)):
-        if room >= wanted:
-            break
-        gone.append(column)
-        room += needed[column]
-    for column in reversed(gone):
-        if room - needed[column] >= wanted:
-            gone.remove(column)
-            room -= needed[column]
-    return {column: shown for column, shown in table.items() if column not in gone}, room
-
-
-def ruled(table: Cells, below: Sequence[str] = ()) -> list[str]:
-    """Return the lines of a table, its titles above a rule; ``below`` holds a further line for each row, or ""."""
-    head, *body = zip(*(aligned(cells, column.align) for column, cells in table.items()), strict=True)
-    titles = [title.split("\n") for title in head]
-    high = max(map(len, titles))
-    lines = [
-        "  ".join(part).rstrip()
-        for part in zip(*([" " * len(title[0])] * (high - len(title)) + title for title in titles), strict=True)
-    ]
-    lines.append("  ".join("-" * len(title[0]) for title in titles))
-    for number, row in enumerate(body):
-        lines.append("  ".join(row).rstrip())
-        lines += [below[number]] if below and below[number] else []
-    return lines
-
-
-def aligned(column: Sequence[str], align: str) -> list[str]:
-    """Return the cells of a column, each line of them as wide as the widest, to the ``"left"`` or the ``"right"``."""
-    width = width_of(column)
-    pad = str.ljust if align == "left" else str.rjust
-    return ["\n".join(pad(line, width) for line in cell.split("\n")) for cell in column]
-
-
-def drawn(  # noqa: PLR0913 - each says one thing about the table
-    rows: Sequence[Any],
-    columns: Sequence[Column],
-    heading: str,
-    *,
-    more: int = 0,
-    width: int = WIDTH,
-    below: Sequence[str] = (),
-) -> str:
-    """Return a table under its heading; ``more`` rows are left out, and columns that the width has no room for."""
-    table = _narrowed(cells(columns, rows), width)
-    lines = [*wrapped(heading, "  ", width=width), *ruled(table, [cut(line, width) for line in below])]
-    gone = [" ".join(column.title.split()) for column in columns if column not in table]
-    lines += [f"... and {more} more (--top {more + len(rows)})"] if more > 0 else []
-    lines += wrapped(f"no room in {width} columns for: {', '.join(gone)}", "  ", width=width) if gone else []
-    return "\n".join(lines)
-
-
-def table_lines(rows: Sequence[Any], columns: Sequence[Column], width: int) -> list[str]:
-    """Return the lines of a table without a heading, without the columns that the width has no room for."""
-    return ruled(_narrowed(cells(columns, rows), width))
-
-
-def _narrowed(table: Cells, width: int) -> Cells:
-    """Return a table as it fits: some columns leave, and the first one's cells lose their middle."""
-    table, room = fitted(table, width, _FIRST)
-    first = next(iter(table))
-    return table | {first: [cut_inside(cell, max(room, _NARROW)) for cell in table[first]]}
 
 
 def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:
@@ -303,17 +191,41 @@ def number_alike(labels: Sequence[str]) -> list[str]:
     return numbered
 
 
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal a line takes: two for each wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth  # noqa: PLC0415 - few lines have anything but ASCII
+
+    return wcswidth(text)
+
+
 def cut(words: str, width: int) -> str:
-    """Return the words, cut where they are longer."""
-    return words if len(words) <= width else words[: width - 3] + "..."
+    """Return the words, cut where they take more than ``width`` columns."""
+    return words if width_of(words) <= width else _beginning(words, width - 3) + "..."
 
 
 def cut_inside(words: str, width: int) -> str:
-    """Return the words, without their middle where they are longer: names often differ only at their ends."""
-    if len(words) <= width:
+    """Return the words, without their middle where they are wider: names often differ only at their ends."""
+    if width_of(words) <= width:
         return words
     behind = (width - 3) * 2 // 5
-    return f"{words[: width - 3 - behind]}...{words[len(words) - behind :]}"
+    return f"{_beginning(words, width - 3 - behind)}...{ending(words, behind)}"
+
+
+def _beginning(words: str, width: int) -> str:
+    if words.isascii():
+        return words[:width]
+    fitting = (until for until in range(min(width, len(words)), 0, -1) if width_of(words[:until]) <= width)
+    return words[: next(fitting, 0)]
+
+
+def ending(words: str, width: int) -> str:
+    """Return the last ``width`` columns of the words."""
+    begin = max(len(words) - width, 0)
+    while width_of(words[begin:]) > width:
+        begin += 1
+    return words[begin:]
 
 
 def show_share(value: float) -> str:

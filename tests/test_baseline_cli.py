@@ -355,7 +355,7 @@ def test_show_lists_the_kernels_with_counts_and_operators(project, capsys):
     file = recorded(project, "test_kept[1]")
     assert run(["show", str(file)]) == 0
     out = capsys.readouterr().out
-    assert "1 x triton_poi_fused_add_0" in out
+    assert "1 x  triton_poi_fused_add_0" in out
     assert "aten::add" in out
     assert "gpu_busy_us 41.2" in out
 

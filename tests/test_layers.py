@@ -16,7 +16,7 @@ NAME = "pytest_torchprof"
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
 annotation, codes, text
-reasons
+reasons, tables
 documentation, errors, devices, recording.caches, recording.captured_graphs
 recording.metadata
 kernels, trace
@@ -39,6 +39,7 @@ OUTSIDE = {
     "torch": {"capture", "doctor", "keywords", "measuring", "testing"},
     "pytest": {"against", "testing", "plugin"},
     "filelock": {"against", "baseline", "testing"},
+    "tabulate": {"tables", "report"},
 }
 
 SOURCES = {

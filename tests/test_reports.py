@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from wcwidth import wcswidth
 
 from pytest_torchprof.compare import ComparisonData
 from pytest_torchprof.recording.metadata import Environment
-from pytest_torchprof.report import BaselineState, Outcome, Result, RunResults
+from pytest_torchprof.report import BaselineState, Outcome, Result, RunResults, markdown
 from pytest_torchprof.report.result import KernelCalls, Summary
 from pytest_torchprof.report.terminal import describe_environment, heading_lines, render
 
@@ -213,3 +214,35 @@ def test_a_name_that_is_shortened_keeps_its_file_and_its_end(columns, test):
     assert file.startswith("test_multi")
     assert end.endswith(test[-12:])
     assert (file, end) == ("test_multiply_add.py", test) or "..." in row
+
+
+NAMES = ("1e5", "True", "test_日本語のモデル[東京]", "test_a")
+
+
+def test_columns_stand_below_each_other_whatever_names_look_like():
+    run = RunResults(
+        results=tuple(Result(nodeid=f"t.py::{name}", label=None, outcome=Outcome.PASSED) for name in NAMES)
+    )
+    titles, _, *rows = render(run, width=100).splitlines()[:6]
+    assert [row.split()[0] for row in rows] == [f"t.py::{name}" for name in NAMES]
+    assert len({wcswidth(line[: line.rindex("  ")]) for line in (titles, *rows)}) == 1
+
+
+@pytest.mark.parametrize("columns", [40, 44, 60])
+def test_a_name_of_wide_characters_is_shortened_to_the_terminal(columns):
+    run = RunResults(results=(Result(nodeid=f"t.py::test_{'日本' * 30}", label=None, outcome=Outcome.PASSED),))
+    row = render(run, width=columns).splitlines()[2]
+    assert wcswidth(row) <= columns
+    assert row.startswith("t::...")
+    assert "本  " in row
+
+
+def test_a_long_name_makes_no_other_row_of_markdown_longer():
+    names = ("test_" + 3000 * "a", "test_b|c")
+    run = RunResults(results=tuple(Result(nodeid=name, label=None, outcome=Outcome.PASSED) for name in names))
+    _, _, titles, rule, *rows = markdown.render(run).splitlines()
+    assert len(rows[1]) < 200
+    assert "test\\_b\\|c | " in rows[1]
+    # Numbers stand to the right.
+    assert titles.split("|")[2].strip() == "kernels"
+    assert rule.split("|")[2].endswith("-:")

@@ -17,7 +17,8 @@ from pytest_torchprof.cli.baseline_files import add_paths, add_rootdir, read_fil
 from pytest_torchprof.cli.baseline_merge import resolve
 from pytest_torchprof.cli.baseline_rename import add_rename_arguments, rename
 from pytest_torchprof.cli.diff import differences, summary_of
-from pytest_torchprof.text import counted
+from pytest_torchprof.tables import lined_up
+from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -116,8 +117,12 @@ def run(arguments: Namespace) -> int:
 def _list(arguments: Namespace) -> int:
     for file in read_files(arguments.path):
         write_line(str(file.path))
-        for key, entry in sorted(file.entries.items()):
-            write_line(f"    {key:<50} {_count_kernels(entry)}, {_describe_software(entry)}")
+        rows = [
+            (printable(key), f"{_count_kernels(entry)}, {_describe_software(entry)}")
+            for key, entry in sorted(file.entries.items())
+        ]
+        for line in lined_up(rows, ("left", "left")):
+            write_line(f"    {line}")
     return SAME
 
 
@@ -126,8 +131,12 @@ def _show(arguments: Namespace) -> int:
         write_line(str(file.path))
         for key, entry in sorted(file.entries.items()):
             write_line(f"\n  {key}    {_count_kernels(entry)}, {_describe_software(entry)}")
-            for row, count in zip(entry.kernels, entry.counts(), strict=True):
-                write_line(f"    {count:>5} x {row.short:<60} {row.op or ''}".rstrip())
+            rows = [
+                (f"{count} x", printable(row.short), printable(row.op or ""))
+                for row, count in zip(entry.kernels, entry.counts(), strict=True)
+            ]
+            for line in lined_up(rows, ("right", "left", "left")):
+                write_line(f"    {line}")
             numbers = {**entry.numbers, **entry.varying}
             said = ", ".join(
                 f"{name} {'not recorded' if value is None else f'{value:g}'}" for name, value in numbers.items()

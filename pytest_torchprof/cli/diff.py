@@ -241,7 +241,7 @@ def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
 
 def _of_recordings(first: Path, second: Path, device: str | None, *, every: bool, indent: int = 0) -> _Compared:
     from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
-    from pytest_torchprof.text import terminal_width  # noqa: PLC0415 - likewise
+    from pytest_torchprof.tables import terminal_width  # noqa: PLC0415 - likewise
 
     before, after = (load_file(str(file), device=device) for file in (first, second))
     found: ProfileDiff = before.diff(after)

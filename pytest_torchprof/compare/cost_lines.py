@@ -10,17 +10,8 @@ from pytest_torchprof.baseline.family_times import MEMORY
 from pytest_torchprof.compare.changes import family_noun, number_words
 from pytest_torchprof.compare.ratios import GPU_TIME, follows_gpu_time, ratio_of, show_factor, size_of
 from pytest_torchprof.kernels.names.kernelname import DTYPES, LAYOUTS
-from pytest_torchprof.text import (
-    Column,
-    counted,
-    cut_inside,
-    numbered,
-    plural,
-    printable,
-    show_us,
-    table_lines,
-    wrapped,
-)
+from pytest_torchprof.tables import Column, table_lines
+from pytest_torchprof.text import counted, cut_inside, numbered, plural, printable, show_us, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,7 +9,7 @@ from pytest_torchprof.report.analysis_tables import kernel_cells
 
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.text import Column
+    from pytest_torchprof.tables import Column
 
 _ROWS = 20
 # The notebook's own colours, light or dark; a table that is wider than its cell scrolls within it.
@@ -43,5 +43,5 @@ def reason(text: str) -> str:
 
 def _column(column: Column, texts: list[str]) -> list[str]:
     style = f"{_CELL};text-align:{column.align}"
-    title, *rest = (escape(text).replace("\n", "<br>") for text in texts)
-    return [f'<th style="{style}">{title}</th>', *(f'<td style="{style}">{text}</td>' for text in rest)]
+    title = escape(column.title).replace("\n", "<br>")
+    return [f'<th style="{style}">{title}</th>', *(f'<td style="{style}">{escape(text)}</td>' for text in texts)]

@@ -8,19 +8,16 @@ from pytest_torchprof.analysis import tables
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
+from pytest_torchprof.tables import Column, cells, headed, terminal_width
 from pytest_torchprof.text import (
-    Column,
-    cells,
     counted,
     cut,
-    drawn,
     number_alike,
     printable,
     show_bytes,
     show_rate,
     show_share,
     show_us,
-    terminal_width,
     wrapped,
 )
 
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.operator_rows import OpRow
     from pytest_torchprof.analysis.range_rows import RangeRow
     from pytest_torchprof.analysis.steps import StepProfile
-    from pytest_torchprof.text import Cells
+    from pytest_torchprof.tables import Cells
 
 Timed = TypeVar("Timed", "RangeRow", "OpRow")
 Kernels = TypeVar("Kernels", "KernelRow", "FamilyRow", "CollectiveRow")
@@ -93,7 +90,7 @@ def rows_of(  # noqa: PLR0913 - the options of the command
             else _range_columns(analysis, steps)
         )
         below = [printable(_details_below(row)) for row in shown] if by == "op" else ()
-    return drawn(shown, columns, heading, more=len(rows) - len(shown), width=width, below=below)
+    return headed(shown, columns, heading, more=len(rows) - len(shown), width=width, below=below)
 
 
 def kernel_cells(analysis: Analysis, top: int) -> tuple[str, Cells, int]:

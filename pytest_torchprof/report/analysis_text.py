@@ -13,17 +13,16 @@ from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.report.analysis_json import chosen_steps
 from pytest_torchprof.report.analysis_tables import rows_of
 from pytest_torchprof.report.bars import share_lines
+from pytest_torchprof.tables import Column, headed, lined_up
 from pytest_torchprof.text import (
     WIDTH,
-    Column,
-    aligned,
     counted,
     cut_inside,
-    drawn,
     printable,
     show_rate,
     show_share,
     show_us,
+    width_of,
     wrapped,
 )
 from pytest_torchprof.trace.columns import KERNEL
@@ -146,18 +145,13 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
     head, sides = [["", *columns]] if len(columns) > 1 else [], ["left", *["right"] * len(columns)]
     half = (len(lines) + 1) // 2
     left, right = [*head, *lines[:half]], [*head, *lines[half:], *[[""] * (1 + len(columns))] * (len(lines) % 2)]
-    told = _in_columns([[*a, "", *b] for a, b in zip(left, right, strict=True)], [*sides, "left", *sides])
-    if max(map(len, told)) > width:
-        told = _in_columns([*head, *lines], sides)
+    table = lined_up([[*a, "", *b] for a, b in zip(left, right, strict=True)], [*sides, "left", *sides])
+    if max(map(width_of, table)) > width:
+        table = lined_up([*head, *lines], sides)
     if not part and median.gpu_utilization is not None:
         which = "GPU utilization is" if median.sm_efficiency is None else "GPU utilization and SM efficiency are"
-        told += wrapped(f"{which} of {_describe_window(analysis)}", "  ", width=width)
-    return "\n".join(told)
-
-
-def _in_columns(rows: Sequence[Sequence[str]], sides: Sequence[str]) -> list[str]:
-    columns = zip(zip(*rows, strict=True), sides, strict=True)
-    return ["  ".join(row).rstrip() for row in zip(*(aligned(column, side) for column, side in columns), strict=True)]
+        table += wrapped(f"{which} of {_describe_window(analysis)}", "  ", width=width)
+    return "\n".join(table)
 
 
 def _show_number(number: Number, value: float) -> str:
@@ -169,7 +163,7 @@ def _draw_steps(analysis: Analysis, steps: Sequence[StepProfile], width: int) ->
     if len(steps) < 2:
         return ""
     more = len(steps) - _MOST_STEPS
-    return drawn(steps[:_MOST_STEPS], _step_columns(analysis.trace.device_kind), "steps", width=width) + (
+    return headed(steps[:_MOST_STEPS], _step_columns(analysis.trace.device_kind), "steps", width=width) + (
         f"\n... and {more} more (--step N)" if more > 0 else ""
     )
 
@@ -252,7 +246,7 @@ def _draw_other(analysis: Analysis, other: Sequence[SilentTime], total_us: float
     left = f"... and {show_share(rest)} at {counted(len(other) - _MOST_GAPS, 'other place')} (--json)"
     more = wrapped(left, "  ", width=width) if rest else []
     heading = f"other: between these ranges on the CPU, with no event on CPU or GPU{python}"
-    return "\n".join([drawn(other[:_MOST_GAPS], columns, heading, width=width), *more])
+    return "\n".join([headed(other[:_MOST_GAPS], columns, heading, width=width), *more])
 
 
 def _name_beginning(row: SilentTime) -> str:

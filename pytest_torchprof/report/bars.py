@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
+from pytest_torchprof.tables import lined_up
 from pytest_torchprof.text import cut_inside, printable, show_share, width_of, wrapped
 
 if TYPE_CHECKING:
@@ -49,16 +50,13 @@ def share_lines(heading: str, shares: Sequence[tuple[str, float]], bars: Bars | 
     """Return shares, 0..1, under a heading, a bar for each; in a sentence where there are no bars or no room."""
     names = [cut_inside(printable(name), _NAME) for name, _ in shares]
     percents = [show_share(share) for _, share in shares]
-    label = width_of(names) if names else 0
-    room = min(width - label - 12, _LONGEST)
+    room = min(width - max(map(width_of, names), default=0) - 12, _LONGEST)
     if bars is None or room < _SHORTEST:
         told = ", ".join(f"{printable(name)} {percent}" for (name, _), percent in zip(shares, percents, strict=True))
         return wrapped(f"{heading}: {told}", "  ", width=width)
-    lines = [
-        f"  {name:<{label}}  {percent:>6}  {_bar(share, room, bars)}".rstrip()
-        for name, percent, (_, share) in zip(names, percents, shares, strict=True)
-    ]
-    return [*wrapped(f"{heading}:", "  ", width=width), *lines]
+    drawn = [_bar(share, room, bars) for _, share in shares]
+    lines = lined_up([*zip(names, percents, drawn, strict=True)], ("left", "right", "left"))
+    return [*wrapped(f"{heading}:", "  ", width=width), *(f"  {line}" for line in lines)]
 
 
 def _bar(share: float, room: int, bars: Bars) -> str:

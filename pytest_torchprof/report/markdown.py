@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.report.terminal import KERNEL_COLUMNS, result_columns, title
-from pytest_torchprof.text import cells, printable
+from pytest_torchprof.tables import cells
+from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.report import RunResults
-    from pytest_torchprof.text import Cells
+    from pytest_torchprof.tables import Cells
 
 
 def render(run: RunResults) -> str:
@@ -21,8 +22,10 @@ def render(run: RunResults) -> str:
         if result.outcome.is_failure:
             lines += [f"### {escaped(result.name)}: {result.outcome}", "", fenced(result.message), ""]
             if result.kernels:
-                lines += [*_table_lines(cells(KERNEL_COLUMNS, result.kernels)), ""]
-    return "\n".join([*lines, *_table_lines(cells(result_columns(run), run.results)), "", *unused_entries(run)])
+                lines += [_table(cells(KERNEL_COLUMNS, result.kernels)), ""]
+    if run.results:
+        lines += [_table(cells(result_columns(run), run.results)), ""]
+    return "\n".join([*lines, *unused_entries(run)])
 
 
 def unused_entries(run: RunResults) -> Iterator[str]:
@@ -34,9 +37,17 @@ def unused_entries(run: RunResults) -> Iterator[str]:
         yield from (f"{escaped(unused.file)}: {escaped(unused.words)}{remedy}", "")
 
 
-def _table_lines(table: Cells) -> list[str]:
-    head, *rows = ([escaped(cell) for cell in line] for line in zip(*table.values(), strict=True))
-    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows)]
+def _table(table: Cells) -> str:
+    from tabulate import tabulate  # noqa: PLC0415 - only where a table is drawn
+
+    # Names are not made as wide as the longest of them: one of 5,000 characters would make all rows so long.
+    return tabulate(
+        [[escaped(cell) for cell in row] for row in zip(*table.values(), strict=True)],
+        headers=[escaped(column.title) for column in table],
+        tablefmt="pipe",
+        disable_numparse=True,
+        colalign=[None if column.align == "left" else "right" for column in table],
+    )
 
 
 def escaped(text: str) -> str:

@@ -10,10 +10,9 @@ from pytest_torchprof.analysis.ranks import show_kind, wait_share
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.report.analysis_json import finding_values
+from pytest_torchprof.tables import Column, headed
 from pytest_torchprof.text import (
-    Column,
     counted,
-    drawn,
     first_of,
     printable,
     show_bytes,
@@ -79,12 +78,12 @@ def text(job: Job, *, width: int, top: int = 20) -> str:
     rows = rows_of(job)
     parts = [
         "\n".join(line for one in _heading(job) for line in wrapped(one, "  ", width=width)),
-        drawn(job.ranks, _rank_columns(job), "ranks", width=width),
+        headed(job.ranks, _rank_columns(job), "ranks", width=width),
     ]
     if rows:
         shown = rows[:top]
         parts.append(
-            drawn(shown, _COLUMNS, "collectives of all ranks together", more=len(rows) - len(shown), width=width)
+            headed(shown, _COLUMNS, "collectives of all ranks together", more=len(rows) - len(shown), width=width)
         )
     lines = []
     for finding in find_in_job(job):

@@ -9,7 +9,8 @@ from msgspec.structs import astuple
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.limits.failure import Screen, fit
 from pytest_torchprof.report import BaselineState, Outcome
-from pytest_torchprof.text import Column, cells, counted, cut, drawn, first_of, fitted, printable, ruled, show_us
+from pytest_torchprof.tables import Column, cells, fitted, headed, ruled
+from pytest_torchprof.text import counted, cut, ending, first_of, printable, show_us, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +149,7 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
         if verbosity > 0 and result.outcome is Outcome.PASSED:
             parts += _tell_held(name, result)
         if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
-            parts.append(drawn(result.kernels, KERNEL_COLUMNS, f"{name}: kernels of the step with most", width=width))
+            parts.append(headed(result.kernels, KERNEL_COLUMNS, f"{name}: kernels of the step with most", width=width))
     parts += map(_tell_unused, run.unused)
     parts += [printable(run.gone_words)] if run.gone_words else []
     # Tables are as wide as the screen already.
@@ -198,10 +199,9 @@ def _draw_results(run: RunResults, width: int) -> str:
             column._replace(show=_show_state) if column.show is _show_comparison else column for column in columns
         )
         table, room = fitted(cells(columns, run.results), width, MIN_NAME_WIDTH)
-    test, *names = table[RESULT_COLUMNS[0]]
-    table[RESULT_COLUMNS[0]] = [test, *(_shorten_name(name, max(room, _NARROWEST_NAME)) for name in names)]
-    head, *rows = ruled(table)
-    return "\n".join([head, "-" * max(map(len, (head, *rows))), *rows[1:]])
+    names = table[RESULT_COLUMNS[0]]
+    table[RESULT_COLUMNS[0]] = [_shorten_name(name, max(room, _NARROWEST_NAME)) for name in names]
+    return "\n".join(ruled(table))
 
 
 def _shorten_name(name: str, room: int) -> str:
@@ -211,14 +211,14 @@ def _shorten_name(name: str, room: int) -> str:
     """
     file, colons, test = name.partition("::")
     file = file.rpartition("/")[2]
-    if len(file) + len(colons) + len(test) <= room:
+    if width_of(file + colons + test) <= room:
         return f"{file}{colons}{test}"
     file = file.removesuffix(".py")
-    left = room - len(colons) - min(len(test), max(room - len(colons) - len(file), room // 2))
-    if len(file) > left:
-        file = f"{file[: left - 3]}..." if left > 3 else ""
-    left = room - len(file) - len(colons)
-    return f"{file}{colons}{test if len(test) <= left else f'...{test[-(left - 3) :]}'}"
+    left = room - len(colons) - min(width_of(test), max(room - len(colons) - width_of(file), room // 2))
+    if width_of(file) > left:
+        file = cut(file, left) if left > 3 else ""
+    left = room - width_of(file) - len(colons)
+    return f"{file}{colons}{test if width_of(test) <= left else f'...{ending(test, left - 3)}'}"
 
 
 def closing(run: RunResults) -> str:
