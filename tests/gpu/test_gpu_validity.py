@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from collections import deque
 from contextlib import closing, contextmanager
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 
 import pytest_torchprof
 from pytest_torchprof import capture
+from pytest_torchprof.codes import Code
 
 pytestmark = [
     pytest.mark.gpu,
@@ -31,14 +33,18 @@ def record(path, body, *, device="cuda:0", check=lambda _: None, **changed):
 
 @contextmanager
 def prefetcher():
-    """Launch on another thread and stream all the time, more than the GPU keeps up with at once."""
+    """Launch on another thread and stream all the time, and keep the GPU busy, but never far behind."""
     stop, data, stream = threading.Event(), torch.zeros(40_000_000, device="cuda"), torch.cuda.Stream()
 
     def work():
         with torch.cuda.stream(stream):
+            launched = deque()
             while not stop.wait(0.0003):
                 for _ in range(8):
                     data.add_(1)
+                launched.append(stream.record_event())
+                if len(launched) > 4:
+                    launched.popleft().synchronize()
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -49,22 +55,32 @@ def prefetcher():
         thread.join()
 
 
+def has_launches_on_an_edge(profile):
+    return bool(profile.trace.orphans or profile.trace.lost_kernels)
+
+
 def test_a_thread_that_launches_all_the_time_does_not_make_a_measurement_invalid(tmp_path):
     x = torch.zeros(64, device="cuda")
+    believed = []
 
     def body():
         x.mul_(2)
         time.sleep(0.02)  # The other thread launches in each step, and so on both sides of its edges.
 
     with prefetcher():
-        found = [record(tmp_path / f"{number}.json", body) for number in range(20)]
-    if not any(profile.trace.orphans or profile.trace.lost_kernels for profile in found):
+        for number in range(20):
+            profile = record(tmp_path / f"{number}.json", body)
+            # On a busy machine it may come to no launch between the begin of a recording and the first step, and then may
+            # as well have been given work by a step; a measurement is made anew for that.
+            if profile.doubt is None or profile.doubt.code is not Code.OTHER_THREAD:
+                assert profile.doubt is None
+                assert all(step.launches for step in profile.steps)
+                believed.append(profile)
+            if sum(map(has_launches_on_an_edge, believed)) == 3:
+                return
+    assert believed
+    if not any(map(has_launches_on_an_edge, believed)):
         pytest.skip("none of the other thread's launches fell on an edge of a window")
-    # On a busy machine it may come to no launch between the begin of a recording and the first step, and then may as well
-    # have been given work by a step; a measurement is made anew for that.
-    reasons = {profile.why_not for profile in found if "[other-thread]" not in (profile.why_not or "")}
-    assert reasons == {None}
-    assert all(step.launches for profile in found if profile.why_not is None for step in profile.steps)
 
 
 @pytest.fixture
