@@ -1,7 +1,7 @@
 """What people compile, case by case, with what a measurement must say; run as a script it measures them.
 
-Each case runs in a process of its own, and all of them in one process in three random orders. The processes are forked
-from one that has imported torch, which takes longer than a case.
+Each case runs in a process of its own, and all of them in one process in a random order; CASES_SEEDS=1,2,3 asks for
+three orders. The processes are forked from one that has imported torch, which takes longer than a case.
 """
 
 # ruff: noqa: T201
@@ -31,7 +31,7 @@ from pytest_torchprof.profiles import load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SEEDS = (1, 2, 3)
+SEEDS = tuple(map(int, os.environ.get("CASES_SEEDS", "1").split(",")))
 X = torch.ones(4, 4)
 graph_break = torch._dynamo.graph_break
 BACKEND = os.environ.get("CASES_BACKEND", "eager")

@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "cookbook.md"
 EXAMPLES = ROOT / "examples" / "cookbook"
 WIDTH = 110
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+"""The page's tests for a GPU."""
 
 
 @dataclass(frozen=True)

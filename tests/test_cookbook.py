@@ -1,4 +1,4 @@
-"""The cookbook: its twins pass, each regression fails with the text that the page shows, and its code is typed."""
+"""The cookbook: its twins pass, and each regression fails with the text that the page shows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import shutil
 
 import cookbook_samples
 import pytest
-from cookbook_samples import EXAMPLES, MUTANTS, PAGE, ROOT
-from typed import check
+from cookbook_samples import BLOCKS, EXAMPLES, MUTANTS, PAGE, ROOT
 
 import pytest_torchprof
 from pytest_torchprof import MarkerKeywords
@@ -19,7 +18,6 @@ from pytest_torchprof.testing.options import MARKER_OPTIONS
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="compiled code on the CPU needs a C++ compiler")
 WORDS = {limit.name for limit in LIMITS} | settings_of(LIMITS).keys()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 # Times, the names of graphs and places, and the layout with them: what differs from run to run.
 _VARIES = re.compile(r"[\d.,]+ (?:us|ms|s)\b|graph_\d+|[- ]{2,}")
 
@@ -59,10 +57,9 @@ def test_every_twin_has_its_regression_and_its_place_on_the_page():
 
 
 @pytest.mark.any_torch
-def test_the_tests_for_a_gpu_are_typed(tmp_path):
+def test_every_twin_has_its_test_for_a_gpu():
+    """tests/test_typing.py holds that they are typed."""
     assert len(BLOCKS) == len(MUTANTS)
-    said = check(tmp_path, *BLOCKS)
-    assert "Success: no issues found" in said, said
 
 
 def markers():

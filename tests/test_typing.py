@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import typing
 from pathlib import Path
 
 import pytest
 import torch
-from typed import check
+from cookbook_samples import BLOCKS
 
 from pytest_torchprof import Limits, MarkerKeywords
 from pytest_torchprof.documentation import articles
@@ -47,6 +50,7 @@ MARKED: MarkerKeywords = {"max_kernels": 5, "device": "cpu", "record": ["modules
 marked = pytest.mark.torchprof(**MARKED)
 found.expect(**more)  # A limit of another plugin.
 """
+BLOCK = "def block(x: Any) -> Any:\n    return compiled(x)\n"
 WRONG = """
 found.expect(max_kernel=5)  # type: ignore[call-arg]
 found.expect(max_kernels="5")  # type: ignore[arg-type]
@@ -64,19 +68,44 @@ wrong_too: MarkerKeywords = {"names": "all"}  # type: ignore[typeddict-item]
 """
 
 
+# To read torch takes minutes, and what others lack is not ours.
+SETTINGS = """
+[mypy]
+strict = True
+disallow_subclassing_any = False
+disallow_untyped_decorators = False
+ignore_missing_imports = True
+[mypy-torch.*]
+follow_imports = skip
+"""
+
+
+def check(folder: Path, *sources: str) -> str:
+    """Return what mypy says of these modules; torch and packages that are not installed are anything to it."""
+    pytest.importorskip("mypy")
+    files = [folder / f"checked_{number}.py" for number in range(len(sources))]
+    for file, source in zip(files, sources, strict=True):
+        file.write_text(source)
+    (folder / "mypy.ini").write_text(SETTINGS)
+    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", *(file.name for file in files)]
+    environment = os.environ | {"MYPYPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return ran.stdout + ran.stderr
+
+
 def test_every_limit_is_typed_and_nothing_else():
     assert Limits.__annotations__.keys() == WORDS
     assert typing.get_type_hints(MarkerKeywords, localns={"torch": torch}).keys() == WORDS | MARKER_OPTIONS
 
 
 def test_a_type_checker_takes_what_is_right_and_refuses_what_is_wrong(tmp_path):
-    assert "Success: no issues" in check(tmp_path, PREAMBLE + RIGHT + WRONG)
-
-
-def test_a_type_checker_takes_every_example_of_the_documentation(tmp_path):
+    """And takes every example of the documentation, and the cookbook's tests for a GPU."""
     calls = [f"found.expect({example})" for example in examples()]
     assert len(calls) == len(WORDS)
-    assert "Success: no issues" in check(tmp_path, PREAMBLE + "\n".join(calls))
+    typed = f"from typing import Any\ncompiled: Any\nx: Any\n{BLOCK}\n{typed_example()}"
+    assert "Success: no issues" in check(
+        tmp_path, PREAMBLE + RIGHT + WRONG, PREAMBLE + "\n".join(calls), typed, *BLOCKS
+    )
 
 
 def examples():
@@ -87,9 +116,11 @@ def examples():
             yield dict(zip(titles, row, strict=True))["example"].strip("`")
 
 
-def test_the_documentations_example_is_typed_and_runs(tmp_path, run_tests):
+def typed_example():
+    """Return the documentation's example of limits that are typed."""
     page = (ROOT / "docs" / "limits.md").read_text()
-    example = re.search(r"<!-- example: typed -->\n```python\n(.*?)```", page, re.DOTALL)[1]
-    block = "def block(x: Any) -> Any:\n    return compiled(x)\n"
-    assert "Success: no issues" in check(tmp_path, f"from typing import Any\ncompiled: Any\nx: Any\n{block}\n{example}")
-    run_tests(f"block = torch.compile(torch.sin, backend='eager')\n{example}").assert_outcomes(passed=1)
+    return re.search(r"<!-- example: typed -->\n```python\n(.*?)```", page, re.DOTALL)[1]
+
+
+def test_the_documentations_example_runs(run_tests):
+    run_tests(f"block = torch.compile(torch.sin, backend='eager')\n{typed_example()}").assert_outcomes(passed=1)
