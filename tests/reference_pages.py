@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from _pytest.config import get_config
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.cli import COMMANDS, parser_of
+from pytest_torchprof.cli.schema import SCHEMAS
 from pytest_torchprof.recording import caches, captured_graphs, metadata
 from pytest_torchprof.report import reporters
 from pytest_torchprof.text import plural
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.numbers import Number
 
 ROOT = Path(__file__).parents[1]
-DOCS, SCHEMAS = ROOT / "docs", ROOT / "pytest_torchprof" / "schemas"
+DOCS = ROOT / "docs"
 _MADE = "<!-- Made by tests/reference_pages.py from the tables in the code. -->\n"
 _SUFFIXES = {
-    ".json": "for scripts: everything, by `schemas/report.json`",
+    ".json": "for scripts: everything, by the schema `report`",
     ".md": "for people: a table, and what failed",
     ".html": "for people: one page that opens anywhere, see [the report](report.md)",
     ".jsonl": "for a history, run after run: an object for each measurement",
@@ -141,14 +141,14 @@ def _gate(number: Number) -> str:
 
 def files() -> str:
     """Return what is in the files that the plugin writes."""
-    paths = sorted(SCHEMAS.glob("*.json"))
-    rows = [(f"`schemas/{path.name}`", json.loads(path.read_text())["title"]) for path in paths]
+    rows = [(f"`{name}`", made()["title"]) for name, made in SCHEMAS.items()]
     return "\n".join(
         [
             "# Files\n",
             _MADE,
             "## Forms of JSON\n",
-            "Their schemas are in the package, in `pytest_torchprof/schemas`. A new field does not raise the version.\n",
+            "`torchprof schema NAME` prints the schema of each; a release has them in `pytest_torchprof/schemas/NAME.json` too. A new field does not raise",
+            "the version.\n",
             *_table(("schema", "what it describes"), rows),
             "",
             "## Recordings\n",

@@ -9,11 +9,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import json_schemas
 import pytest
-from jsonschema import Draft202012Validator
 from kills_at_random import below
 from repository import PACKAGE, SLOWER, TESTS, TORCHPROF, Repository
+from schema_checks import errors
 
 from pytest_torchprof.cli import main
 
@@ -104,8 +103,7 @@ def test_a_commit_that_cannot_be_measured_is_skipped_and_says_why(repository):
     run = repository.torchprof("bisect", "--changed", TEST, "--good=the-first", "--bad=works-again~1", "--json")
     assert run.status == NOT_MEASURED
     data = json.loads(run.out[run.out.index("{") :])
-    schema = json.loads((json_schemas.FOLDER / "bisect.json").read_text())
-    assert [*Draft202012Validator(json_schemas.closed(schema)).iter_errors(data)] == []
+    assert errors("bisect", data) == []
     shas = {repository.git("rev-parse", name.replace(" ", "-")).strip(): name for name in HISTORY}
     skipped = {shas[one["sha"]]: one["why"] for one in data["commits"] if one["answer"] == "skipped"}
     assert skipped == {"does not work": "tests/test_waves.py cannot be collected: ValueError: no such wave"}
@@ -143,8 +141,7 @@ def test_where_the_kernels_changed_first(repository, before):
     run = repository.torchprof("bisect", "--changed", TEST, "--good", "works-again", "--json")
     assert run.status == FOUND
     data = json.loads(run.out[run.out.index("{") :])
-    schema = json.loads((json_schemas.FOLDER / "bisect.json").read_text())
-    assert [*Draft202012Validator(json_schemas.closed(schema)).iter_errors(data)] == []
+    assert errors("bisect", data) == []
     assert [one["subject"] for one in data["candidates"]] == ["a cosine too"]
     assert data["tests"][TEST]["summary"] == "worse (+1 kernel)"
     assert repository.state() == before

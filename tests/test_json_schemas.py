@@ -1,4 +1,4 @@
-"""The schemas that the package brings say what its JSON holds: every output is held to them, closed to other fields."""
+"""The schemas say what the JSON holds: every output is checked by its schema, closed to other fields."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import shutil
 from itertools import pairwise
 from pathlib import Path
 
-import json_schemas
 import pytest
 from conftest import SHARED_TRACES
 from jobs import recording
 from jsonschema import Draft202012Validator
+from schema_checks import errors, schema_of
 
 from pytest_torchprof.analysis.tables import WAYS
 from pytest_torchprof.cli import main
+from pytest_torchprof.cli.schema import SCHEMAS
 
 pytestmark = pytest.mark.any_torch
 
@@ -22,30 +23,26 @@ RECORDINGS = sorted([*(Path(__file__).parent / "recordings").glob("*.json.gz"), 
 BASELINES = sorted((Path(__file__).parent / "baselines_before" / "schema_2").glob("*.json"))
 
 
-def of_package(name):
-    return json.loads((json_schemas.FOLDER / f"{name}.json").read_text())
-
-
-def errors(name, value):
-    """Return what a value has against the schema of the package, and which fields it does not name."""
-    return [error.message for error in Draft202012Validator(json_schemas.closed(of_package(name))).iter_errors(value)]
-
-
 def printed(capsys, *words):
     assert main(list(map(str, words))) in (0, 1, 3)
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("name", json_schemas.SCHEMAS)
-def test_a_schema_is_that_of_the_types_and_tables(name):
-    said = (json_schemas.FOLDER / f"{name}.json").read_text()
-    assert said == json_schemas.text(name), "python tests/json_schemas.py writes it anew"
-    Draft202012Validator.check_schema(json.loads(said))
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_command_prints_a_schema(name, capsys):
+    schema = printed(capsys, "schema", name)
+    Draft202012Validator.check_schema(schema)
+    assert schema == schema_of(name)
 
 
-@pytest.mark.parametrize("name", json_schemas.SCHEMAS)
+def test_a_schema_that_there_is_not_is_bad_usage(capsys):
+    assert main(["schema", "trace"]) == 2
+    assert "[bad-usage]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
 def test_a_schema_says_which_version_it_is_of(name):
-    schema = of_package(name)
+    schema = schema_of(name)
     version = schema["title"].rpartition("schema ")[2]
     assert f'"schema": {{"const": {version}}}' in json.dumps(schema)
 
@@ -184,7 +181,7 @@ def free(name, value, least):
     """Return the paths to fields that may have another name; ``least``: how many fields must be there."""
     fixed = [path for path in keys(value) if not {"evidence", "same", "numbers", "kinds"}.intersection(path[:-1])]
     assert len(fixed) >= least
-    schema = Draft202012Validator(of_package(name))
+    schema = Draft202012Validator(schema_of(name))
     return [path for path in fixed if schema.is_valid(renamed(value, path))]
 
 

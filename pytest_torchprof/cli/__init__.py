@@ -29,6 +29,7 @@ COMMANDS = {
     "bisect": "find the commit that missed a limit first, or changed a test's kernels",
     "export": "write a recording for Perfetto, speedscope or flame graphs",
     "open": "show a recording in Perfetto",
+    "schema": "print the JSON schema of what a command or a report holds",
     "doctor": "say what is wrong with the profiler or the device",
     "explain": "say what a limit, a finding or a message means",
     "baseline": "list, show, compare, prune and merge stored baselines",

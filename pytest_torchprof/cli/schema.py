@@ -1,13 +1,13 @@
-"""The JSON schemas that the package brings, made from its types and tables: ``python tests/json_schemas.py``.
+"""``torchprof schema NAME``: the JSON schema of what a command, a report or a baseline file holds.
 
-They are open, since a field that is added raises no version: `closed` returns one that says so of fields it does not name.
+They are made from the types and tables of the code, and open, since a field that is added raises no version.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any, get_args
+import sys
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
 
@@ -24,7 +24,12 @@ from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import Disuse, analysis_json, json_report, ranks_report
 from pytest_torchprof.report.result import Result
 
-FOLDER = Path(form.__file__).parents[1] / "schemas"
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Mapping
+
+    from pytest_torchprof.cli import Parser
+
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
@@ -61,7 +66,8 @@ def of_type(kind: type, *, whole: bool = True) -> Schema:
     """Return the schema of a type of ours; ``whole``: as it is printed, with every field."""
     schema = msgspec.json.schema(kind)
     defs = schema.pop("$defs")
-    return _resolved(schema, defs, whole)
+    resolved: Schema = _resolved(schema, defs, whole)
+    return resolved
 
 
 def _resolved(schema: Any, defs: Schema, whole: bool) -> Any:
@@ -270,7 +276,7 @@ def bisection() -> Schema:
     commit = fields(every("sha author date subject", TEXT))
     test = fields({"kernels_differ": BOOL, "summary": TEXT, "changes": listed(of_type(Change))})
     judged = fields({"sha": TEXT, "answer": {"enum": [str(answer) for answer in bisect.CommitAnswer]}, "why": TEXT})
-    known = {
+    known: dict[str, Schema] = {
         "schema": {"const": cli_bisect.SCHEMA},
         "test": TEXT,
         "limits": listed(TEXT),
@@ -289,10 +295,11 @@ def bisection() -> Schema:
 def report() -> Schema:
     """Return that of ``--torchprof-report=FILE.json``."""
     result = of_type(Result)
-    known = result["properties"]
-    known["summary"] = {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]}
-    known["environment"] = of_type(Environment, whole=False)
-    known["compile_caches"] = perhaps(CACHES)
+    result["properties"] |= {
+        "summary": {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]},
+        "environment": of_type(Environment, whole=False),
+        "compile_caches": perhaps(CACHES),
+    }
     environment = of_type(Environment, whole=False)
     unused = {str(why): mapped(listed(TEXT)) for why in Disuse}
     version = json_report.SCHEMA
@@ -325,7 +332,7 @@ def doctors() -> Schema:
     return root("torchprof doctor --json", doctor.SCHEMA, fields(known))
 
 
-SCHEMAS = {
+SCHEMAS: Final[Mapping[str, Callable[[], Schema]]] = {
     "analysis": analysis,
     "ranks": ranks,
     "diff": diff,
@@ -336,21 +343,23 @@ SCHEMAS = {
 }
 
 
-def text(name: str) -> str:
-    """Return a schema as its file has it."""
+def schema_text(name: str) -> str:
+    """Return a schema as JSON."""
     return json.dumps(SCHEMAS[name](), indent=1) + "\n"
 
 
-def closed(schema: Any) -> Any:
-    """Return a schema that refuses what it does not name, wherever it names something."""
-    if isinstance(schema, list):
-        return [closed(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {name: closed(value) for name, value in schema.items()}
-    return found | {"additionalProperties": False} if isinstance(schema.get("properties"), dict) else found
+def add_arguments(parser: Parser) -> None:
+    """Declare what the command takes."""
+    parser.description = "Prints the JSON schema of what a command prints as JSON, of a report, or of a baseline file."
+    parser.epilog = """\
+example:
+  torchprof schema report > report.schema.json
+
+exit status: 0, or 2 if the usage is bad"""
+    parser.add_argument("name", choices=tuple(SCHEMAS), metavar="NAME", help=f"one of: {', '.join(SCHEMAS)}")
 
 
-if __name__ == "__main__":
-    for name in SCHEMAS:
-        (FOLDER / f"{name}.json").write_text(text(name))
+def run(arguments: Namespace) -> int:
+    """Run the command; return its exit status."""
+    sys.stdout.write(schema_text(arguments.name))
+    return 0
