@@ -29,6 +29,7 @@ COSTS = {
     "kernel library": (1, 1, 1),
     "reason": (2, 13, 0),
     "wording": (1, 1, 0),
+    "failure": (1, 1, 0),
     "finding": (1, 1, 1),
     "report format": (1, 1, 1),
     "device": (1, 1, 2),

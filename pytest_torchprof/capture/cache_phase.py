@@ -11,15 +11,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.capture.torch_caches import graphs_kept, uses_so_far
-from pytest_torchprof.codes import Code
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.caches import (
+    CachesMoved,
+    CachesNotFilled,
+    CacheUntold,
+    CompiledByTriton,
+    FoundFromElsewhere,
+    FoundOfThisProcess,
+    NotFoundInCache,
+    NothingWasWarm,
+)
 from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.recording.caches import ColdStart, CompileCaches, Phase
-from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.recording.caches import CacheUse, CacheUses
     from pytest_torchprof.recording.metadata import CompileEvidence
 
@@ -102,8 +110,7 @@ def _elsewhere(phase: CachePhase) -> Reason | None:
     moved = [name for name, folder in phase.variables.items() if os.environ.get(name) != folder]
     if not moved:
         return None
-    said = f"{moved[0]} was set while the test ran, so that its caches are not those of the measurement's own folder"
-    return Verbatim(said, Code.COMPILE_CACHE)
+    return CachesMoved(moved[0])
 
 
 def _why_not_cold(evidence: CompileEvidence, own: CacheUses, phase: CachePhase) -> Reason | None:
@@ -118,29 +125,22 @@ def _why_not_cold(evidence: CompileEvidence, own: CacheUses, phase: CachePhase) 
         if (reason := _why_not_told(use, shown)) is not None:
             return reason
         if use.hits and total.misses > use.misses:
-            said = f"{counted(use.hits, 'entry')} found in {shown}'s cache, where the same process may have left them"
-            return Verbatim(f"{said} when it compiled before this measurement", Code.COMPILE_CACHE)
+            return FoundOfThisProcess(use.hits, shown)
         is_foreign = use.misses == 0 or (name == "inductor" and phase.graphs > total.misses)
         if (use.hits and is_foreign) or (name == "inductor" and evidence.remote_cache_hits):
-            said = (
-                f"{counted(use.hits, 'entry')} found in {shown}'s cache, though its folder was empty when the process "
-                "began: from a remote cache, or loaded by the test (torch.compiler.load_cache_artifacts)"
-            )
-            return Verbatim(said, Code.COMPILE_CACHE)
+            return FoundFromElsewhere(use.hits, shown)
     return None
 
 
 def _why_not_told(use: CacheUse, shown: str) -> Reason | None:
     if use.hits is not None and use.misses is not None:
         return None
-    said = f"how much was found in {shown}'s cache is not known: this torch does not count it, or its counters were "
-    return Verbatim(f"{said}cleared meanwhile", Code.COMPILE_CACHE)
+    return CacheUntold(shown)
 
 
 def _why_not_warm(own: CacheUses, cold: ColdStart | None) -> Reason | None:
     if cold is None:
-        said = "the process that was to fill the caches has not measured this, so they were not warm"
-        return Verbatim(said, Code.COMPILE_CACHE)
+        return CachesNotFilled()
     so_far = uses_so_far(None)
     for name, shown in _SHOWN.items():
         # Whatever the process has missed before, this measurement may find as its own.
@@ -148,16 +148,10 @@ def _why_not_warm(own: CacheUses, cold: ColdStart | None) -> Reason | None:
         if (reason := _why_not_told(use, shown) or _why_not_told(total, shown)) is not None:
             return reason
         if total.misses:
-            asked = counted(total.hits + total.misses, "entry")
-            said = f"{total.misses} of {asked} not found in {shown}'s cache, which a process before this one has filled"
             advice = f"{_BACKWARD if name == 'aot_autograd' else ''}{_ADVICE}"
-            return Verbatim(f"{said}; {advice}", Code.COMPILE_CACHE)
+            return NotFoundInCache(total.misses, total.hits + total.misses, shown, advice)
     if own.triton.misses:
-        said = f"{counted(own.triton.misses, 'kernel')} compiled by Triton, though a process before this one has filled"
-        return Verbatim(f"{said} its cache", Code.COMPILE_CACHE)
+        return CompiledByTriton(own.triton.misses)
     if any(getattr(own, name).hits for name in _SHOWN):
         return None
-    is_bypassed = any(getattr(own, name).bypasses for name in _SHOWN)
-    none_asked = "torch has looked nothing up in its caches: they are switched off, or the backend has none"
-    why = "torch cannot keep any of these graphs in its caches" if is_bypassed else none_asked
-    return Verbatim(f"{why}, so nothing was warm; {_ADVICE}", Code.COMPILE_CACHE)
+    return NothingWasWarm(any(getattr(own, name).bypasses for name in _SHOWN), _ADVICE)

@@ -21,10 +21,9 @@ from pytest_torchprof.capture.compile_history import (
 from pytest_torchprof.capture.packages import packages_marked
 from pytest_torchprof.capture.second_chance import SecondChance
 from pytest_torchprof.capture.torch_caches import NO_USES, uses_between, uses_so_far
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.catalogue import to_stored
+from pytest_torchprof.reasons.compiling import GivenUpBefore, LeftAlone, NoRecordsInTorch, RecordsCleared
 from pytest_torchprof.recording.caches import CompileCaches
 from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
 
@@ -35,15 +34,9 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.capture.compile_log import CompileLog
     from pytest_torchprof.capture.torch_compile import Attempt
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.recording.caches import CacheUses
     from pytest_torchprof.recording.metadata import GraphBreak
-
-
-_CLEARED = Verbatim(
-    "the measured code removes the records of torch.compile that this is read from "
-    "(torch._dynamo.utils.clear_compilation_metrics): take that out of it",
-    Code.COMPILER_RECORDS_CLEARED,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,21 +226,17 @@ class CompileWatch:
         """Return why breaks or recompiles cannot be told, each None if they can."""
         missing = torch_compile.missing_records()
         if missing:
-            reason = Verbatim(f"this version of torch has no {missing}: not available", Code.NO_COMPILE_EVIDENCE)
+            reason = NoRecordsInTorch(missing)
             return Untold(graph_breaks=reason.to_plain(), recompiles=reason.to_plain())
         if self._log.cleared:
-            return Untold(graph_breaks=_CLEARED.to_plain(), recompiles=_CLEARED.to_plain())
+            return Untold(graph_breaks=RecordsCleared().to_plain(), recompiles=RecordsCleared().to_plain())
         left = self._why_left_alone(before)
         return Untold(graph_breaks=to_stored(left or self._why_breaks_are_unknown(before)), recompiles=to_stored(left))
 
     def _why_breaks_are_unknown(self, before: _Before) -> Reason | None:
         if before.given_up and self._eager.blind:
             first = before.given_up[0].why
-            return Verbatim(
-                f"torch.compile gave up frames earlier in this process ({len(before.given_up)}, the first at "
-                f"{first.file}:{first.line}), and whether one of them runs here is not known: {self._eager.blind}",
-                Code.RAN_UNCOMPILED,
-            )
+            return GivenUpBefore(len(before.given_up), f"{first.file}:{first.line}", self._eager.blind)
         return None
 
     def _why_left_alone(self, before: _Before) -> Reason | None:
@@ -264,16 +253,8 @@ class CompileWatch:
         if not found:
             return None
         ran = found[0]
-        forgotten = "more than 64 frames were compiled before the measurement"
-        never = (
-            "torch.compile was disabled when it first ran, or a mode such as FlopCounterMode was in force "
-            "(torch._dynamo.reset() lets it be compiled)"
-        )
-        return Verbatim(
-            f"{ran.co_name} ({ran.co_filename}:{ran.co_firstlineno}) ran uncompiled, and torch does not say why: "
-            f"{forgotten if self._history.lost else never}",
-            Code.RAN_UNCOMPILED,
-        )
+        line = f"{ran.co_filename}:{ran.co_firstlineno}"
+        return LeftAlone(ran.co_name, line, forgotten=bool(self._history.lost))
 
     def _seen_instead(self, before: _Before) -> list[str]:
         """Return what may have kept the code from being compiled."""

@@ -14,13 +14,13 @@ from pytest_torchprof.capture.devices import before_use, why_unusable
 from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
 from pytest_torchprof.capture.sentinel import look_for_losses
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.reasons import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pytest_torchprof.reasons import Reason
 
 # The sentinel of each is longer than that of the one before, if that lost all its kernels.
 _ATTEMPTS = 4
@@ -53,7 +53,7 @@ def arm(device: str, tell: Callable[[str], None] = tell_of_waits) -> None:
 def _probe(device: str) -> Reason | None:
     if any(_sees_the_sentinel(device) for _ in range(_ATTEMPTS)):
         return None
-    return Verbatim(reasons.why_no_kernels(device, reasons.fresh_process(device)), Code.NO_KERNELS_RECORDED)
+    return reasons.why_no_kernels(device, reasons.fresh_process(device))
 
 
 def _sees_the_sentinel(device: str) -> bool:

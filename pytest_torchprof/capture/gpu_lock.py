@@ -18,9 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.reasons.capturing import GpuInUse, LockUnopened
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -53,11 +52,9 @@ def holding(uuid: str, tell: Callable[[str], None], *, wait_s: float = WAIT_S, d
         if not lock.acquire(0):
             tell(f"waits for the GPU, up to {wait_s / 60:.0f} minutes: {lock.holders()}")
             if not lock.acquire(wait_s):
-                said = f"another process has measured on this GPU for {wait_s:.0f} s and holds {lock.path}"
-                raise NotMeasured(Verbatim(f"{said} ({lock.holders()}): end it, then try again", Code.GPU_IN_USE))
+                raise NotMeasured(GpuInUse(wait_s, str(lock.path), lock.holders()))
     except OSError as error:
-        said = f"the lock of this GPU, {lock.path}, cannot be opened: {error.strerror or error}"
-        raise NotMeasured(Verbatim(said, Code.GPU_IN_USE)) from None
+        raise NotMeasured(LockUnopened(str(lock.path), str(error.strerror or error))) from None
     try:
         lock.note(doing)
         yield

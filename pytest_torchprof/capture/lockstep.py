@@ -17,9 +17,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.rank_store import connect, meeting_point
-from pytest_torchprof.codes import Code
+from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.capturing import (
+    EndedItsRun,
+    EndedWithoutMeasuring,
+    NothingHeardOfRank,
+    RankElsewhere,
+    RankStillSilent,
+    RanksUnreachable,
+    RankTooLate,
+)
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.composed import OfRank
 
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.capture.rank import Rank
     from pytest_torchprof.capture.rank_store import MeetingPoint
+    from pytest_torchprof.reasons import Reason
 
 _NAPS_S = (0.0005, 0.001, 0.002, 0.005, 0.01)
 _LONGEST_NAP_S = 0.02
@@ -311,16 +320,16 @@ class Lockstep(Pace):
     def _why_it_does_not_come(self, number: int, began: float) -> Reason | None:
         if self._store.check([ended := f"{self._test}/ended/{number}"]):
             end = PhaseEnd(*json.loads(self._store.get(ended)))
-            return Verbatim(f"rank {number} has ended the test without this measurement: {end}", Code.OTHER_RANK)
+            return EndedWithoutMeasuring(number, str(end))
         if left := self._why_it_has_left(number, "this measurement"):
             return left
-        return None if self._may_come(number, began) else Verbatim(self._silence(number), Code.SILENT_RANK)
+        return None if self._may_come(number, began) else self._silence(number)
 
     def _why_it_has_left(self, number: int, goal: str) -> Reason | None:
         if not self._store.check([left := f"left/{number}"]):
             return None
         why = self._store.get(left).decode() or self._not_collected(number)
-        return Verbatim(f"rank {number} has ended its run before {goal}{f': {why}' if why else ''}", Code.OTHER_RANK)
+        return EndedItsRun(number, goal, why)
 
     def _not_collected(self, number: int) -> str:
         """Return that a rank has not collected this test; empty where it has."""
@@ -333,30 +342,24 @@ class Lockstep(Pace):
         self._others.silent.add(number)
         place, timeout_s = self._others.heard(self._store, number).place, self._others.timeout_s
         who = f"pid {place['pid']} on {place['host']}" if place else "it has measured nothing so far"
-        return Verbatim(f"rank {number} did not reach {goal} within {timeout_s:g} s ({who})", Code.SILENT_RANK)
+        return RankTooLate(number, goal, timeout_s, who)
 
-    def _silence(self, number: int) -> str:
-        place, within = self._others.heard(self._store, number).place, f"within {self._others.timeout_s:g} s"
+    def _silence(self, number: int) -> Reason:
+        place, timeout_s = self._others.heard(self._store, number).place, self._others.timeout_s
         again = number in self._others.silent
         self._others.silent.add(number)
         if not place:
-            return f"nothing was heard of rank {number} {within}: it has measured nothing so far"
+            return NothingHeardOfRank(number, timeout_s)
         who, test = f"pid {place['pid']} on {place['host']}", place["test"].rpartition("#")[0] or "no test"
         if place["test"] == self._test and place["label"] != self._label:
             other = f"the one called {place['label']}" if place["label"] else "one without a label"
-            return (
-                f"rank {number} did not begin this measurement {within}, and was last heard of in {other} ({who}): "
-                "each rank has to measure the same in a test"
-            )
+            return RankElsewhere(number, timeout_s, other, who, "each rank has to measure the same in a test")
         if place["test"] == self._test:
-            return f"rank {number} did not reach {place['goal']} {within} ({who})"
+            return RankTooLate(number, place["goal"], timeout_s, who)
         if again:
-            return f"rank {number} is still silent, and was last heard of in {test} ({who})"
+            return RankStillSilent(number, test, who)
         reasons = filter(None, (self._not_collected(number), "each rank has to run the same tests in one order"))
-        return (
-            f"rank {number} did not begin this measurement {within}, and was last heard of in {test} ({who}): "
-            f"{'; '.join(reasons)}"
-        )
+        return RankElsewhere(number, timeout_s, test, who, "; ".join(reasons))
 
     def _may_come(self, number: int, began: float) -> bool:
         """Whether a rank is still to be waited for: it is given time anew with each sign."""
@@ -374,5 +377,4 @@ def _told_in_words() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        said = f"the ranks of the job cannot reach each other: {str(error).partition(chr(10))[0]}"
-        raise NotMeasured(Verbatim(said, Code.SILENT_RANK)) from None
+        raise NotMeasured(RanksUnreachable(first_line(error))) from None

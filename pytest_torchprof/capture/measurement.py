@@ -35,7 +35,6 @@ from pytest_torchprof.capture.samples import (
 )
 from pytest_torchprof.capture.sentinel import look_for_losses
 from pytest_torchprof.capture.session import (
-    NOTHING_HELD,
     Session,
     another_profiler_runs,
     refuse_second_profiler,
@@ -46,6 +45,7 @@ from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, describe, reason_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, NothingHeld
 from pytest_torchprof.recording.metadata import Metadata
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL
@@ -134,8 +134,7 @@ def _why_left(problem: BaseException | None) -> Reason:
     """Return why the calls were not made to their end: what is raised around a generator is the context of its exit."""
     while isinstance(problem, GeneratorExit):
         problem = problem.__context__
-    said = "its loop over the measured calls was left" if problem is None else f"the code raised {describe(problem)}"
-    return Verbatim(said, Code.OTHER_RANK)
+    return LoopLeft() if problem is None else CodeRaised(describe(problem))
 
 
 def _own_reason(problem: Exception, device: str) -> Exception:
@@ -370,7 +369,7 @@ def _repeated(plan: Plan, path: Path) -> Generator[None, None, None]:
             yield
         session.finish()
         if session.problem or not session.exportable:
-            raise NotMeasured(session.problem or NOTHING_HELD)
+            raise NotMeasured(session.problem or NothingHeld())
         if session.why_no_lines:
             raise NotMeasured(session.why_no_lines)
         write_recording(session, path, _metadata(plan, session, warmup=0, steps=1, calls=1, attempts=1))

@@ -17,21 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.capturing import (
+    CaptureFailed,
+    DeviceUnusable,
+    EarlierGpuError,
+    FabricNotReady,
+    Forked,
+    NoKernelsRecorded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORKED = Verbatim(
-    "this process was forked from one that had asked for its GPUs, and CUDA cannot begin again in a fork: start new "
-    "processes instead (multiprocessing's spawn, pytest-xdist), or let nothing ask for a GPU before the fork",
-    Code.FORKS,
-)
-FABRIC = (
-    "the GPUs of this machine are not ready (CUDA error 802): those behind an NVSwitch need the fabric manager, in the "
-    "driver's own version: systemctl status nvidia-fabricmanager"
-)
+    from pytest_torchprof.reasons import Reason
 
 # What is in an error's text (CUDA's sentence, or the name that newer versions of torch add), and what to do about it.
 _OF_A_DEVICE = (
@@ -122,7 +120,7 @@ def _of_initializing(said: str) -> str:
             "build of torch for this CUDA"
         )
     if "error 802" in said.lower():
-        return FABRIC
+        return FabricNotReady().text
     if "gpus are available" in said.lower():
         return "the driver sees no GPU: nvidia-smi (rocminfo on AMD) tells which there are, and why none"
     return f"CUDA cannot be initialized: {said}"
@@ -152,28 +150,22 @@ def of_device(device: str, error: BaseException) -> Reason:
     """Return why a device cannot be used, from the error that its use raised."""
     said = first_line(error)
     if "forked subprocess" in said:
-        return FORKED
+        return Forked()
     if re.search(r"Error 802|system not yet initialized|cudaErrorSystemNotReady", str(error)):
-        return Verbatim(FABRIC, Code.GPU_UNUSABLE)
-    advice = next((advice for part, advice in _OF_A_DEVICE if re.search(part, str(error))), None)
-    return Verbatim(f"{device} cannot be used: {said}" + (f"; {advice}" if advice else ""), Code.GPU_UNUSABLE)
+        return FabricNotReady()
+    advice = next((advice for part, advice in _OF_A_DEVICE if re.search(part, str(error))), "")
+    return DeviceUnusable(device, said, advice)
 
 
 def of_earlier_error(error: BaseException) -> Reason:
     """Return why nothing can be measured on the GPUs of a process after an error that is there to stay."""
-    return Verbatim(
-        f"an earlier error of the GPU ({first_line(error)}) lasts as long as this process: it came from a test before "
-        "or from the preparation of this one; mend that, or run this test in a new process",
-        Code.GPU_FAILED,
-    )
+    return EarlierGpuError(first_line(error))
 
 
 def of_ourselves(error: Exception) -> Reason:
     """Return what to say of an error that nobody foresaw: enough for a bug report."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    line = f"{Path(frame.filename).name}:{frame.lineno}"
-    said = f"the measurement itself failed ({type(error).__name__} at {line}: {first_line(error)}): please report it"
-    return Verbatim(said, Code.MEASUREMENT_FAILED)
+    return CaptureFailed(type(error).__name__, f"{Path(frame.filename).name}:{frame.lineno}", first_line(error))
 
 
 def of_cupti(error: str) -> str | None:
@@ -213,22 +205,25 @@ _VERSIONS = re.compile(r"CUDA versions\. (CUPTI: .*)")
 _OF_THE_DEVICE = re.compile(r"CUDA error|HIP error|AcceleratorError|CUDA driver error|OutOfMemoryError")
 
 
-def why_no_kernels(device: str, fresh: FreshProcess) -> str:
+def why_no_kernels(device: str, fresh: FreshProcess) -> Reason:
     """Return why torch.profiler records no kernels in this process, from what a fresh one saw."""
-    seen = f"torch.profiler records no kernels on {device} in this process, though some were launched"
+    return NoKernelsRecorded(device, _seen_by_fresh(fresh))
+
+
+def _seen_by_fresh(fresh: FreshProcess) -> str:
     if fresh.kernels:
         return (
-            f"{seen}. A fresh process records them, so that it is something in this one: most often a profiler session "
+            ". A fresh process records them, so that it is something in this one: most often a profiler session "
             "with the CPU only that ran earlier (in a conftest, a plugin or an import), an empty one too, as torch's "
             "_init_for_cuda_graphs begins"
         )
     if fresh.refusals:
         said = "; ".join(map(str, fresh.refusals))
         advice = [text for refusal in fresh.refusals if (text := of_cupti(refusal.error))]
-        return f"{seen}, nor does a fresh process, in which CUPTI says {': '.join([said, *advice])}"
+        return f", nor does a fresh process, in which CUPTI says {': '.join([said, *advice])}"
     if fresh.failure:
-        return f"{seen}; a fresh process, which was to tell whether it is this one, failed: {fresh.failure}"
-    return f"{seen}, nor does a fresh process, and CUPTI says nothing. Usual causes: {'; '.join(_usual_causes())}"
+        return f"; a fresh process, which was to tell whether it is this one, failed: {fresh.failure}"
+    return f", nor does a fresh process, and CUPTI says nothing. Usual causes: {'; '.join(_usual_causes())}"
 
 
 def _usual_causes() -> list[str]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.capture.devices import after_measured_code, live_device, synchronize
 from pytest_torchprof.capture.reasons import first_line
-from pytest_torchprof.codes import Code
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.capturing import CacheNotEmptied, CallTooLong, WorkGoesOn
 from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.recording.metadata import Batch, Timing
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_torchprof.capture.devices import LiveDevice
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.trace import Trace
 
 Cache = Literal["hot", "cold"]
@@ -100,11 +100,7 @@ class Samples:
         try:
             flush = _flushing(self._device, self._cache)
         except (RuntimeError, MemoryError) as error:
-            self.why_not = Verbatim(
-                "the cache cannot be emptied before each call, for which as much memory as it has twice is needed: "
-                f"{first_line(error)}. Leave the device that much, or take times with a hot cache",
-                Code.NO_TIMES,
-            )
+            self.why_not = CacheNotEmptied(first_line(error))
             return
         with self._device.disturbances() as disturbances:
             for _ in range(count):
@@ -152,15 +148,7 @@ def _flushing(device: LiveDevice, cache: Cache) -> Callable[[], object]:
 def _why_no_times(seconds: float, left_over: float) -> Reason | None:
     """Return why samples of a call would not say how long it takes; ``left_over`` is the least of a few calls."""
     if seconds * LEAST > _LIMIT_S:
-        return Verbatim(
-            f"a call takes {seconds:.1f} s, so {LEAST} samples would take longer than {_LIMIT_S:.0f} s: "
-            "measure a smaller part of it",
-            Code.NO_TIMES,
-        )
+        return CallTooLong(seconds, LEAST, _LIMIT_S)
     if left_over > max(_LEFT_OVER_S, _LEFT_OVER_SHARE * seconds):
-        return Verbatim(
-            f"work on another stream or device went on for {left_over * 1e3:.1f} ms after a call, and nothing in the "
-            "call waits for it, so no sample would hold it: let the current stream wait for it (wait_stream)",
-            Code.NO_TIMES,
-        )
+        return WorkGoesOn(left_over * 1e3)
     return None

@@ -23,11 +23,23 @@ from pytest_torchprof.capture.lines import Lines
 from pytest_torchprof.capture.sentinel import launch_sentinel
 from pytest_torchprof.capture.torch_lists import tensor_lists
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.capturing import (
+    BuffersFull,
+    EventsTaken,
+    GpuFailedAtStop,
+    MemoryUncounted,
+    NoKineto,
+    NothingHeld,
+    OtherThreadNotDone,
+    PeakWasReset,
+    ProfilerEnded,
+    ProfilerInside,
+    ProfilerOnOtherThread,
+    ProfilerRuns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,18 +49,8 @@ if TYPE_CHECKING:
     from torch.profiler.profiler import _KinetoProfile
 
     from pytest_torchprof.capture.torch_profiler import ProfilerStart
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.recording.metadata import TensorLists
-
-_UNCOUNTED = Verbatim(
-    "the allocator in use does not count what it gives out: either it is a pluggable one, or "
-    "PYTORCH_NO_CUDA_MEMORY_CACHING is set",
-    Code.NO_PEAK_MEMORY,
-)
-_RESET = Verbatim(
-    "the allocator's peak went down during the steps: something reset it, and what it had been is not known",
-    Code.NO_PEAK_MEMORY,
-)
-NOTHING_HELD = Verbatim("the profiler holds no recording", Code.MEASUREMENT_FAILED)
 
 
 class Session:
@@ -86,8 +88,7 @@ class Session:
     def __enter__(self) -> Self:
         refuse_second_profiler()
         if not torch_profiler.records_files():  # pragma: no cover - some builds of torch
-            said = "this build of torch has no kineto, so its profiler writes no recording: use another build"
-            raise NotMeasured(Verbatim(said, Code.NO_KERNELS_RECORDED))
+            raise NotMeasured(NoKineto())
         profiler = torch_profiler.profiler(
             accelerator().activities(),
             with_stack=self._with_stack,
@@ -193,33 +194,26 @@ class Session:
             peak = self._peaks.largest_bytes(self.devices)
             self.memory = {"peak_memory_bytes": peak}
             if self._peaks.was_reset_unseen:
-                self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _RESET.to_plain()}
+                self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": PeakWasReset().to_plain()}
         elif self._counts_memory is False:
-            self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": _UNCOUNTED.to_plain()}
+            self.memory = {"peak_memory_bytes": None, "peak_memory_why_not": MemoryUncounted().to_plain()}
         early = torch_profiler.stopped_early()
         self._end()
         if early and not self.problem:
-            said = "the profiler stopped collecting from the GPU early: its buffers were full"
-            self.problem = Verbatim(said, Code.LOST_KERNELS)
+            self.problem = BuffersFull()
 
     def _wait_for_threads(self) -> None:
         """Let other threads launch what they were given while it is recorded; NotMeasured where it takes too long."""
         with after_measured_code():
             late = self._handed_over.why_unfinished(lambda: synchronize(self._device))
         if late is not None:
-            raise NotMeasured(
-                Verbatim(
-                    f"{late}, which a step handed to another thread, was not done {PATIENCE_S:g} s after the last "
-                    "step, and may launch more: wait for it in the measured code (thread.join(), future.result())",
-                    Code.OTHER_THREAD,
-                )
-            )
+            raise NotMeasured(OtherThreadNotDone(late, PATIENCE_S))
 
     def export(self, path: Path) -> None:
         """Write the trace, once, and let go of the profiler and all that it holds but `tensor_lists`."""
         profiler, self._profiler = self._profiler, None
         if profiler is None or not self.exportable:
-            raise NotMeasured(self.problem or NOTHING_HELD)
+            raise NotMeasured(self.problem or NothingHeld())
         profiler.export_chrome_trace(str(path))
         self.tensor_lists = tensor_lists(profiler, path) if self._looks_into_lists else None
 
@@ -241,10 +235,9 @@ class Session:
             finally:
                 _profile_again(self._profiled_by)
             if error is not None:
-                said = f"the GPU failed while the profiler stopped: {reasons.first_line(error)}"
-                self.problem = Verbatim(said, Code.GPU_FAILED)
+                self.problem = GpuFailedAtStop(reasons.first_line(error))
             elif torch_profiler.was_emptied(self._profiler):
-                self.problem = Verbatim("another profiler took the events of this one", Code.ANOTHER_PROFILER)
+                self.problem = EventsTaken()
             self.exportable = self.problem is None
 
     def _intrusion(self) -> Reason | None:
@@ -255,15 +248,12 @@ class Session:
         if elsewhere and self._profiler:
             this_process().hold(self._profiler)
             this_process().free_this_thread()
-            said = f"another profiler was started on another thread during the measurement ({elsewhere[0].line})"
-            return Verbatim(said, Code.ANOTHER_PROFILER)
+            return ProfilerOnOtherThread(elsewhere[0].line)
         if here:
-            left = " and left running" if running else ""
-            said = f"another profiler was started{left} inside the measured code ({here[0].line})"
-            return Verbatim(said, Code.ANOTHER_PROFILER)
+            return ProfilerInside(here[0].line, left_running=bool(running))
         if running != "on this thread":
             torch_profiler.forget_running_profiler()
-            return Verbatim("another profiler ended this one during the measurement", Code.ANOTHER_PROFILER)
+            return ProfilerEnded()
         return None
 
 
@@ -276,11 +266,7 @@ def another_profiler_runs() -> str | None:
 def refuse_second_profiler() -> None:
     """Raise NotMeasured when a profiler is running: torch would let a second one empty it without a word."""
     if thread := another_profiler_runs():
-        said = (
-            f"another profiler is running {thread}, and torch can run one at a time. Look for torch.profiler (or "
-            "torch.autograd.profiler) in a fixture, around the test, or left open by an earlier test, and stop it."
-        )
-        raise NotMeasured(Verbatim(said, Code.ANOTHER_PROFILER))
+        raise NotMeasured(ProfilerRuns(thread))
 
 
 def _profile_again(before: Any) -> None:

@@ -11,8 +11,8 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons import Reason, Verbatim
-from pytest_torchprof.text import counted
+from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.measuring import OnlyMakesAnObject, StepsLeft, StepsNotStarted
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -27,8 +27,7 @@ def why_nothing_runs(function: Callable[..., Any]) -> Reason | None:
     """Return why to call a function runs none of its code; None for one that runs."""
     if not any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
         return None
-    said = f"calling {function!r} only makes an object and runs none of its code; measure what drives it"
-    return Verbatim(said, Code.NOTHING_MEASURED)
+    return OnlyMakesAnObject(repr(function))
 
 
 class MeasuredBlock(ABC):
@@ -105,9 +104,8 @@ class MeasuredBlock(ABC):
             # An exception leaves the loop's generator suspended, and with it the profiler running.
             self._steps.close()
         if kind is None and self._profile is None:
-            after = f"was left after {counted(self._count, 'call')}" if self._steps is not None else "was never started"
-            reason = f"m.steps() of {self._title} {after}: run `for _ in m.steps():` to its end"
-            self._left(Verbatim(reason, Code.NOT_RUN_TO_END))
+            is_started = self._steps is not None
+            self._left(StepsLeft(self._title, self._count) if is_started else StepsNotStarted(self._title))
 
     @property
     def profile(self) -> Profile:

@@ -21,22 +21,21 @@ import msgspec
 
 from pytest_torchprof import capture
 from pytest_torchprof.capture.measurement import why_unbelievable
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, TorchprofError, not_measured, reason_of
 from pytest_torchprof.measuring.as_python import run_as_python
 from pytest_torchprof.measuring.script import device_for, judge, problem_of, stands_in
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.measuring import NoRecordingOfProgram, ProgramEnded
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.limits import Asked
+    from pytest_torchprof.reasons import Reason
 
 _RECORDING, _ENDED = "recording.json", "ended.json"
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
@@ -134,8 +133,7 @@ def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[
     ended = _read_ended(folder)
     if ended is None or status < 0:
         name = program[1] if program[0] == "-m" else program[0]
-        said = f"{printable_line(name)} {_how_it_ended(status)}"
-        return ProgramOutcome(problem=not_measured(Verbatim(said, Code.NOT_RUN_TO_END)))
+        return ProgramOutcome(problem=not_measured(ProgramEnded(name, _how_it_ended(status))))
     if ended.status or status:
         return ProgramOutcome(failed=ended.status or status)
     if ended.refused:
@@ -154,7 +152,7 @@ def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[
         except NotMeasured as unreadable:
             reason = unreadable.reason
     if profile is None or reason is not None:
-        reason = reason or Verbatim("the program has left no recording", Code.NOT_RUN_TO_END)
+        reason = reason or NoRecordingOfProgram()
         return ProgramOutcome(problem=not_measured(reason, ask_the_doctor=reason.for_the_doctor), profile=profile)
     verdicts = judge(profile, asked, stands_in=stands_in(device, ended.device or device))
     return ProgramOutcome(problem=problem_of(verdicts, profile), profile=profile)

@@ -33,7 +33,8 @@ from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.measuring import NoGpuHere
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import HUGE, is_huge
 
@@ -269,8 +270,7 @@ def _read_limits(given: Mapping[str, object]) -> tuple[Asked, ...]:
 
 
 def _needs_gpu(what: str) -> NotMeasured:
-    said = f"{what}: torch sees no GPU: {capture.no_gpu().reason}; device='cpu' measures the CPU as the device"
-    return not_measured(Verbatim(said, Code.NEEDS_GPU))
+    return not_measured(NoGpuHere(what, capture.no_gpu().reason))
 
 
 def _refuse_gpu_numbers(name: str) -> None:

@@ -67,3 +67,58 @@ class NoFittingCode(Reason, frozen=True):
 
     calls: int
     under: str
+
+
+class RecordsCleared(Reason, frozen=True):
+    """The measured code removes the records that tell what torch.compile did."""
+
+    CODE = Code.COMPILER_RECORDS_CLEARED
+    SENTENCE = (
+        "the measured code removes the records of torch.compile that this is read from "
+        "(torch._dynamo.utils.clear_compilation_metrics)"
+    )
+    REMEDY = "take that out of it"
+
+
+class NoRecordsInTorch(Reason, frozen=True):
+    """This version of torch keeps no records of what it compiles."""
+
+    CODE = Code.NO_COMPILE_EVIDENCE
+    SENTENCE = "this version of torch has no {missing}: not available"
+
+    missing: str
+
+
+class GivenUpBefore(Reason, frozen=True):
+    """Whether a frame runs that torch.compile gave up earlier is not known."""
+
+    CODE = Code.RAN_UNCOMPILED
+    SENTENCE = (
+        "torch.compile gave up frames earlier in this process ({frames}, the first at {first}), and whether one of "
+        "them runs here is not known: {because}"
+    )
+
+    frames: int
+    first: str
+    because: str
+
+
+class LeftAlone(Reason, frozen=True):
+    """A function ran uncompiled, and torch does not say why."""
+
+    CODE = Code.RAN_UNCOMPILED
+
+    function: str
+    line: str
+    forgotten: bool
+    """Whether so many frames were compiled before that torch may have forgotten it."""
+
+    @property
+    def sentence(self) -> str:
+        forgotten = "more than 64 frames were compiled before the measurement"
+        never = (
+            "torch.compile was disabled when it first ran, or a mode such as FlopCounterMode was in force "
+            "(torch._dynamo.reset() lets it be compiled)"
+        )
+        because = forgotten if self.forgotten else never
+        return f"{self.function} ({self.line}) ran uncompiled, and torch does not say why: {because}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Union
 
-from pytest_torchprof.reasons import compiling, limits, recordings  # noqa: F401 - their kinds
+from pytest_torchprof.reasons import caches, capturing, compiling, limits, measuring, recordings  # noqa: F401 - their kinds
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import enumerated
 

@@ -43,7 +43,7 @@ def worded(sentence: str, fields: Mapping[str, Any]) -> str:
 
     ``{lost:launch}`` is a number of things ("1 launch", "2,500 launches"), ``{lost:has|have}`` the word that fits the
     number, ``{took_us:us}``, ``{size:bytes}``, ``{part:share}`` and ``{part:ratio}`` quantities (``{part:.2f}`` as
-    Python shows them), ``{name:name}`` a name of somebody
-    else's between quotes, ``{name:line}`` a text as one printable line, ``{names:or}`` and ``{names:list}`` several.
+    Python shows them), ``{name:name}`` a name of somebody else's between quotes, ``{name:line}`` a text as one
+    printable line, ``{names:or}`` and ``{names:list}`` several.
     """
     return _SENTENCES.vformat(sentence, (), fields)

@@ -21,6 +21,7 @@ from pytest_torchprof.capture.torch_profiler import this_process
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.capturing import Forked
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Cuda(LiveDevice):
     def why_unusable(cls) -> Reason | None:
         process = this_process()
         if _cannot_use_gpus_since_fork():
-            process.unusable = reasons.FORKED
+            process.unusable = Forked()
         elif process.unusable is None:
             process.unusable = _lasting_error()
         return process.unusable

@@ -1,0 +1,99 @@
+"""Reasons about the caches of torch.compile: whether a start was cold or warm is not known, or it was not."""
+
+from __future__ import annotations
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.reason import Reason
+
+
+class CachesMoved(Reason, frozen=True):
+    """A variable that says where caches are was set while the test ran."""
+
+    CODE = Code.COMPILE_CACHE
+    SENTENCE = "{variable} was set while the test ran, so that its caches are not those of the measurement's own folder"
+
+    variable: str
+
+
+class FoundOfThisProcess(Reason, frozen=True):
+    """What was found in a cache may be from the same process, before the measurement."""
+
+    CODE = Code.COMPILE_CACHE
+    SENTENCE = (
+        "{hits:entry} found in {cache}'s cache, where the same process may have left them when it compiled before this "
+        "measurement"
+    )
+
+    hits: int
+    cache: str
+
+
+class FoundFromElsewhere(Reason, frozen=True):
+    """Something was found in a cache whose folder was empty."""
+
+    CODE = Code.COMPILE_CACHE
+    SENTENCE = (
+        "{hits:entry} found in {cache}'s cache, though its folder was empty when the process began: from a remote "
+        "cache, or loaded by the test (torch.compiler.load_cache_artifacts)"
+    )
+
+    hits: int
+    cache: str
+
+
+class CacheUntold(Reason, frozen=True):
+    """How much was found in a cache is not known."""
+
+    CODE = Code.COMPILE_CACHE
+    SENTENCE = (
+        "how much was found in {cache}'s cache is not known: this torch does not count it, or its counters were "
+        "cleared meanwhile"
+    )
+
+    cache: str
+
+
+class CachesNotFilled(Reason, frozen=True):
+    """The process that was to fill the caches has not measured this."""
+
+    CODE = Code.COMPILE_CACHE
+    SENTENCE = "the process that was to fill the caches has not measured this, so they were not warm"
+
+
+class NotFoundInCache(Reason, frozen=True):
+    """A process before filled a cache, and some of it was not found."""
+
+    CODE = Code.COMPILE_CACHE
+    SENTENCE = "{misses} of {lookups:entry} not found in {cache}'s cache, which a process before this one has filled"
+    REMEDY = "{advice}"
+
+    misses: int
+    lookups: int
+    cache: str
+    advice: str
+
+
+class CompiledByTriton(Reason, frozen=True):
+    """Triton compiled kernels that a process before had compiled."""
+
+    CODE = Code.COMPILE_CACHE
+    SENTENCE = "{kernels:kernel} compiled by Triton, though a process before this one has filled its cache"
+
+    kernels: int
+
+
+class NothingWasWarm(Reason, frozen=True):
+    """torch found nothing in its caches, and could not have."""
+
+    CODE = Code.COMPILE_CACHE
+    REMEDY = "{advice}"
+
+    bypassed: bool
+    """Whether torch cannot keep any of the graphs."""
+    advice: str
+
+    @property
+    def sentence(self) -> str:
+        none_asked = "torch has looked nothing up in its caches: they are switched off, or the backend has none"
+        why = "torch cannot keep any of these graphs in its caches" if self.bypassed else none_asked
+        return f"{why}, so nothing was warm"

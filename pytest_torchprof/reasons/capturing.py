@@ -1,0 +1,362 @@
+"""Reasons of capturing: the profiler, the device, and who else uses them."""
+
+from __future__ import annotations
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.reason import Reason
+
+
+class Forked(Reason, frozen=True):
+    """CUDA cannot begin in a fork of a process that has begun it."""
+
+    CODE = Code.FORKS
+    SENTENCE = "this process was forked from one that had asked for its GPUs, and CUDA cannot begin again in a fork"
+    REMEDY = (
+        "start new processes instead (multiprocessing's spawn, pytest-xdist), or let nothing ask for a GPU before the "
+        "fork"
+    )
+
+
+class FabricNotReady(Reason, frozen=True):
+    """The GPUs behind an NVSwitch wait for its fabric manager."""
+
+    CODE = Code.GPU_UNUSABLE
+    SENTENCE = (
+        "the GPUs of this machine are not ready (CUDA error 802): those behind an NVSwitch need the fabric manager, in "
+        "the driver's own version"
+    )
+    REMEDY = "systemctl status nvidia-fabricmanager"
+
+
+class DeviceUnusable(Reason, frozen=True):
+    """A device raises an error when it is used."""
+
+    CODE = Code.GPU_UNUSABLE
+    SENTENCE = "{device} cannot be used: {error}"
+    REMEDY = "{advice}"
+
+    device: str
+    error: str
+    advice: str
+
+
+class EarlierGpuError(Reason, frozen=True):
+    """An error of the GPU that came before the measurement lasts as long as the process."""
+
+    CODE = Code.GPU_FAILED
+    SENTENCE = (
+        "an earlier error of the GPU ({error}) lasts as long as this process: it came from a test before or from the "
+        "preparation of this one"
+    )
+    REMEDY = "mend that, or run this test in a new process"
+
+    error: str
+
+
+class CaptureFailed(Reason, frozen=True):
+    """The measurement itself raised what nobody foresaw."""
+
+    CODE = Code.MEASUREMENT_FAILED
+    SENTENCE = "the measurement itself failed ({error} at {line}: {error_text})"
+    REMEDY = "please report it"
+
+    error: str
+    line: str
+    error_text: str
+
+
+class NoKernelsRecorded(Reason, frozen=True):
+    """torch.profiler records no kernels in this process."""
+
+    CODE = Code.NO_KERNELS_RECORDED
+    SENTENCE = "torch.profiler records no kernels on {device} in this process, though some were launched{fresh}"
+
+    device: str
+    fresh: str
+    """What a fresh process saw, and so what the cause is."""
+
+
+class NoKineto(Reason, frozen=True):
+    """This build of torch writes no recordings."""
+
+    CODE = Code.NO_KERNELS_RECORDED
+    SENTENCE = "this build of torch has no kineto, so its profiler writes no recording"
+    REMEDY = "use another build"
+
+
+class MemoryUncounted(Reason, frozen=True):
+    """The allocator does not count what it gives out."""
+
+    CODE = Code.NO_PEAK_MEMORY
+    SENTENCE = (
+        "the allocator in use does not count what it gives out: either it is a pluggable one, or "
+        "PYTORCH_NO_CUDA_MEMORY_CACHING is set"
+    )
+
+
+class PeakWasReset(Reason, frozen=True):
+    """Something reset the allocator's peak during the steps."""
+
+    CODE = Code.NO_PEAK_MEMORY
+    SENTENCE = "the allocator's peak went down during the steps: something reset it, and what it had been is not known"
+
+
+class NothingHeld(Reason, frozen=True):
+    """The profiler ended without a recording."""
+
+    CODE = Code.MEASUREMENT_FAILED
+    SENTENCE = "the profiler holds no recording"
+
+
+class BuffersFull(Reason, frozen=True):
+    """The profiler's buffers were full before the end."""
+
+    CODE = Code.LOST_KERNELS
+    SENTENCE = "the profiler stopped collecting from the GPU early: its buffers were full"
+
+
+class OtherThreadNotDone(Reason, frozen=True):
+    """What a step handed to another thread was not done in time."""
+
+    CODE = Code.OTHER_THREAD
+    SENTENCE = (
+        "{what}, which a step handed to another thread, was not done {patience_s:.6g} s after the last step, and may "
+        "launch more"
+    )
+    REMEDY = "wait for it in the measured code (thread.join(), future.result())"
+
+    what: str
+    patience_s: float
+
+
+class GpuFailedAtStop(Reason, frozen=True):
+    """The GPU failed while the profiler stopped."""
+
+    CODE = Code.GPU_FAILED
+    SENTENCE = "the GPU failed while the profiler stopped: {error}"
+
+    error: str
+
+
+class EventsTaken(Reason, frozen=True):
+    """Another profiler took the events of this one."""
+
+    CODE = Code.ANOTHER_PROFILER
+    FOR_THE_DOCTOR = False
+    SENTENCE = "another profiler took the events of this one"
+
+
+class ProfilerOnOtherThread(Reason, frozen=True):
+    """Another profiler was started on another thread meanwhile."""
+
+    CODE = Code.ANOTHER_PROFILER
+    FOR_THE_DOCTOR = False
+    SENTENCE = "another profiler was started on another thread during the measurement ({line})"
+
+    line: str
+
+
+class ProfilerInside(Reason, frozen=True):
+    """The measured code starts a profiler of its own."""
+
+    CODE = Code.ANOTHER_PROFILER
+    FOR_THE_DOCTOR = False
+
+    line: str
+    left_running: bool
+
+    @property
+    def sentence(self) -> str:
+        left = " and left running" if self.left_running else ""
+        return f"another profiler was started{left} inside the measured code ({self.line})"
+
+
+class ProfilerEnded(Reason, frozen=True):
+    """Another profiler ended this one."""
+
+    CODE = Code.ANOTHER_PROFILER
+    FOR_THE_DOCTOR = False
+    SENTENCE = "another profiler ended this one during the measurement"
+
+
+class ProfilerRuns(Reason, frozen=True):
+    """A profiler runs already, and torch can run one at a time."""
+
+    CODE = Code.ANOTHER_PROFILER
+    FOR_THE_DOCTOR = False
+    SENTENCE = "another profiler is running {where}, and torch can run one at a time"
+    REMEDY = (
+        "look for torch.profiler (or torch.autograd.profiler) in a fixture, around the test, or left open by an "
+        "earlier test, and stop it"
+    )
+
+    where: str
+    """"on this thread", "on another thread"."""
+
+
+class GpuInUse(Reason, frozen=True):
+    """Another process has measured on the GPU for too long."""
+
+    CODE = Code.GPU_IN_USE
+    SENTENCE = "another process has measured on this GPU for {waited_s:.0f} s and holds {lock} ({holders})"
+    REMEDY = "end it, then try again"
+
+    waited_s: float
+    lock: str
+    holders: str
+
+
+class LockUnopened(Reason, frozen=True):
+    """The lock of a GPU cannot be opened."""
+
+    CODE = Code.GPU_IN_USE
+    SENTENCE = "the lock of this GPU, {lock}, cannot be opened: {error}"
+
+    lock: str
+    error: str
+
+
+class CacheNotEmptied(Reason, frozen=True):
+    """There is no memory with which the device's cache could be emptied before each call."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = (
+        "the cache cannot be emptied before each call, for which as much memory as it has twice is needed: {error}"
+    )
+    REMEDY = "leave the device that much, or take times with a hot cache"
+
+    error: str
+
+
+class CallTooLong(Reason, frozen=True):
+    """A call takes so long that enough samples of it would take too long."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "a call takes {call_s:.1f} s, so {samples} samples would take longer than {limit_s:.0f} s"
+    REMEDY = "measure a smaller part of it"
+
+    call_s: float
+    samples: int
+    limit_s: float
+
+
+class WorkGoesOn(Reason, frozen=True):
+    """Work on another stream or device goes on after a call."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = (
+        "work on another stream or device went on for {left_ms:.1f} ms after a call, and nothing in the call waits for "
+        "it, so no sample would hold it"
+    )
+    REMEDY = "let the current stream wait for it (wait_stream)"
+
+    left_ms: float
+
+
+class LoopLeft(Reason, frozen=True):
+    """A rank left the loop over the measured calls."""
+
+    CODE = Code.OTHER_RANK
+    FOR_THE_DOCTOR = False
+    SENTENCE = "its loop over the measured calls was left"
+
+
+class CodeRaised(Reason, frozen=True):
+    """The measured code raised on a rank."""
+
+    CODE = Code.OTHER_RANK
+    FOR_THE_DOCTOR = False
+    SENTENCE = "the code raised {error}"
+
+    error: str
+
+
+class EndedWithoutMeasuring(Reason, frozen=True):
+    """A rank ended the test without the measurement."""
+
+    CODE = Code.OTHER_RANK
+    FOR_THE_DOCTOR = False
+    SENTENCE = "rank {rank} has ended the test without this measurement: {how}"
+
+    rank: int
+    how: str
+
+
+class EndedItsRun(Reason, frozen=True):
+    """A rank ended its run before it came to the measurement."""
+
+    CODE = Code.OTHER_RANK
+    FOR_THE_DOCTOR = False
+
+    rank: int
+    goal: str
+    why: str
+    """Empty where nothing is known of it."""
+
+    @property
+    def sentence(self) -> str:
+        return f"rank {self.rank} has ended its run before {self.goal}{f': {self.why}' if self.why else ''}"
+
+
+class RankTooLate(Reason, frozen=True):
+    """A rank did not come as far as the others in time."""
+
+    CODE = Code.SILENT_RANK
+    FOR_THE_DOCTOR = False
+    SENTENCE = "rank {rank} did not reach {goal} within {timeout_s:.6g} s ({process})"
+
+    rank: int
+    goal: str
+    timeout_s: float
+    process: str
+
+
+class NothingHeardOfRank(Reason, frozen=True):
+    """A rank has given no sign."""
+
+    CODE = Code.SILENT_RANK
+    FOR_THE_DOCTOR = False
+    SENTENCE = "nothing was heard of rank {rank} within {timeout_s:.6g} s: it has measured nothing so far"
+
+    rank: int
+    timeout_s: float
+
+
+class RankStillSilent(Reason, frozen=True):
+    """A rank that was waited for once has given no sign since."""
+
+    CODE = Code.SILENT_RANK
+    FOR_THE_DOCTOR = False
+    SENTENCE = "rank {rank} is still silent, and was last heard of in {test} ({process})"
+
+    rank: int
+    test: str
+    process: str
+
+
+class RankElsewhere(Reason, frozen=True):
+    """A rank measures something else, or runs another test."""
+
+    CODE = Code.SILENT_RANK
+    FOR_THE_DOCTOR = False
+    SENTENCE = (
+        "rank {rank} did not begin this measurement within {timeout_s:.6g} s, and was last heard of in {where} "
+        "({process}): {rule}"
+    )
+
+    rank: int
+    timeout_s: float
+    where: str
+    process: str
+    rule: str
+    """What all ranks have to do alike."""
+
+
+class RanksUnreachable(Reason, frozen=True):
+    """The ranks of a job cannot reach each other."""
+
+    CODE = Code.SILENT_RANK
+    FOR_THE_DOCTOR = False
+    SENTENCE = "the ranks of the job cannot reach each other: {error}"
+
+    error: str

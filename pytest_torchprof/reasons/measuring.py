@@ -1,0 +1,66 @@
+"""Reasons of programs, scripts and blocks that are measured: they do not run what was to be measured."""
+
+from __future__ import annotations
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.reason import Reason
+
+
+class OnlyMakesAnObject(Reason, frozen=True):
+    """A call of a coroutine function or a generator function runs none of its code."""
+
+    CODE = Code.NOTHING_MEASURED
+    SENTENCE = "calling {function} only makes an object and runs none of its code"
+    REMEDY = "measure what drives it"
+
+    function: str
+
+
+class StepsNotStarted(Reason, frozen=True):
+    """The loop over the steps of a block was never started."""
+
+    CODE = Code.NOT_RUN_TO_END
+    SENTENCE = "m.steps() of {block} was never started"
+    REMEDY = "run `for _ in m.steps():` to its end"
+
+    block: str
+
+
+class StepsLeft(Reason, frozen=True):
+    """The loop over the steps of a block was left early."""
+
+    CODE = Code.NOT_RUN_TO_END
+    SENTENCE = "m.steps() of {block} was left after {calls:call}"
+    REMEDY = "run `for _ in m.steps():` to its end"
+
+    block: str
+    calls: int
+
+
+class NoGpuHere(Reason, frozen=True):
+    """A GPU is needed, and torch sees none."""
+
+    CODE = Code.NEEDS_GPU
+    SENTENCE = "{what}: torch sees no GPU: {because}"
+    REMEDY = "device='cpu' measures the CPU as the device"
+
+    what: str
+    because: str
+
+
+class ProgramEnded(Reason, frozen=True):
+    """A program ended before its measurement did."""
+
+    CODE = Code.NOT_RUN_TO_END
+    SENTENCE = "{program:line} {how}"
+
+    program: str
+    how: str
+    """How it ended, "was ended by SIGKILL"."""
+
+
+class NoRecordingOfProgram(Reason, frozen=True):
+    """A program ended without a recording."""
+
+    CODE = Code.NOT_RUN_TO_END
+    SENTENCE = "the program has left no recording"
