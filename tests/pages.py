@@ -35,13 +35,13 @@ def result(number: int = 0, *, name: str = "", **more: Any) -> Result:
     nodeid = f"tests/test_model.py::{name or f'test_{number}'}"
     summary = {**SUMMARY, "kernels": number % 7, "worst": SUMMARY}
     limit = {
-        "name": "max_kernels",
-        "range": None,
+        "limit": "max_kernels",
         "expected": "4",
-        "measured": 5,
+        "number": 5,
         "status": "missed",
-        "message": f"5 kernels in step 1 of {number}",
-        "details": ["2 x gemm fp32 tn addmm   46.1 ms  aten::addmm"],
+        "seen": [{"seen": "number-seen", "number": "kernels", "value": 5}],
+        "in_step": f"step 1 of {number}",
+        "evidence": [{"evidence": "line-in-words", "said": "2 x gemm fp32 tn addmm   46.1 ms  aten::addmm"}],
     }
     kernels = [
         {

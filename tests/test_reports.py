@@ -38,17 +38,11 @@ def test_the_json_report_has_a_result_per_measurement_also_when_tests_fail(run_t
     assert report["environment"]["torch"]
     assert [entry["outcome"] for entry in report["results"]] == ["passed", "failed", "not measured"]
     missed = report["results"][1]
-    assert missed["limits"] == [
-        {
-            "name": "max_kernels",
-            "range": None,
-            "expected": "1",
-            "measured": 2,
-            "status": "missed",
-            "message": "2 kernels in step 1 of 5",
-            "details": missed["limits"][0]["details"],
-        }
-    ]
+    (limit,) = missed["limits"]
+    assert (limit["name"], limit["expected"], limit["measured"]) == ("max_kernels", "1", 2)
+    assert (limit["status"], limit["range"]) == ("missed", None)
+    assert limit["message"].startswith("2 kernels")
+    assert len(limit["details"]) == 2
     assert missed["summary"]["kernels"] == 2
     assert missed["summary"]["worst"]["kernels"] == 2
     assert (pytester.path / missed["recording"]).is_file()

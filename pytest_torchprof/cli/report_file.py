@@ -51,5 +51,8 @@ def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
     except msgspec.ValidationError as problem:
         said = f"{path}: is no JSON report as this version writes it: {problem}; write it again"
         raise TorchprofError(said, Code.RECORDING_DAMAGED) from None
+    if not all(verdict.limit for result in report.results for verdict in result.limits):
+        said = f"{path}: was written by an earlier version of pytest-torchprof, which kept other facts of limits"
+        raise TorchprofError(f"{said}; write it again", Code.RECORDING_DAMAGED)
     results = (one if one.environment else replace(one, environment=report.environment) for one in report.results)
     return tuple(results), report.environment

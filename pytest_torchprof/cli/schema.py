@@ -66,8 +66,26 @@ def of_type(kind: type, *, whole: bool = True) -> Schema:
     """Return the schema of a type of ours; ``whole``: as it is printed, with every field."""
     schema = msgspec.json.schema(kind)
     defs = schema.pop("$defs")
+    if "Verdict" in defs:
+        defs["Verdict"] = _verdict(defs["Verdict"]["properties"])
     resolved: Schema = _resolved(schema, defs, whole)
     return resolved
+
+
+def _verdict(facts: dict[str, Schema]) -> Schema:
+    """Return that of a limit's verdict with the words for it; of its facts each kind has other fields."""
+    kinds = {
+        "seen": listed(tagged("seen")),
+        "evidence": listed(tagged("evidence")),
+        "reason": perhaps(tagged("reason")),
+    }
+    words = {**every("name message", TEXT), "measured": {"type": ["number", "string", "null"]}, "details": listed(TEXT)}
+    return fields({**facts, **kinds, **words})
+
+
+def tagged(tag: str) -> Schema:
+    """Return the schema of an object whose field ``tag`` names its kind, which says what other fields it has."""
+    return {"type": "object", "required": [tag], "additionalProperties": True}
 
 
 def _resolved(schema: Any, defs: Schema, whole: bool) -> Any:

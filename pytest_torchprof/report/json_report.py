@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report import Disuse, Outcome
-from pytest_torchprof.report.result import encode, encode_environment
+from pytest_torchprof.report.result import as_reported, known_of
 from pytest_torchprof.text import json_text
 
 if TYPE_CHECKING:
@@ -34,9 +34,15 @@ def render(run: RunResults) -> str:
     for entries in run.unused:
         unused[entries.why][entries.file] = list(entries.keys)
     against = {} if run.against is None else {"against": asdict(run.against) | {"gone": list(run.gone)}}
-    environment = encode_environment(run.environment)
+    environment = known_of(run.environment)
     return json_text(
-        {"schema": SCHEMA, "environment": environment, **against, "results": encode(run.results), **unused}
+        {
+            "schema": SCHEMA,
+            "environment": environment,
+            **against,
+            "results": [as_reported(result) for result in run.results],
+            **unused,
+        }
     )
 
 

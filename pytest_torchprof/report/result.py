@@ -10,11 +10,12 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.compare import ComparisonData  # noqa: TC001 - likewise
-from pytest_torchprof.compare.pace import PaceVerdict  # noqa: TC001 - likewise
-from pytest_torchprof.findings import Finding  # noqa: TC001 - likewise
-from pytest_torchprof.recording.caches import CompileCaches  # noqa: TC001 - likewise
-from pytest_torchprof.recording.metadata import Environment  # noqa: TC001 - likewise
+from pytest_torchprof.compare import ComparisonData  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.compare.pace import PaceVerdict  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.findings import Finding  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.limits import NOT_MEASURED, Verdict
+from pytest_torchprof.recording.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.recording.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,19 +65,6 @@ class Summary(Numbers, frozen=True, kw_only=True):
 def summary_of(median: Numbers, worst: Numbers) -> Summary:
     """Return the medians with the worst steps' numbers beside them."""
     return Summary(**asdict(median), worst=worst)
-
-
-class LimitResult(Struct, frozen=True, kw_only=True):
-    """What one limit asked for, what was seen, and whether it holds."""
-
-    name: str
-    range: str | None = None
-    """The user's range within which it is asked for."""
-    expected: str
-    measured: float | str | None = None
-    status: str
-    message: str
-    details: tuple[str, ...] = ()
 
 
 class KernelCalls(Struct, frozen=True, kw_only=True):
@@ -140,7 +128,7 @@ class Result(Struct, frozen=True, kw_only=True):
     """All that differs, whether it fails the test or not; None where nothing is compared."""
     noise: tuple[str, ...] = ()
     """Those of the changes that are of numbers which vary from run to run and gate nothing."""
-    limits: tuple[LimitResult, ...] = ()
+    limits: tuple[Verdict, ...] = ()
     summary: Summary | None = None
     """None where nothing was measured."""
     environment: Environment | None = None
@@ -171,19 +159,37 @@ class Result(Struct, frozen=True, kw_only=True):
 
 def encode(results: Iterable[Result]) -> list[dict[str, Any]]:
     """Return results as JSON values."""
-    return [_encoded(result) for result in results]
+    return [to_builtins(result, enc_hook=str) for result in results]
 
 
 def decode(plain: Iterable[Mapping[str, Any]]) -> tuple[Result, ...]:
-    """Return the results that ``encode`` gave; msgspec.ValidationError where a value is none of theirs."""
+    """Return the results of which these are the JSON values; msgspec.ValidationError where they are of none."""
     return convert(plain, tuple[Result, ...])
 
 
-def _encoded(result: Result) -> dict[str, Any]:
-    plain: dict[str, Any] = to_builtins(result, enc_hook=str)
-    return {**plain, "summary": plain["summary"] or {}, "environment": encode_environment(result.environment)}
+def as_reported(result: Result) -> dict[str, Any]:
+    """Return a result as JSON values for those who read a report: with the words for its facts beside them."""
+    (plain,) = encode([result])
+    return {
+        **plain,
+        "limits": [
+            {**facts, **_words_for(verdict)} for facts, verdict in zip(plain["limits"], result.limits, strict=True)
+        ],
+        "summary": plain["summary"] or {},
+        "environment": known_of(result.environment),
+    }
 
 
-def encode_environment(environment: Environment | None) -> dict[str, Any]:
-    """Return what is known of where something was measured as JSON values."""
+def known_of(environment: Environment | None) -> dict[str, Any]:
+    """Return what is known of where something was measured, as JSON values."""
     return {name: value for name, value in to_builtins(environment).items() if value is not None} if environment else {}
+
+
+def _words_for(verdict: Verdict) -> dict[str, Any]:
+    measured = verdict.number if verdict.number is not None else verdict.text
+    return {
+        "name": verdict.limit,
+        "measured": None if verdict.status == NOT_MEASURED else measured,
+        "message": verdict.text,
+        "details": [line.strip() for one in verdict.evidence for line in one.lines],
+    }

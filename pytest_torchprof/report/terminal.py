@@ -180,11 +180,11 @@ def _brief_changes(result: Result) -> list[str]:
 
 def _tell_held(name: str, result: Result) -> Iterator[str]:
     """Yield what there is to know of limits that hold, such as what was allowed."""
-    for limit in result.limits:
-        if limit.details:
-            within = "" if limit.range is None else f' in "{limit.range}"'
-            head = f"{name}: {limit.name}={limit.expected}{within}: {limit.message}"
-            yield "\n".join(printable(line) for line in [head, *(f"  {detail}" for detail in limit.details)])
+    for verdict in result.limits:
+        if verdict.evidence:
+            head = f"{name}: {verdict.written}: {verdict.text}"
+            lines = [line for one in verdict.evidence for line in one.lines]
+            yield "\n".join(printable(line) for line in [head, *(f"  {line.strip()}" for line in lines)])
 
 
 def _tell_unused(unused: UnusedEntries) -> str:

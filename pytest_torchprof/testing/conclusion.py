@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
-from pytest_torchprof.limits import MISSED, NOT_MEASURED
+from pytest_torchprof.limits import MISSED
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.report.ci import properties
-from pytest_torchprof.report.result import BaselineState, KernelCalls, LimitResult, Outcome, Result, summary_of
+from pytest_torchprof.report.result import BaselineState, KernelCalls, Outcome, Result, summary_of
 from pytest_torchprof.testing.measurement import judge_measurement
 from pytest_torchprof.testing.other_ranks import entries_of_others, with_other_ranks
 from pytest_torchprof.testing.pace_words import told_aside
@@ -264,7 +264,7 @@ def _with_reported(result: Result, profile: Profile) -> Result:
 def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...], *, failed: bool) -> Result:
     return replace(
         result,
-        limits=tuple(_limit_result(verdict) for verdict in verdicts),
+        limits=verdicts,
         summary=summary_of(profile.median, profile.worst),
         kernels=_kernel_rows(profile) if failed and profile.kernels_unknown is None else (),
         time=baseline.times_of(profile),
@@ -274,19 +274,6 @@ def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...
 def _caches(profile: Profile) -> CompileCaches | None:
     own = profile.trace.metadata
     return None if own is None or own.compile is None else own.compile.caches
-
-
-def _limit_result(verdict: Verdict) -> LimitResult:
-    measured = verdict.number if verdict.number is not None else verdict.text
-    return LimitResult(
-        name=verdict.limit,
-        range=verdict.range,
-        expected=verdict.expected,
-        measured=None if verdict.status == NOT_MEASURED else measured,
-        status=verdict.status,
-        message=verdict.text,
-        details=tuple(line.strip() for one in verdict.evidence for line in one.lines),
-    )
 
 
 def _kernel_rows(profile: Profile) -> tuple[KernelCalls, ...]:

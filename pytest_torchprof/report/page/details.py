@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.page.changes import changes_between, changes_since_baseline
 from pytest_torchprof.report.page.tables import WAYS, kernel_names, tables_of, time_breakdown
-from pytest_torchprof.report.result import encode, encode_environment
+from pytest_torchprof.report.result import as_reported, known_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _SHOWN: Final = ("message", "changes", "limits", "environment", "recording")
 def details_of(measured: Measured, ways: Sequence[str] = WAYS) -> dict[str, Any]:
     """Return what stands below the list of verdicts when the measurement is chosen there, tables in these ways."""
     result, analysis, before = measured.result, measured.analysis, measured.before
-    (plain,) = encode([result])
+    plain = as_reported(result)
     earlier = before.analysis if before is not None else None
     found: dict[str, Any] = {
         "name": measured.name,
@@ -35,7 +35,7 @@ def details_of(measured: Measured, ways: Sequence[str] = WAYS) -> dict[str, Any]
         "numbers": _numbers(measured),
     }
     if before is not None:
-        environment = encode_environment(before.result.environment)
+        environment = known_of(before.result.environment)
         found["before"] = {"environment": environment, "recording": before.result.recording}
     if analysis is not None:
         found |= _of_analysis(analysis, earlier, ways)

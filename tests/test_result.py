@@ -1,0 +1,98 @@
+"""A result is data: it goes between processes and into reports as JSON values, and comes back as it was."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from pytest_torchprof.analysis.numbers import Numbers
+from pytest_torchprof.baseline.entry import Times
+from pytest_torchprof.compare import ComparisonData
+from pytest_torchprof.findings import Finding
+from pytest_torchprof.limits import MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.evidence import WorkRow
+from pytest_torchprof.limits.seen import NumberSeen
+from pytest_torchprof.reasons.recordings import LostKernels
+from pytest_torchprof.recording.caches import CacheUse, CacheUses, CompileCaches
+from pytest_torchprof.recording.metadata import Environment
+from pytest_torchprof.report.result import (
+    BaselineState,
+    KernelCalls,
+    Outcome,
+    Result,
+    Summary,
+    TimeChange,
+    TimeComparison,
+    as_reported,
+    decode,
+    encode,
+)
+
+pytestmark = pytest.mark.any_torch
+
+MISSED_LIMIT = Verdict(
+    limit="max_syncs",
+    range="decode",
+    expected="0",
+    status=MISSED,
+    number=3,
+    seen=(NumberSeen("syncs", 3),),
+    evidence=(WorkRow(count=3, name="cudaMemcpy", full="cudaMemcpy", line=("model.py", 4)),),
+)
+LOST = Verdict(limit="max_kernels", expected="9", status=NOT_MEASURED, reason=LostKernels(1, 3, in_each_step=False))
+WHOLE = Result(
+    nodeid="test_it.py::test_it[\udc80]",
+    label="decode",
+    outcome=Outcome.FAILED,
+    message="missed",
+    baseline="changed (1 kernel)",
+    baseline_state=BaselineState.CHANGED,
+    changes=("a line",),
+    comparison=ComparisonData(notes=("stale",)),
+    noise=("a line",),
+    limits=(MISSED_LIMIT, LOST),
+    summary=Summary(kernels=3, worst=Numbers(kernels=4)),
+    environment=Environment(gpu="NVIDIA H100", torch="2.14"),
+    findings=(Finding(code="fp32-gemm", message="slow", evidence={"kernels": ["gemm"], "share": 0.5}),),
+    kernels=(KernelCalls(name="gemm", count=2, time_us=9.0, min_us=4.0, max_us=5.0, ops=("aten::mm",)),),
+    recording="a.json.gz",
+    structure="abc",
+    time=Times(conditions={"clock": "gpu"}, samples=3, median_us=2.0, quantiles_us=(1.0, 2.0, 3.0)),
+    time_share=0.1,
+    compile_caches=CompileCaches(uses=CacheUses(triton=CacheUse(hits=2)), phase="warm"),
+    against_time=TimeComparison(
+        verdict="worse",
+        step=TimeChange(base_us=1.0, here_us=2.0, share=1.0, low=0.9, high=1.1, floor=0.01, chance=0.001),
+    ),
+    location=("test_it.py", 3),
+    culprit=("model.py", 4),
+)
+
+
+def test_a_whole_result_is_one():
+    """Each field differs from what it is where nothing is known: what gets lost on the way is seen."""
+    least = Result(nodeid="", outcome=Outcome.PASSED)
+    same = [name for name in Result.__struct_fields__ if getattr(WHOLE, name) == getattr(least, name)]
+    assert same == []
+
+
+@pytest.mark.parametrize("result", [WHOLE, Result(nodeid="t", outcome=Outcome.NOT_MEASURED)], ids=["whole", "least"])
+def test_a_result_is_the_same_after_it_has_travelled(result):
+    assert decode(json.loads(json.dumps(encode([result])))) == (result,)
+
+
+def test_a_result_is_the_same_after_it_was_reported():
+    assert decode(json.loads(json.dumps([as_reported(WHOLE)]))) == (WHOLE,)
+
+
+def test_a_report_has_the_words_for_what_a_limit_saw():
+    missed, lost = as_reported(WHOLE)["limits"]
+    assert (missed["name"], missed["measured"], missed["message"]) == ("max_syncs", 3, MISSED_LIMIT.text)
+    assert (lost["measured"], lost["reason"]["reason"]) == (None, "lost-kernels")
+
+
+def test_what_is_no_result_is_refused():
+    with pytest.raises(msgspec.ValidationError):
+        decode([{"nodeid": "t", "outcome": "fine"}])
