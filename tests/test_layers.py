@@ -15,7 +15,7 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-annotation, codes, text
+annotation, codes, replacing, text
 reasons, tables
 documentation, errors, devices, recording.caches, recording.captured_graphs
 recording.metadata

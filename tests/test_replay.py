@@ -254,7 +254,7 @@ def test_nothing_is_written_or_removed_through_links_of_a_checkout(run_tests, py
     (outside / "mine.json.gz").write_text("kept")
     (pytester.path / ".torchprof").symlink_to(outside)
     (pytester.path / "torchprof-recordings").symlink_to(outside)
-    (pytester.path / ".r.md.part").symlink_to(outside / "mine.json.gz")
+    (pytester.path / "r.md").symlink_to(outside / "mine.json.gz")
     result = run_tests(MISSED, "--torchprof-report=r.md")
     result.assert_outcomes(failed=1)
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"mine.json.gz": "kept"}

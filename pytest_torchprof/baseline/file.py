@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass
 from errno import ENOSPC
 from typing import TYPE_CHECKING, Final
@@ -17,6 +16,7 @@ from pytest_torchprof.baseline.path import FOLDER
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.recording.text import SPECIAL, is_special
+from pytest_torchprof.replacing import UNFINISHED, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 # TMPDIRs, users or hosts. It is never removed (removing a lock file lets two processes hold it), so the folder gets a
 # .gitignore that hides it, what a killed update leaves, and itself.
 LOCK: Final = ".torchprof.lock"
-TEMPORARY: Final = ".torchprof."
-TEMPORARY_END: Final = ".tmp"
-IGNORED: Final = f".gitignore\n{LOCK}\n{TEMPORARY}*{TEMPORARY_END}\n"
+IGNORED: Final = f".gitignore\n{LOCK}\n{UNFINISHED}\n"
 LOCK_SECONDS: Final = 120
 _ROOM: Final = "make room on the disk"
 
@@ -202,34 +200,14 @@ def _only_writer(folder: Path) -> Iterator[None]:
         if not ignored.exists() or not ignored.stat().st_size:
             ignored.write_text(IGNORED, encoding="utf-8")
         # Whoever wrote these was killed: the lock is ours.
-        for left in folder.glob(f"{TEMPORARY}*{TEMPORARY_END}"):
+        for left in folder.glob(UNFINISHED):
             left.unlink(missing_ok=True)
         yield
 
 
 def put(path: Path, text: bytes) -> None:
     """Replace a file by another in one step; the folder's lock must be held."""
-    temporary = path.parent / f"{TEMPORARY}{os.getpid()}{TEMPORARY_END}"
-    try:
-        with temporary.open("xb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+    with replacing(path, lasting=True) as unfinished:
+        unfinished.write_bytes(text)
         if path.exists():
-            temporary.chmod(path.stat().st_mode & 0o777)
-        os.replace(temporary, path)  # noqa: PTH105
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    # Not every file system lets a folder be synced; the rename itself is whole without it.
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            unfinished.chmod(path.stat().st_mode & 0o777)

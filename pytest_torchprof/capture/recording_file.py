@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from mmap import mmap
@@ -25,10 +24,9 @@ from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.metadata import KEY, Environment
 from pytest_torchprof.recording.writer import write_metadata
+from pytest_torchprof.replacing import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_torchprof.capture.session import Session
     from pytest_torchprof.recording.metadata import Metadata
 
@@ -49,7 +47,7 @@ def write_recording(session: Session, path: Path, metadata: Metadata) -> Metadat
 
     Returns what was written under the key: `metadata`, and what only the exported trace tells.
     """
-    with _replacing(path) as unfinished:
+    with replacing(path) as unfinished:
         session.export(unfinished)
         if session.marked:
             _settle_marks(unfinished, keep=metadata.lines is True)
@@ -74,22 +72,11 @@ def _settle_marks(path: Path, *, keep: bool) -> None:
 
 def replace_metadata(path: Path, metadata: Metadata) -> None:
     """Write `metadata` in place of what the recording at `path` has under its `torchprof` key; all of it or nothing."""
-    with _replacing(path) as unfinished:
+    with replacing(path) as unfinished:
         # The key is the file's last, and the only one of its line: text in JSON has no line ends.
         trace, _, _ = path.read_bytes().rpartition(b',\n"%s": ' % KEY.encode())
         unfinished.write_bytes(trace + b"\n}\n")
         write_metadata(unfinished, metadata)
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Give a file to write that takes the place of `path` once it is written, and is gone where that fails."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
-        yield unfinished
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def make_anonymous(path: Path, name: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.cli import add_device
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.replacing import replacing
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -63,12 +64,10 @@ def run(arguments: Namespace) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.unlink(missing_ok=True)  # Not written through, if it is a link.
-        part.write_text(text, encoding="utf-8", errors="backslashreplace")
-        part.replace(path)
+        with replacing(path) as unfinished:
+            unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         said = f"{path}: cannot be written: {error.strerror or error}"
         raise TorchprofError(said, Code.REPORT_NOT_WRITTEN) from None

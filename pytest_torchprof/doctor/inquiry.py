@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_torchprof.capture.reasons import how_it_ended, without_filters
+from pytest_torchprof.replacing import replacing
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -131,6 +132,5 @@ def main(where: str, given: str, path: str) -> None:
         told = {"facts": getattr(import_module(module), name)(*json.loads(given))}
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is the answer
         told = {"raised": first_line(problem)}
-    unfinished = Path(f"{path}.unfinished")
-    unfinished.write_text(json.dumps(told), encoding="utf-8")
-    unfinished.replace(path)
+    with replacing(Path(path)) as unfinished:
+        unfinished.write_text(json.dumps(told), encoding="utf-8")

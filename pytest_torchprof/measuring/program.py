@@ -29,6 +29,7 @@ from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.measuring import NoRecordingOfProgram, ProgramEnded
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -190,10 +191,8 @@ def _end_with(judge_id: int) -> None:
 def _measure(program: list[str], asked: Sequence[Asked], device: str, folder: Path) -> int:
     """Run the program under the profiler, and leave what came of it; return its exit status."""
     ended = _record(program, asked, device, folder / _RECORDING)
-    unfinished = folder / f"{_ENDED}.tmp"
-    with suppress(OSError):  # What is not there is not judged.
+    with suppress(OSError), replacing(folder / _ENDED) as unfinished:  # What is not there is not judged.
         unfinished.write_bytes(msgspec.json.encode(ended))
-        unfinished.replace(folder / _ENDED)
     return ended.status
 
 

@@ -6,6 +6,7 @@ import gzip
 import os
 import zlib
 from os import SEEK_END, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +19,7 @@ from pytest_torchprof.recording.digest import own_key, sealed
 from pytest_torchprof.recording.metadata import ADOPTED, SCHEMA, encode
 from pytest_torchprof.recording.reader import shown
 from pytest_torchprof.recording.text import inflated
+from pytest_torchprof.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,17 +72,16 @@ def write_adopted(trace: Trace, target: str, adoption: Adoption) -> None:
 def copy(source: str, target: str | os.PathLike[str]) -> None:
     """Copy a recording, packing or unpacking it as the target's name asks; the target appears whole or not at all."""
     target = fspath(target)
-    fresh = f"{target}.new"
     try:
-        # No time stamp in the header: the same recording gives the same file.
-        with gzip.GzipFile(fresh, "wb", 6, mtime=0) if target.endswith(".gz") else open(fresh, "wb") as file:  # noqa: PTH123
+        # No time stamp in the header, and no name: the same recording gives the same file.
+        with (
+            replacing(Path(target)) as unfinished,
+            unfinished.open("wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) if target.endswith(".gz") else raw as file,
+        ):
             _write(inflated(source), file)
-        os.replace(fresh, target)  # noqa: PTH105
     except (EOFError, zlib.error, OSError) as error:
         raise _not_copied(source, target, error) from None
-    finally:
-        if os.path.exists(fresh):  # noqa: PTH110
-            os.unlink(fresh)  # noqa: PTH108
 
 
 def _write(parts: Iterable[bytes], file: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import gzip
 import hashlib
-import os
 import re
 import shutil
 import tempfile
@@ -19,6 +18,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.recording.folder import HIDDEN, hide
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
+from pytest_torchprof.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -196,25 +196,19 @@ def _move(recording: Path, stacks: Path | None, target: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if folder.name == HIDDEN:
         hide(folder)
-    # Two runs may save to one folder at once.
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
     beside = target.with_name(stacks_name(target.name))
-    try:
-        beside.unlink(missing_ok=True)  # An earlier run's, of other code.
-        if stacks is not None:
-            _pack(stacks, part)
-            part.replace(beside)
-        _pack(recording, part)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    beside.unlink(missing_ok=True)  # An earlier run's, of other code.
+    if stacks is not None:
+        _pack(stacks, beside)
+    _pack(recording, target)
 
 
 def _pack(recording: Path, target: Path) -> None:
     # mtime=0 and no file name inside: the same measurement packs to the same bytes.
     with (
         recording.open("rb") as source,
-        target.open("wb") as raw,
+        replacing(target) as unfinished,  # Two runs may save to one folder at once.
+        unfinished.open("wb") as raw,
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
     ):
         shutil.copyfileobj(source, packed)

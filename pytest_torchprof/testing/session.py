@@ -22,6 +22,7 @@ from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.recording.folder import hide
 from pytest_torchprof.recording.repeats import stacks_name
+from pytest_torchprof.replacing import replacing
 from pytest_torchprof.report import BaselineState, Outcome, Result, RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.report.result import decode, encode
 from pytest_torchprof.testing import two_sides
@@ -342,13 +343,11 @@ def _write_reports(state: RunState) -> list[str]:
     run = changed(state.run_results, commit=commit_of(state.options.rootdir))
     for path in state.options.reports:
         reporter = state.reporter_of(path)
-        part = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if reporter is not None:
-                part.unlink(missing_ok=True)  # Not written through, if it is a link.
-                part.write_text(reporter(run), encoding="utf-8", errors="backslashreplace")
-                part.replace(path)
+                with replacing(path) as unfinished:
+                    unfinished.write_text(reporter(run), encoding="utf-8", errors="backslashreplace")
             _keep_beside(state, path.parent / RECORDINGS)
         except OSError as error:
             said = f"--torchprof-report={path}: cannot be written: {error.strerror or error}"

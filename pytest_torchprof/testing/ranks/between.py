@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.capture.rank_store import collectives_of_groups, new_store
 from pytest_torchprof.capture.session import another_profiler_runs
 from pytest_torchprof.errors import describe
+from pytest_torchprof.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,9 +92,8 @@ class Between:
         if os.environ["RANK"] == "0":
             store = new_store(os.environ["MASTER_ADDR"])
             self._store = store  # In place of the last one, at which nobody is any more.
-            part = at.with_name(f"{at.name}.part")
-            part.write_text(str(store.port))
-            part.replace(at)
+            with replacing(at) as unfinished:
+                unfinished.write_text(str(store.port))
         while not at.exists():  # Who waits for the job does not wait for ever.
             time.sleep(_LOOK_S)
         os.environ["MASTER_PORT"] = at.read_text()

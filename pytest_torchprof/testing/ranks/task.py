@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from pytest_torchprof.capture.cache_phase import CachePhase  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.codes import Code
+from pytest_torchprof.replacing import replacing
 from pytest_torchprof.testing.ranks import stacks
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class Turn(Struct, frozen=True, kw_only=True):
 
     def write(self, folder: Path, number: int) -> None:
         """Tell it to the ranks."""
-        _write_whole(folder / f"turn{number}.json", msgspec.json.encode(self))
+        with replacing(folder / f"turn{number}.json") as unfinished:
+            unfinished.write_bytes(msgspec.json.encode(self))
 
 
 def read_turn(folder: Path, number: int) -> Turn | None:
@@ -168,7 +170,8 @@ class RankFolder:
     def tell(self, goal: str, *, waits: bool = False) -> None:
         """Leave how far the rank has come."""
         self._signs += 1
-        _write_whole(self.path / _SIGN, msgspec.json.encode(Sign(self._signs, goal, waits)))
+        with replacing(self.path / _SIGN) as unfinished:
+            unfinished.write_bytes(msgspec.json.encode(Sign(self._signs, goal, waits)))
 
     @property
     def sign(self) -> Sign | None:
@@ -195,7 +198,8 @@ class TurnFolder:
     def end(self, end: RankEnd) -> None:
         """Leave the last word, whole or not at all; the phases are there already."""
         self._path.mkdir(exist_ok=True)
-        _write_whole(self._path / _END, msgspec.json.encode(end))
+        with replacing(self._path / _END) as unfinished:
+            unfinished.write_bytes(msgspec.json.encode(end))
 
     @property
     def ended(self) -> bool:
@@ -213,9 +217,3 @@ class TurnFolder:
         for line in file.read_bytes().splitlines(keepends=True) if file.is_file() else ():
             if line.endswith(b"\n"):
                 yield msgspec.json.decode(line, type=Phase)
-
-
-def _write_whole(path: Path, text: bytes) -> None:
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(text)
-    part.replace(path)
