@@ -24,6 +24,8 @@ simulated = pytest.mark.skipif(not gpu_is_simulated(), reason="a fault on demand
 
 CHECKS = {check.name: check for check in doctor.CHECKS}
 COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; main()", "doctor", "--json"]
+TURNS = 20
+"""How often the command asks for the GPU while tests beside this one measure on it: it waits for a few seconds only."""
 
 
 @pytest.fixture
@@ -52,8 +54,11 @@ def told(answers, check):
 
 def test_a_sound_gpu_is_well(tmp_path):
     given = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(COMMAND, env=given, capture_output=True, text=True, timeout=500, check=False)
-    answers = {one["check"]: one for one in json.loads(done.stdout)["answers"]}
+    for _ in range(TURNS):
+        done = subprocess.run(COMMAND, env=given, capture_output=True, text=True, timeout=500, check=False)
+        answers = {one["check"]: one for one in json.loads(done.stdout)["answers"]}
+        if answers["GPU lock"]["status"] != "wrong":
+            break
     # Tests beside this one may hold the GPU's lock.
     said = [line for line in done.stderr.splitlines() if not line.startswith("torchprof waits for the GPU")]
     assert said == []
