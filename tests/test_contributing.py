@@ -30,7 +30,7 @@ COSTS = {
     "reason": (2, 13, 0),
     "wording": (1, 1, 0),
     "failure": (1, 1, 0),
-    "finding": (1, 1, 1),
+    "finding": (2, 12, 1),
     "report format": (1, 1, 1),
     "device": (1, 1, 2),
     "command": (1, 1, 1),

@@ -392,17 +392,17 @@ def test_it(torchprof):
 
 def test_findings_of_a_failure_name_the_line_that_the_repeat_saw(run_model, pytester):
     source = """
-from pytest_torchprof.findings import Finding, Rule
+from pytest_torchprof.findings import OtherFinding, Rule
 @pytest.mark.torchprof(device="cpu", forbid="slow-add")
 def test_it():
     torch.add(x, x)
 """
     pytester.makeconftest("""
-from pytest_torchprof.findings import Finding, Rule
+from pytest_torchprof.findings import OtherFinding, Rule
 
 def find(profile):
     origin = profile.launching.origins.of_operator(profile.steps[0].part.operators[0])
-    yield Finding(code="slow-add", title="slow", message="an add", evidence={"source": origin and origin.file_line})
+    yield OtherFinding(code="slow-add", title="slow", message="an add", source=origin and origin.file_line)
 
 def pytest_torchprof_findings():
     return [Rule(code="slow-add", find=find, needs=())]

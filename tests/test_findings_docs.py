@@ -10,6 +10,7 @@ from findings_on_recordings import FINDINGS
 
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.findings import ranks as of_ranks
+from pytest_torchprof.findings.catalogue import KINDS
 
 pytestmark = pytest.mark.any_torch
 
@@ -53,6 +54,14 @@ def test_each_code_is_found_somewhere_and_not_found_somewhere_else():
         assert any(code not in found for found in FINDINGS.values())
     # Where a recording has it, a trace built for it shows the border too.
     assert not CODES - SEEN - asked_for("test_findings.py") - asked_for("test_findings_compiled.py")
+
+
+def test_each_section_bears_the_title_and_names_the_facts_of_its_row_in_the_catalogue():
+    sections = dict(re.findall(r"^### ([a-z0-9-]+)[^\n]*\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
+    for code, kind in KINDS.items():
+        assert sections[code].startswith(f"**{kind.TITLE}.** "), code
+        told = sections[code].partition("*Evidence:*")[2].partition("\n\n")[0]
+        assert set(re.findall(r"`(\w+)`", told)) == set(kind.__struct_fields__) - {"saves_us", "source"}, code
 
 
 def test_each_section_says_all_that_one_asks():

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.any_torch
 
 OUTSIDE = """
-from pytest_torchprof.findings import Finding, Rule
+from pytest_torchprof.findings import OtherFinding, Rule
 from pytest_torchprof.limits import HOLDS, MISSED, InWords, Limit, Verdict
 from pytest_torchprof.limits.limit import whole_number
 
@@ -20,7 +20,7 @@ def check_names(profile, most):
 
 def find_sines(profile):
     if profile.kernels.matching("aten::sin").count:
-        yield Finding(code="sines", title="Sines", message="a sine was computed", remedy="use a table")
+        yield OtherFinding(code="sines", title="Sines", message="a sine was computed", remedy="use a table")
 
 def render(run):
     return "".join(f"{result.nodeid},{result.outcome}\\n" for result in run.results)

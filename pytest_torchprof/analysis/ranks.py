@@ -13,12 +13,16 @@ from msgspec import Struct
 from pytest_torchprof.analysis.collectives import Collective, StepCommunication  # noqa: TC001  (likewise)
 from pytest_torchprof.analysis.messages import ProcessGroup, bus_factor
 from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.reasons.findings import ClocksDoNotFit, CollectivesUnmatched, FewCollectives, MayCommunicate
+from pytest_torchprof.reasons.limits import CollectivesDiffer
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001  (likewise)
 from pytest_torchprof.reasons.recordings import NoRecordingOfRank
-from pytest_torchprof.text import counted, printable_line
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_torchprof.reasons import Reason
 
 
 Kind = Literal["transfer-bound", "skew-bound", "mixed", "inconclusive"]
@@ -272,25 +276,25 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return _WORTH * sum(sum(one.durations_ns.values()) for one in self.collectives) / 1000 / len(self.ranks)
 
     @property
-    def why_no_straggler(self) -> str | None:
+    def why_no_straggler(self) -> Reason | None:
         """Why it cannot be told that no rank keeps the others waiting; None where it can, or where one does."""
         unmatched = [one for part in self.ranks for one in part.unmatched]
         waited_us = sum(self.caused_us.values())
         # Nobody waits in a collective for longer than it takes.
         hidden_us = sum(math.inf if one.dur_ns is None else one.dur_ns / 1000 for one in unmatched)
-        reason = None
+        reason: Reason | None = None
         if self.straggler is not None:
             return None
         if self.differences:
-            reason = self.why_unsure
+            reason = CollectivesDiffer(str(self.why_unsure))
         elif self.collectives and not self._clocks_fit(self.collectives):
-            reason = "the clocks of its ranks' hosts do not fit well enough"
+            reason = ClocksDoNotFit()
         elif unknown := self.may_communicate:
-            reason = f"whether {printable_line(unknown[0], 60)} communicates is not known"
+            reason = MayCommunicate(unknown[0])
         elif unmatched and waited_us + hidden_us > self._worth_us:
-            reason = f"collectives are not held against those of other ranks ({self.why_unmatched})"
+            reason = CollectivesUnmatched(self.why_unmatched)
         elif waited_us > self._worth_us and len(self.collectives) < _FEW:
-            reason = f"it takes {_FEW} collectives, and there are {len(self.collectives)}"
+            reason = FewCollectives(_FEW, len(self.collectives))
         return reason
 
     @property

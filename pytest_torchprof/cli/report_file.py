@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.recording.metadata import Environment  # noqa: TC001 - msgspec reads the annotation
-from pytest_torchprof.report.result import Result  # noqa: TC001 - likewise
+from pytest_torchprof.report.result import Result, from_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +47,8 @@ def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
         said = f"{path}: was written by a newer pytest-torchprof (schema {schema}, this version reads {SCHEMA})"
         raise TorchprofError(f"{said}; upgrade it", Code.RECORDING_NEWER)
     try:
+        if isinstance(found, dict) and isinstance(results := found.get("results"), list):
+            found["results"] = [from_report(one) if isinstance(one, dict) else one for one in results]
         report = msgspec.convert(found, _ReportFile)
     except msgspec.ValidationError as problem:
         said = f"{path}: is no JSON report as this version writes it: {problem}; write it again"

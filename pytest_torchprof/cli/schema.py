@@ -128,7 +128,7 @@ OF_CACHES = {
         every("dynamo aot_autograd inductor triton", fields(every("hits misses bypasses", perhaps(WHOLE))))
     )
 }
-FINDING = {**every("code title message remedy", TEXT), "evidence": mapped(ANY), "severity": TEXT}
+FINDING = {**every("code title message remedy", TEXT), "evidence": mapped(ANY), "severity": TEXT, "saves_us": NUMBER}
 
 
 def times(device: str = "") -> dict[str, Schema]:
@@ -317,6 +317,7 @@ def report() -> Schema:
         "summary": {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]},
         "environment": of_type(Environment, whole=False),
         "compile_caches": perhaps(CACHES),
+        "findings": listed(fields(FINDING)),
     }
     environment = of_type(Environment, whole=False)
     unused = {str(why): mapped(listed(TEXT)) for why in Disuse}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_torchprof.findings.catalogue import AnyFinding, OtherFinding
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked, with_thresholds
 
 if TYPE_CHECKING:
@@ -14,7 +15,18 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
 
-__all__ = ["RULES", "Finding", "Rule", "Threshold", "explaining", "find", "ranked", "with_thresholds"]
+__all__ = [
+    "RULES",
+    "AnyFinding",
+    "Finding",
+    "OtherFinding",
+    "Rule",
+    "Threshold",
+    "explaining",
+    "find",
+    "ranked",
+    "with_thresholds",
+]
 
 # In the order in which findings of equal weight are told.
 _SUBJECTS = (
@@ -44,7 +56,7 @@ def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ..
     found = ranked(finding for rule in rules for finding in rule.look(analysis))
     if analysis.repeat is None or analysis.repeat.analysis is None:
         return found
-    sources = {one.code: one.evidence.get("source") for one in find(analysis.repeat.analysis, rules)}
+    sources = {one.code: one.source for one in find(analysis.repeat.analysis, rules)}
     return tuple(_with_source(one, sources.get(one.code)) for one in found)
 
 
@@ -54,7 +66,5 @@ def explaining(limit: str, found: Iterable[Finding], rules: Iterable[Rule] = RUL
     return [finding for finding in found if finding.code in codes]
 
 
-def _with_source(finding: Finding, source: object) -> Finding:
-    if source is None or finding.evidence.get("source") is not None:
-        return finding
-    return replace(finding, evidence={**finding.evidence, "source": source})
+def _with_source(finding: Finding, source: str | None) -> Finding:
+    return finding if source is None or finding.source is not None else replace(finding, source=source)

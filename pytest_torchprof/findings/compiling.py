@@ -7,6 +7,19 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, NOT_USED
 from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.findings.catalogue.compiling import (
+    BackwardNotCompiled,
+    CompiledAgain,
+    CompiledInWindow,
+    CompileOverhead,
+    CopiesIntoGraphs,
+    CudaGraphSkipped,
+    GraphBroke,
+    GraphHashChanges,
+    GuardOverhead,
+    NotCompiled,
+)
+from pytest_torchprof.findings.evidence import evidence
 from pytest_torchprof.findings.finding import (
     CPU_SIDE,
     HOST_PACE,
@@ -19,12 +32,20 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.text import counted, path_from_here, show_us
+from pytest_torchprof.reasons.findings import (
+    BreaksUntold,
+    CompilerNotObserved,
+    GraphsUnmarked,
+    NothingUncompiled,
+    RecompilesUntold,
+    SkipsUntold,
+)
+from pytest_torchprof.text import path_from_here
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.recording.metadata import GraphBreak, Recompile
@@ -40,27 +61,27 @@ GRAPH_COPIES = Threshold("share", 0.005, "copies below a two-hundredth of the ke
 def _graph_break(analysis: Analysis) -> Iterator[Finding]:
     if not (found := analysis.compile.graph_breaks):
         return
-    shown = [
-        {"reason": one.reason, "file": one.file, "line": one.line, "function": one.function, "count": one.count}
-        for one in found
-    ]
-    message, where = _first_of(found, "graph break")
-    evidence = {"breaks": shown, "source": where, "nested_regions": analysis.compile.nested_regions}
-    yield Finding(message=message, evidence=evidence)
+    yield GraphBroke(
+        breaks=tuple(
+            {"reason": one.reason, "file": one.file, "line": one.line, "function": one.function, "count": one.count}
+            for one in found
+        ),
+        nested_regions=analysis.compile.nested_regions,
+        source=_place_of(found[0]),
+    )
 
 
 def _recompile(analysis: Analysis) -> Iterator[Finding]:
     if found := analysis.compile.recompiles:
-        message, where = _first_of(found, "recompile")
-        shown = [{"reason": one.reason, "function": one.function} for one in found]
-        yield Finding(message=message, evidence={"recompiles": shown, "source": where})
+        yield CompiledAgain(
+            recompiles=tuple({"reason": one.reason, "function": one.function} for one in found),
+            source=_place_of(found[0]),
+        )
 
 
-def _first_of(found: Sequence[GraphBreak | Recompile], noun: str) -> tuple[str, str | None]:
-    """Return how many there are and what the first is, and its file and line."""
-    first = found[0]
-    where = f"{path_from_here(first.file)}:{first.line}" if first.file else None
-    return f"{counted(len(found), noun)}, the first: {first.reason}" + (f" ({where})" if where else ""), where
+def _place_of(found: GraphBreak | Recompile) -> str | None:
+    """Return the file and line, None where only the trace shows it."""
+    return f"{path_from_here(found.file)}:{found.line}" if found.file else None
 
 
 def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
@@ -70,11 +91,7 @@ def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
     if not inside:
         return
     spent, share = intervals.length(intervals.merged(inside)) / 1000, work.share_during(inside)
-    yield Finding(
-        message=f"{show_us(spent)} ({share:.0%} of the time) went into compiling inside the steps",
-        evidence={"time_us": spent, "share": share, "count": len(inside)},
-        saves_us=spent,
-    )
+    yield CompiledInWindow(time_us=spent, share=share, count=len(inside), saves_us=spent)
 
 
 def _not_compiled(analysis: Analysis) -> Iterator[Finding]:
@@ -82,24 +99,15 @@ def _not_compiled(analysis: Analysis) -> Iterator[Finding]:
     compiled = analysis.compile
     calls = compiled.lookups_without_region
     # That Dynamo is loaded means little: any earlier test may have done that.
-    seen = [one for one in compiled.nothing or () if one != NOT_USED]
-    if seen:
-        message = f"torch.compile left everything as it is: {'; '.join(seen)}"
-    elif calls:
-        message = f"{counted(calls, 'call')} looked for compiled code, found none that fits, and ran as written"
-    else:
-        return
-    yield Finding(message=message, evidence={"lookups_without_region": calls, "seen": seen})
+    seen = tuple(one for one in compiled.nothing or () if one != NOT_USED)
+    if seen or calls:
+        yield NotCompiled(lookups_without_region=calls, seen=seen)
 
 
 def _cuda_graph_skipped(analysis: Analysis) -> Iterator[Finding]:
     skips = analysis.compile.cuda_graphs.skips
     if skips:
-        yield Finding(
-            message=f"Inductor skipped CUDA graphs {counted(len(skips), 'time')}, the first because: "
-            f"{skips[0].rstrip(': ')}",
-            evidence={"reasons": list(skips)},
-        )
+        yield CudaGraphSkipped(reasons=tuple(skips))
 
 
 def _backward_not_compiled(analysis: Analysis) -> Iterator[Finding]:
@@ -113,12 +121,8 @@ def _backward_not_compiled(analysis: Analysis) -> Iterator[Finding]:
         return
     ranges = [(span.start_ns, span.end_ns) for span in own]
     spent, share = intervals.length(intervals.merged(ranges)) / 1000, analysis.gpu_work.share_during(ranges)
-    names = list(dict.fromkeys(span.name.rpartition(": ")[2] for span in own))
-    yield Finding(
-        message=f"the forward is compiled, the backward ran as {counted(len(own), 'autograd node')} "
-        f"({', '.join(names[:3])}), {show_us(spent)} on the CPU",
-        evidence={"time_us": spent, "share": share, "nodes": names[:10], "count": len(own)},
-    )
+    names = dict.fromkeys(span.name.rpartition(": ")[2] for span in own)
+    yield BackwardNotCompiled(time_us=spent, share=share, nodes=tuple(names)[:10], count=len(own))
 
 
 def _graph_hash_changes(analysis: Analysis) -> Iterator[Finding]:
@@ -131,12 +135,10 @@ def _graph_hash_changes(analysis: Analysis) -> Iterator[Finding]:
     if len(kinds) < 2:
         return
     usual = max(kinds, key=lambda kind: sum(keys == kind for keys in by_step.values()))
-    others = [trace.steps[step].name for step, keys in sorted(by_step.items()) if keys != usual]
-    changed = sorted(set().union(*kinds) - frozenset.intersection(*kinds))
-    yield Finding(
-        message=f"{len(others)} of {len(analysis.steps)} steps run other compiled graphs than the rest: "
-        f"{', '.join(str(name) for name in others[:5])}",
-        evidence={"steps": others, "graphs": changed},
+    yield GraphHashChanges(
+        steps=tuple(str(trace.steps[step].name) for step, keys in sorted(by_step.items()) if keys != usual),
+        of_steps=len(analysis.steps),
+        graphs=tuple(sorted(set().union(*kinds) - frozenset.intersection(*kinds))),
     )
 
 
@@ -156,10 +158,12 @@ def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     if not found or not cpu_us or spent < at[GUARDS] * cpu_us:
         return
     calls = sum(span.name.startswith(_GUARDING[0]) for span in found) or len(found)
-    yield Finding(
-        message=f"{show_us(spent / calls)} per call of compiled code go into look-ups and prologues, "
-        f"{min(spent / cpu_us, 1):.0%} of the CPU's time",
-        evidence={"time_us": spent, "share": work.share_during(ranges), "per_call_us": spent / calls, "calls": calls},
+    yield GuardOverhead(
+        time_us=spent,
+        share=work.share_during(ranges),
+        cpu_share=min(spent / cpu_us, 1.0),
+        per_call_us=spent / calls,
+        calls=calls,
         # On a GPU that never waits it costs nothing.
         saves_us=spent * (1 - work.busy_share),
     )
@@ -188,12 +192,7 @@ def _cudagraph_input_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> 
     if not found or spent < at[GRAPH_COPIES] * work.kernel_time_us:
         return
     size = sum(max(trace.gpu.size[i], 0) for i in found)
-    yield Finding(
-        message=f"{counted(len(found), 'copy')} ({show_us(spent)}) filled the static inputs of CUDA graphs "
-        "before they were launched",
-        evidence={"time_us": spent, "share": work.share_of(found), "count": len(found), "bytes": size},
-        saves_us=spent,
-    )
+    yield CopiesIntoGraphs(**evidence(work, found), bytes=size, saves_us=spent)
 
 
 def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
@@ -211,16 +210,12 @@ def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
         gained = (eager.gpu_busy_us or 0.0) - (compiled.gpu_busy_us or 0.0) if device.has_launches else 0.0
         if more > max(gained, 0.0):
             cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps)
-            yield Finding(
-                message=f"a compiled step takes the CPU {show_us(compiled.cpu_time_us)}, the same uncompiled "
-                f"{show_us(eager.cpu_time_us)}; on the GPU it gains {show_us(max(gained, 0.0))}",
-                evidence={
-                    "time_us": more * len(analysis.steps),
-                    "share": analysis.gpu_work.share_of_window(more / compiled.cpu_time_us * cpu_us),
-                    "cpu_us": compiled.cpu_time_us,
-                    "cpu_us_uncompiled": eager.cpu_time_us,
-                    "gained_us": gained,
-                },
+            yield CompileOverhead(
+                time_us=more * len(analysis.steps),
+                share=analysis.gpu_work.share_of_window(more / compiled.cpu_time_us * cpu_us),
+                cpu_us=compiled.cpu_time_us,
+                cpu_us_uncompiled=eager.cpu_time_us,
+                gained_us=gained,
                 saves_us=(more - max(gained, 0.0)) * len(analysis.steps),
             )
             return
@@ -237,32 +232,30 @@ def _graphs_are_marked(analysis: Analysis) -> bool:
     return evidence is None or evidence.graphs_are_marked is not False or not analysis.compile.regions
 
 
-_EVIDENCE = Need(missing="what the compiler did is not recorded", there=_has_evidence)
+_EVIDENCE = Need(missing=CompilerNotObserved(), there=_has_evidence)
 _BREAKS = Need(
-    missing="the recording does not tell of all graph breaks",
+    missing=BreaksUntold(),
     there=lambda analysis: analysis.compile.graph_breaks_unknown is None,
 )
 _RECOMPILES = Need(
-    missing="the recording does not tell of all recompiles",
+    missing=RecompilesUntold(),
     there=lambda analysis: analysis.compile.recompiles_unknown is None,
 )
 _SKIPS = Need(
-    missing="the recording does not tell whether Inductor made CUDA graphs",
+    missing=SkipsUntold(),
     there=lambda analysis: analysis.compile.cuda_graphs.skips_unknown is None,
 )
-_GRAPHS = Need(missing="this torch leaves no range around the call of a graph", there=_graphs_are_marked)
+_GRAPHS = Need(missing=GraphsUnmarked(), there=_graphs_are_marked)
 _BESIDE = Need(
-    missing="the same test has no uncompiled measurement to compare it with",
+    missing=NothingUncompiled(),
     there=lambda analysis: not analysis.compile.regions or any(not other.compile.regions for other in analysis.beside),
 )
 
 RULES = (
     Rule(
         code="graph-break",
-        title="Graph breaks",
         find=_graph_break,
         needs=(_BREAKS,),
-        remedy="move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place",
         explains=(
             *HOW_MANY_KERNELS,
             *WHICH_KERNELS,
@@ -274,82 +267,58 @@ RULES = (
     ),
     Rule(
         code="recompile",
-        title="Recompiles",
         find=_recompile,
         needs=(_RECOMPILES,),
-        remedy="keep what guards look at the same (sizes, types, Python values), or mark sizes as dynamic: "
-        "torch._dynamo.mark_dynamic, torch.compile(dynamic=True)",
         explains=("max_compile_time",),
     ),
     Rule(
         code="compile-in-window",
-        title="Compiled while measured",
         find=_compile_in_window,
         needs=(CPU_SIDE,),
-        remedy="more warm-up calls (warmup=); if it compiles at each call, see its recompiles",
         explains=(*HOST_PACE, "max_recompiles"),
     ),
     Rule(
         code="not-compiled",
-        title="Not compiled",
         find=_not_compiled,
         needs=(_EVIDENCE,),
-        remedy="torch.compile(module) instead of module.compile() for modules of torch.nn; look for disable(), stances "
-        "and the recompile limit",
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, "cuda_graph", "max_graph_breaks"),
     ),
     Rule(
         code="cuda-graph-skipped",
-        title="CUDA graph skipped",
         find=_cuda_graph_skipped,
         needs=(_SKIPS,),
-        remedy="remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode",
         explains=(*HOST_PACE, "max_launches", "cuda_graph"),
     ),
     Rule(
         code="backward-not-compiled",
-        title="Backward not compiled",
         find=_backward_not_compiled,
         needs=(CPU_SIDE,),
-        remedy='a backend with AOTAutograd (the default "inductor" has it, "eager" has not), no graph breaks in the '
-        "forward, gradients required when it is compiled",
         explains=("max_graph_breaks",),
     ),
     Rule(
         code="graph-hash-changes",
-        title="Other graphs in other steps",
         find=_graph_hash_changes,
         needs=(CPU_SIDE, _GRAPHS),
-        remedy="the inputs differ between steps (sizes, types, a Python value): each combination has code of its own",
         explains=("max_recompiles",),
     ),
     Rule(
         code="guard-overhead",
-        title="Guards cost much",
         find=_guard_overhead,
         needs=(CPU_SIDE,),
         thresholds=(GUARDS,),
-        remedy="compile larger pieces, so that fewer calls check more work; "
-        "torch.compiler.set_stance(skip_guard_eval_unsafe=True) where nothing changes",
         explains=HOST_PACE,
     ),
     Rule(
         code="cudagraph-input-copy",
-        title="Copies into a graph's inputs",
         find=_cudagraph_input_copy,
         needs=(OPERATORS,),
         thresholds=(GRAPH_COPIES,),
-        remedy="inputs at the same address each time: mark them with torch._dynamo.mark_static_address, or write new "
-        "data into the same tensor",
         explains=("max_launches", "max_memcpys", "cuda_graph"),
     ),
     Rule(
         code="compile-overhead",
-        title="Compiling does not pay",
         find=_compile_overhead,
         needs=(CPU_SIDE, _BESIDE),
-        remedy="compile more at once, so that one look-up pays for many operators, or leave it uncompiled; "
-        'mode="reduce-overhead" on a GPU',
         explains=HOST_PACE,
     ),
 )

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from pytest_torchprof.analysis.validity import at_stake
+from pytest_torchprof.findings.catalogue.recordings import (
+    ColdRecording,
+    KernelsInFlight,
+    KernelsLost,
+    KernelTimeVaries,
+    NothingLaunched,
+    ProfilerGap,
+)
 from pytest_torchprof.findings.finding import GPU_WORK, HOST_PACE, LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
@@ -26,14 +33,7 @@ def _no_gpu_work(analysis: Analysis) -> Iterator[Finding]:
     empty = [step for step in analysis.steps if not step.part.gpu_ops and not step.launches]
     if not empty:
         return
-    everywhere = len(empty) == len(analysis.steps)
-    where = "" if everywhere else f" in {len(empty)} of {counted(len(analysis.steps), 'step')}"
-    yield Finding(
-        message=f"nothing was launched{where}: the code ran on another device, or a compiler removed results that "
-        "nobody uses",
-        evidence={"steps": [step.name for step in empty]},
-        severity="recording",
-    )
+    yield NothingLaunched(steps=tuple(step.name for step in empty), of_steps=len(analysis.steps))
 
 
 def _lost_kernels(analysis: Analysis) -> Iterator[Finding]:
@@ -42,25 +42,13 @@ def _lost_kernels(analysis: Analysis) -> Iterator[Finding]:
     launches = len(stake.launches)
     lost = len(stake.lost) if len(trace.gpu) else launches
     if lost:
-        all_of_them = "the GPU side of the recording is missing" if lost == launches else "the profiler lost events"
-        yield Finding(
-            message=f"{lost} of {counted(launches, 'launch')} {'has' if lost == 1 else 'have'} no kernel in the "
-            f"recording: {all_of_them}",
-            evidence={"lost_kernels": lost, "launches": launches},
-            severity="recording",
-        )
+        yield KernelsLost(lost_kernels=lost, launches=launches)
 
 
 def _in_flight_kernels(analysis: Analysis) -> Iterator[Finding]:
     trace = analysis.trace
     if trace.orphans:
-        spent = analysis.gpu_work.time_us(trace.links.orphans)
-        yield Finding(
-            message=f"{counted(trace.orphans, 'GPU operation')} ({show_us(spent)}) launched before the "
-            "recording began; they belong to no step",
-            evidence={"orphans": trace.orphans, "time_us": spent},
-            severity="information",
-        )
+        yield KernelsInFlight(orphans=trace.orphans, time_us=analysis.gpu_work.time_us(trace.links.orphans))
 
 
 def _profiler_gap(analysis: Analysis) -> Iterator[Finding]:
@@ -72,12 +60,7 @@ def _profiler_gap(analysis: Analysis) -> Iterator[Finding]:
     idle = [intervals.without(own, busy) for busy in work.busy.values()]
     lost = max(map(intervals.length, idle), default=0) / 1000
     if lost > 0:
-        yield Finding(
-            message=f"for {show_us(lost)} the GPU idled while the profiler handled its own buffers; this is "
-            "left out of idle times; without the profiler it does not occur",
-            evidence={"time_us": lost, "share": work.share_of_window(lost)},
-            severity="information",
-        )
+        yield ProfilerGap(time_us=lost, share=work.share_of_window(lost))
 
 
 STEPS = Threshold("steps", 3, "of two steps nobody knows which one is the odd one")
@@ -109,26 +92,33 @@ _ITS_OWN_TIME = frozenset({"index", "sort", "communication", "other", "rng", Non
 
 def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find a long first step, code being loaded and memory allocated, or a long way from a range to its first call."""
-    reasons = [*_long_first_step(analysis, at), *_setup(analysis, at), *_late_first_call(analysis, at)]
-    if not reasons:
+    seen: _Cold = {**_long_first_step(analysis, at), **_setup(analysis, at), **_late_first_call(analysis, at)}
+    if not seen:
         return
-    spent, window_us = max(reason.us for reason in reasons), analysis.gpu_work.window_us
-    yield Finding(
-        message="; ".join(reason.words for reason in reasons),
-        evidence={
-            "time_us": spent,
-            "share": analysis.gpu_work.share_of_window(min(spent, window_us)),
-            **{reason.key: reason.us for reason in reasons},
-            "steps": [analysis.steps[0].name],
-        },
-        saves_us=spent,
+    lost_us = max(seen.get("first_step_us", 0.0), seen.get("setup_us", 0.0), seen.get("first_call_us", 0.0))
+    work = analysis.gpu_work
+    yield ColdRecording(
+        time_us=lost_us,
+        share=work.share_of_window(min(lost_us, work.window_us)),
+        steps=(analysis.steps[0].name,),
+        **seen,
+        saves_us=lost_us,
     )
 
 
-class _Reason(NamedTuple):
-    key: str
-    us: float
-    words: str
+class _Cold(TypedDict, total=False):
+    """The facts of a cold start, as far as they are seen; see `ColdRecording`."""
+
+    first_step_us: float
+    first_step_took_us: float
+    other_steps_us: float
+    slowest_other_us: float
+    setup_us: float
+    setup: dict[str, int]
+    first_call_us: float
+    first_took_us: float
+    usual_us: float
+    entered: str
 
 
 def _length_us(step: StepProfile) -> float:
@@ -136,32 +126,32 @@ def _length_us(step: StepProfile) -> float:
     return max(on_cpu, step.gpu_span_us or 0.0)
 
 
-def _long_first_step(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
+def _long_first_step(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
     lengths = [_length_us(step) for step in analysis.steps]
     if len(lengths) < max(at[STEPS], 2):
-        return
+        return {}
     rest = sorted(lengths[1:])
     usual = rest[len(rest) // 2]
-    if lengths[0] > at[FIRST_STEP] * usual:
-        yield _Reason(
-            "first_step_us",
-            lengths[0] - usual,
-            f"the first step takes {show_us(lengths[0])}, the median of the others is {show_us(usual)}, "
-            f"the slowest of them {show_us(rest[-1])}",
-        )
+    if lengths[0] <= at[FIRST_STEP] * usual:
+        return {}
+    return {
+        "first_step_us": lengths[0] - usual,
+        "first_step_took_us": lengths[0],
+        "other_steps_us": usual,
+        "slowest_other_us": rest[-1],
+    }
 
 
-def _setup(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
+def _setup(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
     work = analysis.gpu_work
     if not work.setup or work.share_of_window(work.setup_us) < at[SETUP]:
-        return
+        return {}
     order = sorted(work.setup, key=lambda name: -intervals.length(work.setup[name]))
-    shown = ", ".join(f"{name} x{len(work.setup[name])}" for name in order[:3])
-    yield _Reason("setup_us", work.setup_us, f"{shown} inside the recording took {show_us(work.setup_us)}")
+    return {"setup_us": work.setup_us, "setup": {name: len(work.setup[name]) for name in order}}
 
 
-def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Reason]:
-    """Yield how long the first operator of a user's range took to come, where it comes at once the other times."""
+def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
+    """Return how long the first operator of a user's range took to come, where it comes at once the other times."""
     trace = analysis.trace
     notes, least = trace.annotations, max(at[STEPS], 2)
     often = {
@@ -178,13 +168,13 @@ def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     for name, found in gaps.items():
         usual = sorted(found[1:])[len(found[1:]) // 2] if len(found) >= least else None
         if usual is not None and found[0] > max(at[GAP_US] * 1000, at[GAP_TIMES] * usual):
-            yield _Reason(
-                "first_call_us",
-                (found[0] - usual) / 1000,
-                f"{show_us(found[0] / 1000)} pass from entering {name} to its first operator, later "
-                f"{show_us(usual / 1000)}",
-            )
-            return
+            return {
+                "first_call_us": (found[0] - usual) / 1000,
+                "first_took_us": found[0] / 1000,
+                "usual_us": usual / 1000,
+                "entered": name,
+            }
+    return {}
 
 
 class _Slow(NamedTuple):
@@ -209,24 +199,17 @@ def _kernel_time_varies(analysis: Analysis, at: Mapping[Threshold, float]) -> It
     worst_step, in_it = by_step.most_common(1)[0]
     one_step = len(analysis.steps) > 1 and in_it / 1000 >= IN_ONE_STEP * excess
     worst = max(slow, key=lambda one: one.took - one.usual)
-    name = analysis.launching.decoded(worst.gpu_op).short
-    kind = (
-        f"nearly all of it in {analysis.steps[worst_step].name}"
-        if one_step
-        else f"in {sum(spent > 0 for spent in by_step.values())} of {counted(len(analysis.steps), 'step')}"
-    )
-    yield Finding(
-        message=f"{counted(len(slow), 'kernel')} took {show_us(excess)} longer than the same kernels did "
-        f"elsewhere, {kind}; {name} took {show_us(worst.took / 1000)} "
-        f"instead of {show_us(worst.usual / 1000)}",
-        evidence={
-            "time_us": excess,
-            "share": work.share_of(one.gpu_op for one in slow) * excess / (sum(one.took for one in slow) / 1000),
-            "kernels": [name],
-            "count": len(slow),
-            "kind": "outlier" if one_step else "drift",
-            "steps": [analysis.steps[step].name for step, spent in by_step.items() if spent > 0],
-        },
+    yield KernelTimeVaries(
+        time_us=excess,
+        share=work.share_of(one.gpu_op for one in slow) * excess / (sum(one.took for one in slow) / 1000),
+        kernels=(analysis.launching.decoded(worst.gpu_op).short,),
+        count=len(slow),
+        kind="outlier" if one_step else "drift",
+        steps=tuple(analysis.steps[step].name for step, spent in by_step.items() if spent > 0),
+        worst_step=analysis.steps[worst_step].name,
+        of_steps=len(analysis.steps),
+        took_us=worst.took / 1000,
+        usual_us=worst.usual / 1000,
         saves_us=excess,
     )
 
@@ -278,50 +261,38 @@ def _slower(trace: Trace, same: Sequence[int], at: Mapping[Threshold, float]) ->
 RULES = (
     Rule(
         code="no-gpu-work",
-        title="No GPU work",
         find=_no_gpu_work,
         needs=(GPU_WORK,),
-        remedy="check that model and inputs are on the GPU, and return what the code computes",
         explains=("min_kernels", "min_gpu_utilization", "min_sm_efficiency"),
     ),
     Rule(
         code="lost-kernels",
-        title="Lost kernels",
         find=_lost_kernels,
         needs=(GPU_WORK,),
-        remedy="synchronize every device before the profiler stops; look for a second profiler (nsys, ncu, DCGM)",
     ),
     Rule(
         code="in-flight-kernels",
-        title="Kernels in flight",
         find=_in_flight_kernels,
         needs=(GPU_WORK,),
-        remedy="synchronize every device before the profiler starts",
     ),
     Rule(
         code="profiler-gap",
-        title="The profiler's own gap",
         find=_profiler_gap,
         needs=(GPU_WORK,),
-        remedy="none needed; record more steps to see that it does not come back in each",
         explains=("min_gpu_utilization", "min_sm_efficiency"),
     ),
     Rule(
         code="cold-start",
-        title="Cold start",
         find=_cold_start,
         needs=(LAUNCHES,),
         thresholds=(STEPS, FIRST_STEP, GAP_US, GAP_TIMES, SETUP),
-        remedy="more warm-up calls before the recorded ones (warmup=), or the schedule's warmup",
         explains=HOST_PACE,
     ),
     Rule(
         code="kernel-time-varies",
-        title="Kernel times vary",
         find=_kernel_time_varies,
         needs=(GPU_WORK,),
         thresholds=(SLOWER, RUN_US, EXCESS, STEPS, RUNS),
-        remedy="clocks, heat, or another program on the GPU: compare medians, not means; lock the clocks to be sure",
         explains=SLOW_KERNELS,
     ),
 )

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from typing import TYPE_CHECKING, Any, Literal
+from string import Formatter
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.reasons import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
+from pytest_torchprof.reasons.findings import (
+    BlocksNotRecorded,
+    NoOperatorLaunched,
+    NoOperatorRecorded,
+    NothingLinked,
+    OccupancyNotRecorded,
+    ReadFromGpuWork,
+    ShapesNotRecorded,
+)
+from pytest_torchprof.reasons.wording import worded
 from pytest_torchprof.text import is_huge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import Group
@@ -23,6 +34,8 @@ if TYPE_CHECKING:
 
 Severity = Literal["recording", "warning", "information"]
 """About the recording itself; about time that is lost; good to know."""
+Fact: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
+"""A JSON value."""
 
 
 # Limits that are missed for the same reasons.
@@ -33,29 +46,92 @@ WHICH_KERNELS = ("kernels", "only_kernels", "forbid_kernels")
 WHICH_OPERATORS = ("ops", "forbid_ops", "fused")
 
 
-class Finding(Struct, frozen=True, kw_only=True):
-    """Something a person reading the trace would point at."""
+class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
+    """Something a person reading the trace would point at: the facts of it as typed fields.
 
-    code: str = ""
-    """The rule's."""
-    title: str = ""
-    """The rule's title."""
-    message: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    """Plain data: counts, times over all steps in microseconds (``_us``), ``share`` of the window, kernel and operator
-    names, steps, ``source`` (file and line) where stacks were recorded."""
-    remedy: str = ""
-    """The rule's, unless what was found asks for another."""
-    severity: Severity = "warning"
+    Each finding is a class in `catalogue`, tagged with its code: a title, the sentence with the facts in braces
+    (`wording.worded`), what to do, and the facts, which are plain data: counts, times over all steps in microseconds
+    (``_us``), ``share`` of the window, kernel and operator names, steps. A sentence may name properties too.
+    """
+
+    TITLE: ClassVar[str]
+    SENTENCE: ClassVar[str]
+    REMEDY: ClassVar[str] = ""
+    SEVERITY: ClassVar[Severity] = "warning"
+
     saves_us: float = 0.0
     """The most that could be saved over all steps, in microseconds; findings are ranked by it."""
+    source: str | None = None
+    """File and line of the user's code, where stacks were recorded."""
+
+    @property
+    def code(self) -> str:
+        """What users know it by."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return self.TITLE
+
+    @property
+    def message(self) -> str:
+        """What is the matter."""
+        return self.words(self.SENTENCE)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        return self.words(self.REMEDY)
+
+    @property
+    def severity(self) -> Severity:
+        """Whether it is about the recording, about lost time, or good to know."""
+        return self.SEVERITY
+
+    @property
+    def evidence(self) -> dict[str, Fact]:
+        """The facts as JSON values, without those that are not known."""
+        facts = {name: fact for name, fact in to_builtins(self).items() if name not in ("finding", "saves_us")}
+        return {
+            name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items() if fact is not None
+        }
 
     @property
     def in_one_line(self) -> str:
         """Code and message, with the line of the user's code where it is known."""
-        source = self.evidence.get("source")
-        where = f" ({source})" if isinstance(source, str) and source not in self.message else ""
-        return f"{self.code}: {self.message}{where}"
+        message = self.message
+        where = f" ({self.source})" if self.source is not None and self.source not in message else ""
+        return f"{self.code}: {message}{where}"
+
+    def words(self, sentence: str) -> str:
+        """Return a sentence with the facts put in."""
+        named = [name for _, name, _, _ in Formatter().parse(sentence) if name]
+        return worded(sentence, {name: getattr(self, name) for name in named})
+
+    def in_words(self) -> dict[str, Fact]:
+        """Return it as people read it in JSON."""
+        names = ("code", "title", "message", "evidence", "remedy", "severity", "saves_us")
+        return {name: getattr(self, name) for name in names}
+
+
+class OfKernels(Finding, frozen=True, kw_only=True, tag="of-kernels"):
+    """A finding about kernels: which ones, how long they took, and who launched them."""
+
+    time_us: float
+    """Over all steps."""
+    share: float
+    """Of the window, in which one of them ran."""
+    count: int
+    kernels: tuple[str, ...]
+    """What they are called, the longest time first, at most five names."""
+    ops: tuple[str, ...]
+    """The operators that launched them, in the same order, at most five."""
+
+    @property
+    def longest(self) -> str:
+        """What takes the longest."""
+        return self.kernels[0]
 
 
 class Threshold(Struct, frozen=True, eq=False):
@@ -66,13 +142,10 @@ class Threshold(Struct, frozen=True, eq=False):
     reason: str
 
 
-_NO_GPU_WORK = "it is read from the work of a GPU, and the CPU was the device"
-
-
 class Need(Struct, frozen=True, eq=False):
     """What a recording must hold for a rule to tell anything."""
 
-    missing: str
+    missing: Reason
     """The reason that is given where the recording lacks it."""
     there: Callable[..., bool]
     """Takes the analysis and the values of the thresholds below."""
@@ -80,32 +153,31 @@ class Need(Struct, frozen=True, eq=False):
     of_gpu: bool = False
     """Whether it is a GPU's, so that no recording of another device has it."""
 
-    def why_missing(self, analysis: Analysis, *values: float) -> str | None:
+    def why_missing(self, analysis: Analysis, *values: float) -> Reason | None:
         """Return the reason where the recording lacks it, None where it is there; ``values`` are the thresholds'."""
         if self.there(analysis, *values):
             return None
-        return self.missing if analysis.trace.device_kind.has_launches or not self.of_gpu else _NO_GPU_WORK
+        return self.missing if analysis.trace.device_kind.has_launches or not self.of_gpu else ReadFromGpuWork()
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """A finding's code, title and remedy, with the function that looks for it and the limits that it explains.
+    """When there is a finding: the function that looks for it, and the limits that it explains.
 
     ``find`` takes the analysis and, where the rule has thresholds, their values by threshold.
     """
 
     code: str
-    title: str = ""
+    """The finding's, by which it is forbidden."""
     find: Callable[..., Iterable[Finding]]
     thresholds: tuple[Threshold, ...] = ()
     changed: Mapping[Threshold, float] = field(default_factory=dict)
     """The values that someone set; the others are as they come."""
     needs: tuple[Need, ...]
     """What it reads; empty if that is in every recording, whichever the device and whatever was recorded of it."""
-    remedy: str = ""
     explains: Collection[str] = ()
     """Limits that may be missed for this reason; what a limit lists itself does not explain it."""
 
-    def blind(self, analysis: Analysis) -> str | None:
+    def blind(self, analysis: Analysis) -> Reason | None:
         """Return why nothing can be told from this recording, None where it can."""
         values = {need: [self.changed.get(one, one.value) for one in need.by] for need in self.needs}
         reasons = (need.why_missing(analysis, *at) for need, at in values.items())
@@ -114,10 +186,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     def look(self, analysis: Analysis) -> Iterator[Finding]:
         """Yield what the rule finds."""
         values = {one: self.changed.get(one, one.value) for one in self.thresholds}
-        for one in self.find(analysis, values) if self.thresholds else self.find(analysis):
-            yield replace(
-                one, code=one.code or self.code, title=one.title or self.title, remedy=one.remedy or self.remedy
-            )
+        yield from self.find(analysis, values) if self.thresholds else self.find(analysis)
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -131,38 +200,38 @@ def _shapes(analysis: Analysis) -> bool:
 
 
 GPU_WORK = Need(
-    missing=_NO_GPU_WORK,
+    missing=ReadFromGpuWork(),
     there=lambda analysis: analysis.trace.device_kind.has_launches,
 )
 CPU_SIDE = Need(
-    missing="no operator is recorded, the profiler looked at the GPU alone",
+    missing=NoOperatorRecorded(),
     there=lambda analysis: len(analysis.trace.ops) > 0,
 )
 LAUNCHES = Need(
-    missing="no operation of the GPU is linked to its launch",
+    missing=NothingLinked(),
     there=lambda analysis: any(call >= 0 for call in analysis.trace.links.call_of),
     of_gpu=True,
 )
 OPERATORS = Need(
-    missing="no operator is known to have launched anything",
+    missing=NoOperatorLaunched(),
     there=lambda analysis: any(analysis.launching.op_of[i] >= 0 for i in analysis.gpu_work.gpu_ops),
     of_gpu=True,
 )
-SHAPES = Need(missing="the operators' shapes are not recorded (record_shapes=True)", there=_shapes)
+SHAPES = Need(missing=ShapesNotRecorded(), there=_shapes)
 BLOCKS_PER_SM = Need(
-    missing="blocks per SM are not recorded",
+    missing=BlocksNotRecorded(),
     there=lambda analysis: any(blocks >= 0 for blocks in analysis.trace.gpu.blocks_per_sm),
     of_gpu=True,
 )
 OCCUPANCY = Need(
-    missing="occupancy is not recorded",
+    missing=OccupancyNotRecorded(),
     there=lambda analysis: any(percent >= 0 for percent in analysis.trace.gpu.occupancy),
     of_gpu=True,
 )
 
 
 def told(
-    missing: str,
+    missing: Reason,
     open_of: Callable[[Analysis, Group], bool],
     least: Threshold,
     *,
@@ -187,7 +256,7 @@ def told(
     return Need(missing=missing, there=there, by=(least,))
 
 
-def told_of_each(missing: str, replies: Callable[..., Replies[int]], *by: Threshold) -> Need:
+def told_of_each(missing: Reason, replies: Callable[..., Replies[int]], *by: Threshold) -> Need:
     """Return the need that operations of which the answer is not known take too little time for a finding.
 
     ``replies`` takes the values of all thresholds but the last one, the share of the time of all kernels from which on

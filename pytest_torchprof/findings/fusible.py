@@ -7,6 +7,13 @@ from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.findings.catalogue.kernels import (
+    LayoutConversion,
+    OptimizerOfSingleTensors,
+    UnfusedAttention,
+    UnfusedPointwise,
+)
+from pytest_torchprof.findings.evidence import evidence, members
 from pytest_torchprof.findings.finding import (
     GPU_WORK,
     HOST_PACE,
@@ -24,7 +31,7 @@ from pytest_torchprof.findings.finding import (
 )
 from pytest_torchprof.kernels.names.kernelname import LAYOUT_CONVERSION
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN
-from pytest_torchprof.text import counted, show_us
+from pytest_torchprof.reasons.findings import ElementsOfSomeUnknown, OptimizerOfSomeUnknown, ProductsOfSomeUnknown
 from pytest_torchprof.trace.columns import KERNEL
 from pytest_torchprof.trace.links import Intervals
 
@@ -67,21 +74,11 @@ def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     if not chains or saved < at[SAVED] * work.kernel_time_us:
         return
     longest = max(chains, key=work.time_us)
-    names = [_stem(work, i) for i in longest]
-    spent = work.time_us(i for chain in chains for i in chain)
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    yield Finding(
-        message=f"{counted(len(chains), 'chain')} of pointwise kernels on the same sizes took "
-        f"{show_us(spent)}, of which fusing could save {show_us(saved)}; the costliest is {shown}",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(i for chain in chains for i in chain),
-            "saved_us": saved,
-            "chains": len(chains),
-            "kernels": names,
-            "count": sum(map(len, chains)),
-            "source": work.source_of(longest[0]),
-        },
+    yield UnfusedPointwise(
+        **evidence(work, (i for chain in chains for i in chain)),
+        saved_us=saved,
+        chains=len(chains),
+        chain=tuple(_stem(work, i) for i in longest),
         saves_us=saved,
     )
 
@@ -177,21 +174,16 @@ def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
     if not found:
         return
     # The two products remain in a fused kernel; what lies between them does not.
-    between = work.time_us(i for members in found for i in members[1:-1])
-    spent = work.time_us(i for members in found for i in members)
-    math = any(_SDPA_MATH in analysis.launching.chain(analysis.launching.op_of[members[0]]) for members in found)
-    how = f" ({_SDPA_MATH}: no fused kernel takes these operands)" if math else ""
-    yield Finding(
-        message=f"attention runs {counted(len(found), 'time')} as product, softmax and product{how}: "
-        f"{show_us(spent)}, {show_us(between)} of it between the products",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(i for members in found for i in members),
-            "count": len(found),
-            "kernels": [analysis.launching.decoded(i).short for i in found[0]],
-            "ops": list(dict.fromkeys(_called(analysis, members[0]) for members in found))[:3],
-            "source": work.source_of(found[0][0]),
-        },
+    between = work.time_us(i for kernels in found for i in kernels[1:-1])
+    yield UnfusedAttention(
+        time_us=work.time_us(i for kernels in found for i in kernels),
+        share=work.share_of(i for kernels in found for i in kernels),
+        count=len(found),
+        kernels=tuple(analysis.launching.decoded(i).short for i in found[0]),
+        ops=tuple(dict.fromkeys(_called(analysis, kernels[0]) for kernels in found))[:3],
+        between_us=between,
+        by_math=any(_SDPA_MATH in analysis.launching.chain(analysis.launching.op_of[one]) for one, *_ in found),
+        source=work.source_of(found[0][0]),
         saves_us=between,
     )
 
@@ -258,20 +250,7 @@ def _layout_conversion(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     spent = sum(group.time_ns for group in found) / 1000
     if not spent or spent < at[CONVERSION] * work.kernel_time_us:
         return
-    count = sum(len(group.members) for group in found)
-    yield Finding(
-        message=f"{counted(count, 'kernel')} that only change a layout took {show_us(spent)} "
-        f"({spent / work.kernel_time_us:.0%} of the kernel time)",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(i for group in found for i in group.members),
-            "count": count,
-            "kernels": list(dict.fromkeys(work.named[group.name].short for group in found))[:5],
-            "ops": list(dict.fromkeys(op for group in found if (op := work.op_name(group))))[:3],
-            "source": work.source_of(found[0].members[0]),
-        },
-        saves_us=spent,
-    )
+    yield LayoutConversion(**evidence(work, members(found)), kernel_share=spent / work.kernel_time_us, saves_us=spent)
 
 
 def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -287,20 +266,12 @@ def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) 
         return
     spent = work.time_us(single)
     host = sum(span.end_ns - span.start_ns for span in ranges) / 1000
-    name = ranges[0].name.removeprefix(_STEP).removesuffix(".step")
-    yield Finding(
-        message=f"{name} launches {counted(len(single) // steps, 'pointwise kernel')} per step "
-        f"({show_us(spent / steps)} on the GPU, {show_us(host / steps)} on the CPU)",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(single),
-            "cpu_us": host,
-            "kernels_per_step": len(single) // steps,
-            "ops": list(dict.fromkeys(analysis.launching.op_name(analysis.launching.op_of[i]) or "?" for i in single))[
-                :6
-            ],
-            "source": work.source_of(single[0]),
-        },
+    yield OptimizerOfSingleTensors(
+        **evidence(work, single),
+        optimizer=ranges[0].name.removeprefix(_STEP).removesuffix(".step"),
+        kernels_per_step=len(single) // steps,
+        cpu_us=host,
+        steps_taken=steps,
         # One kernel for all of them remains.
         saves_us=max(host, spent) * (1 - steps / len(single)),
     )
@@ -342,56 +313,47 @@ def _launched_inside(analysis: Analysis, ranges: Sequence[Span]) -> list[int]:
 RULES = (
     Rule(
         code="unfused-pointwise",
-        title="Unfused pointwise kernels",
         find=_unfused_pointwise,
         needs=(
             OPERATORS,
             SHAPES,
             Need(
-                missing="of some pointwise kernels it is not known on how many elements they work",
+                missing=ElementsOfSomeUnknown(),
                 there=_sizes_told,
                 by=(CHAIN, SAVED),
             ),
         ),
         thresholds=(CHAIN, SAVED),
-        remedy="torch.compile around this code writes one kernel for each chain",
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, *SLOW_KERNELS, "max_peak_memory"),
     ),
     Rule(
         code="unfused-attention",
-        title="Unfused attention",
         find=_unfused_attention,
         needs=(
             LAUNCHES,
-            Need(missing="of some products it is not known which operator launched them", there=_products_told),
+            Need(missing=ProductsOfSomeUnknown(), there=_products_told),
         ),
-        remedy="torch.nn.functional.scaled_dot_product_attention in bf16 or fp16, without weights asked for "
-        "(need_weights=False) and with masks that a fused kernel takes",
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, *SLOW_KERNELS, "max_peak_memory"),
     ),
     Rule(
         code="layout-conversion",
-        title="Layout conversions",
         find=_layout_conversion,
         needs=(GPU_WORK,),
         thresholds=(CONVERSION,),
-        remedy="model and images in channels_last (.to(memory_format=torch.channels_last)), which tensor cores want",
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *SLOW_KERNELS),
     ),
     Rule(
         code="single-tensor-optimizer",
-        title="Optimizer takes tensors one by one",
         find=_single_tensor_optimizer,
         needs=(
             OPERATORS,
             Need(
-                missing="of some kernels it is not known whether the optimizer launched them",
+                missing=OptimizerOfSomeUnknown(),
                 there=_optimizer_told,
                 by=(KERNELS, OF_OPTIMIZER),
             ),
         ),
         thresholds=(KERNELS, OF_OPTIMIZER),
-        remedy="foreach=True or, where it exists, fused=True for the optimizer",
         explains=(*HOW_MANY_KERNELS, *HOST_PACE),
     ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.findings.catalogue.kernels import LowOccupancy, SmallGrid
+from pytest_torchprof.findings.evidence import evidence
 from pytest_torchprof.findings.finding import (
     BLOCKS_PER_SM,
     OCCUPANCY,
@@ -14,10 +16,10 @@ from pytest_torchprof.findings.finding import (
     told_of_each,
 )
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, ask
-from pytest_torchprof.text import counted, show_us
+from pytest_torchprof.reasons.findings import BlocksOfSomeUnknown, WarpsOfSomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.kernels.reply import Replies, Reply
@@ -46,19 +48,8 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
     unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
-    names = _longest_names(analysis, small)
-    yield Finding(
-        message=f"{counted(len(small), 'kernel')} with fewer blocks than the GPU has multiprocessors took "
-        f"{show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(small),
-            "kernels": names,
-            "count": len(small),
-            "unused_us": unused,
-            "source": work.source_of(max(small, key=lambda i: gpu.end[i] - gpu.start[i])),
-        },
-        saves_us=unused,
+    yield SmallGrid(
+        **evidence(work, small), kernel_share=spent / work.kernel_time_us, unused_us=unused, saves_us=unused
     )
 
 
@@ -82,18 +73,10 @@ def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
     if not spent or spent < at[LOW_SHARE] * work.kernel_time_us:
         return
     mean = sum(gpu.occupancy[i] * (gpu.end[i] - gpu.start[i]) for i in low) / 1000 / spent
-    names = _longest_names(analysis, low)
-    yield Finding(
-        message=f"{counted(len(low), 'kernel')} ran with {mean:.0f}% of the warps that fit, "
-        f"{show_us(spent)} ({spent / work.kernel_time_us:.0%} of the kernel time), most {names[0]}",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(low),
-            "kernels": names,
-            "count": len(low),
-            "occupancy": mean / 100,
-            "source": work.source_of(max(low, key=lambda i: gpu.end[i] - gpu.start[i])),
-        },
+    yield LowOccupancy(
+        **evidence(work, low),
+        kernel_share=spent / work.kernel_time_us,
+        occupancy=mean / 100,
         saves_us=spent * (1 - mean / (100 * at[LOW])),
     )
 
@@ -111,39 +94,25 @@ def _with_few_warps(analysis: Analysis, least: float, enough: float) -> Replies[
     return ask((i for i in work.kernels if work.named[gpu.name[i]].family not in _FEW_WARPS), is_low)
 
 
-def _longest_names(analysis: Analysis, kernels: Sequence[int]) -> list[str]:
-    gpu = analysis.trace.gpu
-    spent: dict[int, int] = {}
-    for i in kernels:
-        spent[gpu.name[i]] = spent.get(gpu.name[i], 0) + gpu.end[i] - gpu.start[i]
-    return [analysis.gpu_work.named[name].short for name in sorted(spent, key=lambda name: -spent[name])[:5]]
-
-
 RULES = (
     Rule(
         code="small-grid",
-        title="Grids smaller than the GPU",
         find=_small_grid,
         needs=(
             BLOCKS_PER_SM,
-            told_of_each("of some kernels it is not recorded how many blocks they have", _small_grids, FEW_BLOCKS),
+            told_of_each(BlocksOfSomeUnknown(), _small_grids, FEW_BLOCKS),
         ),
         thresholds=(FEW_BLOCKS,),
-        remedy="larger batches or sequences; several small products as one batched one; streams side by side",
         explains=(*SLOW_KERNELS, "min_sm_efficiency"),
     ),
     Rule(
         code="low-occupancy",
-        title="Low occupancy",
         find=_low_occupancy,
         needs=(
             OCCUPANCY,
-            told_of_each(
-                "of some kernels occupancy or blocks are not recorded", _with_few_warps, LOW, BLOCKS, LOW_SHARE
-            ),
+            told_of_each(WarpsOfSomeUnknown(), _with_few_warps, LOW, BLOCKS, LOW_SHARE),
         ),
         thresholds=(LOW, BLOCKS, LOW_SHARE),
-        remedy="fewer registers or less shared memory per block, larger blocks; in Triton block sizes and num_warps",
         explains=SLOW_KERNELS,
     ),
 )

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from itertools import accumulate, compress
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.findings.catalogue.costs import CostlyChildren, Hotspot, ManySmallCalls
+from pytest_torchprof.findings.evidence import members
 from pytest_torchprof.findings.finding import (
     CPU_SIDE,
     GPU_WORK,
@@ -20,7 +22,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.text import counted, show_us
+from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,8 +46,6 @@ TO_SPARE = Threshold("busy", 0.9, "a GPU that is busy nine tenths of the time do
 # Their number follows from the model; where they are small, their grids are.
 _NOT_TO_BE_BATCHED = frozenset({"gemm", "conv", "attention", "communication"})
 
-_OPERATOR_NOT_KNOWN = "of some kernels it is not known which operator launched them"
-
 INSIDE = Threshold("inside", 0.9, "an operator that does a tenth of its work itself is only a name for what it calls")
 OF_CPU_TIME = Threshold("share", 0.25, "a fourth of the time of all operators is worth a look inside")
 
@@ -64,31 +64,25 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
     name = max(spent, key=lambda one: spent[one])
     op = max(by_op, key=lambda one: by_op[one], default=None)
     if spent[name] / 1000 >= at[SHARE] * total:
-        members = work.by_name[name]
-        what, spent_us = work.decoded(members[0]).short, spent[name] / 1000
-        launched = work.op_name(members[0])
+        groups = work.by_name[name]
+        subject, spent_us = work.decoded(groups[0]).short, spent[name] / 1000
+        launched = work.op_name(groups[0])
     elif op is not None and by_op[op] / 1000 >= at[SHARE] * total and not op.startswith("CompiledFunction"):
-        members = [group for group in work.groups if group.op >= 0 and trace.names[group.op] == op]
-        what, spent_us, launched = op, by_op[op] / 1000, op
+        groups = [group for group in work.groups if group.op >= 0 and trace.names[group.op] == op]
+        subject, spent_us, launched = op, by_op[op] / 1000, op
     else:
         return
-    kernels = [i for group in members for i in group.members]
-    yield Finding(
-        message=f"{what} takes {spent_us / total:.0%} of the kernel time "
-        f"({show_us(spent_us)}, {counted(len(kernels), 'kernel')})",
-        evidence={
-            "time_us": spent_us,
-            "share": work.share_of(kernels),
-            "kernel_share": spent_us / total,
-            "kernels": [trace.names[name]] if launched is None or what != launched else [],
-            "ops": [launched] if launched else [],
-            "count": len(kernels),
-            "source": work.source_of(kernels[0]),
-        },
-        remedy=""
-        if work.busy_share >= at[BUSY]
-        else f"the GPU idles {1 - work.busy_share:.0%} of the time: first give it work to do, then look at its kernels",
-        severity="information",
+    kernels = members(groups)
+    yield Hotspot(
+        subject=subject,
+        time_us=spent_us,
+        share=work.share_of(kernels),
+        kernel_share=spent_us / total,
+        kernels=(trace.names[name],) if subject != launched else (),
+        ops=(launched,) if launched else (),
+        count=len(kernels),
+        idle_share=1 - work.busy_share if work.busy_share < at[BUSY] else None,
+        source=work.source_of(kernels[0]),
     )
 
 
@@ -122,21 +116,15 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         return
     launch_us = _launch_us(analysis)
     total, calls = sum(busy.values()), trace.calls
-    members = (i for group in work.groups if group.op in busy for i in group.members)
-    launches = {call for i in members if (call := trace.links.call_of[i]) >= 0}
-    shown = ", ".join(
-        f"{trace.names[op]} launches {counted(calls // steps, 'kernel')} of {show_us(mean_us[op])} each"
-        for op, calls in list(busy.items())[:3]
-    )
-    yield Finding(
-        message=f"in a step {shown}: to launch them costs more than what they do",
-        evidence={
-            "time_us": total * launch_us,
-            "share": work.share_during((calls.start[call], calls.end[call]) for call in launches),
-            "ops": {trace.names[op]: calls // steps for op, calls in busy.items()},
-            "launch_us": launch_us,
-            "source": work.source_of(launched[next(iter(busy))][0]),
-        },
+    small = members(group for group in work.groups if group.op in busy)
+    launches = {call for i in small if (call := trace.links.call_of[i]) >= 0}
+    yield ManySmallCalls(
+        time_us=total * launch_us,
+        share=work.share_during((calls.start[call], calls.end[call]) for call in launches),
+        ops={trace.names[op]: count // steps for op, count in busy.items()},
+        mean_us={trace.names[op]: mean_us[op] for op in busy},
+        launch_us=launch_us,
+        source=work.source_of(launched[next(iter(busy))][0]),
         saves_us=total * launch_us,
     )
 
@@ -202,9 +190,9 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     name = max(spent, key=lambda one: spent[one], default=None)
     if name is None or spent[name] < at[OF_CPU_TIME] * whole or not names[name].startswith("aten::"):
         return
-    members = {i for i in roots if named[i] == name}
+    parents = {i for i in roots if named[i] == name}
     inside: dict[int, int] = defaultdict(int)
-    for i in compress(range(len(parent)), map(members.__contains__, parent)):
+    for i in compress(range(len(parent)), map(parents.__contains__, parent)):
         inside[named[i]] += end[i] - start[i]
     # One that calls itself, as copy_ does from another device's memory, is no child to look at.
     inside.pop(name, None)
@@ -213,58 +201,49 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     if not inside or share < at[INSIDE]:
         return
     costliest = max(inside, key=lambda one: inside[one])
-    yield Finding(
-        message=f"{names[name]} takes {show_us(spent[name] / 1000)} of CPU time, {share:.0%} of it in what it "
-        f"calls, most in {names[costliest]} ({show_us(inside[costliest] / 1000)})",
-        evidence={
-            "time_us": spent[name] / 1000,
-            "share": work.share_during((start[i], end[i]) for i in members),
-            "self_us": (spent[name] - sum(inside.values())) / 1000,
-            "ops": [names[name], names[costliest]],
-        },
-        severity="information",
+    yield CostlyChildren(
+        time_us=spent[name] / 1000,
+        share=work.share_during((start[i], end[i]) for i in parents),
+        self_us=(spent[name] - sum(inside.values())) / 1000,
+        inside_share=share,
+        ops=(names[name], names[costliest]),
+        child_us=inside[costliest] / 1000,
     )
 
 
 RULES = (
     Rule(
         code="hotspot",
-        title="Hotspot",
         find=_hotspot,
         needs=(
             GPU_WORK,
             Need(
-                missing=_OPERATOR_NOT_KNOWN,
+                missing=OperatorsOfSomeUnknown(),
                 there=_operators_told,
                 by=(SHARE, NAMES),
             ),
         ),
         thresholds=(SHARE, NAMES, BUSY),
-        remedy="start here: what it does not take cannot be won",
         explains=SLOW_KERNELS,
     ),
     Rule(
         code="many-small-calls",
-        title="Many small calls",
         find=_many_small_calls,
         needs=(
             OPERATORS,
             Need(
-                missing=_OPERATOR_NOT_KNOWN,
+                missing=OperatorsOfSomeUnknown(),
                 there=_calls_told,
                 by=(CALLS, SMALL_US, OF_CALLS, TO_SPARE),
             ),
         ),
         thresholds=(CALLS, SMALL_US, OF_CALLS, TO_SPARE),
-        remedy="batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them",
         explains=(*HOW_MANY_KERNELS, *HOST_PACE),
     ),
     Rule(
         code="costly-children",
-        title="Costly children",
         find=_costly_children,
         needs=(CPU_SIDE,),
         thresholds=(INSIDE, OF_CPU_TIME),
-        remedy="look at the children, not at the operator itself",
     ),
 )

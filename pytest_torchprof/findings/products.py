@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_torchprof.analysis.efficiency import has_tf32, peak_ratio
 from pytest_torchprof.analysis.parts import copy_direction
+from pytest_torchprof.findings.catalogue.kernels import (
+    Fp32Products,
+    HiddenCopy,
+    MisalignedProducts,
+    Tf32Products,
+    UnaskedFp64,
+)
+from pytest_torchprof.findings.evidence import KernelFacts, evidence, members
 from pytest_torchprof.findings.finding import (
     GPU_WORK,
     HOW_MANY_KERNELS,
@@ -25,14 +33,14 @@ from pytest_torchprof.kernels.computed_types import computes_in
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.kernels.operands import Launch
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, ask, every, known, same
-from pytest_torchprof.text import counted, show_bytes, show_us
+from pytest_torchprof.reasons.findings import CopiesOfSomeUnknown, SizesOfSomeUnknown, TypesOfSomeUnknown
 from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.gpu_work import GpuWork, Group
+    from pytest_torchprof.analysis.gpu_work import Group
     from pytest_torchprof.kernels.reply import Replies, Reply
 
 SLOW_TYPE = Threshold(
@@ -45,6 +53,7 @@ TO_BE_WON = 0.5
 _UNIT = {"bf16": 8, "fp16": 8, "tf32": 4, "fp8": 16, "int8": 16}
 """Elements in 16 bytes, the widest access to memory."""
 
+_PRODUCT_FAMILIES: Final = ("gemm", "conv")
 _FLAGS = ("tf32_matmul", "tf32_cudnn", "matmul_precision")
 
 DOUBLE = Threshold("share", 0.01, "a hundredth of the kernel time in a type that few programs ask for")
@@ -67,8 +76,12 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
 
 def _types_told(dtype: str, least: Threshold, *families: str) -> Need:
     """Return the need that of no products it is open whether they compute in a type, which would be worth a finding."""
-    missing = f"of some products it is not known whether they compute in {dtype}"
-    return told(missing, partial(_may_compute_in, dtype=dtype), least, surely=partial(_computes_in, dtype, families))
+    return told(
+        TypesOfSomeUnknown(dtype),
+        partial(_may_compute_in, dtype=dtype),
+        least,
+        surely=partial(_computes_in, dtype, families),
+    )
 
 
 def _computes_in(dtype: str, families: Sequence[str], analysis: Analysis, group: Group) -> bool:
@@ -86,57 +99,45 @@ def _may_compute_in(analysis: Analysis, group: Group, dtype: str) -> bool:
     return computes_in(analysis.trace.names[group.name], decoded, launch, dtype) is NOT_KNOWN
 
 
-def _evidence(work: GpuWork, found: Sequence[Group], spent_us: float) -> dict[str, Any]:
-    """Return what stands behind a finding about these kernels, but for where they are launched."""
-    return {
-        "time_us": spent_us,
-        "share": work.share_of(i for group in found for i in group.members),
-        "kernels": list(dict.fromkeys(work.decoded(group).short for group in found))[:5],
-        "ops": list(dict.fromkeys(op for group in found if (op := work.op_name(group))))[:5],
-        "count": sum(len(group.members) for group in found),
-    }
+class _SlowType(KernelFacts):
+    """The facts of products in a slow type; see `SlowType`."""
+
+    kernel_share: float
+    families: tuple[Literal["gemm", "conv"], ...]
+    peak_ratio: float
+    flags: dict[str, bool | str | None]
+    saves_us: float
 
 
-def _slow_products(
-    analysis: Analysis, least: float, dtype: str, faster: Sequence[str], remedy: str = ""
-) -> Iterator[Finding]:
+def _slow_type(analysis: Analysis, least: float, dtype: str, faster: Sequence[str]) -> _SlowType | None:
+    """Return what there is to say of products in a type, None where it is not worth a finding."""
     work, (found, spent) = analysis.gpu_work, _of_type(analysis, dtype, least)
     if not found:
-        return
+        return None
     known = [gain for other in faster if (gain := peak_ratio(analysis.trace, other, dtype)) is not None]
     gain = max(known, default=2.0)
     metadata = analysis.trace.metadata
     environment = None if metadata is None else metadata.environment
-    kinds = " and ".join(
-        word
-        for family, word in (("gemm", "matrix products"), ("conv", "convolutions"))
-        if any(work.named[group.name].family == family for group in found)
-    )
-    yield Finding(
-        message=f"{kinds} in {dtype} took {show_us(spent)}, {spent / work.kernel_time_us:.0%} of the kernel time",
-        evidence={
-            **_evidence(work, found, spent),
-            "peak_ratio": gain,
-            "flags": {name: getattr(environment, name) for name in _FLAGS} if environment else {},
-            "source": work.source_of(found[0].members[0]),
-        },
-        remedy=remedy,
-        saves_us=spent * (1 - 1 / gain),
-    )
+    families = {work.named[group.name].family for group in found}
+    return {
+        **evidence(work, members(found)),
+        "kernel_share": spent / work.kernel_time_us,
+        "families": tuple(family for family in _PRODUCT_FAMILIES if family in families),
+        "peak_ratio": gain,
+        "flags": {name: getattr(environment, name) for name in _FLAGS} if environment else {},
+        "saves_us": spent * (1 - 1 / gain),
+    }
 
 
 def _fp32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    half = "autocast or a model in bf16" + ("" if analysis.trace.rocm else " (fp16 before Ampere)")
-    tf32 = (
-        'or, where fp32 operands must stay, TF32: torch.set_float32_matmul_precision("high") for products, '
-        "torch.backends.cudnn.allow_tf32 for convolutions"
-    )
-    remedy = f"{half}, {tf32}" if has_tf32(analysis.trace) else half
-    yield from _slow_products(analysis, at[SLOW_TYPE], "fp32", ("bf16", "fp16"), remedy)
+    if (facts := _slow_type(analysis, at[SLOW_TYPE], "fp32", ("bf16", "fp16"))) is not None:
+        trace = analysis.trace
+        yield Fp32Products(**facts, rocm=trace.rocm, has_tf32=has_tf32(trace))
 
 
 def _tf32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    yield from _slow_products(analysis, at[SLOW_TYPE], "tf32", ("bf16",))
+    if (facts := _slow_type(analysis, at[SLOW_TYPE], "tf32", ("bf16",))) is not None:
+        yield Tf32Products(**facts)
 
 
 def _unasked_fp64(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -146,16 +147,7 @@ def _unasked_fp64(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     spent = sum(group.time_ns for group in found) / 1000
     if not spent or not at[DOUBLE] * work.kernel_time_us <= spent < at[MEANT] * work.kernel_time_us:
         return
-    shown = list(dict.fromkeys(work.op_name(group) or work.decoded(group).short for group in found))
-    yield Finding(
-        message=f"{', '.join(shown[:3])}{' and others' if len(shown) > 3 else ''} computed in fp64 for "
-        f"{show_us(spent)}, {spent / work.kernel_time_us:.0%} of the kernel time, in a program of other types",
-        evidence={
-            **_evidence(work, found, spent),
-            "source": work.source_of(found[0].members[0]),
-        },
-        saves_us=spent / 2,
-    )
+    yield UnaskedFp64(**evidence(work, members(found)), kernel_share=spent / work.kernel_time_us, saves_us=spent / 2)
 
 
 def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -167,18 +159,11 @@ def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     spent = sum(group.time_ns for group, _ in odd) / 1000
     if not spent or spent < at[MISALIGNED] * whole:
         return
-    shown = ", ".join(dict.fromkeys(f"{work.op_name(group)} with {sizes}" for group, sizes in odd[:3]))
-    yield Finding(
-        message=f"{shown}: rows that do not start at multiples of 16 bytes make slower kernels, "
-        f"{show_us(spent)} ({spent / whole:.0%} of the time of products)",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(i for group, _ in odd for i in group.members),
-            "sizes": [sizes for _, sizes in odd[:5]],
-            "kernels": list(dict.fromkeys(work.decoded(group).short for group, _ in odd))[:5],
-            "ops": list(dict.fromkeys(work.op_name(group) for group, _ in odd))[:5],
-            "source": work.source_of(odd[0][0].members[0]),
-        },
+    yield MisalignedProducts(
+        **evidence(work, members(group for group, _ in odd)),
+        product_share=spent / whole,
+        sizes=tuple(sizes for _, sizes in odd[:5]),
+        of_ops=tuple(str(work.op_name(group)) for group, _ in odd[:5]),
         saves_us=spent * TO_BE_WON,
     )
 
@@ -233,19 +218,13 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     if not spent or spent < at[COPYING] * work.kernel_time_us:
         return
     size = sum(max(trace.gpu.size[i], 0) for i in copies if trace.gpu.kind[i] == MEMCPY)
-    ops = list(dict.fromkeys(name for i in copies if (name := _product_around(analysis, i))))
-    moved = f", {show_bytes(size)}" if size else ""
-    yield Finding(
-        message=f"{counted(len(copies), 'copy')} on the device put the bias into the result of {', '.join(ops)} "
-        f"before the product ({show_us(spent)}{moved}): the addition is not fused into the product",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(copies),
-            "copies": len(copies),
-            "bytes": size,
-            "ops": ops,
-            "source": work.source_of(copies[0]),
-        },
+    yield HiddenCopy(
+        time_us=spent,
+        share=work.share_of(copies),
+        copies=len(copies),
+        bytes=size,
+        ops=tuple(dict.fromkeys(name for i in copies if (name := _product_around(analysis, i)))),
+        source=work.source_of(copies[0]),
         saves_us=spent,
     )
 
@@ -280,7 +259,6 @@ def _product_around(analysis: Analysis, gpu_op: int) -> str | None:
 RULES = (
     Rule(
         code="fp32-gemm",
-        title="Products in fp32",
         find=_fp32_gemm,
         needs=(GPU_WORK, _types_told("fp32", SLOW_TYPE, "gemm", "conv")),
         thresholds=(SLOW_TYPE,),
@@ -288,33 +266,26 @@ RULES = (
     ),
     Rule(
         code="tf32-gemm",
-        title="Products in tf32",
         find=_tf32_gemm,
         needs=(GPU_WORK, _types_told("tf32", SLOW_TYPE, "gemm", "conv")),
         thresholds=(SLOW_TYPE,),
-        remedy="fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): "
-        "autocast or a model in bf16 moves half of the bytes and computes twice as fast",
         explains=(*WHICH_KERNELS, *SLOW_KERNELS),
     ),
     Rule(
         code="unasked-fp64",
-        title="Work in fp64",
         find=_unasked_fp64,
         needs=(GPU_WORK, _types_told("fp64", DOUBLE, *FAMILIES)),
         thresholds=(DOUBLE, MEANT),
-        remedy="find where float64 comes in: numpy arrays and Python floats made to tensors without a dtype, "
-        ".double(), torch.set_default_dtype",
         explains=SLOW_KERNELS,
     ),
     Rule(
         code="misaligned-gemm",
-        title="Misaligned products",
         find=_misaligned_gemm,
         needs=(
             OPERATORS,
             SHAPES,
             told(
-                "of some products it is not known which sizes they have",
+                SizesOfSomeUnknown(),
                 _may_be_odd,
                 MISALIGNED,
                 surely=odd_sizes,
@@ -322,23 +293,16 @@ RULES = (
             ),
         ),
         thresholds=(MISALIGNED,),
-        remedy="pad the size to a multiple of 8 for 16-bit types (4 for TF32, 16 for 8-bit types), the vocabulary "
-        "of a language model to a multiple of 64",
         explains=SLOW_KERNELS,
     ),
     Rule(
         code="hidden-copy",
-        title="Hidden copies",
         find=_hidden_copy,
         needs=(
             OPERATORS,
-            told_of_each(
-                "of some copies it is not known which operator made them, or where they go", _bias_copies, COPYING
-            ),
+            told_of_each(CopiesOfSomeUnknown(), _bias_copies, COPYING),
         ),
         thresholds=(COPYING,),
-        remedy="a bias of one dimension, which the product adds by itself (nn.Linear), or a Triton product with the "
-        'addition as epilogue (torch.compile(mode="max-autotune"))',
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *SLOW_KERNELS, "max_memcpys"),
     ),
 )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.gpu_time import KERNEL_WAIT_NS
 from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.findings.catalogue.waiting import LaunchedWorkWaits
 from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.kernels.names import decode
-from pytest_torchprof.text import counted, show_us
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
@@ -31,21 +31,15 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     of_graphs = {before for _, before in waits if trace.calls.name[trace.links.call_of[before]] in graphs}
     longest_ns, before = waits[0]
     name = trace.names[trace.gpu.name[before]]
-    awaited = decode(name).short if trace.gpu.kind[before] == KERNEL else name
-    where = f"{awaited} of a CUDA graph" if before in of_graphs else awaited
-    yield Finding(
-        message=f"{show_us(waited_us)} ({work.share_of_window(waited_us):.0%} of the time) the GPU idled although the "
-        f"next operation was launched, in {counted(len(waits), 'gap')}, the longest {show_us(longest_ns / 1000)} "
-        f"before {where}",
-        evidence={
-            "time_us": waited_us,
-            "share": work.share_of_window(waited_us),
-            "gaps": len(waits),
-            "gaps_in_graphs": len(of_graphs),
-            "longest_us": longest_ns / 1000,
-            "longest_before": awaited,
-            "source": work.source_of(before),
-        },
+    yield LaunchedWorkWaits(
+        time_us=waited_us,
+        share=work.share_of_window(waited_us),
+        gaps=len(waits),
+        gaps_in_graphs=len(of_graphs),
+        longest_us=longest_ns / 1000,
+        longest_before=decode(name).short if trace.gpu.kind[before] == KERNEL else name,
+        longest_in_graph=before in of_graphs,
+        source=work.source_of(before),
         saves_us=waited_us,
     )
 
@@ -69,12 +63,9 @@ def _waits(analysis: Analysis) -> Iterator[tuple[int, int]]:
 RULES = (
     Rule(
         code="queued-work-waits",
-        title="Launched work waits",
         find=_queued_work_waits,
         needs=(LAUNCHES,),
         thresholds=(WAITING,),
-        remedy="look at what the operation waits for: an event of another stream, a rank that is late, or the start of "
-        "a CUDA graph, whose first launch uploads it (replay it once more in the warm-up)",
         explains=(*SLOW_KERNELS, "min_gpu_utilization", "min_sm_efficiency"),
     ),
 )

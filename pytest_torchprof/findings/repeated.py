@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.findings.catalogue.costs import RepeatedConstant
 from pytest_torchprof.findings.finding import CPU_SIDE, Finding, Need, Rule, Threshold
 from pytest_torchprof.kernels.operands import DTYPES
-from pytest_torchprof.text import counted, cut, show_us
+from pytest_torchprof.reasons.findings import SettingsNotRecorded
+from pytest_torchprof.text import cut
 from pytest_torchprof.trace.columns import CONSTANTS, where
 
 if TYPE_CHECKING:
@@ -68,18 +70,13 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
     spent = sum(trace.ops.end[op] - trace.ops.start[op] for op in again) / 1000
     first = made[often[0]][0]
     origin = launching.origins.of_operator(first)
-    others = f", {counted(len(often) - 1, 'other constant')} likewise" if often[1:] else ""
-    yield Finding(
-        message=f"{_written(often[0])} ran {most[often[0]]:,} times in a step and made the same values each time"
-        f"{others}: {show_us(spent)} of CPU time, apart from what is computed from them",
-        evidence={
-            "time_us": spent,
-            "count": len(again) + len(often),
-            "constants": [_written(one) for one in often[:5]],
-            "calls_per_step": [most[one] for one in often[:5]],
-            "source": origin.file_line if origin else None,
-        },
-        severity="information",
+    yield RepeatedConstant(
+        time_us=spent,
+        count=len(again) + len(often),
+        different=len(often),
+        constants=tuple(_written(one) for one in often[:5]),
+        calls_per_step=tuple(most[one] for one in often[:5]),
+        source=origin.file_line if origin else None,
         saves_us=spent,
     )
 
@@ -101,18 +98,15 @@ def _settings_recorded(analysis: Analysis) -> bool:
 RULES = (
     Rule(
         code="repeated-constant",
-        title="A constant is made again and again",
         find=_repeated_constants,
         needs=(
             CPU_SIDE,
             Need(
-                missing="what operators were given beside tensors is not recorded (record_shapes=True; not by torch 1)",
+                missing=SettingsNotRecorded(),
                 there=_settings_recorded,
             ),
         ),
         thresholds=(OFTEN,),
-        remedy="make it once on the device where it is used, and keep it: register_buffer in a module, functools.cache "
-        "around a function; with what follows from it alone, such as masks and index tables",
         explains=("max_kernels", "max_launches", "max_memcpys", "max_cpu_gpu_ratio"),
     ),
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.efficiency import peak_of_trace
+from pytest_torchprof.findings.catalogue.kernels import BelowRoofline
+from pytest_torchprof.findings.evidence import evidence
 from pytest_torchprof.findings.finding import OPERATORS, SHAPES, SLOW_KERNELS, Finding, Need, Rule, Threshold
 from pytest_torchprof.findings.products import odd_sizes
-from pytest_torchprof.text import counted, cut, show_rate, show_us
+from pytest_torchprof.reasons.findings import BoundsOfSomeUnknown, PeaksUnknown, WorkUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,15 +24,6 @@ SMALL = Threshold(
     "least_us", 10.0, "with less work than this a kernel waits for memory latency; a bound below it counts as this"
 )
 COSTLY = Threshold("share", 0.05, "a twentieth of the kernel time that could be saved is worth another kernel")
-
-_REMEDIES = {
-    "conv": "channels_last, a type that tensor cores take, torch.backends.cudnn.benchmark = True; few input channels "
-    "padded to 4 or 8, a patch embedding written as reshape and product",
-    "gemm": "larger sizes where one of M, N, K is small (several products as one), contiguous operands, another kernel "
-    '(torch.compile(mode="max-autotune"), torch.backends.cuda.preferred_blas_library)',
-    "attention": "another backend (torch.nn.attention.sdpa_kernel); longer sequences or larger batches",
-}
-_MOVING = "contiguous operands: what is transposed, sliced or expanded is read in pieces; torch.compile to fuse it"
 
 
 class _FarBelow(NamedTuple):
@@ -52,23 +45,18 @@ def _below_roofline(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     if not slow or wasted < at[COSTLY] * work.kernel_time_us:
         return
     worst, members = slow[0], [i for one in slow for i in one.group.members]
-    spent, decoded = work.time_us(members), work.decoded(worst.group)
-    yield Finding(
-        message=f"{_describe(analysis, worst)}; {counted(len(members), 'such kernel')} took {show_us(spent)} "
-        f"({spent / work.kernel_time_us:.0%} of the kernel time)",
-        evidence={
-            "time_us": spent,
-            "share": work.share_of(members),
-            "kernels": list(dict.fromkeys(work.decoded(one.group).short for one in slow))[:5],
-            "ops": list(dict.fromkeys(str(work.op_name(one.group)) for one in slow))[:5],
-            "count": len(members),
-            "bound_us": worst.bound_us,
-            "mean_us": worst.group.time_ns / 1000 / len(worst.group.members),
-            "flops": worst.work.flops,
-            "bytes": worst.work.bytes,
-            "source": work.source_of(worst.group.members[0]),
-        },
-        remedy=_REMEDIES.get(decoded.family or "", ""),
+    decoded = work.decoded(worst.group)
+    yield BelowRoofline(
+        **evidence(work, members),
+        kernel_share=work.time_us(members) / work.kernel_time_us,
+        kernel=decoded.short,
+        op=str(work.op_name(worst.group)),
+        family=decoded.family,
+        shapes=tuple(str(shape) for shape in work.shapes(worst.group) or () if shape),
+        mean_us=worst.group.time_ns / 1000 / len(worst.group.members),
+        bound_us=worst.bound_us,
+        flops=worst.work.flops,
+        bytes=worst.work.bytes,
         saves_us=wasted,
     )
 
@@ -148,25 +136,12 @@ def _explained(analysis: Analysis, group: Group) -> bool:
     return odd_sizes(analysis, group) is not None or all(0 <= blocks[i] < 1 for i in group.members)
 
 
-def _describe(analysis: Analysis, slow: _FarBelow) -> str:
-    work, group = analysis.gpu_work, slow.group
-    mean_us = group.time_ns / 1000 / len(group.members)
-    shapes = [str(shape) for shape in work.shapes(group) or () if shape]
-    rates = [f"{show_rate(slow.work.flops / mean_us / 1e6)} TFLOP/s"] if slow.work.flops else []
-    rates += [f"{show_rate(slow.work.bytes / mean_us / 1e3)} GB/s"] if slow.work.bytes else []
-    what = f"{work.decoded(group).short} of {work.op_name(group)} ({cut(', '.join(shapes), 80)})"
-    return (
-        f"{what} takes {show_us(mean_us)}, "
-        f"where the GPU's peaks ask for {show_us(slow.bound_us)}: {' and '.join(rates)}"
-    )
-
-
 PEAKS_KNOWN = Need(
-    missing="the peaks of the device are not known, in operations or in bytes a second",
+    missing=PeaksUnknown(),
     there=lambda analysis: (peak := peak_of_trace(analysis.trace)) is not None and peak.gb_per_s is not None,
 )
 WORK_KNOWN = Need(
-    missing="the operands' shapes, strides and types tell of no kernel what it has to do",
+    missing=WorkUnknown(),
     there=lambda analysis: any(
         analysis.gpu_work.operand_work(group).bytes is not None for group in analysis.gpu_work.groups
     ),
@@ -175,7 +150,6 @@ WORK_KNOWN = Need(
 RULES = (
     Rule(
         code="below-roofline",
-        title="Far below the roofline",
         find=_below_roofline,
         needs=(
             OPERATORS,
@@ -183,13 +157,12 @@ RULES = (
             PEAKS_KNOWN,
             WORK_KNOWN,
             Need(
-                missing="of some kernels it is not known how long they need at the peaks",
+                missing=BoundsOfSomeUnknown(),
                 there=_bounds_told,
                 by=(FAR, SMALL, COSTLY),
             ),
         ),
         thresholds=(FAR, SMALL, COSTLY),
-        remedy=_MOVING,
         explains=SLOW_KERNELS,
     ),
 )

@@ -6,6 +6,15 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.waits import waiting_copies
+from pytest_torchprof.findings.catalogue.waiting import (
+    ComputeBound,
+    ExposedCommunication,
+    ImplicitSync,
+    LaunchDelay,
+    LaunchGaps,
+    OverheadBound,
+    SyncOverLittleWork,
+)
 from pytest_torchprof.findings.finding import (
     GPU_WORK,
     HOST_PACE,
@@ -16,9 +25,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.findings.ranks import cause_of
 from pytest_torchprof.kernels.names import decode
-from pytest_torchprof.text import counted, show_ratio, show_us
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
@@ -71,21 +78,17 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     warm = work.window_us - work.setup_us
     if not busy_us or cpu_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
-    late, ratio, busy_share = _late(work), cpu_us / busy_us, work.busy_share * work.window_us / warm
+    late = _late(work)
     if late < at[LATE]:
         return
     waited = work.idle.host_us / len(work.by_device)
-    yield Finding(
-        message=f"the CPU takes {show_ratio(ratio)} times as long to launch the work as the GPU to do it; "
-        f"{late:.0%} of the GPU operations came late, the GPU was busy {busy_share:.0%} of the time"
-        f"{', set-up aside' if work.setup_us else ''}",
-        evidence={
-            "time_us": waited,
-            "share": work.share_of_window(waited),
-            "cpu_gpu_ratio": ratio,
-            "busy_share": busy_share,
-            "late_launches": late,
-        },
+    yield OverheadBound(
+        time_us=waited,
+        share=work.share_of_window(waited),
+        cpu_gpu_ratio=cpu_us / busy_us,
+        busy_share=work.busy_share * work.window_us / warm,
+        late_launches=late,
+        setup_us=work.setup_us,
         saves_us=waited,
     )
 
@@ -98,11 +101,7 @@ def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
     ]
     share = work.share_of_window(sum(computing) / len(computing)) if computing else 0.0
     if share >= at[COMPUTING]:
-        yield Finding(
-            message=f"the GPU computes {share:.0%} of the time: faster kernels make it faster, a faster host does not",
-            evidence={"time_us": sum(computing), "share": share},
-            severity="information",
-        )
+        yield ComputeBound(time_us=sum(computing), share=share)
 
 
 def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -122,30 +121,21 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
     longest_ns, before = max(late)
-    loading = _loading_us(analysis)
+    loading_us = _loading_us(analysis)
     launched_by = analysis.launching.op_name(analysis.launching.op_of[before])
     awaited = launched_by or decode(analysis.trace.names[analysis.trace.gpu.name[before]]).short
-    evidence: dict[str, object] = {
-        "time_us": waited_us,
-        "share": work.share_of_window(waited_us),
-        "host_wait_us": found.host_us,
-        "kernel_wait_us": found.kernel_us,
-        "other_us": found.other_us,
-        "gaps": len(late),
-        "longest_us": longest_ns / 1000,
-        "longest_before": awaited,
-        "data_loading_us": loading,
-        "source": work.source_of(before),
-    }
-    remedy = "launch earlier: fewer and larger launches, no synchronization in between, CUDA graphs"
-    if work.share_of_window(loading) >= at[LOADING]:
-        remedy = f"load data meanwhile (num_workers, pin_memory), which takes {show_us(loading)}; {remedy}"
-    yield Finding(
-        message=f"{show_us(waited_us)} ({work.share_of_window(waited_us):.0%} of the time) the GPU idled because "
-        f"the next operation was not launched yet, in {counted(len(late), 'gap')}, the longest "
-        f"{show_us(longest_ns / 1000)} before {awaited}",
-        evidence=evidence,
-        remedy=remedy,
+    yield LaunchGaps(
+        time_us=waited_us,
+        share=work.share_of_window(waited_us),
+        host_wait_us=found.host_us,
+        kernel_wait_us=found.kernel_us,
+        other_us=found.other_us,
+        gaps=len(late),
+        longest_us=longest_ns / 1000,
+        longest_before=awaited,
+        data_loading_us=loading_us,
+        loads_long=work.share_of_window(loading_us) >= at[LOADING],
+        source=work.source_of(before),
         saves_us=waited_us,
     )
 
@@ -170,11 +160,7 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     slow_start = first >= at[FIRST_US] and first >= at[FIRST_TIMES] * middle and started_idle
     if not slow_start and not (middle >= at[MEDIAN_US] and _late(work) >= at[LATE]):
         return
-    yield Finding(
-        message=f"the first kernel ran {show_us(first)} after its launch, the median is {show_us(middle)}",
-        evidence={"first_us": first, "median_us": middle, "time_us": first - middle},
-        severity="information",
-    )
+    yield LaunchDelay(first_us=first, median_us=middle, time_us=first - middle)
 
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
@@ -213,15 +199,11 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
     idle_us = sum(end - start - work.worked_ns(start, end) for start, end in together) / 1000
     wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
-    yield Finding(
-        message=f"{counted(len(idle_ns), 'blocking call')} ({', '.join(names)}) took {show_us(wasted)} "
-        "in which the GPU was nearly idle: the awaited work was launched late, is itself waiting, or runs elsewhere",
-        evidence={
-            "time_us": wasted,
-            "share": work.share_of_window(idle_us),
-            "calls": dict(names),
-            "source": work.source_of_call(longest),
-        },
+    yield SyncOverLittleWork(
+        time_us=wasted,
+        share=work.share_of_window(idle_us),
+        calls=names,
+        source=work.source_of_call(longest),
         saves_us=wasted,
     )
 
@@ -252,19 +234,15 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         return
     order = sorted(found, key=lambda name: (-spent[name], name))
     waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
-    total, count = sum(spent.values()), sum(map(len, found.values()))
-    shown = ", ".join(f"{name} x{len(found[name])}" for name in order[:4]) + (" and others" if len(order) > 4 else "")
+    total = sum(spent.values())
     idle_us = max((work.window_us - intervals.length(busy) / 1000 for busy in work.busy.values()), default=0.0)
     longest = max(found[order[0]], key=lambda i: calls.end[i] - calls.start[i])
-    yield Finding(
-        message=f"{shown} made the CPU wait for the GPU: {counted(count, 'time')}, {show_us(total)} in all",
-        evidence={
-            "time_us": total,
-            "share": work.share_during((calls.start[i], calls.end[i]) for i in waited),
-            "ops": {name: len(found[name]) for name in order},
-            "syncs": count,
-            "source": work.source_of_call(longest),
-        },
+    yield ImplicitSync(
+        time_us=total,
+        share=work.share_during((calls.start[i], calls.end[i]) for i in waited),
+        ops={name: len(found[name]) for name in order},
+        syncs=sum(map(len, found.values())),
+        source=work.source_of_call(longest),
         # While the CPU waits for a busy GPU nothing is lost: no more than the idle time can be won.
         saves_us=min(total, idle_us),
     )
@@ -305,17 +283,13 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
     spent: Counter[str] = Counter()
     for i in work.communication:
         spent[analysis.launching.decoded(i).collective or "other"] += gpu.end[i] - gpu.start[i]
-    ordered = [name for name, _ in spent.most_common()]
     job = None if analysis.in_job is None else analysis.in_job.job
-    yield Finding(
-        message=f"{show_us(lost)} ({work.share_of_window(lost):.0%} of the time) the GPU only communicates "
-        f"({', '.join(ordered[:3])}), with nothing to compute meanwhile" + (f"; {cause_of(job)}" if job else ""),
-        evidence={
-            **({"kind": job.kind, "wait_share": job.wait_share} if job else {}),
-            "time_us": lost,
-            "share": work.share_of_window(lost),
-            "collectives_us": {name: spent[name] / 1000 for name in ordered},
-        },
+    yield ExposedCommunication(
+        time_us=lost,
+        share=work.share_of_window(lost),
+        kind=None if job is None else job.kind,
+        wait_share=None if job is None else job.wait_share,
+        collectives_us={name: ns / 1000 for name, ns in spent.most_common()},
         saves_us=lost,
     )
 
@@ -330,25 +304,19 @@ def _exposed_ns(work: GpuWork, ops: list[int]) -> int:
 RULES = (
     Rule(
         code="overhead-bound",
-        title="Bound by overhead",
         find=_overhead_bound,
         needs=(LAUNCHES,),
         thresholds=(LATE, BUSY),
-        remedy="more work per launch (larger batches), fewer launches (torch.compile, foreach or fused variants), or "
-        'one launch for all (mode="reduce-overhead")',
         explains=HOST_PACE,
     ),
     Rule(
         code="compute-bound",
-        title="Bound by the GPU",
         find=_compute_bound,
         needs=(GPU_WORK,),
         thresholds=(COMPUTING,),
-        remedy="look at the longest kernels: their types, their sizes, and what could be fused",
     ),
     Rule(
         code="launch-gaps",
-        title="The GPU waits for launches",
         find=_launch_gaps,
         needs=(LAUNCHES,),
         thresholds=(WAITING, LOADING),
@@ -356,39 +324,28 @@ RULES = (
     ),
     Rule(
         code="launch-delay",
-        title="Launches arrive late",
         find=_launch_delay,
         needs=(LAUNCHES,),
         thresholds=(FIRST_US, FIRST_TIMES, MEDIAN_US, LATE),
-        remedy="a late first kernel is start-up (the profiler's buffers, loading of code): warm up longer; "
-        "a late median on an idle GPU is the driver or a throttled CPU",
     ),
     Rule(
         code="sync-over-little-work",
-        title="Waiting for little",
         find=_sync_over_little_work,
         needs=(LAUNCHES,),
         thresholds=(WORK, WAIT_US),
-        remedy="leave the synchronization out, or do it once at the end; queue the work before waiting for it",
         explains=(*HOST_PACE, "max_syncs"),
     ),
     Rule(
         code="implicit-sync",
-        title="Hidden synchronization",
         find=_implicit_sync,
         needs=(OPERATORS,),
-        remedy="keep the value on the GPU or read it once after the loop; masks by torch.where instead of indexing; "
-        "copies with non_blocking=True from pinned memory",
         explains=(*HOST_PACE, "max_memcpys", "max_syncs"),
     ),
     Rule(
         code="exposed-communication",
-        title="Exposed communication",
         find=_exposed_communication,
         needs=(GPU_WORK,),
         thresholds=(EXPOSED,),
-        remedy="overlap it with computation (DDP buckets, prefetch in FSDP, async_op=True); a collective that only "
-        "waits shows that another rank is late: compare the ranks",
         explains=SLOW_KERNELS,
     ),
 )

@@ -32,7 +32,7 @@ from pytest_torchprof.limits.number_limits import NUMBER_LIMITS
 from pytest_torchprof.limits.range_limit import range_limit
 from pytest_torchprof.limits.rank_limits import RANK_LIMITS
 from pytest_torchprof.limits.seen import FindingsSeen, InWords, NoFinding
-from pytest_torchprof.reasons.limits import FindingUntold
+from pytest_torchprof.reasons.composed import FindingUntold
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding, Rule
+    from pytest_torchprof.reasons import Reason
 
 __all__ = [
     "COMPILE",
@@ -86,7 +87,7 @@ def forbid_limit(known: Mapping[str, Rule]) -> Limit:
     return Limit(name="forbid", read=read, check=check)
 
 
-def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, str]) -> Verdict:
+def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, Reason]) -> Verdict:
     if not found and blind:
         code, reason = next(iter(blind.items()))
         return unmeasured(FindingUntold(code, reason))

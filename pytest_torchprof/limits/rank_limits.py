@@ -17,12 +17,11 @@ from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Limit, On
 from pytest_torchprof.limits.quantities import duration_us
 from pytest_torchprof.limits.seen import FindingsSeen, NoFinding, RankDifferences, RankSkew, SameOnRanks
 from pytest_torchprof.reasons.catalogue import from_stored
-from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.composed import FindingUntold, OfRank
 from pytest_torchprof.reasons.limits import (
     AloneOfJob,
     CollectivesDiffer,
     FamilyUnknown,
-    FindingUntold,
     KernelsOfRankUnknown,
     MissingRanks,
     NoCollectiveCompared,

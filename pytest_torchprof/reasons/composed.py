@@ -1,17 +1,24 @@
-"""Reasons that hold others: what another rank says, and several at once; and the type of any reason."""
+"""Reasons that hold others: what another rank says, several at once, why a finding is untold; and the type of any."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Union
 
-from pytest_torchprof.reasons import caches, capturing, compiling, limits, measuring, recordings  # noqa: F401 - their kinds
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
+    caches,
+    capturing,
+    compiling,
+    findings,
+    limits,
+    measuring,
+    recordings,
+)
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import enumerated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from pytest_torchprof.codes import Code
 
 
 class OfRank(Reason, frozen=True):
@@ -98,6 +105,21 @@ class SkippedGraphsUnknown(Reason, frozen=True):
     @property
     def text(self) -> str:
         return f"whether Inductor skipped a graph is not known: {self.why.text}"
+
+
+class FindingUntold(Reason, frozen=True):
+    """A recording does not tell whether it has a finding that is forbidden."""
+
+    CODE = Code.NOT_RECORDED
+
+    finding: str
+    because: AnyReason
+    of_ranks: bool = False
+
+    @property
+    def sentence(self) -> str:
+        where = "these recordings" if self.of_ranks else "this recording"
+        return f"{self.finding} cannot be told from {where}: {self.because.text}"
 
 
 KINDS: Final[tuple[type[Reason], ...]] = tuple(Reason.__subclasses__())

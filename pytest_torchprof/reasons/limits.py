@@ -70,21 +70,6 @@ def _and_others(names: Sequence[str]) -> str:
     return f"{printable_line(names[0], 60)}{more}"
 
 
-class FindingUntold(Reason, frozen=True):
-    """A recording does not tell whether it has a finding that is forbidden."""
-
-    CODE = Code.NOT_RECORDED
-
-    finding: str
-    because: str
-    of_ranks: bool = False
-
-    @property
-    def sentence(self) -> str:
-        where = "these recordings" if self.of_ranks else "this recording"
-        return f"{self.finding} cannot be told from {where}: {self.because}"
-
-
 class PeakUnknown(Reason, frozen=True):
     """The share of the GPU's peak cannot be computed."""
 

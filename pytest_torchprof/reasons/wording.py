@@ -15,7 +15,9 @@ _SHOWN: Final[Mapping[str, Callable[[Any], str]]] = {
     "us": show_us,
     "bytes": show_bytes,
     "share": show_share,
+    "percent": "{:.0%}".format,
     "ratio": show_ratio,
+    "grouped": "{:,}".format,
     "line": printable_line,
     "name": lambda name: repr(printable_line(name, _LONGEST_NAME)),
     "or": enumerated,
@@ -42,8 +44,9 @@ def worded(sentence: str, fields: Mapping[str, Any]) -> str:
     """Return a sentence with its fields put in.
 
     ``{lost:launch}`` is a number of things ("1 launch", "2,500 launches"), ``{lost:has|have}`` the word that fits the
-    number, ``{took_us:us}``, ``{size:bytes}``, ``{part:share}`` and ``{part:ratio}`` quantities (``{part:.2f}`` as
-    Python shows them), ``{name:name}`` a name of somebody else's between quotes, ``{name:line}`` a text as one
-    printable line, ``{names:or}`` and ``{names:list}`` several.
+    number, ``{calls:grouped}`` the bare number, ``{took_us:us}``, ``{size:bytes}``, ``{part:share}``, in whole percent
+    ``{part:percent}``, and ``{part:ratio}`` quantities (``{part:.2f}`` as Python shows them), ``{name:name}`` a name of
+    somebody else's between quotes, ``{name:line}`` a text as one printable line, ``{names:or}`` and ``{names:list}``
+    several.
     """
     return _SENTENCES.vformat(sentence, (), fields)

@@ -15,7 +15,7 @@ from pytest_torchprof.analysis.range_rows import EACH_STEP, IN_GRAPHS
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.findings import RULES, Finding, find, ranked
+from pytest_torchprof.findings import RULES, AnyFinding, find, ranked
 from pytest_torchprof.recording import two_processes
 from pytest_torchprof.recording.two_processes import Other
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.call_times import CallTimes
     from pytest_torchprof.analysis.steps import StepProfile
-    from pytest_torchprof.findings import Rule
+    from pytest_torchprof.findings import Finding, Rule
 
 SCHEMA = 1
 _MANY_OF = {"family": "families", "op": "ops", "range": "ranges", "module": "modules", "collective": "collectives"}
@@ -75,9 +75,9 @@ def _ask_two_processes(
         tables, found, answer = told(), find(analysis, mine), other.answer()
     if answer is None:
         return None
-    efficiency, apart = msgspec.msgpack.decode(answer)
+    efficiency, apart = msgspec.msgpack.decode(answer, type=tuple[Any, tuple[AnyFinding, ...]])
     place = {rule.code: i for i, rule in enumerate(rules)}
-    all_of_them = sorted([*found, *(Finding(**one) for one in apart)], key=lambda one: place.get(one.code, len(place)))
+    all_of_them = sorted([*found, *apart], key=lambda one: place.get(one.code, len(place)))
     return tables, efficiency, ranked(all_of_them)
 
 
@@ -120,9 +120,8 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
 
 
 def finding_values(found: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Return findings as plain data."""
-    names = ("code", "title", "message", "evidence", "remedy", "severity")
-    return [{name: getattr(one, name) for name in names} for one in found]
+    """Return findings as people read them."""
+    return [one.in_words() for one in found]
 
 
 def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:

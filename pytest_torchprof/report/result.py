@@ -12,7 +12,7 @@ from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare import ComparisonData  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.pace import PaceVerdict  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.findings import Finding  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.findings.catalogue import AnyFinding, from_words
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
 from pytest_torchprof.recording.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.recording.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
@@ -132,7 +132,7 @@ class Result(Struct, frozen=True, kw_only=True):
     summary: Summary | None = None
     """None where nothing was measured."""
     environment: Environment | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[AnyFinding, ...] = ()
     kernels: tuple[KernelCalls, ...] = ()
     """The kernels of the step shown; where it failed, or reports are written."""
     recording: str | None = None
@@ -175,9 +175,16 @@ def as_reported(result: Result) -> dict[str, Any]:
         "limits": [
             {**facts, **_words_for(verdict)} for facts, verdict in zip(plain["limits"], result.limits, strict=True)
         ],
+        "findings": [one.in_words() for one in result.findings],
         "summary": plain["summary"] or {},
         "environment": known_of(result.environment),
     }
+
+
+def from_report(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result that a report shows as msgspec takes it for a `Result`."""
+    shown = plain.get("findings", ())
+    return {**plain, "findings": list(map(from_words, shown)) if isinstance(shown, list) else shown}
 
 
 def known_of(environment: Environment | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def pytest_torchprof_findings() -> Iterable[Rule] | None:
 
         def find_sines(profile, at):
             if profile.kernels.matching("aten::sin").count > at[MOST]:
-                yield Finding(code="sines", title="Sines", message="sines were computed")
+                yield OtherFinding(code="sines", title="Sines", message="sines were computed")
 
         def pytest_torchprof_findings():
             return [Rule(code="sines", find=find_sines, needs=(), thresholds=(MOST,))]

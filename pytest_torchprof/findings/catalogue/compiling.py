@@ -1,0 +1,225 @@
+"""Findings about torch.compile: a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
+
+from pytest_torchprof.findings.finding import Finding, OfKernels
+
+
+class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
+    """Compiled code was left and entered again."""
+
+    TITLE = "Graph breaks"
+    SENTENCE = "{count:graph break}, the first: {first}{where}"
+    REMEDY = "move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place"
+
+    breaks: tuple[Mapping[str, str | int | None], ...]
+    """Reason, file, line, function and count of each."""
+    nested_regions: int
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.breaks)
+
+    @property
+    def first(self) -> str:
+        """The first one's reason."""
+        return str(self.breaks[0]["reason"])
+
+    @property
+    def where(self) -> str:
+        """The first one's file and line."""
+        return f" ({self.source})" if self.source else ""
+
+
+class CompiledAgain(Finding, frozen=True, kw_only=True, tag="recompile"):
+    """A compiled function was compiled again."""
+
+    TITLE = "Recompiles"
+    SENTENCE = "{count:recompile}, the first: {first}{where}"
+    REMEDY = (
+        "keep what guards look at the same (sizes, types, Python values), or mark sizes as dynamic: "
+        "torch._dynamo.mark_dynamic, torch.compile(dynamic=True)"
+    )
+
+    recompiles: tuple[Mapping[str, str | None], ...]
+    """Reason and function of each."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.recompiles)
+
+    @property
+    def first(self) -> str:
+        """The first one's reason."""
+        return str(self.recompiles[0]["reason"])
+
+    @property
+    def where(self) -> str:
+        """The first one's file and line."""
+        return f" ({self.source})" if self.source else ""
+
+
+class CompiledInWindow(Finding, frozen=True, kw_only=True, tag="compile-in-window"):
+    """Code was compiled inside the steps."""
+
+    TITLE = "Compiled while measured"
+    SENTENCE = "{time_us:us} ({share:percent} of the time) went into compiling inside the steps"
+    REMEDY = "more warm-up calls (warmup=); if it compiles at each call, see its recompiles"
+
+    time_us: float
+    share: float
+    count: int
+
+
+class NotCompiled(Finding, frozen=True, kw_only=True, tag="not-compiled"):
+    """torch.compile was asked for and left the code alone, or calls found no compiled code that fits."""
+
+    TITLE = "Not compiled"
+    SENTENCE = "torch.compile left everything as it is: {hints}"
+    REMEDY = (
+        "torch.compile(module) instead of module.compile() for modules of torch.nn; look for disable(), stances and "
+        "the recompile limit"
+    )
+    _NONE_FITS = "{lookups_without_region:call} looked for compiled code, found none that fits, and ran as written"
+
+    lookups_without_region: int
+    seen: tuple[str, ...]
+    """What kept Dynamo away."""
+
+    @property
+    def hints(self) -> str:
+        """What kept Dynamo away."""
+        return "; ".join(self.seen)
+
+    @property
+    def message(self) -> str:
+        return self.words(self.SENTENCE if self.seen else self._NONE_FITS)
+
+
+class CudaGraphSkipped(Finding, frozen=True, kw_only=True, tag="cuda-graph-skipped"):
+    """Inductor did not record CUDA graphs that it was to record."""
+
+    TITLE = "CUDA graph skipped"
+    SENTENCE = "Inductor skipped CUDA graphs {count:time}, the first because: {first}"
+    REMEDY = "remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode"
+
+    reasons: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How often."""
+        return len(self.reasons)
+
+    @property
+    def first(self) -> str:
+        """Inductor's first reason."""
+        return self.reasons[0].rstrip(": ")
+
+
+class BackwardNotCompiled(Finding, frozen=True, kw_only=True, tag="backward-not-compiled"):
+    """The forward is compiled, and its backward ran as single nodes of autograd."""
+
+    TITLE = "Backward not compiled"
+    SENTENCE = (
+        "the forward is compiled, the backward ran as {count:autograd node} ({first:list}), {time_us:us} on the CPU"
+    )
+    REMEDY = (
+        'a backend with AOTAutograd (the default "inductor" has it, "eager" has not), no graph breaks in the forward, '
+        "gradients required when it is compiled"
+    )
+
+    time_us: float
+    share: float
+    nodes: tuple[str, ...]
+    """Their names, at most ten."""
+    count: int
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Some of the nodes."""
+        return self.nodes[:3]
+
+
+class GraphHashChanges(Finding, frozen=True, kw_only=True, tag="graph-hash-changes"):
+    """Steps run other graphs of Inductor's than the others do."""
+
+    TITLE = "Other graphs in other steps"
+    SENTENCE = "{count} of {of_steps} steps run other compiled graphs than the rest: {first:list}"
+    REMEDY = "the inputs differ between steps (sizes, types, a Python value): each combination has code of its own"
+
+    steps: tuple[str, ...]
+    of_steps: int
+    graphs: tuple[str, ...]
+    """The hashes of graphs that not every step runs."""
+
+    @property
+    def count(self) -> int:
+        """How many steps."""
+        return len(self.steps)
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Some of the steps."""
+        return self.steps[:5]
+
+
+class GuardOverhead(Finding, frozen=True, kw_only=True, tag="guard-overhead"):
+    """Calls of compiled code spend much time before the code: with guards and prologues."""
+
+    TITLE = "Guards cost much"
+    SENTENCE = (
+        "{per_call_us:us} per call of compiled code go into look-ups and prologues, {cpu_share:percent} of the CPU's "
+        "time"
+    )
+    REMEDY = (
+        "compile larger pieces, so that fewer calls check more work; "
+        "torch.compiler.set_stance(skip_guard_eval_unsafe=True) where nothing changes"
+    )
+
+    time_us: float
+    share: float
+    cpu_share: float
+    per_call_us: float
+    calls: int
+
+
+class CopiesIntoGraphs(OfKernels, frozen=True, kw_only=True, tag="cudagraph-input-copy"):
+    """Compiled code copies into the inputs of a graph before it launches it."""
+
+    TITLE = "Copies into a graph's inputs"
+    SENTENCE = "{count:copy} ({time_us:us}) filled the static inputs of CUDA graphs before they were launched"
+    REMEDY = (
+        "inputs at the same address each time: mark them with torch._dynamo.mark_static_address, or write new data "
+        "into the same tensor"
+    )
+
+    bytes: int
+
+
+class CompileOverhead(Finding, frozen=True, kw_only=True, tag="compile-overhead"):
+    """A compiled step takes the CPU longer, by more than the GPU gains, than the same step uncompiled."""
+
+    TITLE = "Compiling does not pay"
+    SENTENCE = (
+        "a compiled step takes the CPU {cpu_us:us}, the same uncompiled {cpu_us_uncompiled:us}; on the GPU it gains "
+        "{won_us:us}"
+    )
+    REMEDY = (
+        "compile more at once, so that one look-up pays for many operators, or leave it uncompiled; "
+        'mode="reduce-overhead" on a GPU'
+    )
+
+    time_us: float
+    share: float
+    cpu_us: float
+    cpu_us_uncompiled: float
+    gained_us: float
+
+    @property
+    def won_us(self) -> float:
+        """What the GPU gains, if it gains anything."""
+        return max(self.gained_us, 0.0)

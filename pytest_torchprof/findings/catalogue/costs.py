@@ -1,0 +1,130 @@
+"""Findings about what takes the time: a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
+
+from pytest_torchprof.findings.finding import Finding
+from pytest_torchprof.text import counted, show_us
+
+
+class Hotspot(Finding, frozen=True, kw_only=True, tag="hotspot"):
+    """A kernel, or an operator with all that it launches, takes most of the kernel time."""
+
+    TITLE = "Hotspot"
+    SENTENCE = "{subject} takes {kernel_share:percent} of the kernel time ({time_us:us}, {count:kernel})"
+    REMEDY = "start here: what it does not take cannot be won"
+    SEVERITY = "information"
+    _IDLE = "the GPU idles {idle_share:percent} of the time: first give it work to do, then look at its kernels"
+
+    subject: str
+    time_us: float
+    share: float
+    kernel_share: float
+    kernels: tuple[str, ...]
+    ops: tuple[str, ...]
+    count: int
+    idle_share: float | None = None
+    """Where the GPU idles so much that this comes first."""
+
+    @property
+    def remedy(self) -> str:
+        return self.REMEDY if self.idle_share is None else self.words(self._IDLE)
+
+
+class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls"):
+    """Operators launch very often, each time for a few microseconds."""
+
+    TITLE = "Many small calls"
+    SENTENCE = "in a step {calls}: to launch them costs more than what they do"
+    REMEDY = "batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them"
+
+    time_us: float
+    """What launching them takes."""
+    share: float
+    ops: Mapping[str, int]
+    """How many kernels each operator launches in a step, most first."""
+    mean_us: Mapping[str, float]
+    """How long a kernel of each takes."""
+    launch_us: float
+    """The median length of a launch."""
+
+    @property
+    def calls(self) -> str:
+        """What the operators launch."""
+        return ", ".join(
+            f"{op} launches {counted(count, 'kernel')} of {show_us(self.mean_us[op])} each"
+            for op, count in list(self.ops.items())[:3]
+        )
+
+
+class CostlyChildren(Finding, frozen=True, kw_only=True, tag="costly-children"):
+    """The operator with the most time spends nearly all of it in what it calls."""
+
+    TITLE = "Costly children"
+    SENTENCE = (
+        "{parent} takes {time_us:us} of CPU time, {inside_share:percent} of it in what it calls, most in {child} "
+        "({child_us:us})"
+    )
+    REMEDY = "look at the children, not at the operator itself"
+    SEVERITY = "information"
+
+    time_us: float
+    share: float
+    self_us: float
+    inside_share: float
+    """The share of its time that is in what it calls."""
+    ops: tuple[str, str]
+    """The operator, and what takes the longest of what it calls."""
+    child_us: float
+
+    @property
+    def parent(self) -> str:
+        """The operator."""
+        return self.ops[0]
+
+    @property
+    def child(self) -> str:
+        """What takes the longest of what it calls."""
+        return self.ops[1]
+
+
+class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constant"):
+    """Constants are made again and again in a step."""
+
+    TITLE = "A constant is made again and again"
+    SENTENCE = (
+        "{most_often} ran {most_calls:grouped} times in a step and made the same values each time{others}: "
+        "{time_us:us} of CPU time, apart from what is computed from them"
+    )
+    REMEDY = (
+        "make it once on the device where it is used, and keep it: register_buffer in a module, functools.cache around "
+        "a function; with what follows from it alone, such as masks and index tables"
+    )
+    SEVERITY = "information"
+
+    time_us: float
+    count: int
+    """How often they were made."""
+    different: int
+    """How many constants there are."""
+    constants: tuple[str, ...]
+    """Those that are made most often, at most five."""
+    calls_per_step: tuple[int, ...]
+    """How often each of these is made in the step that makes it most often."""
+
+    @property
+    def most_often(self) -> str:
+        """What is made most often."""
+        return self.constants[0]
+
+    @property
+    def most_calls(self) -> int:
+        """How often it is made in a step."""
+        return self.calls_per_step[0]
+
+    @property
+    def others(self) -> str:
+        """How many other constants there are."""
+        others = self.different - 1
+        return f", and so did {counted(others, 'other constant')}" if others else ""

@@ -1,0 +1,157 @@
+"""Findings about what puts a recording in doubt: a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
+from typing import Literal
+
+from pytest_torchprof.findings.finding import Finding
+from pytest_torchprof.text import counted
+
+
+class NothingLaunched(Finding, frozen=True, kw_only=True, tag="no-gpu-work"):
+    """Steps launched nothing, and nothing ran in them."""
+
+    TITLE = "No GPU work"
+    SENTENCE = (
+        "nothing was launched{where}: the code ran on another device, or a compiler removed results that nobody uses"
+    )
+    REMEDY = "check that model and inputs are on the GPU, and return what the code computes"
+    SEVERITY = "recording"
+
+    steps: tuple[str | None, ...]
+    of_steps: int
+
+    @property
+    def where(self) -> str:
+        """In how many steps, where it is not all of them."""
+        empty = len(self.steps)
+        return "" if empty == self.of_steps else f" in {empty} of {counted(self.of_steps, 'step')}"
+
+
+class KernelsLost(Finding, frozen=True, kw_only=True, tag="lost-kernels"):
+    """Launches have no kernel in the recording."""
+
+    TITLE = "Lost kernels"
+    SENTENCE = "{lost_kernels} of {launches:launch} {lost_kernels:has|have} no kernel in the recording: {cause}"
+    REMEDY = "synchronize every device before the profiler stops; look for a second profiler (nsys, ncu, DCGM)"
+    SEVERITY = "recording"
+
+    lost_kernels: int
+    launches: int
+
+    @property
+    def cause(self) -> str:
+        """What went wrong."""
+        all_lost = self.lost_kernels == self.launches
+        return "the GPU side of the recording is missing" if all_lost else "the profiler lost events"
+
+
+class KernelsInFlight(Finding, frozen=True, kw_only=True, tag="in-flight-kernels"):
+    """GPU operations were launched before the recording began."""
+
+    TITLE = "Kernels in flight"
+    SENTENCE = (
+        "{orphans:GPU operation} ({time_us:us}) launched before the recording began; {orphans:it belongs|they belong} "
+        "to no step"
+    )
+    REMEDY = "synchronize every device before the profiler starts"
+    SEVERITY = "information"
+
+    orphans: int
+    time_us: float
+
+
+class ProfilerGap(Finding, frozen=True, kw_only=True, tag="profiler-gap"):
+    """A device idled while the profiler handled its own buffers."""
+
+    TITLE = "The profiler's own gap"
+    SENTENCE = (
+        "for {time_us:us} the GPU idled while the profiler handled its own buffers; this is left out of idle times; "
+        "without the profiler it does not occur"
+    )
+    REMEDY = "none needed; record more steps to see that it does not come back in each"
+    SEVERITY = "information"
+
+    time_us: float
+    share: float
+
+
+class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
+    """The first step is much longer, something is set up inside the recording, or a first call comes late."""
+
+    TITLE = "Cold start"
+    REMEDY = "more warm-up calls before the recorded ones (warmup=), or the schedule's warmup"
+    _FIRST_STEP = (
+        "the first step takes {first_step_took_us:us}, the median of the others is {other_steps_us:us}, "
+        "the slowest of them {slowest_other_us:us}"
+    )
+    _SET_UP = "{set_up} inside the recording took {setup_us:us}"
+    _FIRST_CALL = "{first_took_us:us} pass from entering {entered} to its first operator, later {usual_us:us}"
+
+    time_us: float
+    share: float
+    steps: tuple[str | None, ...]
+    first_step_us: float | None = None
+    """By how much the first step is longer than the others' median."""
+    first_step_took_us: float | None = None
+    other_steps_us: float | None = None
+    slowest_other_us: float | None = None
+    setup_us: float | None = None
+    setup: Mapping[str, int] | None = None
+    """What is done once, and how often it was, the longest first."""
+    first_call_us: float | None = None
+    """By how much longer it takes to the first operator of a range than at the other times."""
+    first_took_us: float | None = None
+    usual_us: float | None = None
+    entered: str | None = None
+
+    @property
+    def set_up(self) -> str:
+        """What is set up, most of the time first."""
+        return ", ".join(f"{name} x{count}" for name, count in list((self.setup or {}).items())[:3])
+
+    @property
+    def message(self) -> str:
+        parts = (
+            (self.first_step_us, self._FIRST_STEP),
+            (self.setup_us, self._SET_UP),
+            (self.first_call_us, self._FIRST_CALL),
+        )
+        return "; ".join(self.words(sentence) for us, sentence in parts if us is not None)
+
+
+class KernelTimeVaries(Finding, frozen=True, kw_only=True, tag="kernel-time-varies"):
+    """Kernels took longer than the same kernels on the same sizes elsewhere in the recording."""
+
+    TITLE = "Kernel times vary"
+    SENTENCE = (
+        "{count:kernel} took {time_us:us} longer than the same kernels did elsewhere, {where}; {slowest} took "
+        "{took_us:us} instead of {usual_us:us}"
+    )
+    REMEDY = "clocks, heat, or another program on the GPU: compare medians, not means; lock the clocks to be sure"
+
+    time_us: float
+    share: float
+    kernels: tuple[str, ...]
+    """What lost most time."""
+    count: int
+    kind: Literal["outlier", "drift"]
+    """Whether nearly all of it is in one step."""
+    steps: tuple[str | None, ...]
+    worst_step: str | None = None
+    of_steps: int
+    took_us: float
+    usual_us: float
+
+    @property
+    def slowest(self) -> str:
+        """The kernel that lost most time."""
+        return self.kernels[0]
+
+    @property
+    def where(self) -> str:
+        """In which steps."""
+        if self.kind == "outlier":
+            return f"nearly all of it in {self.worst_step}"
+        return f"in {len(self.steps)} of {counted(self.of_steps, 'step')}"

@@ -1,0 +1,279 @@
+"""Findings about who waits for whom, the GPU, the host, or ranks of a job: a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
+from typing import ClassVar, Literal
+
+from pytest_torchprof.findings.finding import Finding
+from pytest_torchprof.text import counted
+
+
+class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
+    """The CPU takes longer to launch the work than the GPU to do it."""
+
+    TITLE = "Bound by overhead"
+    SENTENCE = (
+        "the CPU takes {cpu_gpu_ratio:ratio} times as long to launch the work as the GPU to do it; "
+        "{late_launches:percent} of the GPU operations came late, the GPU was busy {busy_share:percent} of the time"
+        "{aside}"
+    )
+    REMEDY = (
+        "more work per launch (larger batches), fewer launches (torch.compile, foreach or fused variants), or one "
+        'launch for all (mode="reduce-overhead")'
+    )
+
+    time_us: float
+    """In which the GPU waited for launches."""
+    share: float
+    cpu_gpu_ratio: float
+    busy_share: float
+    late_launches: float
+    """The share of the GPU operations that the device had to wait for."""
+    setup_us: float
+    """What was done once, which the other figures leave out."""
+
+    @property
+    def aside(self) -> str:
+        """What the figures leave out."""
+        return ", set-up aside" if self.setup_us else ""
+
+
+class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
+    """The GPU computes nearly all of the time."""
+
+    TITLE = "Bound by the GPU"
+    SENTENCE = "the GPU computes {share:percent} of the time: faster kernels make it faster, a faster host does not"
+    REMEDY = "look at the longest kernels: their types, their sizes, and what could be fused"
+    SEVERITY = "information"
+
+    time_us: float
+    share: float
+
+
+class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
+    """The GPU idled because the next operation was not launched yet; of several GPUs the mean."""
+
+    TITLE = "The GPU waits for launches"
+    SENTENCE = (
+        "{time_us:us} ({share:percent} of the time) the GPU idled because the next operation was not launched yet, in "
+        "{gaps:gap}, the longest {longest_us:us} before {longest_before}"
+    )
+    REMEDY = "launch earlier: fewer and larger launches, no synchronization in between, CUDA graphs"
+    _LOAD = "load data meanwhile (num_workers, pin_memory), which takes {data_loading_us:us}; "
+
+    time_us: float
+    share: float
+    host_wait_us: float
+    """HTA's classes of idle time, of all devices together."""
+    kernel_wait_us: float
+    other_us: float
+    gaps: int
+    longest_us: float
+    longest_before: str
+    data_loading_us: float
+    loads_long: bool
+    """Whether data is loaded for so long that this is what to change first."""
+
+    @property
+    def remedy(self) -> str:
+        return self.words(self._LOAD + self.REMEDY if self.loads_long else self.REMEDY)
+
+
+class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-waits"):
+    """The GPU idled before operations whose launch had returned; of several GPUs the mean."""
+
+    TITLE = "Launched work waits"
+    SENTENCE = (
+        "{time_us:us} ({share:percent} of the time) the GPU idled although the next operation was launched, in "
+        "{gaps:gap}, the longest {longest_us:us} before {longest_before}{of_graph}"
+    )
+    REMEDY = (
+        "look at what the operation waits for: an event of another stream, a rank that is late, or the start of a CUDA "
+        "graph, whose first launch uploads it (replay it once more in the warm-up)"
+    )
+
+    time_us: float
+    share: float
+    gaps: int
+    gaps_in_graphs: int
+    longest_us: float
+    longest_before: str
+    longest_in_graph: bool
+
+    @property
+    def of_graph(self) -> str:
+        """Whether a graph launched what waited longest."""
+        return " of a CUDA graph" if self.longest_in_graph else ""
+
+
+class LaunchDelay(Finding, frozen=True, kw_only=True, tag="launch-delay"):
+    """The way from a launch to its kernel is long although the GPU has nothing else to do."""
+
+    TITLE = "Launches arrive late"
+    SENTENCE = "the first kernel ran {first_us:us} after its launch, the median is {median_us:us}"
+    REMEDY = (
+        "a late first kernel is start-up (the profiler's buffers, loading of code): warm up longer; a late median on "
+        "an idle GPU is the driver or a throttled CPU"
+    )
+    SEVERITY = "information"
+
+    first_us: float
+    median_us: float
+    time_us: float
+
+
+class SyncOverLittleWork(Finding, frozen=True, kw_only=True, tag="sync-over-little-work"):
+    """Long blocking calls, during which the GPU was hardly busy."""
+
+    TITLE = "Waiting for little"
+    SENTENCE = (
+        "{count:blocking call} ({names:list}) took {time_us:us} in which the GPU was nearly idle: the awaited work was "
+        "launched late, is itself waiting, or runs elsewhere"
+    )
+    REMEDY = "leave the synchronization out, or do it once at the end; queue the work before waiting for it"
+
+    time_us: float
+    share: float
+    calls: Mapping[str, int]
+
+    @property
+    def count(self) -> int:
+        """How many calls there are."""
+        return sum(self.calls.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What they are called."""
+        return tuple(self.calls)
+
+
+class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
+    """An operator made the CPU wait for the GPU, for which the program did not ask."""
+
+    TITLE = "Hidden synchronization"
+    SENTENCE = "{named} made the CPU wait for the GPU: {syncs:time}, {time_us:us} in all"
+    REMEDY = (
+        "keep the value on the GPU or read it once after the loop; masks by torch.where instead of indexing; copies "
+        "with non_blocking=True from pinned memory"
+    )
+
+    time_us: float
+    share: float
+    ops: Mapping[str, int]
+    """How often each operator waited, the longest first."""
+    syncs: int
+
+    @property
+    def named(self) -> str:
+        """The operators that waited longest."""
+        shown = ", ".join(f"{name} x{count}" for name, count in list(self.ops.items())[:4])
+        return shown + (" and others" if len(self.ops) > 4 else "")
+
+
+class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-communication"):
+    """A device, or a rank of a job, only communicates."""
+
+    TITLE = "Exposed communication"
+    SENTENCE = (
+        "{time_us:us} ({share:percent} of the time) the GPU only communicates ({longest:list}), with nothing to "
+        "compute meanwhile{cause}"
+    )
+    REMEDY = (
+        "overlap it with computation (DDP buckets, prefetch in FSDP, async_op=True); a collective that only waits "
+        "shows that another rank is late: compare the ranks"
+    )
+    _OF_RANK = "{time_us:us} ({share:share} of the steps) rank {rank} only communicates{cause}"
+    _REMEDIES: ClassVar[Mapping[bool, str]] = {
+        True: "find what makes the last rank late",
+        False: "overlap it with computation, send less (types, buckets), or use faster links",
+    }
+    CAUSES: ClassVar[Mapping[str, str]] = {
+        "skew-bound": "skew-bound: ranks wait for each other",
+        "transfer-bound": "transfer-bound: sending takes the time",
+        "mixed": "mixed (waiting, transfer): ranks wait for each other, and sending takes time too",
+        "inconclusive": "inconclusive: whether ranks wait or send cannot be told",
+    }
+    """What the time in collectives is spent with, by kind."""
+
+    time_us: float
+    share: float
+    rank: int | None = None
+    """Of which this is told, where all ranks of the job are looked at together."""
+    kind: Literal["transfer-bound", "skew-bound", "mixed", "inconclusive"] | None = None
+    wait_share: float | None = None
+    collectives_us: Mapping[str, float] | None = None
+    """The time of each kind of collective, the longest first."""
+
+    @property
+    def longest(self) -> tuple[str, ...]:
+        """The collectives that take the longest."""
+        return tuple(self.collectives_us or ())[:3]
+
+    @property
+    def cause(self) -> str:
+        """What the time is spent with, where the recordings of all ranks tell."""
+        return "" if self.kind is None else f"; {self.CAUSES[self.kind]}"
+
+    @property
+    def message(self) -> str:
+        return self.words(self.SENTENCE if self.rank is None else self._OF_RANK)
+
+    @property
+    def remedy(self) -> str:
+        return self.REMEDY if self.rank is None else self._REMEDIES[self.kind == "skew-bound"]
+
+
+class Straggler(Finding, frozen=True, kw_only=True, tag="straggler"):
+    """A rank comes last in most of the waiting at collectives."""
+
+    TITLE = "A rank keeps the others waiting"
+    SENTENCE = "rank {rank} comes last in {share:share} of the waiting at collectives, {caused_us:us} in all"
+    REMEDY = (
+        "compare its steps with another rank's (torchprof diff A B): more work, a slower device, a busy CPU, data that "
+        "comes late"
+    )
+
+    rank: int
+    caused_us: float
+    share: float
+    collectives: int
+
+
+class OtherWorkOnRank(Finding, frozen=True, kw_only=True, tag="rank-differs"):
+    """A rank runs other kernels or other collectives than the others."""
+
+    TITLE = "A rank does something else"
+    REMEDY = "where it is not meant (in pipelines it is): a branch on the rank, or a fallback kernel on one device"
+    _ALONE = "rank {rank} has collectives that the other recordings of its group have not: {alone}"
+    _UNLIKE = "rank {rank} does not do the same as the others: {first}{more}"
+    _KERNELS = "rank {rank} against rank {against}: {first}{more}"
+
+    rank: int
+    collectives: Mapping[str, int] | None = None
+    """Those that it has alone, and how many of each."""
+    differences: tuple[str, ...] = ()
+    against: int | None = None
+    """The rank whose kernels are others."""
+
+    @property
+    def alone(self) -> str:
+        """The collectives that it has alone."""
+        return ", ".join(f"{count} x {name}" for name, count in sorted((self.collectives or {}).items()))
+
+    @property
+    def first(self) -> str:
+        """The first difference."""
+        return self.differences[0]
+
+    @property
+    def more(self) -> str:
+        """How many other differences there are."""
+        others = len(self.differences) - 1
+        return f", and {counted(others, 'other difference')}" if others else ""
+
+    @property
+    def message(self) -> str:
+        if self.collectives is not None:
+            return self.words(self._ALONE)
+        return self.words(self._UNLIKE if self.against is None else self._KERNELS)

@@ -1,0 +1,70 @@
+"""What stands behind a finding about kernels or copies: how long they took, what they are called, who launched them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, TypedDict
+
+from pytest_torchprof.trace.columns import ABSENT, KERNEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_torchprof.analysis.gpu_work import GpuWork, Group
+
+_MOST_NAMES = 5
+
+
+class KernelFacts(TypedDict):
+    """The facts that all findings about kernels have; see `catalogue.OfKernels`."""
+
+    time_us: float
+    share: float
+    count: int
+    kernels: tuple[str, ...]
+    ops: tuple[str, ...]
+    source: str | None
+
+
+def evidence(work: GpuWork, gpu_ops: Iterable[int]) -> KernelFacts:
+    """Return what stands behind a finding about these GPU operations, of which there is one at least."""
+    these = list(gpu_ops)
+    start, end = work.trace.gpu.start, work.trace.gpu.end
+    kernels, ops = names_by_time(work, these)
+    return {
+        "time_us": work.time_us(these),
+        "share": work.share_of(these),
+        "count": len(these),
+        "kernels": kernels[:_MOST_NAMES],
+        "ops": ops[:_MOST_NAMES],
+        "source": work.source_of(max(these, key=lambda i: end[i] - start[i])),
+    }
+
+
+def members(groups: Iterable[Group]) -> list[int]:
+    """Return the kernels of these groups."""
+    return [i for group in groups for i in group.members]
+
+
+def names_by_time(work: GpuWork, gpu_ops: Iterable[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what kernels and the operators that launched them are called, the longest time first."""
+    gpu, launching, named, given = work.trace.gpu, work.launching, work.trace.ops.name, work.trace.ops.inputs
+    spent: Counter[tuple[int, int, int]] = Counter()
+    one_of: dict[tuple[int, int, int], int] = {}
+    for i in gpu_ops:
+        op = launching.op_of[i]
+        key = (gpu.name[i], named[op], given[op]) if op >= 0 else (gpu.name[i], ABSENT, ABSENT)
+        spent[key] += gpu.end[i] - gpu.start[i]
+        one_of.setdefault(key, i)
+    kernels: Counter[str] = Counter()
+    ops: Counter[str] = Counter()
+    for key, i in one_of.items():
+        if gpu.kind[i] == KERNEL:
+            kernels[launching.decoded(i).short] += spent[key]
+        if (op_name := launching.op_name(launching.op_of[i])) is not None:
+            ops[op_name] += spent[key]
+    return _longest_first(kernels), _longest_first(ops)
+
+
+def _longest_first(spent: Counter[str]) -> tuple[str, ...]:
+    return tuple(name for name, _ in spent.most_common())

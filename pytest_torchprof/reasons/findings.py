@@ -1,0 +1,235 @@
+"""Reasons of findings: why a recording does not tell whether there is one."""
+
+from __future__ import annotations
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.reason import Reason
+
+
+class ReadFromGpuWork(Reason, frozen=True):
+    """The CPU was the device, and a finding is about the work of a GPU."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "it is read from the work of a GPU, and the CPU was the device"
+
+
+class NoOperatorRecorded(Reason, frozen=True):
+    """The profiler recorded the GPU alone."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "no operator is recorded, the profiler looked at the GPU alone"
+
+
+class NothingLinked(Reason, frozen=True):
+    """Launches and what they launched are not linked."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "no operation of the GPU is linked to its launch"
+
+
+class NoOperatorLaunched(Reason, frozen=True):
+    """Nothing tells which operators launched work."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "no operator is known to have launched anything"
+
+
+class ShapesNotRecorded(Reason, frozen=True):
+    """The shapes of operands are missing."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the operators' shapes are not recorded"
+    REMEDY = "record_shapes=True"
+
+
+class SettingsNotRecorded(Reason, frozen=True):
+    """What operators were given beside tensors is missing."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "what operators were given beside tensors is not recorded"
+    REMEDY = "record_shapes=True; torch 1 does not record it"
+
+
+class BlocksNotRecorded(Reason, frozen=True):
+    """No kernel tells how many blocks it has."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "blocks per SM are not recorded"
+
+
+class OccupancyNotRecorded(Reason, frozen=True):
+    """No kernel tells its occupancy."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "occupancy is not recorded"
+
+
+class OperatorsOfSomeUnknown(Reason, frozen=True):
+    """Some kernels may be of an operator about which there would be a finding."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "of some kernels it is not known which operator launched them"
+
+
+class TypesOfSomeUnknown(Reason, frozen=True):
+    """Some products may compute in a type about which there would be a finding."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "of some products it is not known whether they compute in {dtype}"
+
+    dtype: str
+
+
+class SizesOfSomeUnknown(Reason, frozen=True):
+    """Some products may have sizes that are not aligned."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "of some products it is not known which sizes they have"
+
+
+class CopiesOfSomeUnknown(Reason, frozen=True):
+    """Some copies may be those of a product."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "of some copies it is not known which operator made them, or where they go"
+
+
+class ElementsOfSomeUnknown(Reason, frozen=True):
+    """Some pointwise kernels may be of one size."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "of some pointwise kernels it is not known on how many elements they work"
+
+
+class ProductsOfSomeUnknown(Reason, frozen=True):
+    """Some products may be those of attention."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "of some products it is not known which operator launched them"
+
+
+class OptimizerOfSomeUnknown(Reason, frozen=True):
+    """Some kernels may be the optimizer's."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "of some kernels it is not known whether the optimizer launched them"
+
+
+class BlocksOfSomeUnknown(Reason, frozen=True):
+    """Some kernels may have few blocks."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "of some kernels it is not recorded how many blocks they have"
+
+
+class WarpsOfSomeUnknown(Reason, frozen=True):
+    """Some kernels may run with few warps."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "of some kernels occupancy or blocks are not recorded"
+
+
+class BoundsOfSomeUnknown(Reason, frozen=True):
+    """Some kernels may take many times their bound."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "of some kernels it is not known how long they need at the peaks"
+
+
+class PeaksUnknown(Reason, frozen=True):
+    """The device is not one whose peaks are known."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the peaks of the device are not known, in operations or in bytes a second"
+
+
+class WorkUnknown(Reason, frozen=True):
+    """Of no kernel it is known what it has to do."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the operands' shapes, strides and types tell of no kernel what it has to do"
+
+
+class CompilerNotObserved(Reason, frozen=True):
+    """The recording holds nothing of what the compiler did."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "what the compiler did is not recorded"
+
+
+class BreaksUntold(Reason, frozen=True):
+    """There may be graph breaks that the recording does not have."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the recording does not tell of all graph breaks"
+
+
+class RecompilesUntold(Reason, frozen=True):
+    """There may be recompiles that the recording does not have."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the recording does not tell of all recompiles"
+
+
+class SkipsUntold(Reason, frozen=True):
+    """Inductor may have skipped CUDA graphs."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the recording does not tell whether Inductor made CUDA graphs"
+
+
+class GraphsUnmarked(Reason, frozen=True):
+    """Which graph a call runs is not recorded."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "this torch leaves no range around the call of a graph"
+
+
+class NothingUncompiled(Reason, frozen=True):
+    """The test has no uncompiled measurement."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the same test has no uncompiled measurement to compare it with"
+
+
+class RanksNeeded(Reason, frozen=True):
+    """The finding is about all ranks of a job together."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "it takes the recordings of all ranks"
+    REMEDY = "adopt them together, or --ranks"
+
+
+class ClocksDoNotFit(Reason, frozen=True):
+    """The clocks of several hosts cannot be compared."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the clocks of its ranks' hosts do not fit well enough"
+
+
+class MayCommunicate(Reason, frozen=True):
+    """A kernel may be a collective."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "whether {kernel:line} communicates is not known"
+
+    kernel: str
+
+
+class FewCollectives(Reason, frozen=True):
+    """Too few collectives say nothing of a rank."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "it takes {least} collectives, and there are {collectives}"
+
+    least: int
+    collectives: int
+
+
+class CollectivesUnmatched(Reason, frozen=True):
+    """Collectives of a rank are not compared with those of other ranks."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "some collectives are not compared with those of other ranks ({because})"
+
+    because: str

@@ -1,0 +1,154 @@
+"""The catalogue of findings: each as it reads, with few and with many of what it counts, and as it travels.
+
+The sentences stand in findings.txt beside this file; after a change ``python tests/test_findings_catalogue.py`` writes
+it anew.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pytest_torchprof import load
+from pytest_torchprof.findings import RULES, AnyFinding, OtherFinding
+from pytest_torchprof.findings.catalogue import KINDS, from_words
+
+pytestmark = pytest.mark.any_torch
+
+SENTENCES = Path(__file__).with_name("findings.txt")
+
+# A value for each type of a fact: where there is one of something and nothing to add, and where there are several.
+VALUES = {
+    "int": (1, 3000),
+    "float": (0.25, 2500.0),
+    "bool": (False, True),
+    "str": ("<{name}>", "<{name}>"),
+    "Mapping[str, int]": ({"one": 1}, {"one": 40, "two": 2}),
+    "Mapping[str, float]": ({"one": 1.5}, {"one": 40.0, "two": 2.0}),
+    "Mapping[str, bool | str | None]": ({}, {"tf32_matmul": True}),
+    "tuple[str, ...]": (("one",), ("one", "two", "three", "four", "five", "six")),
+    "tuple[str, str]": (("one", "two"), ("one", "two")),
+    "tuple[int, ...]": ((1,), (3000, 20)),
+    "tuple[str | None, ...]": (("ProfilerStep#1",), ("ProfilerStep#1", "ProfilerStep#2")),
+    "tuple[Literal['gemm', 'conv'], ...]": (("gemm",), ("gemm", "conv")),
+    "Literal['outlier', 'drift']": ("outlier", "drift"),
+    "Literal['transfer-bound', 'skew-bound', 'mixed', 'inconclusive']": ("skew-bound", "mixed"),
+    "tuple[Mapping[str, str | int | None], ...]": (({"reason": "<reason>"},), ({"reason": "<reason>", "line": 3},) * 2),
+    "tuple[Mapping[str, str | None], ...]": (({"reason": "<reason>"},), ({"reason": "<reason>"},) * 2),
+}
+SHARES = ("occupancy", "late_launches")
+SHARE = 0.25
+# What shows sentences of a finding that the two examples do not show.
+MORE = {
+    "cold-start": [{"first_step_us": None, "first_call_us": None}],
+    "rank-differs": [{"collectives": None}],
+    "exposed-communication": [{"rank": None}, {"kind": "inconclusive"}],
+    "not-compiled": [{"seen": ()}],
+    "below-roofline": [{"family": family} for family in ("conv", "gemm", "attention")],
+    "no-gpu-work": [{"of_steps": 2}],
+    "lost-kernels": [{"lost_kernels": 1}],
+}
+
+
+def annotations(kind):
+    return {
+        name: text for base in reversed(kind.__mro__) for name, text in vars(base).get("__annotations__", {}).items()
+    }
+
+
+def example(kind, which):
+    """Return a finding whose facts have the values of their types; what may be missing is missing in the first."""
+
+    def value(name, annotation):
+        optional = annotation.endswith(" | None")
+        if optional and which == 0:
+            return None
+        found = SHARE if "share" in name or name in SHARES else VALUES[annotation.removesuffix(" | None")][which]
+        return found.format(name=name) if isinstance(found, str) else found
+
+    types = annotations(kind)
+    return kind(**{name: value(name, types[name]) for name in kind.__struct_fields__})
+
+
+def examples(code, kind):
+    last = example(kind, 1)
+    return [example(kind, 0), last, *(msgspec.structs.replace(last, **facts) for facts in MORE.get(code, ()))]
+
+
+def written():
+    lines = []
+    for code, kind in sorted(KINDS.items()):
+        lines += [f"{code}: {kind.TITLE} ({kind.SEVERITY})"]
+        for told in dict.fromkeys((one.message, one.remedy) for one in examples(code, kind) if one.message):
+            lines += [f"  {told[0]}", f"    -> {told[1]}"]
+    return "\n".join(lines) + "\n"
+
+
+def test_each_finding_reads_as_it_is_written_down():
+    assert written().splitlines() == SENTENCES.read_text().splitlines()
+
+
+def test_each_rule_has_its_row_and_each_row_its_rule():
+    assert {rule.code for rule in RULES} == set(KINDS)
+    assert len(RULES) == len(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_each_row_says_what_to_do_and_uses_facts_that_there_are(kind):
+    assert re.fullmatch(r"\S.*\.", kind.__doc__.partition("\n")[0])
+    assert kind.TITLE
+    assert kind.REMEDY
+    for sentence in (value for name, value in vars(kind).items() if name.isupper() and isinstance(value, str)):
+        assert all(hasattr(kind, name) for name in re.findall(r"\{(\w+)", sentence)), sentence
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_finding_is_the_same_after_it_has_travelled_as_json(kind, which):
+    finding = example(kind, which)
+    there = msgspec.json.decode(msgspec.json.encode(finding), type=AnyFinding)
+    assert there == finding
+    assert there.in_words() == finding.in_words()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_finding_is_the_same_after_a_report_has_shown_it(kind, which):
+    finding = example(kind, which)
+    shown = msgspec.json.decode(msgspec.json.encode(finding.in_words()))
+    assert msgspec.convert(from_words(shown), AnyFinding) == finding
+
+
+def test_a_finding_that_this_version_does_not_know_keeps_its_words():
+    shown = {**OtherFinding(code="of-later", title="Later", message="2 things", facts={"count": 2}).in_words()}
+    assert msgspec.convert(from_words(shown), AnyFinding).in_words() == shown
+    other_facts = {**shown, "code": "hotspot"}
+    assert msgspec.convert(from_words(other_facts), AnyFinding).in_words() == other_facts
+
+
+def test_another_plugins_finding_travels_with_its_words():
+    finding = OtherFinding(code="sines", title="Sines", message="2 sines", facts={"count": 2}, source="model.py:3")
+    there = msgspec.json.decode(msgspec.json.encode(finding), type=AnyFinding)
+    assert there == finding
+    assert there.in_one_line == "sines: 2 sines (model.py:3)"
+    assert there.evidence == {"count": 2, "source": "model.py:3"}
+
+
+def test_evidence_holds_the_facts_and_not_what_is_unknown():
+    finding = KINDS["in-flight-kernels"](orphans=2, time_us=1.5)
+    assert finding.evidence == {"orphans": 2, "time_us": 1.5}
+    assert KINDS["in-flight-kernels"](orphans=2, time_us=1.5, source="a.py:1").evidence["source"] == "a.py:1"
+
+
+@pytest.mark.parametrize("recording", ["a100_sam_eager_large", "v100_dlrm_rank0", "rtx3060_cudagraph_steps"])
+def test_findings_of_real_recordings_travel(recording, shared_trace):
+    found = load(shared_trace(recording)).findings
+    assert found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=tuple[AnyFinding, ...]) == found
+
+
+if __name__ == "__main__":
+    SENTENCES.write_text(written())
