@@ -101,7 +101,7 @@ def test_names_are_text_wherever_they_stand(tmp_path, hostile):
     strange = result(
         name=hostile, label=hostile, outcome=Outcome.FAILED, message=hostile, baseline=hostile, changes=[hostile],
         baseline_state=BaselineState.SAME, recording=hostile, environment={"gpu": hostile},
-        findings=[{"code": hostile, "title": hostile, "message": hostile, "evidence": {"kernels": [hostile]}}],
+        findings=[{"finding": "other", "code": hostile, "title": hostile, "message": hostile, "facts": {"kernels": [hostile]}}],
     )  # fmt: skip
     text = write(tmp_path / "hostile.html", strange).read_text(encoding="utf-8")
     page = Page(text)

@@ -57,12 +57,13 @@ def run_page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     recording(folder / "a.json")
     found = {
+        "finding": "other",
         "code": "fp32-gemm",
         "title": "Products in fp32",
         "message": "slow",
         "remedy": "bf16",
         "severity": "warning",
-        "evidence": {"kernels": ["gemm fp32 tn ampere_sgemm_128x64"]},
+        "facts": {"kernels": ["gemm fp32 tn ampere_sgemm_128x64"]},
     }
     failed = {"message": "does not hold", "recording": "a.json", "findings": (found,)}
     results = [result(i, outcome=one, **(failed if one.is_failure else {})) for i, one in enumerate(OUTCOMES)]
@@ -204,7 +205,7 @@ def test_hostile_names_stay_text(browser, tmp_path):
     results = [
         result(i, name=name, label=name, outcome=Outcome.FAILED, message=name, baseline=name, changes=(name,),
             recording="a.json", environment={"gpu": name}, limits=(),
-            findings=({"code": name, "title": name, "message": name, "remedy": name, "severity": name, "evidence": {"source": name}},))
+            findings=({"finding": "other", "code": name, "title": name, "message": name, "remedy": name, "source": name},))
         for i, name in enumerate(HOSTILE)
     ]  # fmt: skip
     recording(tmp_path / "a.json", name=HOSTILE[0] + HOSTILE[4].replace("\u2028", "") + "m" * 50_000)

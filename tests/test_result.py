@@ -10,7 +10,8 @@ import pytest
 from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.compare import ComparisonData
-from pytest_torchprof.findings import Finding
+from pytest_torchprof.findings import OtherFinding
+from pytest_torchprof.findings.catalogue.recordings import ProfilerGap
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.seen import NumberSeen
@@ -28,6 +29,7 @@ from pytest_torchprof.report.result import (
     as_reported,
     decode,
     encode,
+    from_report,
 )
 
 pytestmark = pytest.mark.any_torch
@@ -55,7 +57,10 @@ WHOLE = Result(
     limits=(MISSED_LIMIT, LOST),
     summary=Summary(kernels=3, worst=Numbers(kernels=4)),
     environment=Environment(gpu="NVIDIA H100", torch="2.14"),
-    findings=(Finding(code="fp32-gemm", message="slow", evidence={"kernels": ["gemm"], "share": 0.5}),),
+    findings=(
+        ProfilerGap(time_us=2.0, share=0.5),
+        OtherFinding(code="sines", title="Sines", message="2 sines", facts={"kernels": ["sin"]}, source="model.py:4"),
+    ),
     kernels=(KernelCalls(name="gemm", count=2, time_us=9.0, min_us=4.0, max_us=5.0, ops=("aten::mm",)),),
     recording="a.json.gz",
     structure="abc",
@@ -84,7 +89,7 @@ def test_a_result_is_the_same_after_it_has_travelled(result):
 
 
 def test_a_result_is_the_same_after_it_was_reported():
-    assert decode(json.loads(json.dumps([as_reported(WHOLE)]))) == (WHOLE,)
+    assert decode([from_report(json.loads(json.dumps(as_reported(WHOLE))))]) == (WHOLE,)
 
 
 def test_a_report_has_the_words_for_what_a_limit_saw():
