@@ -5,8 +5,7 @@
 Both sides run as whole processes, in turns, so that a machine whose speed drifts treats them alike. HTA runs in the
 interpreter given with --hta (``pip install HolisticTraceAnalysis==0.5.0`` in an environment of its own), else in this
 one if it is installed here. It loads the trace and computes kernel breakdown, launch statistics and idle time; ours
-prints ``torchprof analyze --json``, once with and once without findings. A large file is read by two processes: CPU is
-that of both, the peak memory that of the larger one. Prints ratios, asserts nothing.
+prints ``torchprof analyze --json``, once with and once without findings. Prints ratios, asserts nothing.
 """
 
 from __future__ import annotations

@@ -354,12 +354,12 @@ def _unless_other_json(file: str, device: str | None) -> Profile | None:
         raise
 
 
-def load_file(path: str | os.PathLike[str], *, device: str | None = None, by_two: bool = False) -> Profile:
+def load_file(path: str | os.PathLike[str], *, device: str | None = None) -> Profile:
     """Return the profile of a trace file; UnreadableRecording for what is missing, damaged, a folder or no trace.
 
-    ``device`` is as in ``load``. ``by_two`` allows a second process that reads a part of the file.
+    ``device`` is as in ``load``.
     """
-    trace = read(path, by_two=by_two)
+    trace = read(path)
     return Profile.from_trace(trace if device is None else _taken_for(trace, device))
 
 

@@ -57,7 +57,7 @@ def run(arguments: Namespace) -> int:
     source = opened(Path(arguments.path), device)
     before = None if other is None else opened(Path(other), device)
     heading: Heading = heading_of(source, before)
-    text = page(compared(source, before), heading, by_two=True)
+    text = page(compared(source, before), heading)
     _write(Path(target), text)
     sys.stdout.write(f"{target}: {len(text.encode()) / 1e6:.1f} MB\n")
     return 0

@@ -48,7 +48,7 @@ class Source:
         if self.results is not None:
             yield from self._of_report()
         elif self.is_one:
-            yield of_recording(load_file(str(self.path), device=self.device, by_two=True), self.path.name)
+            yield of_recording(load_file(str(self.path), device=self.device), self.path.name)
         else:
             for profile in load_each(self.path, device=self.device):
                 name = str(profile.trace.path)

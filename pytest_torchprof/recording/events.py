@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import msgspec
 from msgspec import Struct, defstruct
-from msgspec.structs import asdict
 
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, MIB, too_large
@@ -33,7 +32,7 @@ from pytest_torchprof.trace.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 
 class Kinds(NamedTuple):
@@ -296,59 +295,6 @@ class Columns:
             else:
                 ends = arrows.starts if type(event) is start else arrows.finishes
                 ends[event.id] = (threads[event.tid], moment)
-
-    def packed(self) -> dict[str, Any]:
-        """Return all of it as plain data, for :meth:`extend` in another process."""
-        return {
-            "events": self.events,
-            "unended": self.unended,
-            "unknown": self.unknown,
-            "samples_hardware": self.samples_hardware,
-            "numbered": {column: labels() for column, (_, labels) in self._numbered().items()},
-            "columns": [
-                {name: column if isinstance(column, list) else list(column) for name, column in asdict(part).items()}
-                for part in self._all_columns()
-            ],
-            "collectives": self.collectives,
-            "annotated": self.annotated,
-            "parameters": self.parameters,
-            "arrows": asdict(self.arrows),
-            "ending": self.ending,
-        }
-
-    def extend(self, packed: Mapping[str, Any]) -> None:
-        """Append what another has folded of the events that come next."""
-        gpu_before, ops_before = len(self.gpu), len(self.ops)
-        renumbered: dict[str, Callable[[int], int]] = {}
-        for column, (numbers, _) in self._numbered().items():
-            renumbered[column] = [numbers[label] for label in packed["numbered"][column]].__getitem__
-        for mine, theirs in zip(self._all_columns(), packed["columns"], strict=True):
-            for name, column in theirs.items():
-                getattr(mine, name).extend(map(renumbered[name], column) if name in renumbered else column)
-        self.count(packed["events"])
-        self.unended += packed["unended"]
-        self.unknown.update(packed["unknown"])
-        self.samples_hardware |= packed["samples_hardware"]
-        self.ending = packed["ending"]
-        self.collectives |= {gpu_before + i: Message(*told) for i, told in packed["collectives"].items()}
-        self.annotated |= {gpu_before + i: told for i, told in packed["annotated"].items()}
-        self.parameters |= {ops_before + i: Message(*told) for i, told in packed["parameters"].items()}
-        thread = renumbered["thread"]
-        for name, ends in packed["arrows"].items():
-            getattr(self.arrows, name).update({key: (thread(one), moment) for key, (one, moment) in ends.items()})
-
-    def _numbered(self) -> dict[str, tuple[Mapping[Any, int], Callable[[], list[Any]]]]:
-        """Return what numbers the values of a column, and those values in turn, by the column's name."""
-        return {
-            "name": (self.names, lambda: list(self.names)),
-            "inputs": (self.inputs, lambda: list(self.inputs)),
-            "thread": (self.threads, lambda: self.threads.labels),
-            "stream": (self.streams, lambda: self.streams.labels),
-            "process": (self.processes, lambda: self.processes.labels),
-        }
-
-    def _all_columns(self) -> tuple[Struct, ...]:
-        return self.ops, self.annotations, self.frames, self.overheads, self.calls, self.gpu, self.allocations
 
     def _operands(self, part: Ranges, role: str, events: list[Any]) -> None:
         """Append what operators were given, and annotations: those of collectives are given what they send."""

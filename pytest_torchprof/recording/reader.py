@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
 from functools import partial
-from math import inf
 from os import fspath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,13 +32,13 @@ from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
 from pytest_torchprof.recording.text import (
     PERFETTO_REFUSAL,
     SPECIAL,
+    DamagedGzipError,
     UncuttableError,
     inflated,
     is_perfetto,
     is_special,
 )
 from pytest_torchprof.recording.threads import put_back
-from pytest_torchprof.recording.two_processes import Other, border
 from pytest_torchprof.trace import Trace
 from pytest_torchprof.trace.captured import with_captured
 
@@ -65,11 +63,8 @@ class _OtherJsonError(_NoTraceError):
     """The file is sound JSON without a trace's events."""
 
 
-def read(path: str | os.PathLike[str], *, by_two: bool = False) -> Trace:
-    """Return the recording in the file, gzipped or plain; UnreadableRecording with the cause and what to do.
-
-    ``by_two`` allows a second process where that is quicker; it changes nothing else.
-    """
+def read(path: str | os.PathLike[str]) -> Trace:
+    """Return the recording in the file, gzipped or plain; UnreadableRecording with the cause and what to do."""
     path = fspath(path)
     if "\0" in path:
         raise UnreadableRecording(
@@ -80,11 +75,8 @@ def read(path: str | os.PathLike[str], *, by_two: bool = False) -> Trace:
         raise UnreadableRecording(said, Code.NO_RECORDING)
     try:
         try:
-            middle = border(path) if by_two else None
-            if middle is not None:
-                return _in_two(path, middle)
             columns = Columns()
-            return _trace(path, columns, _in_pieces(path, columns) or {})
+            return _trace(path, columns, _in_pieces(path, columns))
         except UncuttableError as odd:
             return _whole(path, _uncut(path, odd.__cause__))
     except (_NoTraceError, UnreadableRecording) as error:
@@ -104,7 +96,7 @@ _CAUSES: dict[type[Exception], tuple[str, Code]] = {
     FileNotFoundError: ("There is no recording {path}: no such file. Check the path.", _MISSING),
     IsADirectoryError: ("{path} is a folder, not a recording. Name one of the trace files in it.", _NONE),
     EOFError: ("{path} ends in the middle of its gzip data: it was cut off when written or copied. {again}", _CUT_OFF),
-    zlib.error: ("{path} is damaged, its gzip data cannot be unpacked ({cause}). {again}", _DAMAGED),
+    DamagedGzipError: ("{path} is damaged, its gzip data cannot be unpacked ({cause}). {again}", _DAMAGED),
     OSError: ("{path} cannot be read: {cause}.", _UNREADABLE),
     UnicodeDecodeError: ("{path} is damaged: a text in it is not UTF-8, as all text of JSON is. {again}", _DAMAGED),
     OverflowError: ("{path} is not a recording: a number in it is larger than any time stamp. {again}", _DAMAGED),
@@ -112,46 +104,21 @@ _CAUSES: dict[type[Exception], tuple[str, Code]] = {
 }
 
 
-def _in_two(path: str, middle: int) -> Trace:
-    """Read the first part while another process reads the second; alone where that fails."""
-    columns = Columns()
-    with Other(lambda: _second_part(path, middle)) as second:
-        header = _in_pieces(path, columns, until=middle)
-        if header is not None:
-            return _trace(path, columns, header)
-        found = second.answer()
-    if found is None:
-        return _trace(path, columns, _in_pieces(path, columns, begin=middle) or {})
-    packed, header = msgspec.msgpack.decode(found)
-    columns.extend(packed)
-    return _trace(path, columns, header)
-
-
-def _second_part(path: str, middle: int) -> bytes:
-    columns = Columns()
-    header = _in_pieces(path, columns, begin=middle)
-    return msgspec.msgpack.encode((columns.packed(), header))
-
-
-def _in_pieces(path: str, columns: Columns, *, begin: int = 0, until: float = inf) -> dict[str, Any] | None:
-    """Fold the pieces that begin in this part of the text; return what is around them if the end is among them."""
+def _in_pieces(path: str, columns: Columns) -> dict[str, Any]:
+    """Fold the events a piece of the text at a time; return what is around them."""
     source = inflated(path)
     head, rest = text.head(source)
     opening = text.OPENING.match(rest)
     if opening is None:
         raise UncuttableError
     try:
-        for parts, place, last in text.cut(source, rest, opening[1]):
-            if place >= until:
-                break
-            if place < begin:
-                continue
-            if last:
-                return _finish(columns, head, b"".join(parts))
-            _fold(columns, b"".join(parts))
+        for piece, is_last in text.cut(source, rest, opening[1]):
+            if is_last:
+                return _finish(columns, head, piece)
+            _fold(columns, piece)
     except (msgspec.DecodeError, _NoTraceError) as error:
         raise UncuttableError from error
-    return None
+    raise AssertionError  # One piece is the last.
 
 
 def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:

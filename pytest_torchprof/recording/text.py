@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.recording.bounds import AROUND, MEMBERS, UNPACKED, bounded, too_large
+
+try:
+    from isal import isal_zlib as gunzip
+except ImportError:  # There are platforms without a wheel of it; zlib takes three times as long.
+    import zlib as gunzip  # type: ignore[no-redef]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +34,13 @@ _TRIES = 1000
 """How often a border is looked for in a part; where a program wrote it, the first or second is one."""
 
 
+_GUNZIP_ERROR: Any = gunzip.error
+
+
+class DamagedGzipError(Exception):
+    """What is packed in a gzip-compressed file is not what was packed."""
+
+
 class UncuttableError(Exception):
     """The file does not come apart between its events; it has to be decoded whole."""
 
@@ -44,7 +55,11 @@ def is_special(path: str | os.PathLike[str]) -> bool:
 
 
 def inflated(path: str) -> Iterator[bytes]:
-    """Yield the file's bytes, unpacked; UnreadableRecording where it unpacks to more than any recording is."""
+    """Yield the file's bytes, unpacked.
+
+    UnreadableRecording where it unpacks to more than any recording is, DamagedGzipError where it is damaged, EOFError
+    where it is cut off.
+    """
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib's import costs more than a small file
         part = file.read(_SLICE)
         if part[:2] == GZIP:
@@ -56,13 +71,17 @@ def inflated(path: str) -> Iterator[bytes]:
 
 
 def _unpacked(file: FileIO, part: bytes) -> Iterator[bytes]:
-    unpack, members = zlib.decompressobj(wbits=31), 1
+    unpack, members = gunzip.decompressobj(wbits=31), 1
     while part:
         # The input is sliced small rather than the output bounded: unconsumed_tail copies the rest at each call.
-        yield unpack.decompress(part)
+        try:
+            text = unpack.decompress(part)
+        except _GUNZIP_ERROR as error:
+            raise DamagedGzipError(str(error)) from None
+        yield text
         part = unpack.unused_data if unpack.eof else b""
         if part[:2] == GZIP:
-            unpack, members = zlib.decompressobj(wbits=31), members + 1
+            unpack, members = gunzip.decompressobj(wbits=31), members + 1
             if members > MEMBERS:
                 raise too_large(f"is packed in more than {MEMBERS:,} parts")
         else:
@@ -71,38 +90,25 @@ def _unpacked(file: FileIO, part: bytes) -> Iterator[bytes]:
         raise EOFError
 
 
-def size(path: str) -> int:
-    """Return how many bytes of text the file holds; a guess where it is packed in several parts or beyond 4 GiB."""
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-        packed = file.read(2) == GZIP
-        end = file.seek(0, 2)
-        if packed and end > 4:
-            # RFC 1952: the last four bytes are the length before packing, modulo 2**32.
-            file.seek(end - 4)
-            return int.from_bytes(file.read(4), "little")
-    return end
-
-
-def cut(source: Iterator[bytes], rest: bytes, mark: bytes) -> Iterator[tuple[list[bytes | memoryview], int, bool]]:
-    """Yield lists of whole events as parts of text, where in the text each began, and whether it is the last.
+def cut(source: Iterator[bytes], rest: bytes, mark: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yield lists of whole events, as text, and whether it is the last one.
 
     The last one is not closed: what comes behind the list of events is in it.
     """
     parts: list[bytes | memoryview] = [b"[", rest]
-    begin, held = 0, len(rest)
+    held = len(rest)
     for part in source:
         parts.append(part)
         held += len(part)
         if held >= PIECE and (at := border(part, mark) or border(part, _ANY_OPENING)):
             parts[-1] = memoryview(part)[: at[0]]
             parts.append(b"]")
-            yield parts, begin, False
-            kept = len(part) - at[1]
-            begin += held - kept
-            parts, held = [b"[", part[at[1] :]], kept
+            yield b"".join(parts), False
+            rest = part[at[1] :]
+            parts, held = [b"[", rest], len(rest)
         elif held > AROUND:
             raise UncuttableError
-    yield parts, begin, True
+    yield b"".join(parts), True
 
 
 def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import zlib
 from os import SEEK_END, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.recording.digest import own_key, sealed
 from pytest_torchprof.recording.metadata import ADOPTED, SCHEMA, encode
 from pytest_torchprof.recording.reader import shown
-from pytest_torchprof.recording.text import inflated
+from pytest_torchprof.recording.text import DamagedGzipError, inflated
 from pytest_torchprof.replacing import replacing
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def write_adopted(trace: Trace, target: str, adoption: Adoption) -> None:
             _seal(file, file.seek(0, SEEK_END) - behind, encoded)
     except UnicodeEncodeError as error:
         raise _half_a_character(error) from None
-    except (EOFError, zlib.error, OSError) as error:
+    except (EOFError, DamagedGzipError, OSError) as error:
         raise _not_copied(source, target, error) from None
 
 
@@ -80,7 +79,7 @@ def copy(source: str, target: str | os.PathLike[str]) -> None:
             gzip.GzipFile("", "wb", 6, raw, mtime=0) if target.endswith(".gz") else raw as file,
         ):
             _write(inflated(source), file)
-    except (EOFError, zlib.error, OSError) as error:
+    except (EOFError, DamagedGzipError, OSError) as error:
         raise _not_copied(source, target, error) from None
 
 

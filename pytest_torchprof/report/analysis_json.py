@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,12 +14,10 @@ from pytest_torchprof.analysis.range_rows import EACH_STEP, IN_GRAPHS
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.findings import RULES, AnyFinding, find, ranked
-from pytest_torchprof.recording import two_processes
-from pytest_torchprof.recording.two_processes import Other
+from pytest_torchprof.findings import RULES, find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.call_times import CallTimes
@@ -29,10 +26,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _MANY_OF = {"family": "families", "op": "ops", "range": "ranges", "module": "modules", "collective": "collectives"}
-# Of fewer events one process is done before a second has begun.
-_MANY = 50_000
-# What the second process looks for beside the efficiency, so that both take as long.
-_APART = frozenset({"costly-children", "repeated-constant"})
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
 
 
@@ -44,41 +37,13 @@ def as_dict(  # noqa: PLR0913 - the options of the command
     step: int | None = None,
     top: int | None = None,
     findings: bool = True,
-    by_two: bool = False,
 ) -> dict[str, Any]:
-    """Return the analysis; ``step`` N is ProfilerStep#N alone, TorchprofError if there is none.
-
-    ``by_two`` allows a second process where that is quicker; it changes nothing else.
-    """
-    told = partial(_tables, analysis, by, step, top)
+    """Return the analysis; ``step`` N is ProfilerStep#N alone, TorchprofError if there is none."""
+    tables = _tables(analysis, by, step, top)
     if not findings:
-        return {**told(), "findings": []}
-    large = by_two and analysis.trace.events >= _MANY and analysis.kernels_unknown is None
-    answers = _ask_two_processes(analysis, tuple(rules), told) if large and two_processes.possible() else None
-    tables, efficiency, found = answers or (
-        told(),
-        msgspec.to_builtins(analysis.efficiency),
-        find(analysis, tuple(rules)),
-    )
-    return {**tables, "efficiency": efficiency, "findings": finding_values(found)}
-
-
-def _ask_two_processes(
-    analysis: Analysis, rules: Sequence[Rule], told: Callable[[], dict[str, Any]]
-) -> tuple[dict[str, Any], Any, Sequence[Finding]] | None:
-    """Return tables, efficiency and findings, worked out at the same time; None where the second process failed."""
-    # What both need, once.
-    _ = analysis.launching.op_of, analysis.launching.parts
-    mine = [rule for rule in rules if rule.code not in _APART]
-    others = [rule for rule in rules if rule.code in _APART]
-    with Other(lambda: msgspec.msgpack.encode((analysis.efficiency, find(analysis, others)))) as other:
-        tables, found, answer = told(), find(analysis, mine), other.answer()
-    if answer is None:
-        return None
-    efficiency, apart = msgspec.msgpack.decode(answer, type=tuple[Any, tuple[AnyFinding, ...]])
-    place = {rule.code: i for i, rule in enumerate(rules)}
-    all_of_them = sorted([*found, *apart], key=lambda one: place.get(one.code, len(place)))
-    return tables, efficiency, ranked(all_of_them)
+        return {**tables, "findings": []}
+    efficiency = msgspec.to_builtins(analysis.efficiency)
+    return {**tables, "efficiency": efficiency, "findings": finding_values(find(analysis, tuple(rules)))}
 
 
 def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> dict[str, Any]:

@@ -7,14 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from pytest_torchprof.recording import two_processes
 from pytest_torchprof.report.page.columns import pack
 from pytest_torchprof.report.page.details import as_json, details_of
 from pytest_torchprof.report.page.document import compressed, document, text
 from pytest_torchprof.report.page.measured import with_lines
-from pytest_torchprof.report.page.tables import OPERATORS, WAYS, tables_of
 from pytest_torchprof.report.page.verdicts import columns_of, row, table, worst_first
 from pytest_torchprof.text import counted
 
@@ -28,8 +24,6 @@ _ROOM_BYTES: Final = 4_500_000
 """Of recordings, compressed: a page of 2,000 tests stays below 10 MB."""
 _TOGETHER: Final = 24
 """Details of so many tests are compressed together: they are alike."""
-# Of fewer events one process is done before a second has begun.
-_MANY_EVENTS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +39,15 @@ class Heading:
     """The title of the column of comparisons."""
 
 
-def page(several: Iterable[Measured], heading: Heading, *, by_two: bool = False) -> str:
-    """Return the page; measurements come one at a time, so that no two recordings have to be in memory.
-
-    ``by_two`` allows a second process where that is quicker; it changes nothing else.
-    """
+def page(several: Iterable[Measured], heading: Heading) -> str:
+    """Return the page; measurements come one at a time, so that no two recordings have to be in memory."""
     shown: list[Measured] = []
     details: list[dict[str, Any]] = []
     recordings: dict[str, bytes] = {}
     for measured in several:
         # The first one is drawn whatever it takes.
         room = _ROOM_BYTES - sum(map(len, recordings.values())) if recordings else math.inf
-        found, drawn = _told(measured, by_two=by_two, room=room)
+        found, drawn = _told(measured, room=room)
         names = [f"recording-{len(shown)}{side}" for side in ("", "-before")][: len(drawn)]
         recordings.update(zip(names, drawn, strict=True))
         details.append({**found, **({"drawn": names} if names else {})})
@@ -76,41 +67,21 @@ def page(several: Iterable[Measured], heading: Heading, *, by_two: bool = False)
     return document(title=f"torchprof: {heading.title}", body=body, payloads=payloads)
 
 
-def _told(measured: Measured, *, by_two: bool, room: float) -> tuple[dict[str, Any], list[bytes]]:
+def _told(measured: Measured, *, room: float) -> tuple[dict[str, Any], list[bytes]]:
     """Return the details, and the compressed recordings of the measurement and of the one before where they fit."""
     analysis = measured.analysis
     if analysis is None:
         return {**details_of(measured), "missing": measured.missing}, []
-    events = analysis.trace.events
-    large = by_two and measured.before is None and events >= _MANY_EVENTS and two_processes.possible()
-    found = _by_two(measured, analysis) if large else None
-    details, drawn = found or (details_of(measured), [compressed(pack(side)) for side in _sides(measured)])
+    details, drawn = details_of(measured), [compressed(pack(side)) for side in _sides(measured)]
     if sum(map(len, drawn)) > room:
-        return {**details, "missing": f"no timeline: {counted(events, 'event')} would make the page too large"}, []
+        events = counted(analysis.trace.events, "event")
+        return {**details, "missing": f"no timeline: {events} would make the page too large"}, []
     return details, drawn
 
 
 def _sides(measured: Measured) -> list[Analysis]:
     both = [one.analysis for one in (measured, measured.before) if one is not None]
     return [with_lines(analysis) for analysis in both if analysis is not None]
-
-
-def _by_two(measured: Measured, analysis: Analysis) -> tuple[dict[str, Any], list[bytes]] | None:
-    """Return both as two processes work them out; None where the second one failed."""
-    # What both need, once.
-    _ = analysis.launching.op_of, analysis.launching.parts
-    mine = [way for way in WAYS if way != OPERATORS]
-
-    def theirs() -> bytes:
-        return msgspec.msgpack.encode((compressed(pack(with_lines(analysis))), tables_of(analysis, ways=[OPERATORS])))
-
-    with two_processes.Other(theirs) as other:
-        details, answer = details_of(measured, mine), other.answer()
-    if answer is None:
-        return None
-    drawn, tables = msgspec.msgpack.decode(answer)
-    details["tables"] |= tables
-    return details, [drawn]
 
 
 def _without_recording(measured: Measured) -> Measured:

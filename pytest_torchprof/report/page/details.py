@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.page.changes import changes_between, changes_since_baseline
-from pytest_torchprof.report.page.tables import WAYS, kernel_names, tables_of, time_breakdown
+from pytest_torchprof.report.page.tables import kernel_names, tables_of, time_breakdown
 from pytest_torchprof.report.result import as_reported, known_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _SHOWN: Final = ("message", "changes", "limits", "environment", "recording")
 
 
-def details_of(measured: Measured, ways: Sequence[str] = WAYS) -> dict[str, Any]:
-    """Return what stands below the list of verdicts when the measurement is chosen there, tables in these ways."""
+def details_of(measured: Measured) -> dict[str, Any]:
+    """Return what stands below the list of verdicts when the measurement is chosen there."""
     result, analysis, before = measured.result, measured.analysis, measured.before
     plain = as_reported(result)
     earlier = before.analysis if before is not None else None
@@ -38,7 +38,7 @@ def details_of(measured: Measured, ways: Sequence[str] = WAYS) -> dict[str, Any]
         environment = known_of(before.result.environment)
         found["before"] = {"environment": environment, "recording": before.result.recording}
     if analysis is not None:
-        found |= _of_analysis(analysis, earlier, ways)
+        found |= _of_analysis(analysis, earlier)
         if earlier is not None:
             found["compared"] = changes_between(analysis, earlier)
     elif result.kernels:
@@ -82,11 +82,11 @@ def _numbers(measured: Measured) -> list[list[Any]]:
     ]
 
 
-def _of_analysis(analysis: Analysis, before: Analysis | None, ways: Sequence[str]) -> dict[str, Any]:
+def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
     trace = analysis.trace
     return {
         "doubt": analysis.kernels_unknown and str(analysis.kernels_unknown),
-        "tables": tables_of(analysis, before, ways),
+        "tables": tables_of(analysis, before),
         "time": time_breakdown(analysis),
         "time_before": time_breakdown(before) if before is not None else None,
         "steps": len(analysis.steps),

@@ -28,14 +28,13 @@ _MOST_ROWS: Final = 2000
 
 
 WAYS: Final = ("kernel", "family", "op", "module")
-OPERATORS: Final = "op"
 
 
-def tables_of(analysis: Analysis, before: Analysis | None = None, ways: Sequence[str] = WAYS) -> dict[str, Table]:
-    """Return the tables in some of the `WAYS`; with ``before`` each row has the cells that its name has there too."""
-    sides = [_rows(analysis, ways), _rows(before, ways) if before is not None else {}]
+def tables_of(analysis: Analysis, before: Analysis | None = None) -> dict[str, Table]:
+    """Return the tables in each of the `WAYS`; with ``before`` each row has the cells that its name has there too."""
+    sides = [_rows(analysis), _rows(before) if before is not None else {}]
     found = {}
-    for way in ways:
+    for way in WAYS:
         now, was = (side.get(way, []) for side in sides)
         if now or was:
             found[way] = _table(now, was if before is not None else None, _CELLS[way], _KEYS[way])
@@ -67,11 +66,11 @@ def time_breakdown(analysis: Analysis) -> dict[str, Any] | None:
     }
 
 
-def _rows(analysis: Analysis, ways: Sequence[str]) -> dict[str, Sequence[Any]]:
+def _rows(analysis: Analysis) -> dict[str, Sequence[Any]]:
     if analysis.kernels_unknown is not None:
         return {}
-    kernels = by_kernel(analysis.trace, analysis.launching, analysis.launching.parts) if "kernel" in ways else None
-    return {way: rows_by(way, analysis, analysis.steps, kernels) for way in ways}
+    kernels = by_kernel(analysis.trace, analysis.launching, analysis.launching.parts)
+    return {way: rows_by(way, analysis, analysis.steps, kernels) for way in WAYS}
 
 
 def _kernel(row: KernelRow) -> dict[str, Any]:
