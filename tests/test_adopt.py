@@ -170,7 +170,7 @@ def test_a_replay_has_the_range_for_its_step_that_the_test_names_now(adopt):
     not_measured(result, "the range 'prefill' that is to be the step is not in the recording*")
 
 
-def test_a_kept_recording_has_its_steps_and_all_that_it_said(adopt, pytester, capsys):
+def test_a_kept_recording_has_its_steps_and_all_that_it_said(adopt, pytester):
     adopt(DECODE, "--torchprof-save=kept").assert_outcomes(passed=1)
     (kept,) = (pytester.path / "kept").iterdir()
     recording = json.loads(gzip.decompress(kept.read_bytes()))
@@ -183,16 +183,6 @@ def test_a_kept_recording_has_its_steps_and_all_that_it_said(adopt, pytester, ca
     assert main(["check", str(kept), "--limit", "max_kernels=2"]) == 0
     assert main(["check", str(kept), "--limit", "max_kernels=1"]) == 1
     assert main(["diff", str(kept), str(kept)]) == 0
-    assert "changed since" not in capsys.readouterr().err
-
-
-def test_a_kept_recording_that_was_edited_is_told(adopt, pytester):
-    adopt(DECODE, "--torchprof-save=kept").assert_outcomes(passed=1)
-    (kept,) = (pytester.path / "kept").iterdir()
-    kept.write_bytes(gzip.compress(gzip.decompress(kept.read_bytes()).replace(b"aten::add", b"aten::sub")))
-    result = adopt(FORBIDDEN.replace("aten::add", "aten::sub"), "--torchprof-replay=kept", in_process=False)
-    result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["*was changed since it was recorded*"])
 
 
 def test_numbers_live_and_replayed_are_the_same_in_reports(adopt, pytester):

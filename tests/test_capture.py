@@ -118,7 +118,6 @@ def test_the_recording_knows_what_the_trace_cannot(path):
     times = ours.pop("untraced_step_times_us")
     # Those that an earlier test of this process used, on a machine that has some.
     assert set(ours.pop("devices_used")) <= set(range(torch.cuda.device_count()))
-    assert len(ours.pop("digest")) == 2
     assert len(ours.pop("step_cpu_times_us")) == 3
     assert ours == {
         "schema": 1,

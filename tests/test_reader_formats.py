@@ -8,11 +8,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from builder import TraceBuilder, write
+from builder import TraceBuilder, own_recording, write
+from fresh import run_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_torchprof import UnreadableRecording, load
+from pytest_torchprof.codes import Code
+from pytest_torchprof.recording.metadata import Adoption
 from pytest_torchprof.recording.reader import read
 
 pytestmark = pytest.mark.any_torch
@@ -67,6 +70,35 @@ def test_gzip_of_several_members_is_read_to_its_end(tmp_path, plain):
     half = write(tmp_path / "a.gz", text[:700]).read_bytes() + write(tmp_path / "b.gz", text[700:]).read_bytes()
     (tmp_path / "both.json.gz").write_bytes(half)
     assert numbers(load(tmp_path / "both.json.gz")) == numbers(plain)
+
+
+def test_zlib_unpacks_where_there_is_no_igzip(tmp_path, plain):
+    text = two_steps().text().encode()
+    packed = write(tmp_path / "a.gz", text[:700]).read_bytes() + write(tmp_path / "b.gz", text[700:]).read_bytes()
+    damaged = bytearray(packed)
+    damaged[-6] ^= 1
+    files = {"whole": packed, "cut off": packed[:-9], "damaged": damaged}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    done = run_code(
+        "import sys; sys.modules['isal'] = None\n"
+        "from pytest_torchprof import UnreadableRecording, load\n"
+        "for path in sys.argv[1:]:\n"
+        "    try: print(load(path).trace.events)\n"
+        "    except UnreadableRecording as refused: print(refused.code)",
+        *(str(tmp_path / name) for name in files),
+    )
+    assert done.stdout.split() == [str(plain.trace.events), Code.RECORDING_CUT_OFF, Code.RECORDING_DAMAGED]
+
+
+def test_checksums_that_earlier_versions_wrote_are_passed_over(tmp_path):
+    recording = own_recording({"k": 1})
+    now = load(recording.write(tmp_path / "now.json"))
+    recording.torchprof |= {"digest": [1, 2], "adopted": {"nodeid": "test_it.py::test_it", "digest": [3, 4]}}
+    before = load(recording.write(tmp_path / "before.json"))
+    assert before.trace.metadata == now.trace.metadata
+    assert before.trace.adoption == Adoption(nodeid="test_it.py::test_it")
+    assert numbers(before) == numbers(now)
 
 
 @pytest.mark.parametrize("indent", [None, 0, 2, 4])

@@ -117,8 +117,7 @@ def _read_value(name: str, text: str) -> object:
 def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
     from pytest_torchprof.limits import check_limits  # noqa: PLC0415
     from pytest_torchprof.profiles import load  # noqa: PLC0415
-    from pytest_torchprof.recording.digest import is_changed  # noqa: PLC0415
-    from pytest_torchprof.text import counted, printable_line  # noqa: PLC0415
+    from pytest_torchprof.text import counted  # noqa: PLC0415
 
     own_kernels, asked = _asked(arguments, limits)
     trace = arguments.path
@@ -127,8 +126,6 @@ def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
         raise UnknownLimit(
             f"{trace} is a folder of {len(profile)} recordings; check one file at a time", Code.BAD_USAGE
         )
-    if is_changed(profile.trace):
-        sys.stderr.write(f"torchprof check: warning: {printable_line(trace)} was changed since it was recorded\n")
     verdicts = check_limits(profile.with_own_kernels(own_kernels), asked)
     _write_verdicts(verdicts)
     if orphans := profile.trace.orphans:

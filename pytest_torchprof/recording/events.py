@@ -197,7 +197,6 @@ class Columns:
     def __init__(self) -> None:
         self.events = 0
         self._weight = 0
-        self.ending = b""
         self.stamps = WHOLE
         self.names = _Numbering()
         self.threads = _Threads()

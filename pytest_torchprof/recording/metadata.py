@@ -279,8 +279,6 @@ class Metadata(Struct, frozen=True, kw_only=True):
     lines: bool | None = None
     """Whether every line of the user's code that was reached is marked; None without marks."""
     timing: Timing | None = None
-    digest: tuple[Count, Count] | None = None
-    """Checksums (CRC-32) of the text before this key and of the key's other entries."""
 
 
 class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -297,8 +295,6 @@ class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """As in ``Metadata``: "cpu" is the device that was measured if the recording does not say so itself."""
     numbers: tuple[Count, ...] = ()
     """The numbers of all recordings that were adopted together; empty for one alone."""
-    digest: tuple[Count, Count] | None = None
-    """As in ``Metadata``, in the place of what is there."""
 
 
 # Written where they are known; where they are not there, they were not recorded.
@@ -314,12 +310,11 @@ _ONLY_IF_KNOWN = (
     "tensor_lists",
     "lines",
     "timing",
-    "digest",
 )
 _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Timing}
 _LISTS = {
     **dict.fromkeys(("threads", "problems", "triton_kernels"), "texts"),
-    **dict.fromkeys(("devices_used", "graph_replays", "digest", "numbers"), "whole numbers"),
+    **dict.fromkeys(("devices_used", "graph_replays", "numbers"), "whole numbers"),
     **dict.fromkeys(("tensor_lists", "captured_graphs"), "objects"),
     **dict.fromkeys(("untraced_step_times_us", "step_cpu_times_us"), "numbers"),
 }

@@ -24,7 +24,6 @@ from pytest_torchprof.recording.bounds import (
     bounded,
     too_large,
 )
-from pytest_torchprof.recording.digest import ending
 from pytest_torchprof.recording.events import Columns, kinds
 from pytest_torchprof.recording.metadata import KEY, MalformedError, parse, parse_adoption
 from pytest_torchprof.recording.shims import name_operators
@@ -171,7 +170,6 @@ def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
         return {}
     # The list that was cut must be the document's own, not one further in.
     _document(head + b"[]}")
-    columns.ending = ending(rest)
     document = repaired(head + rest, _document)
     _fold(columns, document.pop(_EVENTS))
     return _header(document)
@@ -212,7 +210,6 @@ def _decoded(path: str, text: bytes | msgspec.Raw) -> Trace:
             raise _OtherJsonError("it is a JSON list, but not of trace events.")
         _fold_events(columns, text)
     else:
-        columns.ending = ending(bytes(text))
         document = _document(text)
         _fold_events(columns, document.pop(_EVENTS))
         header = _header(document)
@@ -279,7 +276,6 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         samples_hardware=columns.samples_hardware,
         collectives=columns.collectives,
         parameters=columns.parameters,
-        ending=columns.ending,
     )
     _check_counts(trace)
     return with_captured(trace, columns.annotated)

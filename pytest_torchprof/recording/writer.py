@@ -4,44 +4,45 @@ from __future__ import annotations
 
 import gzip
 import os
+from mmap import mmap
 from os import SEEK_END, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording.digest import own_key, sealed
-from pytest_torchprof.recording.metadata import ADOPTED, SCHEMA, encode
+from pytest_torchprof.recording.metadata import ADOPTED, KEY, SCHEMA, encode
 from pytest_torchprof.recording.reader import shown
 from pytest_torchprof.recording.text import DamagedGzipError, inflated
 from pytest_torchprof.replacing import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import BinaryIO
 
-    from pytest_torchprof.recording.digest import Digest
     from pytest_torchprof.recording.metadata import Adoption, Metadata
     from pytest_torchprof.trace import Trace
+
+_OPENING = b',\n"%s": ' % KEY.encode()
 
 
 def write_metadata(path: str | os.PathLike[str], metadata: Metadata) -> None:
     """Put our key into an exported, unpacked trace file, in place: whoever calls has it under a name of its own."""
     path = fspath(path)
     try:
-        with open(path, "r+b") as file:  # noqa: PTH123
-            start = max(0, file.seek(0, SEEK_END) - 4096)
-            file.seek(start)
-            end = start + file.read().rindex(b"}")
-            _seal(file, end, lambda digest: encode(replace(metadata, digest=digest)))
-    except ValueError as error:
-        if isinstance(error, UnicodeEncodeError):
-            raise _half_a_character(error) from None
-        raise UnreadableRecording(f"{shown(path)} is not a recording: it does not end as a JSON object does.") from None
+        value = encode(metadata)
+    except UnicodeEncodeError as error:
+        raise _half_a_character(error) from None
+    with open(path, "r+b") as file:  # noqa: PTH123
+        start = max(0, file.seek(0, SEEK_END) - 4096)
+        file.seek(start)
+        end = file.read().rfind(b"}")
+        if end < 0:
+            raise UnreadableRecording(f"{shown(path)} is not a recording: it does not end as a JSON object does.")
+        _put_key(file, start + end, value)
 
 
 def write_adopted(trace: Trace, target: str, adoption: Adoption) -> None:
@@ -49,19 +50,13 @@ def write_adopted(trace: Trace, target: str, adoption: Adoption) -> None:
 
     UnreadableRecording where it cannot be copied, TorchprofError where the label cannot be written.
     """
-    said = own_key(trace) or ({} if trace.metadata is None else msgspec.json.decode(encode(trace.metadata)))
-    said = {"schema": SCHEMA} | {name: entry for name, entry in said.items() if name != ADOPTED}
-
-    def encoded(digest: Digest | None) -> bytes:
-        entries: Any = {**said, ADOPTED: replace(adoption, digest=digest)}
-        return msgspec.json.encode(entries)
-
     source = str(trace.path)
     try:
         with open(target, "w+b") as file:  # noqa: PTH123
             _write(_as_object(inflated(source)), file)
-            behind = len(trace.ending) or _length_of_end(file)
-            _seal(file, file.seek(0, SEEK_END) - behind, encoded)
+            end, recorded = _own_key(file, trace)
+            own = {"schema": SCHEMA} | {name: entry for name, entry in recorded.items() if name != ADOPTED}
+            _put_key(file, end, msgspec.json.encode({**own, ADOPTED: adoption}))
     except UnicodeEncodeError as error:
         raise _half_a_character(error) from None
     except (EOFError, DamagedGzipError, OSError) as error:
@@ -99,19 +94,21 @@ def _as_object(parts: Iterable[bytes]) -> Iterable[bytes]:
     yield b"\n}\n" if listed else b""
 
 
-def _length_of_end(file: BinaryIO) -> int:
-    """Return how much of the text its last bracket and what is behind it are."""
-    size = file.seek(0, SEEK_END)
-    file.seek(max(0, size - 4096))
-    _, bracket, behind = file.read().rpartition(b"}")
-    return len(bracket + behind)
+def _own_key(file: BinaryIO, trace: Trace) -> tuple[int, dict[str, Any]]:
+    """Return where our key begins, or else where the document ends, and what the trace has under the key."""
+    file.flush()
+    with mmap(file.fileno(), 0) as text:
+        begin = text.rfind(_OPENING)
+        if begin > 0 and (trace.metadata or trace.adoption):
+            return begin, msgspec.json.decode(b"{" + text[begin + 1 :])[KEY]
+        # Another program wrote the file anew, or our key was never in it.
+        return text.rfind(b"}"), {} if trace.metadata is None else msgspec.json.decode(encode(trace.metadata))
 
 
-def _seal(file: BinaryIO, end: int, encoded: Callable[[Digest | None], bytes]) -> None:
-    ours = sealed(encoded, file, end)
+def _put_key(file: BinaryIO, end: int, value: bytes) -> None:
     file.seek(end)
     file.truncate()
-    file.write(ours)
+    file.write(_OPENING + value + b"\n}\n")
 
 
 def _half_a_character(error: UnicodeEncodeError) -> TorchprofError:

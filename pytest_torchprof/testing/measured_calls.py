@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -15,13 +14,12 @@ from pytest_torchprof.against.imports import foreign_code, foreign_origin
 from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
+from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import needs_flops
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.reasons import Reason, Verbatim
-from pytest_torchprof.recording.digest import is_changed
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.testing.compile_cache import doubt_of, why_no_phase
@@ -120,9 +118,6 @@ def kept_trace(run: TestRun, label: str | None) -> Trace:
             f"record it again with --torchprof-save={path.parent}",
             Code.REPLAY_MISMATCH,
         )
-    if is_changed(trace):
-        with suppress(TorchprofWarning):  # Where warnings are errors this one is none.
-            warnings.warn(f"{path} was changed since it was recorded", TorchprofWarning, stacklevel=2)
     return trace
 
 

@@ -91,7 +91,6 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The device that the caller says was measured, of a recording that does not say it itself."""
     adoption: Adoption | None = None
     """Whose the recording of another process has become; None of any other."""
-    ending: bytes = b""  # Our key as the file has it, and what is behind it.
 
     @cached_property
     def device_kind(self) -> DeviceKind:
@@ -108,12 +107,6 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Test id and label of the measurement that this is the recording of."""
         whose = self.adoption or self.metadata
         return (None, None) if whose is None else (whose.nodeid, whose.label)
-
-    @property
-    def digest(self) -> tuple[int, int] | None:
-        """The checksums that the file keeps of itself."""
-        whose = self.adoption or self.metadata
-        return None if whose is None else whose.digest
 
     @property
     def environment(self) -> Environment:
