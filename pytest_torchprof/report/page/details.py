@@ -12,7 +12,7 @@ from pytest_torchprof.report.page.tables import kernel_names, tables_of, time_br
 from pytest_torchprof.report.result import as_reported, known_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
