@@ -50,7 +50,8 @@ def from_words(words: Any) -> Any:
     try:
         convert(known, AnyFinding)
     except (UnicodeError, ValidationError):
-        return {**words, "finding": OtherFinding.__struct_config__.tag, "facts": facts}
+        own = {name: fact for name, fact in facts.items() if name != "source"}
+        return {**words, "finding": OtherFinding.__struct_config__.tag, "facts": own, "source": facts.get("source")}
     return known
 
 
