@@ -1,4 +1,4 @@
-"""The text of a failure: which limits, what was seen instead, from where, why, what to do; as long as a screen."""
+"""The text of a failure: which limits, what was seen instead, from where, why, what to do; a screen of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,13 +18,13 @@ from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.text import counted, number_alike, printable, printable_line, reason_line, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.limits.evidence import AnyEvidence
 
-MOST_REASONS = 3
-"""Of one limit: several missed limits still fit on a screen."""
+MOST_WITH_PLACES = 18
+"""Lines of work that have their places below each; of more, all kernels are named before any place is."""
 COLUMN = 32
 """At which what was seen starts, where the limit leaves room for it."""
 INDENT = 6
@@ -41,7 +41,7 @@ class Screen:
     columns: int | None = None
     """Where lines of prose are broken; None where nobody knows, as in a file: they stay whole."""
     lines: int = 36
-    """With pytest's own lines around the text, and the recordings' below, a screen of 40."""
+    """Of what fails beside limits; with pytest's own lines around them, and the recordings' below, a screen of 40."""
     everything: bool = False
     """Whether nothing is to be left out (``-vv``)."""
     rest: str = ": pytest -vv"
@@ -138,11 +138,6 @@ def fit(text: str, screen: Screen, hanging: int = 0) -> str:
     return "\n".join(lines)
 
 
-def height(lines: Sequence[str], screen: Screen) -> int:
-    """Return how many lines of the screen these take: it wraps what is too long, so that texts stay whole."""
-    return sum(max(1, -(-len(line) // screen.width)) for line in lines)
-
-
 def error_for(
     verdicts: Iterable[Verdict],
     analysis: Analysis,
@@ -185,89 +180,66 @@ def _failure_text(
     more = _broken([*map(printable, told[:most]), *left, *map(printable, remedy)], screen)
     if not verdicts:
         return "\n".join(more)
-    sections = [_Section.of(verdict, why, screen) for verdict in _without_repetition(verdicts)]
-    head = _broken([_headline(verdicts, analysis), ""], screen)
     tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)]
     tail += ["", *more] if more else []
     tail += ["", *(f"{REMEDY}{line}" for line in _what_to_do(verdicts, analysis))]
-    tail = _broken(tail, screen)
-    shown = _fitting(sections, screen.lines - height(head, screen) - height(tail, screen), screen)
-    lines = [line for one, blocks in zip(sections, shown, strict=True) for line in one.lines(blocks)]
-    return "\n".join([*head, *lines, *tail])
+    caps = _caps(len(verdicts), screen)
+    sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
+    head = _broken([_headline(verdicts, analysis), ""], screen)
+    return "\n".join([*head, *chain.from_iterable(sections), *_broken(tail, screen)])
 
 
 def _broken(lines: Sequence[str], screen: Screen) -> list[str]:
     return fit("\n".join(lines), screen).split("\n") if lines else []
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """What there is to say of one verdict: its line, then details and reasons, each a block of a few lines."""
+class Caps(NamedTuple):
+    """How many lines of each kind stand below a limit; None: all of them."""
 
-    screen: Screen
-    head: list[str]
-    details: list[list[str]]
-    places: list[list[str]]
-    """Of the details, where they do not stand with them: all kernels are named before any place is."""
-    reasons: list[list[str]]
+    rows: int | None = None
+    """Of kernels and other work."""
+    notes: int | None = None
+    """Of what else there is to say of it."""
+    places: int | None = None
+    """Of where the work comes from, where that does not stand with the rows."""
+    reasons: int | None = None
+    """Of findings that may be why."""
 
-    @classmethod
-    def of(cls, verdict: Verdict, why: Callable[[str], Sequence[str]], screen: Screen) -> _Section:
-        """Return all that there is to say of a verdict; ``why`` has reasons for a missed limit."""
-        reasons = why(verdict.limit)[:MOST_REASONS] if verdict.status == MISSED else ()
-        details, places = _detail_blocks(verdict.evidence, screen)
-        return cls(
-            screen=screen,
-            head=fit(limit_line(verdict), screen, hanging=INDENT).splitlines(),
-            details=details,
-            places=places,
-            reasons=[_broken([f"{' ' * INDENT}why: {reason_line(line)}"], screen) for line in reasons],
-        )
 
-    @property
-    def blocks(self) -> list[list[str]]:
-        """The details, then their places, then the reasons."""
-        return [*self.details, *self.places, *self.reasons]
+_CAPS = (Caps(20, 12, 4, 2), Caps(8, 6, 2, 1), Caps(5, 3, 1, 1), Caps(3, 2, 1, 1))
+"""For one limit that does not hold, for two, for three, and for each of more: so much fits on a screen."""
 
-    def order(self) -> list[int]:
-        """Return the blocks by how much they tell: a reason is worth more than the fourth kernel."""
-        of_all = range(len(self.blocks))
-        details, others = of_all[: len(self.details)], of_all[len(self.details) :]
-        places, reasons = others[: len(self.places)], others[len(self.places) :]
-        return [*details[:3], *reasons[:1], *details[3:], *places, *reasons[1:]]
 
-    def lines(self, shown: Collection[int]) -> list[str]:
-        """Return the lines of these blocks, and how many details are left out."""
-        details = [block for i, block in enumerate(self.details) if i in shown]
-        others = [block for i, block in enumerate(self.blocks) if i in shown and i >= len(self.details)]
-        left = _left(len(self.details) - len(details), "", INDENT + 3, self.screen)
-        return [*self.head, *chain.from_iterable(details), *left, *chain.from_iterable(others)]
+def _caps(limits: int, screen: Screen) -> Caps:
+    return Caps() if screen.everything else _CAPS[min(limits, len(_CAPS)) - 1]
+
+
+def _section(verdict: Verdict, why: Callable[[str], Sequence[str]], caps: Caps, screen: Screen) -> list[str]:
+    """Return what there is to say of a verdict, as far as the caps let it; ``why`` has reasons for a missed limit."""
+    blocks, places = _detail_blocks(verdict.evidence, screen)
+    shown: list[str] = []
+    used, left = {True: 0, False: 0}, 0
+    for is_row, block in blocks:
+        most = caps.rows if is_row else caps.notes
+        used[is_row] += len(block)
+        if most is None or used[is_row] <= max(most, len(block)):
+            shown += block
+        else:
+            left += 1
+    reasons = why(verdict.limit)[: caps.reasons] if verdict.status == MISSED else ()
+    return [
+        *fit(limit_line(verdict), screen, hanging=INDENT).splitlines(),
+        *shown,
+        *_left(left, "", INDENT + 3, screen),
+        *chain.from_iterable(places[: caps.places]),
+        *chain.from_iterable(_broken([f"{' ' * INDENT}why: {reason_line(line)}"], screen) for line in reasons),
+    ]
 
 
 def _left(count: int, noun: str, indent: int, screen: Screen) -> list[str]:
     if count <= 0:
         return []
     return [f"{' ' * indent}and {counted(count, f'more {noun}') if noun else f'{count} more'}{screen.rest}"]
-
-
-def _fitting(sections: Sequence[_Section], room: int, screen: Screen) -> list[Collection[int]]:
-    """Return the blocks of each section that there is room for: each says something before any says more."""
-    room -= sum(height(one.head, screen) for one in sections)
-    if screen.everything or sum(height(block, screen) for one in sections for block in one.blocks) <= room:
-        return [range(len(one.blocks)) for one in sections]
-    room -= sum(bool(one.details) for one in sections)
-    shown: list[Collection[int]] = [[] for _ in sections]
-    waiting = [(place, one.order()) for place, one in enumerate(sections)]
-    while waiting:
-        still = []
-        for place, order in waiting:
-            cost = height(sections[place].blocks[order[0]], screen) if order else 0
-            if order and cost <= room:
-                room -= cost
-                shown[place] = [*shown[place], order[0]]
-                still.append((place, order[1:]))
-        waiting = still
-    return shown
 
 
 def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -362,20 +334,24 @@ def _brief_row(row: WorkRow) -> str:
     return f"{row.count} x {row.name}{place}"
 
 
-def _detail_blocks(evidence: Sequence[AnyEvidence], screen: Screen) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the details, a block each, and the places of rows that are too many to have them below each."""
-    details = [
-        one for evident in evidence for one in ([evident] if isinstance(evident, WorkRow) else evident.text.split("\n"))
-    ]
-    rows = [one for one in details if isinstance(one, WorkRow)]
+def _detail_blocks(
+    evidence: Sequence[AnyEvidence], screen: Screen
+) -> tuple[list[tuple[bool, list[str]]], list[list[str]]]:
+    """Return the lines of each row and note, and the places of rows that are too many to have them below each.
+
+    With the lines it is said whether they are a row's.
+    """
+    rows = [one for one in evidence if isinstance(one, WorkRow)]
     layout = Layout.of(rows, screen)
-    blocks = [
-        layout.lines(one) if isinstance(one, WorkRow) else _broken([f"{' ' * INDENT}{reason_line(one)}"], screen)
-        for one in details
-    ]
-    if screen.everything or layout.beside or sum(map(len, blocks)) <= screen.lines // 2:
+    blocks: list[tuple[bool, list[str]]] = []
+    for one in evidence:
+        if isinstance(one, WorkRow):
+            blocks.append((True, layout.lines(one)))
+        else:
+            blocks += [(False, _broken([f"{' ' * INDENT}{reason_line(line)}"], screen)) for line in one.lines]
+    if screen.everything or layout.beside or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
         return blocks, []
-    of_rows = [block[:1] if isinstance(one, WorkRow) else block for one, block in zip(details, blocks, strict=True)]
+    of_rows = [(is_row, lines[:1] if is_row else lines) for is_row, lines in blocks]
     return of_rows, [_broken([_places_of(row)], screen) for row in rows if row.places]
 
 
