@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     from pytest_torchprof.reasons import Reason
@@ -100,7 +101,7 @@ def reason_of(problem: TorchprofError) -> Reason:
 
 def describe(problem: BaseException) -> str:
     """Return an exception as "ValueError: the first line of its text"."""
-    text = str(problem).partition("\n")[0]
+    text = first_line(str(problem))
     return f"{type(problem).__name__}{f': {text}' if text else ''}"
 
 
@@ -122,8 +123,12 @@ class UnreadableRecording(TorchprofError):
     __module__ = "pytest_torchprof"
 
     code = Code.RECORDING_DAMAGED
+    cause: str | None = None
+    """What is wrong with the file, without its name, where that is known."""
     other_json = False
     """Whether the file is sound JSON of another kind, such as may lie beside recordings in a folder of them."""
+    is_final = False
+    """Whether the file is whole as it is, and no waiting makes a recording of it."""
 
 
 class UnreadableBaseline(TorchprofError):

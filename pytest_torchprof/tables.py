@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pytest_torchprof.text import WIDTH, cut, cut_inside, width_of, wrapped
+from pytest_torchprof.text import WIDTH, and_more, cut, cut_inside, width_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -127,7 +127,7 @@ def headed(  # noqa: PLR0913 - each is one thing to know about the table
     for number in range(len(below), 0, -1):
         lines[head + number : head + number] = [cut(below[number - 1], width)] if below[number - 1] else []
     gone = [" ".join(column.title.split()) for column in columns if column not in table]
-    lines += [f"... and {more} more (--top {more + len(rows)})"] if more > 0 else []
+    lines += [f"...{and_more(more)} (--top {more + len(rows)})"] if more > 0 else []
     lines += wrapped(f"no room in {width} columns for: {', '.join(gone)}", "  ", width=width) if gone else []
     return "\n".join([*wrapped(heading, "  ", width=width), *lines])
 

@@ -164,7 +164,6 @@ def _three_digits(number: float, *, most_decimals: int = 3) -> str:
 
 WIDTH = 100
 """The most columns that prose takes."""
-_MOST_NAMES = 5
 
 
 def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:
@@ -174,10 +173,21 @@ def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> 
     return [without_commands(line.rstrip()) for line in lines]
 
 
-def first_of(names: Sequence[str]) -> str:
-    """Return the names in a line, of many the first five and how many there are beside them."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+def first_of(names: Sequence[str], most: int = 5) -> str:
+    """Return the names in a line, of many the first few and how many there are beside them."""
+    return ", ".join(names[:most]) + and_more(len(names) - most)
+
+
+def and_more(left_out: int, noun: str = "") -> str:
+    """Return " and 3 more" of what is left out, or " and 3 more kernels"; empty where nothing is."""
+    if left_out <= 0:
+        return ""
+    return f" and {counted(left_out, f'more {noun}')}" if noun else f" and {left_out:,} more"
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text that says something; empty where none does."""
+    return next(filter(None, map(str.strip, text.splitlines())), "")
 
 
 def number_alike(labels: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from msgspec import json
 
 from pytest_torchprof.against.overlay import ANY
+from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,4 +182,4 @@ def _told(report: Any) -> str:
     if hasattr(report, "torchprof_brief"):  # The short form of what fails by a measurement, wrapped for a screen.
         return " ".join(str(report.torchprof_brief[1]).split())
     crash = getattr(told, "reprcrash", None)
-    return str(crash.message if crash is not None else told).strip().partition("\n")[0]
+    return first_line(str(crash.message if crash is not None else told))

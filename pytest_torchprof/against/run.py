@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.against import environment
 from pytest_torchprof.against.base import cache_words, measured_base
@@ -14,7 +14,7 @@ from pytest_torchprof.against.folders import HERE, run_folders
 from pytest_torchprof.against.launch import SideLaunch, end, ended_in_order, write_launches
 from pytest_torchprof.against.reads import reads_of
 from pytest_torchprof.against.request import read_request
-from pytest_torchprof.text import counted, printable_line
+from pytest_torchprof.text import counted, first_of, printable_line
 
 if TYPE_CHECKING:
     import pytest
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.request import Request
 
 INTERRUPTED = 2
-_MOST_NAMED: Final = 5
 """So many files that no side has read are named."""
 
 
@@ -80,8 +79,7 @@ def _tell_what_ran(request: Request) -> None:
     unread = [name for name in code if name not in read]
     said = f"torchprof: {counted(len(code), 'code file')} {'differs' if len(code) == 1 else 'differ'}"
     if unread:
-        more = f" and {len(unread) - _MOST_NAMED} more" if len(unread) > _MOST_NAMED else ""
-        said += f"; neither side has read {printable_line(', '.join(unread[:_MOST_NAMED]))}{more}"
+        said += f"; neither side has read {printable_line(first_of(unread))}"
     # Where nothing that differs was read, "same" says nothing of the change.
     request.say(f"{said} (from {request.reference.shown})", always=len(unread) == len(code))
 

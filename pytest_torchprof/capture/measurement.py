@@ -213,7 +213,7 @@ def why_unbelievable(path: Path, check: Callable[[Path], Reason | None]) -> Reas
     try:
         return check(path)
     except UnreadableRecording as problem:
-        said = f"the recording cannot be read back: {problem.text.partition('can be read: ')[2] or problem.text}"
+        said = f"the recording cannot be read back: {problem.cause or problem.text}"
         if problem.code == Code.RECORDING_DAMAGED:
             said += " Some versions of torch leave quotation marks in names of ranges: give ranges plain names"
         raise NotMeasured(said, problem.code) from None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_torchprof.capture.reasons import how_it_ended, without_filters
 from pytest_torchprof.replacing import replacing
+from pytest_torchprof.text import first_line as first_said
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ def public(text: str) -> str:
 
 def first_line(problem: object) -> str:
     """Return the first line that says something of an exception or of what a process wrote, fit for a bug report."""
-    lines = (line.strip() for line in str(problem).splitlines())
-    said = printable_line(public(next(filter(None, lines), "")), _LONGEST)
+    said = printable_line(public(first_said(str(problem))), _LONGEST)
     if isinstance(problem, BaseException):
         return f"{type(problem).__name__}: {said}" if said else type(problem).__name__
     return said

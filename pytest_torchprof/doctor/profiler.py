@@ -16,6 +16,7 @@ from pytest_torchprof.capture.sentinel import losses_of
 from pytest_torchprof.capture.session import Session
 from pytest_torchprof.doctor.inquiry import LIMIT_S, OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ask, first_line, public
 from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.capturing import GpuInUse
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted
 
@@ -41,7 +42,8 @@ def of_lock(machine: Machine) -> Iterator[Answer]:
     except NotMeasured as problem:
         machine.profiler_fails = "the GPU's lock is not to be had"
         if waits:
-            text = f"held: {waits[0].partition(': ')[2]}, {shown}"
+            holders = f"{problem.reason.holders}, " if isinstance(problem.reason, GpuInUse) else ""
+            text = f"held: {holders}{shown}"
             yield Answer("GPU lock", WRONG, text, "end it, or run this again when it is done: nothing else is measured")
         else:
             do = "make it a file that everybody may read, or remove it while nobody measures"

@@ -11,7 +11,7 @@ from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.reasons import Reason
 from pytest_torchprof.reasons.recordings import MatchUnknown, NoSuchOperator
-from pytest_torchprof.text import WIDTH, printable_line, show_us
+from pytest_torchprof.text import WIDTH, and_more, printable_line, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -86,7 +86,7 @@ class Kernels(Sequence[Kernel]):
         lines += [
             f"  [{place}] {printable_line(str(kernel), WIDTH - 10)}" for place, kernel in enumerate(self[:_SHOWN])
         ]
-        return "\n".join(lines + [f"  ... and {self.count - _SHOWN} more"] * (self.count > _SHOWN))
+        return "\n".join(lines + [f"  ...{and_more(self.count - _SHOWN)}"] * (self.count > _SHOWN))
 
     @property
     def count(self) -> int:  # type: ignore[override]  # a number here, as max_kernels reads it

@@ -18,7 +18,7 @@ from pytest_torchprof.kernels.names.text import parse
 from pytest_torchprof.kernels.patterns import compile_name
 from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.kernels.spelling import no_kernel
-from pytest_torchprof.text import counted, nearest, printable, printable_line
+from pytest_torchprof.text import and_more, nearest, printable, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -191,7 +191,7 @@ def ask_for(names: Iterable[str], unmatched: Collection[str] = ()) -> tuple[str,
     idle = [f"declared, and matches no kernel here: {printable_line(repr(one), 60)}" for one in unmatched]
     lines = dict.fromkeys(f"    {printable_line(_line_for(name), 110)}" for name in names)
     shown = [*lines][:_SHOWN]
-    more = [f"    ... and {counted(len(lines) - _SHOWN, 'more name')}"] * (len(lines) > _SHOWN)
+    more = [f"    ...{and_more(len(lines) - _SHOWN, 'name')}"] * (len(lines) > _SHOWN)
     return (
         *idle[:_SHOWN],
         "say once what they are, in the ini file (check what is guessed here):",

@@ -15,7 +15,7 @@ from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.reasons.composed import Several
-from pytest_torchprof.text import counted, number_alike, printable, printable_line, reason_line, show_us
+from pytest_torchprof.text import and_more, counted, number_alike, printable, printable_line, reason_line, show_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -100,7 +100,7 @@ class Layout:
         indent = " " * (INDENT + 7)
         found = [f"{indent}{f'{count} x ' if several else ''}{place}" for count, place in row.places[:most]]
         left = len(row.places) - most
-        return [*found, *([f"{indent}and from {counted(left, 'more place')}"] if left > 0 else [])]
+        return [*found, *([f"{indent}{and_more(left, 'place').lstrip()}"] if left > 0 else [])]
 
 
 def _name(row: WorkRow, screen: Screen) -> str:
@@ -237,9 +237,7 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[str]], caps: Caps, 
 
 
 def _left(count: int, noun: str, indent: int, screen: Screen) -> list[str]:
-    if count <= 0:
-        return []
-    return [f"{' ' * indent}and {counted(count, f'more {noun}') if noun else f'{count} more'}{screen.rest}"]
+    return [f"{' ' * indent}{and_more(count, noun).lstrip()}{screen.rest}"] if count > 0 else []
 
 
 def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -358,8 +356,7 @@ def _detail_blocks(
 def _places_of(row: WorkRow) -> str:
     """Return where the work of a row comes from, in one line."""
     places = [f"{count} x {place}" if len(row.places) > 1 else place for count, place in row.places[:MOST_PLACES]]
-    left = len(row.places) - MOST_PLACES
-    return f"{' ' * INDENT}{row.name}: " + "; ".join([*places, *([f"and {left} more"] if left > 0 else [])])
+    return f"{' ' * INDENT}{row.name}: {'; '.join(places)}{and_more(len(row.places) - MOST_PLACES)}"
 
 
 def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis) -> list[str]:

@@ -264,8 +264,7 @@ def _read_limits(given: Mapping[str, object]) -> tuple[Asked, ...]:
     except UnknownLimit as problem:
         if problem.code is not Code.UNKNOWN_KEYWORD:
             raise
-        ended = problem.text if problem.text.endswith("?") else f"{problem.text.removesuffix('.')}."
-        said = f"{ended} A keyword argument of the measured code is bound to it: functools.partial(function, ...)"
+        said = f"{problem.text}; bind a keyword argument of the measured code to it: functools.partial(function, ...)"
         raise UnknownLimit(said, problem.code) from None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,7 @@ def ranges_instead(name: str, near: str | None, there: Sequence[str]) -> str:
         return f"the recording has no ranges of the user's{unrecorded}"
     if near is not None:
         return f"did you mean {near!r}?{unrecorded}"
-    more = f" and {len(there) - _MOST_NAMES} more" if len(there) > _MOST_NAMES else ""
-    return f"ranges in the recording: {', '.join(there[:_MOST_NAMES])}{more}{unrecorded}"
+    return f"ranges in the recording: {first_of(there, _MOST_NAMES)}{unrecorded}"
 
 
 class UnknownWork(Reason, frozen=True):

@@ -62,6 +62,10 @@ class _OtherJsonError(_NoTraceError):
     """The file is sound JSON without a trace's events."""
 
 
+class _PerfettoError(_NoTraceError):
+    """The file is in Perfetto's own format."""
+
+
 def read(path: str | os.PathLike[str]) -> Trace:
     """Return the recording in the file, gzipped or plain; UnreadableRecording with the cause and what to do."""
     path = fspath(path)
@@ -81,7 +85,9 @@ def read(path: str | os.PathLike[str]) -> Trace:
     except (_NoTraceError, UnreadableRecording) as error:
         said = error.text if isinstance(error, UnreadableRecording) else str(error)
         refused = UnreadableRecording(f"{shown(path)} is not a recording that can be read: {said}", error.code)
+        refused.cause = said
         refused.other_json = isinstance(error, _OtherJsonError)
+        refused.is_final = isinstance(error, _PerfettoError)
         raise refused from None
     except tuple(_CAUSES) as error:
         text, code = next(cause for kind, cause in _CAUSES.items() if isinstance(error, kind))
@@ -190,7 +196,7 @@ def _whole(path: str, text: bytes) -> Trace:
     if not text.strip():
         raise _NoTraceError(f"it is empty. {_AGAIN}")
     if is_perfetto(text):
-        raise _NoTraceError(PERFETTO_REFUSAL)
+        raise _PerfettoError(PERFETTO_REFUSAL)
     read = partial(_decoded, path)
     try:
         # What is neither an object nor a list would be repaired to "null", sound JSON of another kind.

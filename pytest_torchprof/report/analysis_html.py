@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.report.analysis_tables import kernel_cells
+from pytest_torchprof.text import and_more
 
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
@@ -22,7 +23,7 @@ def table(analysis: Analysis) -> str:
     heading, columns, left = kernel_cells(analysis, _ROWS)
     doubt = [] if analysis.why_not is None else [f"<p><b>not measured:</b> {escape(analysis.why_not)}</p>"]
     rows = zip(*(_column(column, texts) for column, texts in columns.items()), strict=True)
-    more = [f"<p>and {left} more: profile.table(top=...)</p>"] if left > 0 else []
+    more = [f"<p>{and_more(left)}: profile.table(top=...)</p>"] if left > 0 else []
     return "".join(
         [
             f'<div style="{_BOX}">',

@@ -16,6 +16,7 @@ from pytest_torchprof.report.bars import share_lines
 from pytest_torchprof.tables import Column, headed, lined_up
 from pytest_torchprof.text import (
     WIDTH,
+    and_more,
     counted,
     cut_inside,
     printable,
@@ -164,7 +165,7 @@ def _draw_steps(analysis: Analysis, steps: Sequence[StepProfile], width: int) ->
         return ""
     more = len(steps) - _MOST_STEPS
     return headed(steps[:_MOST_STEPS], _step_columns(analysis.trace.device_kind), "steps", width=width) + (
-        f"\n... and {more} more (--step N)" if more > 0 else ""
+        f"\n...{and_more(more)} (--step N)" if more > 0 else ""
     )
 
 

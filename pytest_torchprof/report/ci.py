@@ -9,7 +9,7 @@ from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report import BaselineState
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
 from pytest_torchprof.report.terminal import closing, describe_environment
-from pytest_torchprof.text import counted, printable
+from pytest_torchprof.text import and_more, counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ def step_summary(run: RunResults) -> str:
     for result in failed[:_MOST_FAILURES]:
         lines += [f"#### {escaped(result.name)}: {result.outcome}", "", fenced(_cut_lines(result.message)), ""]
     if len(failed) > _MOST_FAILURES:
-        lines += [f"and {len(failed) - _MOST_FAILURES} more: see the report", ""]
+        lines += [f"{and_more(len(failed) - _MOST_FAILURES).lstrip()}: see the report", ""]
     return "\n".join([*lines, *unused_entries(run)])
 
 

@@ -18,7 +18,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.text import SPECIAL, is_special
-from pytest_torchprof.text import printable_line
+from pytest_torchprof.text import first_of, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -145,7 +145,7 @@ def _refuse_at_once(files: Sequence[_Candidate]) -> None:
                 'name that ends in ".json" or ".json.gz"'
             )
             raise NotMeasured(Verbatim(said, Code.NO_RECORDING))
-        if file.problem is not None and (file.problem.code in _FINAL or "Perfetto" in file.problem.text):
+        if file.problem is not None and (file.problem.code in _FINAL or file.problem.is_final):
             raise NotMeasured(reason_of(file.problem))
 
 
@@ -179,8 +179,7 @@ def _too_few(found: Sequence[LeftRecording], others: Sequence[str], wanted: obje
 
 
 def _names(found: Sequence[LeftRecording]) -> str:
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return ", ".join(one.name for one in found[:_NAMED]) + more
+    return first_of([one.name for one in found], _NAMED)
 
 
 def _why_unfinished(file: _Candidate | Path, after: str) -> Reason:

@@ -12,6 +12,7 @@ from pytest_torchprof.report import Outcome
 from pytest_torchprof.testing import PASSED, RUN
 from pytest_torchprof.testing.phases import CODE
 from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of
+from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ def line_of(report: pytest.TestReport) -> str:
     told: Any = report.longrepr
     crash = getattr(told, "reprcrash", None)
     text = told[2].removeprefix("Skipped: ") if isinstance(told, tuple) else getattr(crash, "message", None) or told
-    return str(text or "").strip().partition("\n")[0]
+    return first_line(str(text or ""))
 
 
 def _own_end(report: pytest.TestReport, item: pytest.Item) -> PhaseEnd:

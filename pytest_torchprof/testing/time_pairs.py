@@ -22,7 +22,7 @@ from pytest_torchprof.report import BaselineState, Outcome
 from pytest_torchprof.report.ci import PREFIX, properties
 from pytest_torchprof.testing.pace_words import concluded, told_aside
 from pytest_torchprof.testing.phases import BriefFailure
-from pytest_torchprof.text import counted, first_of, printable_line
+from pytest_torchprof.text import counted, first_line, first_of, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -166,7 +166,7 @@ def _report(config: pytest.Config, before: Result, told: Result) -> None:
             location=(file, line - 1, told.nodeid.partition("::")[2]),
             keywords={},
             outcome="failed",
-            longrepr=BriefFailure(told.message, _Crash(told.message.partition("\n")[0])),  # type: ignore[arg-type]
+            longrepr=BriefFailure(told.message, _Crash(first_line(told.message))),  # type: ignore[arg-type]
             when="call",
             user_properties=properties(told),
         )

@@ -293,11 +293,10 @@ def nest(ranges: Ranges, path: str | None) -> Nesting:
     """Return the tree of ranges; UnreadableRecording where it is deeper than any program's."""
     found = Nesting(ranges)
     if found.depth > _DEEPEST:
-        raise UnreadableRecording(
-            f"{path} is not a recording that can be read: {found.depth:,} of its operators are inside one another; "
-            f"no program nests more than {_DEEPEST:,}.",
-            Code.RECORDING_TOO_LARGE,
-        )
+        cause = f"{found.depth:,} of its operators are inside one another; no program nests more than {_DEEPEST:,}."
+        refused = UnreadableRecording(f"{path} is not a recording that can be read: {cause}", Code.RECORDING_TOO_LARGE)
+        refused.cause = cause
+        raise refused
     return found
 
 
