@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.against.overlay import TestFiles
 from pytest_torchprof.against.reads import files_read, names_below, reads_of, resolved, unwatched
-from pytest_torchprof.codes import Code
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.comparing import IgnoredFileRead, OtherSidesCode, OtherSidesFile, SharedModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.against.side import Side
+    from pytest_torchprof.reasons import Reason
 
 _MAPPED = Path("/proc/self/maps")
 _ENDINGS = (".py", *EXTENSION_SUFFIXES)
@@ -83,9 +83,7 @@ def _foreign_read(side: Side) -> Reason | None:
     own = set(names_below(side.tree, files).values())
     for name, file in names_below(side.other, files).items():
         if file not in own and name in _set(side.differing):
-            told = f"{_where(side)} the file {name} was read from {file}, which is the other side's and differs"
-            remedy = "let no absolute path, link or variable of the environment lead there"
-            return Verbatim(f"{told}: {remedy}, or use --torchprof-against-install=COMMAND", Code.OTHER_CODE)
+            return OtherSidesFile(_where(side), name, file)
     return None
 
 
@@ -97,11 +95,7 @@ def _shared_module(side: Side) -> Reason | None:
     name = next((name for name in side.doubtful if name in own), None)
     if name is None:
         return None
-    said = (
-        f"{_where(side)} {name} was run, which differs from the commit's: both sides run the working tree's, as "
-        "testpaths takes its folder for tests alone: name a folder of tests alone, or use --torchprof-against-tests=own"
-    )
-    return Verbatim(said, Code.OTHER_CODE)
+    return SharedModule(_where(side), name)
 
 
 def _ignored_read(side: Side) -> Reason | None:
@@ -119,11 +113,7 @@ def _ignored_read(side: Side) -> Reason | None:
             continue  # As the command has made it there.
         there = _read_there(side.results) if there is None else there
         if name not in there:
-            said = (
-                f"in the working tree {name} was read, which git ignores, so that {side.reference.shown} is without "
-                "it: let --torchprof-against-install=COMMAND make it on both sides, or let git track it"
-            )
-            return Verbatim(said, Code.IGNORED_FILE)
+            return IgnoredFileRead(name, side.reference.shown)
     return None
 
 
@@ -248,6 +238,5 @@ def _where(side: Side) -> str:
 
 
 def _said(side: Side, name: str, file: str, whose: str, *, pythonpath: bool = False) -> Reason:
-    what = f"the module {name} was imported" if name else "a library was loaded"
-    remedy = f"pytest's setting pythonpath names the folder that it is in, or {_INSTALL}" if pythonpath else _INSTALL
-    return Verbatim(f"{_where(side)} {what} from {file}, {whose}: {remedy}", Code.OTHER_CODE)
+    advice = f"pytest's setting pythonpath names the folder that it is in, or {_INSTALL}" if pythonpath else _INSTALL
+    return OtherSidesCode(_where(side), name or "", file, whose, advice)

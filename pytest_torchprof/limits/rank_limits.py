@@ -236,8 +236,3 @@ def missing_ranks(job: Job) -> list[Verdict]:
     if not job.missing:
         return []
     return [unmeasured(MissingRanks(tuple(job.missing))).on("ranks", str(job.world_size))]
-
-
-def why_incomplete(missing: Iterable[int]) -> str:
-    """Return which ranks have no recording."""
-    return f"no recording of rank {', '.join(map(str, missing))}: nothing is known of it"

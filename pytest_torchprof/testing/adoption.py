@@ -19,19 +19,25 @@ from pytest_torchprof.analysis.ranks import InJob
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, TorchprofError, reason_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS, why_incomplete
+from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.measuring.block import why_nothing_runs
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.adopting import (
+    GpuWorkForCpu,
+    NothingOfGpu,
+    OtherDevice,
+    OtherNumberAdopted,
+    RanksNotAdopted,
+)
 from pytest_torchprof.recording.metadata import Adoption
 from pytest_torchprof.recording.writer import write_adopted
 from pytest_torchprof.testing.left_recordings import left_in, numbers_of, why_mixed, why_stale
 from pytest_torchprof.testing.measured_calls import gated, guarded, kept_trace, other_code, profile_of
-from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.testing.left_recordings import LeftRecording
     from pytest_torchprof.testing.test_run import TestRun
     from pytest_torchprof.trace import Trace
@@ -157,10 +163,7 @@ def _of_kept(run: TestRun, label: str | None, request: AdoptionRequest) -> list[
         first = kept_trace(run, recordings.numbered(nodeid, each) or _numbered(label, 0))
         numbers = first.adoption.numbers if first.adoption is not None else ()
         if request.files not in ("any", len(numbers)):
-            said = (
-                f"{counted(len(numbers), 'recording')} of this test were adopted together, it asks for {request.files}"
-            )
-            raise NotMeasured(Verbatim(said, Code.OTHER_FILE_COUNT))
+            raise NotMeasured(OtherNumberAdopted(len(numbers), str(request.files)))
     taken = {own: kept_trace(run, own) for own in _labels(run, label, numbers)}
     for own, trace in taken.items():
         adoption = trace.adoption or Adoption(nodeid=run.test.nodeid, label=own)
@@ -222,8 +225,7 @@ def _of_one_job(profiles: dict[str | None, Profile], *, with_all: bool) -> dict[
         return profiles
     missing = set(range(places[0][1])) - {rank for rank, _ in places}
     if with_all and missing:
-        said = f"{why_incomplete(sorted(missing))}; where these ranks are enough, say files={len(places)}"
-        raise NotMeasured(Verbatim(said, Code.NO_RANK))
+        raise NotMeasured(RanksNotAdopted(tuple(sorted(missing)), len(places)))
     if len(places) < 2:
         return profiles
     parts = {label: part_of(profile) for label, profile in profiles.items()}
@@ -243,19 +245,13 @@ def _as_asked(run: TestRun, trace: Trace, *, live: bool) -> tuple[Reason | None,
         measured = trace.device_kind.name
         if asked in ("auto", measured) or (asked != "cpu" and not on_cpu):
             return None, trace
-        said = f"{name} was recorded on the {measured}, and the test asks for {asked}"
-        return Verbatim(said, Code.REPLAY_MISMATCH), trace
+        return OtherDevice(name, measured, asked), trace
     if operations:
-        said = f"{name} holds work of a GPU, so the cpu is not what was measured"
-        return Verbatim(said, Code.NOT_IN_RECORDING) if asked == "cpu" else None, replace(trace, taken_for=None)
+        return GpuWorkForCpu(name) if asked == "cpu" else None, replace(trace, taken_for=None)
     if asked == "cpu":
         return None, replace(trace, taken_for="cpu")
     if why := _why_a_gpu(run, trace, live=live):
-        said = (
-            f"{name} has no GPU operation and no launch, and {why}: record it with ProfilerActivity.CUDA; where the "
-            'CPU was to be measured, say device="cpu" in the marker'
-        )
-        return Verbatim(said, Code.NO_GPU_SIDE), trace
+        return NothingOfGpu(name, why), trace
     return None, replace(trace, taken_for="cpu")
 
 

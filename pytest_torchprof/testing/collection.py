@@ -24,7 +24,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import catalogue
-from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.reasons.testing import MarkedTooLate
 from pytest_torchprof.report import Outcome, reporters
 from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.testing import RUN, STATE, is_ours
@@ -227,8 +227,7 @@ def refuse_late_marker(item: pytest.Item) -> None:
 def _not_judged(item: pytest.Item, reason: str) -> NotMeasured:
     said = coded(f"not measured: {reason}", Code.LATE_MARKER)
     state_of(item.config).overrule(nodeid_of(item), Outcome.NOT_MEASURED, said)
-    advice = "add it before: at the function, in a fixture or in a hook"
-    return not_measured(Verbatim(f"{item.nodeid}: {reason}; {advice}", Code.LATE_MARKER))
+    return not_measured(MarkedTooLate(item.nodeid, reason))
 
 
 def start_run(state: RunState, item: pytest.Item) -> TestRun:

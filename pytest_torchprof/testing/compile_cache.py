@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.testing import NoProcessOfItsOwn
 
 if TYPE_CHECKING:
     from pytest_torchprof.capture.cache_phase import CachePhase
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons import Reason
 
 
 def phase_asked(options: Mapping[str, Any], limits: Mapping[str, object]) -> str | None:
@@ -39,8 +40,7 @@ def why_no_phase(asked: str | None, phase: CachePhase | None) -> Reason | None:
         return None
     here = this_rank()
     why = f"this one is {here}" if not here.alone else "this test has none (it got its marker after collection)"
-    said = f"compile_cache={asked!r} takes a process that pytest starts for the test alone, and {why}"
-    return Verbatim(said, Code.COMPILE_CACHE)
+    return NoProcessOfItsOwn(asked, why)
 
 
 def doubt_of(profile: Profile) -> Reason | None:

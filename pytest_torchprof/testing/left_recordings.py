@@ -15,14 +15,29 @@ from pytest_torchprof.analysis.rank_parts import rank_told
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import NotMeasured, UnreadableRecording, reason_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.adopting import (
+    CopiedRecording,
+    DifferentJobSizes,
+    NoFileThere,
+    NoRecordingLeft,
+    OneTellsNoRank,
+    PerfettoFile,
+    RankTwice,
+    RecordingTwice,
+    StillIncomplete,
+    StillUnnamed,
+    TooFewRecordings,
+    TooManyRecordings,
+    WrittenBefore,
+)
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.text import SPECIAL, is_special
-from pytest_torchprof.text import first_of, printable_line
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.trace import Trace
 
     Stamp = tuple[int, int]
@@ -138,13 +153,9 @@ def _refuse_at_once(files: Sequence[_Candidate]) -> None:
     """Raise NotMeasured for a file that no waiting makes readable."""
     for file in files:
         if (said := _why_no_file(file.path)) is not None:
-            raise NotMeasured(Verbatim(f"{file.name} is not a recording: {said}", Code.NO_RECORDING))
+            raise NotMeasured(NoFileThere(file.name, said))
         if file.path.name.endswith((".pftrace", ".pftrace.gz")):
-            said = (
-                f"{file.name} is in Perfetto's own format (.pftrace), not JSON: let the recording be written under a "
-                'name that ends in ".json" or ".json.gz"'
-            )
-            raise NotMeasured(Verbatim(said, Code.NO_RECORDING))
+            raise NotMeasured(PerfettoFile(file.name))
         if file.problem is not None and (file.problem.code in _FINAL or file.problem.is_final):
             raise NotMeasured(reason_of(file.problem))
 
@@ -162,52 +173,31 @@ def _why_no_file(path: Path) -> str | None:
 
 
 def _too_many(found: Sequence[LeftRecording], wanted: int) -> NotMeasured:
-    were = "was" if wanted == 1 else "were"
-    said = f"{len(found)} recordings are there where {wanted} {were} expected: {_names(found)}"
-    return NotMeasured(
-        Verbatim(f'{said}; say how many there are (files={len(found)}, or "any")', Code.OTHER_FILE_COUNT)
-    )
+    return NotMeasured(TooManyRecordings(len(found), wanted, tuple(one.name for one in found)))
 
 
 def _too_few(found: Sequence[LeftRecording], others: Sequence[str], wanted: object, after: str) -> NotMeasured:
     if found:
-        said = f"{len(found)} of {wanted} recordings {'is' if len(found) == 1 else 'are'} there{after}: {_names(found)}"
-        return NotMeasured(Verbatim(said, Code.OTHER_FILE_COUNT))
-    beside = f"; JSON without a trace's events is in {', '.join(others[:_NAMED])}" if others else ""
-    said = f"no recording (.json or .json.gz) was left there{after}{beside}"
-    return NotMeasured(Verbatim(said, Code.NO_RECORDING_LEFT))
-
-
-def _names(found: Sequence[LeftRecording]) -> str:
-    return first_of([one.name for one in found], _NAMED)
+        return NotMeasured(TooFewRecordings(str(wanted), after, tuple(one.name for one in found)))
+    return NotMeasured(NoRecordingLeft(after, tuple(others)))
 
 
 def _why_unfinished(file: _Candidate | Path, after: str) -> Reason:
     if not isinstance(file, _Candidate):
-        said = f"{printable_line(file.name, 120)} has not got its own name{after}: it is still being written"
-        return Verbatim(f"{said}, or its writer is dead", Code.UNFINISHED_RECORDING)
+        return StillUnnamed(file.name, after)
     if file.problem is None or file.problem.code == Code.RECORDING_CUT_OFF or not file.stamp[0]:
-        said = f"{file.name} is still incomplete{after}: whoever writes it is slow (timeout=), or dead"
-        return Verbatim(said, Code.UNFINISHED_RECORDING)
+        return StillIncomplete(file.name, after)
     return reason_of(file.problem)
 
 
 def why_stale(found: LeftRecording, began_ns: int) -> Reason | None:
     """Return that a recording is older than the call that was to make it (ns since the epoch), None if it is not."""
     if found.written_ns < began_ns:
-        early = _seconds(began_ns - found.written_ns)
-        said = f"{found.name} was written {early} before the call that was to make it: it is of something else"
-        return Verbatim(said, Code.STALE_RECORDING)
+        return WrittenBefore(found.name, (began_ns - found.written_ns) / 1e9)
     ended_ns = _ended_ns(found.trace)
     if ended_ns is not None and ended_ns < began_ns - _CLOCKS_DIFFER_NS:
-        early = _seconds(began_ns - ended_ns)
-        said = f"{found.name} is a copy: by its time stamps it ended {early} before the call that was to make it"
-        return Verbatim(said, Code.STALE_RECORDING)
+        return CopiedRecording(found.name, (began_ns - ended_ns) / 1e9)
     return None
-
-
-def _seconds(ns: int) -> str:
-    return f"{ns / 1e9:.3g} s" if ns < 10**12 else f"{ns // 10**9:,} s"
 
 
 def _ended_ns(trace: Trace) -> int | None:
@@ -239,18 +229,16 @@ def why_mixed(found: Sequence[LeftRecording]) -> Reason | None:
     """Return how the recordings show that they are not of one job, or one of them is there twice; None if none does."""
     places = {one.name: _place_in_job(one.trace) for one in found}
     silent = [name for name, place in places.items() if place.rank is None]
-    said = None
     if silent and len(silent) < len(places):
-        other = next(name for name in places if name not in silent)
-        said = f"{silent[0]} tells no rank, and {other} does"
-    elif len({place.world for place in places.values()}) > 1:
-        each = ", ".join(f"{name} of {place.world}" for name, place in places.items())
-        said = f"they are of different numbers of processes: {each}"
-    elif twice := _twice({name: place.rank for name, place in places.items()}):
-        said = f"{' and '.join(twice)} are both of rank {places[twice[0]].rank}"
-    elif twice := _twice({name: place.session for name, place in places.items()}):
-        said = f"{' and '.join(twice)} are the same recording"
-    return None if said is None else Verbatim(f"the recordings are not of one job: {said}", Code.MIXED_JOBS)
+        return OneTellsNoRank(silent[0], next(name for name in places if name not in silent))
+    if len({place.world for place in places.values()}) > 1:
+        return DifferentJobSizes(tuple(f"{name} of {place.world}" for name, place in places.items()))
+    ranks = {name: place.rank for name, place in places.items() if place.rank is not None}
+    if twice := _twice(ranks):
+        return RankTwice(tuple(twice), ranks[twice[0]])
+    if twice := _twice({name: place.session for name, place in places.items()}):
+        return RecordingTwice(tuple(twice))
+    return None
 
 
 def _twice(values: Mapping[str, object]) -> list[str]:

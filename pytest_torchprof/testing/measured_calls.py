@@ -19,7 +19,8 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.limits import needs_flops
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.adopting import OtherDevice
+from pytest_torchprof.reasons.testing import CalledDifferentlyOften
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.testing.compile_cache import doubt_of, why_no_phase
@@ -30,6 +31,7 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.testing.test_run import TestRun
     from pytest_torchprof.trace import Trace
 
@@ -126,8 +128,7 @@ def _replay(run: TestRun, label: str | None) -> Calls:
     path, profile, kind = Path(str(trace.path)), profile_of(run, trace), trace.device_kind
     measurement = run.change(label, recording=path)
     if not kind.has_launches and test.options.device not in ("auto", kind.name):
-        reason = f"{path.name} was recorded on the {kind.name}, and the test asks for {test.options.device}"
-        run.change(label, why_not=Verbatim(reason, Code.REPLAY_MISMATCH))
+        run.change(label, why_not=OtherDevice(path.name, kind.name, test.options.device))
     elif profile.doubt is not None:
         run.measurements[label] = measurement.doubted(profile.doubt)
     elif (doubt := _doubt(run, profile)) is not None:
@@ -220,8 +221,7 @@ def _agree_on_calls(plan: capture.Plan) -> None:
         f"rank {rank} warmup={warmup}, steps={steps}{', and times' if times else ''}"
         for rank, (warmup, steps, times) in enumerate(asked)
     )
-    said = f"the ranks are to call the code differently often: {'; '.join(ranks)}"
-    raise NotMeasured(Verbatim(said, Code.OTHER_RANK))
+    raise NotMeasured(CalledDifferentlyOften(tuple(ranks)))
 
 
 def _captured(run: TestRun, label: str | None, plan: capture.Plan) -> Generator[None, None, Profile | None]:

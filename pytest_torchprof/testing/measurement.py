@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pytest_torchprof import capture, compare
-from pytest_torchprof.codes import Code
 from pytest_torchprof.compare import Blame
 from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, not_measured
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED
@@ -26,7 +25,7 @@ from pytest_torchprof.limits.evidence import CaughtByTest
 from pytest_torchprof.limits.failure import fit
 from pytest_torchprof.limits.limit import unmeasured
 from pytest_torchprof.limits.own_code import OWN
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.testing import NothingMeasured, NotRunToEnd
 from pytest_torchprof.text import reason_line
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits import Asked, Screen
     from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
     from pytest_torchprof.testing.session import RunState
@@ -141,7 +141,7 @@ class Measurement:
     @property
     def error(self) -> NotMeasured:
         """What says why there is no believable profile."""
-        return not_measured(self.why_not or Verbatim("nothing was measured"), ask_the_doctor=self.ask_the_doctor)
+        return not_measured(self.why_not or NothingMeasured(), ask_the_doctor=self.ask_the_doctor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +182,7 @@ class Judgement:
         """Return the error that says what does not hold, None where all does."""
         if (profile := self.profile) is not None:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
-        reason = self.measurement.why_not or Verbatim("the measured code was not run to its end", Code.NOT_RUN_TO_END)
+        reason = self.measurement.why_not or NotRunToEnd()
         brief = fit(f"not measured: {reason_line(str(reason))}", screen)
         doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else ""
         error = NotMeasured(reason, screen=f"{brief}{doctor}")

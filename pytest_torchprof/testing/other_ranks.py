@@ -11,13 +11,12 @@ from pytest_torchprof import baseline
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_told, to_plain
 from pytest_torchprof.analysis.ranks import InJob
-from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, reason_of
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.evidence import OtherwiseOnRank, WorstRank
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons import Verbatim
+from pytest_torchprof.reasons.testing import RankUntold
 from pytest_torchprof.recording.reader import read
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]
     if len(told) < 2:
         return profile
     if own is None or None in told:
-        return profile.without_ranks(Verbatim("a rank's recording does not say which rank it is of", Code.NO_RANK))
+        return profile.without_ranks(RankUntold())
     try:
         job = joined(map(from_plain, told))
     except TorchprofError as problem:

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.capture import torch_compile
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, of_ours_in
+from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, not_measured, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.reasons.composed import Several
+from pytest_torchprof.reasons.testing import BodyUnrepeatable, FixtureUnused, LimitsUnused, NeverEntered
 from pytest_torchprof.testing.conclusion import Ending, conclude
 from pytest_torchprof.testing.measured_calls import measure_function
 from pytest_torchprof.testing.testcases import is_unittests
@@ -120,11 +119,7 @@ def _measured_body(
         if not run.test.state.options.enabled:
             yield
             return
-        said = (
-            f"not measured: {run.test.nodeid} {trait} as the measured step; "
-            "measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
-        )
-        raise NotMeasured(Verbatim(said, Code.UNREPEATABLE_BODY))
+        raise not_measured(BodyUnrepeatable(run.test.nodeid, trait))
 
     # unittest looks at what a method is marked with, such as an expected failure.
     @wraps(original)
@@ -209,15 +204,12 @@ def _raise_failures(run: TestRun) -> None:
     for label in run.announced:
         # The same label may have been entered elsewhere: that measurement stands.
         own = f"{label}, not entered" if label in run.measurements else label
-        never = f"torchprof.measure({label!r}) was never entered: use it in a with statement"
-        run.add(own, why_not=Verbatim(never, Code.NOTHING_MEASURED))
+        run.add(own, why_not=NeverEntered(label))
     run.announced.clear()
     if run.unused_limits:
-        reason = f"torchprof.limits() sets {', '.join(run.unused_limits)}, and no measurement comes after it"
-        run.add("torchprof.limits()", why_not=Verbatim(f"{reason}; set limits first", Code.NOTHING_MEASURED))
+        run.add("torchprof.limits()", why_not=LimitsUnused(tuple(run.unused_limits)))
     if not run.measurements and run.test.options.marked:
-        reason = "the test is marked torchprof and requests the fixture, but measured nothing"
-        run.add(None, why_not=Verbatim(f"{reason}; call torchprof(...) in it", Code.NOTHING_MEASURED))
+        run.add(None, why_not=FixtureUnused())
     conclusions = conclude(run)
     failures = [conclusion for conclusion in conclusions if conclusion.result.outcome.is_failure]
     if failures:

@@ -14,7 +14,7 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.limits import read_limits
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
-from pytest_torchprof.reasons import Reason, Verbatim
+from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.testing.measurement import Measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.limits import Asked
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.testing.measurement import Judgement, MeasuredTest
     from pytest_torchprof.testing.other_ranks import Told
 
@@ -159,8 +160,7 @@ class TestRun:
         """Keep what ended a measurement before it was done, unless it is known why there is none."""
         measurement = self.measurements.get(label)
         if measurement is not None and measurement.is_open:
-            said = f"the measured code was not run to its end: it raised {describe(problem)}"
-            self.change(label, why_not=Verbatim(said, Code.NOT_RUN_TO_END), code_raised=True)
+            self.change(label, why_not=EndedByError(describe(problem)), code_raised=True)
 
     def drop_unfinished(self) -> None:
         """Drop what was announced, and the measurement that is cut off where it stands."""

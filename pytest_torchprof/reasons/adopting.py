@@ -1,0 +1,231 @@
+"""Reasons of recordings that other processes leave, and of those that are replayed: they are not what was asked for."""
+
+from __future__ import annotations
+
+from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.text import counted, first_of
+
+
+class NoFileThere(Reason, frozen=True):
+    """What stands in the place of a recording is no file."""
+
+    CODE = Code.NO_RECORDING
+    SENTENCE = "{file} is not a recording: {because}"
+
+    file: str
+    because: str
+
+
+class PerfettoFile(Reason, frozen=True):
+    """A recording was left in Perfetto's own format."""
+
+    CODE = Code.NO_RECORDING
+    SENTENCE = "{file} is in Perfetto's own format (.pftrace), not JSON"
+    REMEDY = 'let the recording be written under a name that ends in ".json" or ".json.gz"'
+
+    file: str
+
+
+class TooManyRecordings(Reason, frozen=True):
+    """More recordings were left than the test expects."""
+
+    CODE = Code.OTHER_FILE_COUNT
+    REMEDY = 'say how many there are (files={found}, or "any")'
+
+    found: int
+    wanted: int
+    files: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        return self.words("{found} recordings are there where {wanted} {wanted:was|were} expected: ") + first_of(
+            self.files
+        )
+
+
+class TooFewRecordings(Reason, frozen=True):
+    """Fewer recordings were left than the test expects."""
+
+    CODE = Code.OTHER_FILE_COUNT
+
+    wanted: str
+    waited: str
+    """How long was waited for them, " after 30 s"; empty where nothing was."""
+    files: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        found = len(self.files)
+        are = "is" if found == 1 else "are"
+        return f"{found} of {self.wanted} recordings {are} there{self.waited}: {first_of(self.files)}"
+
+
+class NoRecordingLeft(Reason, frozen=True):
+    """No recording was left."""
+
+    CODE = Code.NO_RECORDING_LEFT
+
+    waited: str
+    """How long was waited for one, " after 30 s"; empty where nothing was."""
+    others: tuple[str, ...]
+    """Files of JSON that are no recordings."""
+
+    @property
+    def sentence(self) -> str:
+        beside = f"; JSON without a trace's events is in {first_of(self.others)}" if self.others else ""
+        return f"no recording (.json or .json.gz) was left there{self.waited}{beside}"
+
+
+class StillUnnamed(Reason, frozen=True):
+    """A recording is still being written under another name."""
+
+    CODE = Code.UNFINISHED_RECORDING
+    SENTENCE = "{file:line} has not got its own name{waited}: it is still being written, or its writer is dead"
+
+    file: str
+    waited: str
+
+
+class StillIncomplete(Reason, frozen=True):
+    """A recording has no end yet."""
+
+    CODE = Code.UNFINISHED_RECORDING
+    SENTENCE = "{file} is still incomplete{waited}: whoever writes it is slow (timeout=), or dead"
+
+    file: str
+    waited: str
+
+
+class WrittenBefore(Reason, frozen=True):
+    """A recording was written before the call that was to make it."""
+
+    CODE = Code.STALE_RECORDING
+
+    file: str
+    early_s: float
+
+    @property
+    def sentence(self) -> str:
+        early = _seconds(self.early_s)
+        return f"{self.file} was written {early} before the call that was to make it: it is of something else"
+
+
+class CopiedRecording(Reason, frozen=True):
+    """A recording is a copy of an older one."""
+
+    CODE = Code.STALE_RECORDING
+
+    file: str
+    early_s: float
+
+    @property
+    def sentence(self) -> str:
+        early = _seconds(self.early_s)
+        return f"{self.file} is a copy: by its time stamps it ended {early} before the call that was to make it"
+
+
+class OneTellsNoRank(Reason, frozen=True):
+    """Of several recordings some say which rank they are of."""
+
+    CODE = Code.MIXED_JOBS
+    SENTENCE = "the recordings are not of one job: {silent} tells no rank, and {other} does"
+
+    silent: str
+    other: str
+
+
+class DifferentJobSizes(Reason, frozen=True):
+    """Recordings are of jobs of different numbers of processes."""
+
+    CODE = Code.MIXED_JOBS
+    SENTENCE = "the recordings are not of one job: they are of different numbers of processes: {each:list}"
+
+    each: tuple[str, ...]
+
+
+class RankTwice(Reason, frozen=True):
+    """Several recordings are of the same rank."""
+
+    CODE = Code.MIXED_JOBS
+
+    files: tuple[str, ...]
+    rank: int
+
+    @property
+    def sentence(self) -> str:
+        return f"the recordings are not of one job: {' and '.join(self.files)} are both of rank {self.rank}"
+
+
+class RecordingTwice(Reason, frozen=True):
+    """Several files hold the same recording."""
+
+    CODE = Code.MIXED_JOBS
+
+    files: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        return f"the recordings are not of one job: {' and '.join(self.files)} are the same recording"
+
+
+class OtherDevice(Reason, frozen=True):
+    """A recording was made on another device than the test asks for."""
+
+    CODE = Code.REPLAY_MISMATCH
+    SENTENCE = "{file} was recorded on the {device}, and the test asks for {asked}"
+
+    file: str
+    device: str
+    asked: str
+
+
+class GpuWorkForCpu(Reason, frozen=True):
+    """A recording of a GPU is to be judged as one of the CPU."""
+
+    CODE = Code.NOT_IN_RECORDING
+    SENTENCE = "{file} holds work of a GPU, so the cpu is not what was measured"
+
+    file: str
+
+
+class NothingOfGpu(Reason, frozen=True):
+    """A recording shows nothing of the GPU that should be in it."""
+
+    CODE = Code.NO_GPU_SIDE
+    SENTENCE = "{file} has no GPU operation and no launch, and {why}"
+    REMEDY = 'record it with ProfilerActivity.CUDA; where the CPU was to be measured, say device="cpu" in the marker'
+
+    file: str
+    why: str
+
+
+class OtherNumberAdopted(Reason, frozen=True):
+    """Another number of recordings was adopted than the test asks for."""
+
+    CODE = Code.OTHER_FILE_COUNT
+
+    adopted: int
+    asked: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{counted(self.adopted, 'recording')} of this test were adopted together, it asks for {self.asked}"
+
+
+class RanksNotAdopted(Reason, frozen=True):
+    """Recordings of some ranks are not there, and all are asked for."""
+
+    CODE = Code.NO_RANK
+    REMEDY = "where these ranks are enough, say files={there}"
+
+    missing: tuple[int, ...]
+    there: int
+
+    @property
+    def sentence(self) -> str:
+        return f"no recording of rank {', '.join(map(str, self.missing))}: nothing is known of it"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{int(seconds):,} s"
