@@ -536,7 +536,7 @@ def blind(folder):
     (folder / "a.json").write_text(json.dumps(trace))
 """
     result = adopt(source + one_test("torchprof.adopt(blind, max_kernels=100)", marker), *args)
-    not_measured(result, f"*has no GPU operation and no launch, and {words}: record it with ProfilerActivity.CUDA*")
+    not_measured(result, f"*has no GPU operation and no launch, and {words}; record it with ProfilerActivity.CUDA*")
 
 
 def test_a_recording_that_was_kept_of_the_cpu_is_judged_so_under_any_marker(adopt):

@@ -358,7 +358,7 @@ def test_an_error_that_nobody_foresaw_is_not_measured_says_where_it_was_and_leav
 
     with pytest.raises(
         NotMeasured,
-        match=r"ZeroDivisionError at test_capture\.py:\d+: of all things\): please report it \[measurement-failed\]",
+        match=r"ZeroDivisionError at test_capture\.py:\d+: of all things\); please report it \[measurement-failed\]",
     ):
         measure(path, add, check=check)
     assert not path.exists()
