@@ -1,7 +1,7 @@
 """The catalogues of reasons, of what limits see, and of their evidence: each kind as it reads and as it travels.
 
 The sentences stand in messages.txt beside this file, of one and of several of what is counted; after a change
-``python tests/test_messages.py`` writes it anew.
+``python tests/test_messages.py`` writes it anew, and the tables of texts in docs/messages.md.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from pytest_torchprof.recording.caches import CacheUse, CacheUses
 pytestmark = pytest.mark.any_torch
 
 SENTENCES = Path(__file__).with_name("messages.txt")
+PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
+TITLES = "| all texts of this code | when | what to do |\n|---|---|---|\n"
 
 CATALOGUES = {
     "reasons": (catalogue.KINDS, AnyReason),
@@ -108,6 +110,38 @@ def written():
     return "\n".join(lines) + "\n"
 
 
+def with_tables(page):
+    """Return the page with a table of all texts of a code at the end of its section."""
+    without = re.sub(rf"\n{re.escape(TITLES)}(\|.*\n)*", "", page)
+    return (
+        re.sub(
+            r"^(##+ ([a-z-]+)\n.*?)(?=^##|\Z)",
+            lambda found: found[1].rstrip() + "\n" + table(found[2]) + "\n",
+            without,
+            flags=re.MULTILINE | re.DOTALL,
+        ).rstrip()
+        + "\n"
+    )
+
+
+def table(code):
+    kinds = [kind for kind in catalogue.KINDS if vars(kind).get("CODE") == code]
+    rows = sorted(row(kind) for kind in kinds)
+    return f"\n{TITLES}{''.join(rows)}" if rows else ""
+
+
+def row(kind):
+    """Return a row of the table: what is said, with N for numbers and capitals for names; when; and what to do."""
+    few, many = examples(kind)[0], examples(kind)[-1]
+    text, remedy = (re.sub(r"<(\w+)>", lambda name: name[1].upper(), part) for part in (many.sentence, few.remedy))
+    cells = (re.sub(r"\b(3,?000|2,?500|2\.50)(\.0)?\b", "N", text), kind.__doc__.partition("\n")[0], remedy or "-")
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
+
+
+def test_the_page_has_all_texts_of_each_code():
+    assert with_tables(PAGE.read_text()) == PAGE.read_text()
+
+
 def test_each_message_reads_as_it_is_written_down():
     assert written().splitlines() == SENTENCES.read_text().splitlines()
 
@@ -174,3 +208,4 @@ def test_a_reason_of_another_rank_names_it_and_is_for_that_ranks_own_doctor():
 
 if __name__ == "__main__":
     SENTENCES.write_text(written())
+    PAGE.write_text(with_tables(PAGE.read_text()))
