@@ -556,10 +556,10 @@ def measure(name: str) -> dict[str, object]:
     return vars(
         Outcome(
             breaks=found.status,
-            breaks_text="\n".join((found.measured, *found.details)),
+            breaks_text="\n".join((found.text, *(one.text for one in found.evidence))),
             lines=sorted({one.line for one in profile.compile.graph_breaks or () if one.file == __file__ and one.line}),
             recompiles=again.status,
-            recompiles_text="\n".join((again.seen, *again.details)),
+            recompiles_text="\n".join((again.text, *(one.text for one in again.evidence))),
             trace_alone=foreign.status,
             window=profile.compile.compiled_in_window,
         )

@@ -13,7 +13,8 @@ from pytest_torchprof.cli import main
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.kernels.patterns import parse_value
-from pytest_torchprof.limits import COMPILE, LIMITS, NOT_MEASURED, check_limits, read_limits, settings_of
+from pytest_torchprof.limits import COMPILE, LIMITS, check_limits, read_limits, settings_of
+from pytest_torchprof.reasons.recordings import NeedsGpu
 from pytest_torchprof.testing.options import _READERS, MARKER_OPTIONS
 
 pytestmark = pytest.mark.any_torch
@@ -96,7 +97,7 @@ def test_each_example_can_be_read():
 def test_a_row_says_where_its_limit_is_judged(name):
     recording = load(next((ROOT / "tests" / "recordings").glob("test_geglu_mlp.test_compiled*")))
     verdict, *_ = check_limits(recording, read_limits({name: example_of(name)}))
-    lacks = verdict.status == NOT_MEASURED and "this limit needs a GPU" in verdict.seen
+    lacks = isinstance(verdict.reason, NeedsGpu)
     expected = "GPU" if lacks else "everywhere" if BY_NAME[name].needs == COMPILE else "GPU, CPU"
     assert ROWS[name][-2] == expected, verdict
 
