@@ -40,7 +40,6 @@ def test_the_gradients_of_a_step_are_reduced_together(torchprof: Torchprof) -> N
     profile.expect(collectives={"all_reduce": 1}, max_comm_bytes=gradients)
 
 
-@pytest.mark.skipif(not hasattr(torch.cpu.Stream, "record_event"), reason="torch 2.6 cannot shard on the CPU")
 def test_a_sharded_model_gathers_each_layer_twice(torchprof: Torchprof) -> None:
     mesh = init_device_mesh(torchprof.device.type, (torchprof.ranks.world_size,))
     model = make_model()

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_torchprof.capture.torch_compile import callback_exchange, keep_from_dynamo
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType
@@ -44,13 +42,9 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
         yield
         return
 
-    exchange = callback_exchange()
-
     def noting(callback: Any) -> Any:
         found = ask(callback)
         if callable(callback):
-            # torch 2.6 asks while Dynamo is at work, which is not to compile what is ours.
-            at_work = exchange(None)
             # The function is a variable of the wrapper that asks.
             function = sys._getframe(1).f_locals.get("fn")  # noqa: SLF001
             marked = _mark_of(function)
@@ -59,10 +53,8 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
                 why_nothing_compiles() or marked,
                 eagerly=found is None or _is_disabled() or marked is not None,
             )
-            exchange(at_work)
         return found
 
-    keep_from_dynamo(noting.__code__)
     vars(module)["_callback_from_stance"] = noting
     try:
         yield

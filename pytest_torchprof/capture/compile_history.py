@@ -259,13 +259,6 @@ class History:
             and _is_left_alone(code)
         ]
 
-    def not_considered(self, entered: Iterable[CodeType]) -> list[CodeType]:
-        """Return what was entered through torch.compile and left as it is, where this torch keeps no list of that."""
-        if torch_compile.considers_skipped_code():
-            return []
-        considered = {id(code) for code in torch_compile.considered_codes() or ()}
-        return [code for code in entered if id(code) not in considered and _is_left_alone(code)]
-
     def _new_reasons(self) -> list[DynamoReason]:
         """Return the entries that Dynamo's list of breaks has gained; a reset empties it."""
         now = torch_compile.break_reasons() or []

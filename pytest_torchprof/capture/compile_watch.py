@@ -74,7 +74,6 @@ class CompileWatch:
         self._seen_before = 0, 0
         self._in_step = False
         self._on_threads = False
-        self._entered: dict[int, CodeType] = {}
         self._settings: set[str] = set()
         self._entered_under: set[str] = set()
         self._eager_under: set[str] = set()
@@ -143,7 +142,6 @@ class CompileWatch:
             seen_instead=tuple(self._seen_instead(before)),
             cudagraph_skips=self._cudagraph_skips(before),
             fx_graphs=torch_inductor.inductor_graphs(cpu=self._generates_cpp),
-            graphs_are_marked=torch_inductor.calls_of_graphs_are_marked(),
             package_is_bound=self._package_is_bound,
             time_us=self._time_us(),
             remote_cache_hits=sum(one.remote_cache_hits for one in self._attempts),
@@ -175,10 +173,8 @@ class CompileWatch:
 
     def _note_entry(self, code: CodeType | None, setting: str | None, *, eagerly: bool) -> None:
         """Note that a compiled function is entered, under which setting, and whether it runs as it is."""
-        if code is not None:
-            self._entered[id(code)] = code
-            if not eagerly:
-                self._eager.note_entry(code)
+        if code is not None and not eagerly:
+            self._eager.note_entry(code)
         if setting is not None:
             self._settings.add(setting)
             # A stance may make an error of what is to be compiled.
@@ -247,7 +243,6 @@ class CompileWatch:
             # What a setting left uncompiled is told with that setting, and generators as given up.
             new = (code for code in self._history.suspects() if id(code) not in known)
             found += (code for code in new if not code.co_flags & CO_GENERATOR)
-            found += self._history.not_considered(self._entered.values())
         # Python may call our own functions anywhere, such as the one that takes note of the files that are opened.
         found = [code for code in found if not observers.is_our_file(code.co_filename)]
         if not found:
@@ -354,7 +349,7 @@ class EagerCode:
             self._ran.add(id(code))
 
     def _keep_from_dynamo(self, *codes: CodeType) -> None:
-        ours = (EagerCode._note, torch_compile.runs_under_dynamo, torch_compile.callback_exchange)
+        ours = (EagerCode._note, torch_compile.runs_under_dynamo)
         for code in (*codes, *(function.__code__ for function in ours)):
             torch_compile.keep_from_dynamo(code)
 

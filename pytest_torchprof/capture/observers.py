@@ -152,7 +152,7 @@ def _count_at_captures(kind: Any, found: WeakKeyDictionary[Any, int | None]) -> 
 
 
 def _may_be_changed(graph: Any) -> bool:
-    """Whether the graph is kept for its owner to change before it is instantiated (``keep_graph=True``, torch 2.8)."""
+    """Whether the graph is kept for its owner to change before it is instantiated (``keep_graph=True``)."""
     with suppress(Exception):
         return bool(graph.raw_cuda_graph())
     return False

@@ -126,21 +126,21 @@ def environment(device: str) -> Environment:
 def _precision_flags() -> dict[str, Any]:
     """Return `tf32_matmul`, `tf32_cudnn` and `matmul_precision` as torch has them set; None where it will not say.
 
-    Since 2.9 torch has two sets of these flags, and asking by the older one raises once the newer one was used.
+    torch has two sets of these flags, and asking by the older one raises once the newer one was used.
     """
     import torch
 
     matmul: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
-    if hasattr(matmul, "fp32_precision"):
-        tf32 = matmul.fp32_precision == "tf32", cudnn.conv.fp32_precision == "tf32"
-    else:
-        tf32 = matmul.allow_tf32, cudnn.allow_tf32
     try:
         overall: str | None = torch.get_float32_matmul_precision()
     except RuntimeError:
         overall = None
-    return {"tf32_matmul": tf32[0], "tf32_cudnn": tf32[1], "matmul_precision": overall}
+    return {
+        "tf32_matmul": matmul.fp32_precision == "tf32",
+        "tf32_cudnn": cudnn.conv.fp32_precision == "tf32",
+        "matmul_precision": overall,
+    }
 
 
 @cache

@@ -1,7 +1,7 @@
 """What is behind torch.compile and Dynamo, by private names, each in a function that says what it is for.
 
-Run with torch 2.13 on Python 3.11 and 3.13, with torch 2.6, 2.14.1 and 2.15.0 on Python 3.11. None from a reader means
-that this torch does not have the source; the evidence then says "not available".
+Run with torch 2.13 on Python 3.11 and 3.13, with torch 2.10.0, 2.14.1 and 2.15.0 on Python 3.11. None from a reader
+means that this torch does not have the source; the evidence then says "not available".
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def read_attempt(metrics: Any) -> Attempt:
         frame=frame or None,
         failure=None if not field("fail_type") else str(field("fail_reason") or field("fail_type")),
         failed_at=(str(file), int(line)) if file and line is not None else None,
-        guard=field("recompile_reason") if hasattr(metrics, "recompile_reason") else _guard_that_failed(metrics),
+        guard=field("recompile_reason"),
         forward=field("is_forward") is not False,
         skipped=field("has_guarded_code") is False and not field("fail_type"),
         graph_ops=int(field("graph_op_count") or 0),
@@ -115,17 +115,6 @@ def read_attempt(metrics: Any) -> Attempt:
         cudagraph_skip=field("cudagraph_skip_reason"),
         remote_cache_hits=sum(int(field(name) or 0) for name in _REMOTE_HITS),
     )
-
-
-def _guard_that_failed(metrics: Any) -> str | None:
-    """Return why a frame was compiled again from the list of failed guards; the metrics of torch 2.6 do not say."""
-    frame, _, attempt = str(getattr(metrics, "compile_id", None)).partition("/")
-    if not getattr(metrics, "cache_size", None) or not attempt.isdecimal():
-        return None
-    failures = getattr(import_module("torch._dynamo.utils"), "guard_failures", {})
-    told = [str(reason) for reasons in failures.values() for reason in reasons]
-    last = [reason for reason in told if reason.startswith(f"{frame}/{int(attempt) - 1}:")]
-    return last[-1] if last else "torch no longer has the guard that failed"
 
 
 def break_reasons() -> list[Any] | None:
@@ -173,13 +162,6 @@ def considered_refs() -> list[weakref.ref[CodeType]] | None:
     return None if seen is None else list(seen)
 
 
-def considers_skipped_code() -> bool:
-    """Whether `considered_codes` has what Dynamo leaves alone too; torch 2.6 adds only what it tries to compile."""
-    wrapper = getattr(import_module("torch._dynamo.convert_frame"), "CatchErrorsWrapper", None)
-    code = getattr(vars(wrapper).get("__call__") if wrapper else None, "__code__", None)
-    return code is not None and "input_codes" in code.co_names
-
-
 def compiled_codes(code: CodeType) -> list[tuple[str, CodeType]]:
     """Return id ("0/1") and generated code of each compilation that this code object has."""
     entries = getattr(import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
@@ -218,34 +200,19 @@ def is_module_wrapper(place: CodeLine | None) -> bool:
 
 
 def runs_under_dynamo() -> bool:
-    """Whether the code that runs now was entered through torch.compile, compiled or not.
-
-    The callback is taken out and put back: `get_eval_frame_callback` of torch 2.6 returns a reference that it does not
-    own, so that each call of it brings the process nearer to a crash.
-    """
-    exchange = callback_exchange()
-    callback = exchange(None)
-    exchange(callback)
+    """Whether the code that runs now was entered through torch.compile, compiled or not."""
+    callback = import_module("torch._C._dynamo.eval_frame").get_eval_frame_callback()
     return callback is not None
-
-
-def callback_exchange() -> Callable[[object], object]:
-    """Return the function that sets this thread's callback of Dynamo, None for none, and returns the one before."""
-    exchange: Callable[[object], object] = import_module("torch._C._dynamo.eval_frame").set_eval_frame
-    return exchange
 
 
 def keep_from_dynamo(code: CodeType) -> None:
     """Make sure that Dynamo neither compiles nor counts a function of ours that runs while it is at work.
 
-    What the function calls is not kept from it. torch's own `skip_code` is of C++ in torch 2.6 and of a module since
-    that is slow to import; what that one calls is there without it.
+    What the function calls is not kept from it. torch's own `skip_code` is of a module that is slow to import; what it
+    calls is there without it.
     """
     machine = import_module("torch._C._dynamo.eval_frame")
-    skip = getattr(machine, "skip_code", None)
-    if skip is not None:
-        skip(code)
-    elif hasattr(machine, "set_code_exec_strategy"):
+    if hasattr(machine, "set_code_exec_strategy"):
         actions = machine._FrameAction
         machine.set_code_exec_strategy(code, machine._FrameExecStrategy(actions.SKIP, actions.DEFAULT))
 
@@ -255,7 +222,7 @@ def outside_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Dynamo compiles whatever Python function is called in code that it is to compile, trace functions included.
     """
-    exchange = callback_exchange()
+    exchange = import_module("torch._C._dynamo.eval_frame").set_eval_frame
 
     def call(*arguments: object) -> Any:
         callback = exchange(None)

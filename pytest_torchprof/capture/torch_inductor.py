@@ -1,6 +1,6 @@
 """The graphs that Inductor has compiled, by private names, each in a function that says what it is for.
 
-Run with torch 2.13.0 and 2.15.0 on Python 3.11. Inductor of torch 2.6 leaves no range around the call of a graph.
+Run with torch 2.10.0, 2.13.0 and 2.15.0 on Python 3.11.
 """
 
 from __future__ import annotations
@@ -33,13 +33,6 @@ def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:
         return ()
     # An object refers to its type; to ask for that is three times as fast as to look at all objects.
     return tuple(_read_graph(found, cpu=cpu) for found in gc.get_referrers(kind) if type(found) is kind)
-
-
-def calls_of_graphs_are_marked() -> bool:
-    """Whether this torch puts a range with the graph's key around each call of a graph (2.13 does, 2.6 does not)."""
-    kind = getattr(sys.modules.get("torch._inductor.output_code"), "CompiledFxGraph", None)
-    code = getattr(vars(kind).get("__call__"), "__code__", None) if kind else None
-    return code is None or any("CompiledFxGraph" in str(constant) for constant in code.co_consts)
 
 
 def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:

@@ -183,7 +183,7 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     cudagraph_skips: CudaGraphSkips = CudaGraphSkips()
     fx_graphs: tuple[InductorGraph, ...] = ()
     graphs_are_marked: bool | None = None
-    """Whether this torch leaves a range around each call of a graph."""
+    """False in recordings of torch 2.6, which leaves no range around the call of a graph."""
     package_is_bound: bool = False
     """Whether a package of AOTInductor could be called unseen, by a method that was bound before."""
     time_us: Mapping[str, int] | None = None

@@ -1,7 +1,7 @@
 """CUDA's GPUs, and ROCm's, as devices that are measured.
 
 torch's private names about them each have a function below that says what it is for. Run with torch 2.13.0, 2.14.1 and
-2.15.0; names that older versions (from 2.6) may lack are looked up with a default.
+2.15.0; names that other versions (from 2.10) may lack are looked up with a default.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ def _first(count: int) -> int:
 def _spin(device: str, cycles: int) -> bool:
     """Keep a GPU's current stream busy for so many cycles of its clock, without use of memory; False if torch cannot.
 
-    Run with torch 2.15 (CUDA); undocumented, and in torch since long before 2.6.
+    Run with torch 2.15 (CUDA); undocumented, and in torch since long before 2.10.
     """
     import torch
 
