@@ -189,18 +189,20 @@ class History:
         return attempts
 
     def _with_silent_failures(self, attempts: list[Attempt]) -> list[Attempt]:
-        """Return the attempts, those that were skipped for what torch cannot do as failed.
+        """Return the attempts; where Dynamo gave something up without a record, those without a graph as failed.
 
-        torch 2.6 skips a frame with a break in a loop without a word, as it does one without anything to compile; only
-        its count of what it cannot do has grown.
+        torch 2.10 records a frame with a break in a loop as it does one without anything to compile; only its count of
+        what it cannot do has grown.
         """
+        if torch_compile.records_skipped_frames():
+            return attempts
         now = Counter(torch_compile.counters("unimplemented"))
         new = list((now - self._unimplemented).elements())
         self._unimplemented = now
         failures = sum(attempt.failure is not None for attempt in attempts)
         if len(new) <= failures:
             return attempts
-        return [replace(attempt, failure=new[-1]) if attempt.skipped else attempt for attempt in attempts]
+        return [attempt if attempt.graph_ops else replace(attempt, failure=new[-1]) for attempt in attempts]
 
     def note(self, code: CodeType, generated: CodeType, module: weakref.ref[Any] | None) -> list[GraphBreak]:
         """Remember a compilation that has just ended; return the graph breaks that were found since the last one."""

@@ -100,7 +100,7 @@ class Session:
         if self._lines is not None and kind_of(self._device).has_launches:
             self._lines.watch_backward(self._device)
         with without_profiler_lines():
-            profiler.prepare_trace()
+            torch_profiler.prepare(profiler)
         # What is still queued would run inside the window without a launch in it.
         synchronize(self._device)
         # torch records stacks by a profile function, in place of the one that is there.

@@ -53,8 +53,6 @@ class Attempt:
     failed_at: tuple[str, int] | None
     guard: str | None
     forward: bool
-    skipped: bool
-    """It ended without code and without a failure; before torch 2.13 a break in a loop may be behind it."""
     graph_ops: int
     """Calls in the graph that was made; 0 where none was."""
     times_us: dict[str, int]
@@ -71,6 +69,13 @@ def compilation_metrics() -> list[Any] | None:
     """Return Dynamo's last compilations, 64 by default, as it keeps them; oldest first."""
     get = getattr(import_module("torch._dynamo.utils"), "get_compilation_metrics", None)
     return None if get is None else list(get())
+
+
+def records_skipped_frames() -> bool:
+    """Whether the metrics of a frame with a break in a loop tell it apart from one without anything to compile."""
+    import torch
+
+    return torch.__version__ >= "2.13"
 
 
 def metrics_are_full(kept: int) -> bool:
@@ -109,7 +114,6 @@ def read_attempt(metrics: Any) -> Attempt:
         failed_at=(str(file), int(line)) if file and line is not None else None,
         guard=field("recompile_reason"),
         forward=field("is_forward") is not False,
-        skipped=field("has_guarded_code") is False and not field("fail_type"),
         graph_ops=int(field("graph_op_count") or 0),
         times_us={phase: int(field(name)) for phase, name in _PHASES.items() if field(name)},
         cudagraph_skip=field("cudagraph_skip_reason"),
