@@ -51,12 +51,12 @@ class Args(
 ):
     """What an event's ``args`` tell: operands of operators, correlation of calls and GPU operations, and so on."""
 
+    external: Whole = -1
     dims: Raw = _EMPTY
-    types: Raw = _EMPTY
     strides: Raw = _EMPTY
+    types: Raw = _EMPTY
     settings: Raw = _EMPTY
     correlation: Whole = -1
-    external: Whole = -1
     stream: Whole | str | None = None
     ran_on: Whole | str | None = None
     """The stream, where the exporter moved what ran on it to another one (torch 2.15, ``graph_lanes="all"``)."""
