@@ -9,9 +9,9 @@ import zlib
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.report import Outcome, Result, RunResults
+from pytest_torchprof.report import RunResults
 from pytest_torchprof.report.html_report import render
-from pytest_torchprof.report.result import decode
+from pytest_torchprof.report.result import Outcome, Result, decode
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,8 @@ from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, Tim
 from pytest_torchprof.against.side import Side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs, TimePair, slowdown
 from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, interval
-from pytest_torchprof.report import Outcome, Reference, Result
+from pytest_torchprof.report import Reference
+from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.pace_words import concluded
 
 pytestmark = pytest.mark.any_torch

@@ -19,9 +19,10 @@ from pytest_torchprof import load
 from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.compare import compare, data_of
-from pytest_torchprof.report import BaselineState, Outcome, Reference, RunResults, html_report, json_report
+from pytest_torchprof.report import Reference, RunResults, html_report, json_report
 from pytest_torchprof.report.page import document
 from pytest_torchprof.report.page.measured import MOST_DRAWN
+from pytest_torchprof.report.result import BaselineState, Outcome
 
 pytestmark = pytest.mark.any_torch
 

@@ -17,7 +17,7 @@ from pytest_torchprof import load
 from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
 from pytest_torchprof.compare import compare, data_of
-from pytest_torchprof.report import Outcome
+from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.text import show_rate, show_us
 
 pytestmark = [

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.against.launch import SideLaunch
     from pytest_torchprof.against.side import Side
-    from pytest_torchprof.report import Result, RunResults
+    from pytest_torchprof.report import RunResults
+    from pytest_torchprof.report.result import Result
 
 TIMED: Final = "timed"
 """The file that the base leaves where a test asks for times."""

@@ -9,24 +9,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.result import BaselineState, Outcome, Result
 from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
     from pytest_torchprof.recording.metadata import Environment
-
-__all__ = [
-    "BaselineState",
-    "Commit",
-    "Disuse",
-    "Outcome",
-    "Reference",
-    "Reporter",
-    "Result",
-    "RunResults",
-    "UnusedEntries",
-    "reporters",
-]
+    from pytest_torchprof.report.result import Result
 
 
 class Disuse(StrEnum):

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.report import BaselineState
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
+from pytest_torchprof.report.result import BaselineState
 from pytest_torchprof.report.terminal import closing, describe_environment
 from pytest_torchprof.text import and_more, counted, printable
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pytest_torchprof.report import Result, RunResults
+    from pytest_torchprof.report import RunResults
+    from pytest_torchprof.report.result import Result
 
 
 # An annotation shows so much before it is folded, and a summary is for reading: the report has the rest.

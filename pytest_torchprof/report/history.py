@@ -16,7 +16,8 @@ from pytest_torchprof.text import json_text, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_torchprof.report import Result, RunResults
+    from pytest_torchprof.report import RunResults
+    from pytest_torchprof.report.result import Result
 
 SCHEMA: Final = 1
 _VERSIONS: Final = ("torch", "cuda", "rocm", "triton", "python")

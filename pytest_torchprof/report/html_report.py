@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_torchprof.report import Result, RunResults
+    from pytest_torchprof.report import RunResults
+    from pytest_torchprof.report.result import Result
 
 _NOT_KEPT: Final = "no timeline: the recording was not kept; pytest --torchprof-save=DIR keeps it"
 _ENOUGH: Final = (

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.report import Disuse, Outcome
-from pytest_torchprof.report.result import as_reported, known_of
+from pytest_torchprof.report import Disuse
+from pytest_torchprof.report.result import Outcome, as_reported, known_of
 from pytest_torchprof.text import json_text
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.baseline.entry import Times
-    from pytest_torchprof.report import Result, RunResults
+    from pytest_torchprof.report import RunResults
+    from pytest_torchprof.report.result import Result
 
 SCHEMA: Final = 1
 # All of them are better the smaller they are. Times are medians; the others are the worst step's, as they are gated.

@@ -8,7 +8,7 @@ from msgspec.structs import astuple
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.limits.failure import Screen, fit
-from pytest_torchprof.report import BaselineState, Outcome
+from pytest_torchprof.report.result import BaselineState, Outcome
 from pytest_torchprof.tables import Column, cells, fitted, headed, ruled
 from pytest_torchprof.text import counted, cut, ending, first_of, printable, show_us, width_of
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.recording.caches import CompileCaches
     from pytest_torchprof.recording.metadata import Environment
-    from pytest_torchprof.report import Result, RunResults, UnusedEntries
-    from pytest_torchprof.report.result import TimeComparison
+    from pytest_torchprof.report import RunResults, UnusedEntries
+    from pytest_torchprof.report.result import Result, TimeComparison
 
 
 def _number_column(title: str, name: str, leaves: int = 0) -> Column:

@@ -25,8 +25,9 @@ from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.reasons.testing import MarkedTooLate
-from pytest_torchprof.report import Outcome, reporters
+from pytest_torchprof.report import reporters
 from pytest_torchprof.report.ci import PREFIX
+from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.testing import RUN, STATE, is_ours
 from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.baseline_files import BaselineFiles

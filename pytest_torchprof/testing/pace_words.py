@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.pairs import TimedMeasurement
     from pytest_torchprof.against.side import Side
     from pytest_torchprof.compare.pace import TimePair
-    from pytest_torchprof.report import Result
+    from pytest_torchprof.report.result import Result
 
 
 def told_aside(result: Result, verdict: Literal["new", "not judged", "not measured"], words: str) -> Result:

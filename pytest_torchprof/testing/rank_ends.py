@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import NotMeasured, describe
-from pytest_torchprof.report import Outcome
+from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.testing import PASSED, RUN
 from pytest_torchprof.testing.phases import CODE
 from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of

@@ -23,8 +23,8 @@ from pytest_torchprof.limits import Screen
 from pytest_torchprof.recording.folder import hide
 from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.replacing import replacing
-from pytest_torchprof.report import BaselineState, Outcome, Result, RunResults, UnusedEntries, ci, terminal
-from pytest_torchprof.report.result import decode, encode
+from pytest_torchprof.report import RunResults, UnusedEntries, ci, terminal
+from pytest_torchprof.report.result import BaselineState, Outcome, Result, decode, encode
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.commit import commit_of
 from pytest_torchprof.testing.recordings import SUFFIX

@@ -18,8 +18,8 @@ from pytest_torchprof.against.pairs import TIMED, PairCosts, PairedTiming, Timed
 from pytest_torchprof.against.side import base_side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs
 from pytest_torchprof.errors import TorchprofWarning
-from pytest_torchprof.report import BaselineState, Outcome
 from pytest_torchprof.report.ci import PREFIX, properties
+from pytest_torchprof.report.result import BaselineState, Outcome
 from pytest_torchprof.testing.pace_words import concluded, told_aside
 from pytest_torchprof.testing.phases import BriefFailure
 from pytest_torchprof.text import counted, first_line, first_of, printable_line
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.against.pairs import Key
     from pytest_torchprof.against.side import Side
-    from pytest_torchprof.report import Result
+    from pytest_torchprof.report.result import Result
     from pytest_torchprof.testing.session import RunState
 
 _SAMPLES_S: Final = 0.7

@@ -9,14 +9,15 @@ from pytest_torchprof.against.measured import entry_files
 from pytest_torchprof.against.pairs import TIMED, write_results
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.report import BaselineState
+from pytest_torchprof.report.result import BaselineState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from pytest_torchprof.against.side import Side
-    from pytest_torchprof.report import Result, RunResults
+    from pytest_torchprof.report import RunResults
+    from pytest_torchprof.report.result import Result
     from pytest_torchprof.testing.baseline_files import BaselineFiles
 
 
