@@ -26,8 +26,8 @@ import pytest_torchprof
 from pytest_torchprof.capture import torch_profiler
 from pytest_torchprof.capture.recording_file import write_recording
 from pytest_torchprof.capture.session import Session
-from pytest_torchprof.recording.metadata import Metadata
 from pytest_torchprof.trace import SENTINEL
+from pytest_torchprof.trace.metadata import Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable

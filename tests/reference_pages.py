@@ -12,9 +12,9 @@ from _pytest.config import get_config
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.cli import COMMANDS, parser_of
 from pytest_torchprof.cli.schema import SCHEMAS
-from pytest_torchprof.recording import caches, captured_graphs, metadata
 from pytest_torchprof.report import reporters
 from pytest_torchprof.text import plural
+from pytest_torchprof.trace import caches, captured_graphs, metadata
 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_torchprof.baseline import device_slug, place
-from pytest_torchprof.recording.metadata import Environment
+from pytest_torchprof.trace.metadata import Environment
 
 pytestmark = pytest.mark.any_torch
 

@@ -12,7 +12,7 @@ from builder import own_recording
 
 from pytest_torchprof import LimitsMissed, NotMeasured, load
 from pytest_torchprof.capture.torch_caches import uses_between
-from pytest_torchprof.recording.caches import CacheUse, CacheUses
+from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 # A product alone leaves Inductor nothing to generate: no C++ compiler is waited for.
 TESTS = """

@@ -17,9 +17,9 @@ NAME = "pytest_torchprof"
 LAYERS = """
 annotation, codes, replacing, text
 reasons, tables
-documentation, errors, devices, recording.caches, recording.captured_graphs
-recording.metadata
-kernels, trace
+documentation, errors, devices
+trace
+kernels
 keywords, recording
 analysis
 findings, baseline
@@ -102,7 +102,7 @@ def test_every_part_has_its_place():
     ("own", "source"),
     [
         ("trace", "from pytest_torchprof.recording.reader import read"),
-        ("kernels", "import pytest_torchprof.trace.columns"),
+        ("trace", "import pytest_torchprof.kernels.kernel"),
         ("analysis", "from pytest_torchprof import profiles"),
         ("findings", "if TYPE_CHECKING:\n    from pytest_torchprof.limits import Limit"),
         ("limits", "def f():\n    from pytest_torchprof.report import tables"),

@@ -22,7 +22,7 @@ from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.recordings import EarlierWork, LostKernels, NoOperator, StepsOverlap
 from pytest_torchprof.reasons.statement import Statement
-from pytest_torchprof.recording.caches import CacheUse, CacheUses
+from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 pytestmark = pytest.mark.any_torch
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.codes import Code
-from pytest_torchprof.recording.metadata import Adoption
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.trace.metadata import Adoption
 
 pytestmark = pytest.mark.any_torch
 

@@ -8,10 +8,10 @@ import pytest
 from wcwidth import wcswidth
 
 from pytest_torchprof.compare import ComparisonData
-from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import RunResults, markdown
 from pytest_torchprof.report.result import BaselineState, KernelCalls, Outcome, Result, Summary
 from pytest_torchprof.report.terminal import describe_environment, heading_lines, render
+from pytest_torchprof.trace.metadata import Environment
 
 pytestmark = pytest.mark.any_torch
 

@@ -16,8 +16,6 @@ from pytest_torchprof.limits import MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.seen import NumberSeen
 from pytest_torchprof.reasons.recordings import LostKernels
-from pytest_torchprof.recording.caches import CacheUse, CacheUses, CompileCaches
-from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report.result import (
     BaselineState,
     KernelCalls,
@@ -31,6 +29,8 @@ from pytest_torchprof.report.result import (
     encode,
     from_report,
 )
+from pytest_torchprof.trace.caches import CacheUse, CacheUses, CompileCaches
+from pytest_torchprof.trace.metadata import Environment
 
 pytestmark = pytest.mark.any_torch
 

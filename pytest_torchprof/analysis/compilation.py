@@ -22,17 +22,17 @@ from pytest_torchprof.reasons.compiling import (
     RanUncompiled,
     ReplayedWithoutCode,
 )
-from pytest_torchprof.recording.metadata import GraphBreak, Recompile
 from pytest_torchprof.text import counted
+from pytest_torchprof.trace.metadata import GraphBreak, Recompile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.regions import Region, Regions
     from pytest_torchprof.reasons import Reason
-    from pytest_torchprof.recording.caches import CompileCaches
-    from pytest_torchprof.recording.metadata import CompileEvidence, InductorGraph
     from pytest_torchprof.trace import Span, Trace
+    from pytest_torchprof.trace.caches import CompileCaches
+    from pytest_torchprof.trace.metadata import CompileEvidence, InductorGraph
 
 
 FX_GRAPH = "## Call CompiledFxGraph "

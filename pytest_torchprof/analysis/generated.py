@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.kernels.names import KernelName
-    from pytest_torchprof.recording.metadata import GeneratedKernel, InductorGraph, SourceLine
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.metadata import GeneratedKernel, InductorGraph, SourceLine
 
 
 def operator_name(op: str) -> str:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.reasons import Reason
-    from pytest_torchprof.recording.metadata import GeneratedKernel, SourceLine
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.metadata import GeneratedKernel, SourceLine
 
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
 REGIONS = ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo ", "Pregraph bytecode", "AOTDispatcher ")

@@ -26,8 +26,8 @@ from pytest_torchprof.trace.links import Nesting
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_torchprof.recording.metadata import SourceLine
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.metadata import SourceLine
 
 MARK = "[line] "
 """How the name of a mark begins in a recording, among the frames; then a frame's name, a comma and the modules."""

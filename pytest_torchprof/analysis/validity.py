@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.cut_replays import Cut
     from pytest_torchprof.reasons import Reason
-    from pytest_torchprof.recording.metadata import CompileEvidence, Metadata
     from pytest_torchprof.trace import Span, Trace
+    from pytest_torchprof.trace.metadata import CompileEvidence, Metadata
 
 _CUT_NS = 2000
 

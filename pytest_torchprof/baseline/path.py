@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pytest_torchprof.recording.metadata import Environment
+    from pytest_torchprof.trace.metadata import Environment
 
 FOLDER: Final = "__torchprof__"
 SUFFIX: Final = ".json"

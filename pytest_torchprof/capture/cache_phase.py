@@ -22,14 +22,14 @@ from pytest_torchprof.reasons.caches import (
     NothingWasWarm,
 )
 from pytest_torchprof.reasons.catalogue import to_stored
-from pytest_torchprof.recording.caches import ColdStart, CompileCaches, Phase
+from pytest_torchprof.trace.caches import ColdStart, CompileCaches, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.reasons import Reason
-    from pytest_torchprof.recording.caches import CacheUse, CacheUses
-    from pytest_torchprof.recording.metadata import CompileEvidence
+    from pytest_torchprof.trace.caches import CacheUse, CacheUses
+    from pytest_torchprof.trace.metadata import CompileEvidence
 
 # By a name that begins so, torch's own cache is known as generated code, which is no line of the user's.
 _FOLDERS: Final = {"TORCHINDUCTOR_CACHE_DIR": "torchinductor_code", "TRITON_CACHE_DIR": "triton"}

@@ -24,8 +24,8 @@ from pytest_torchprof.capture.torch_caches import NO_USES, uses_between, uses_so
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.reasons.compiling import GivenUpBefore, LeftAlone, NoRecordsInTorch, RecordsCleared
-from pytest_torchprof.recording.caches import CompileCaches
-from pytest_torchprof.recording.metadata import CompileEvidence, CudaGraphSkips, Untold
+from pytest_torchprof.trace.caches import CompileCaches
+from pytest_torchprof.trace.metadata import CompileEvidence, CudaGraphSkips, Untold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.capture.compile_log import CompileLog
     from pytest_torchprof.capture.torch_compile import Attempt
     from pytest_torchprof.reasons import Reason
-    from pytest_torchprof.recording.caches import CacheUses
-    from pytest_torchprof.recording.metadata import GraphBreak
+    from pytest_torchprof.trace.caches import CacheUses
+    from pytest_torchprof.trace.metadata import GraphBreak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

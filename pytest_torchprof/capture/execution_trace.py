@@ -17,7 +17,7 @@ from pytest_torchprof.analysis.compilation import FX_GRAPH
 from pytest_torchprof.analysis.launches import REGIONS
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
-from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedNode, CapturedRange
+from pytest_torchprof.trace.captured_graphs import CapturedGraph, CapturedNode, CapturedRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

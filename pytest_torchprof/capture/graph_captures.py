@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import FrameType
 
-    from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedRange
+    from pytest_torchprof.trace.captured_graphs import CapturedGraph, CapturedRange
 
 _HOOKS = ("register_graph_capture_start_hook", "register_graph_capture_end_hook", "register_graph_instantiate_hook")
 _ENTERING_COMPILED_CODE = ("set_eval_frame", "_maybe_set_eval_frame")

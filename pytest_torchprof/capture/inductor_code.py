@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.inductor import GEMM_OPS
-from pytest_torchprof.recording.metadata import GeneratedKernel, OperatorCall, SourceLine
+from pytest_torchprof.trace.metadata import GeneratedKernel, OperatorCall, SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -46,9 +46,9 @@ from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecor
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, NothingHeld
-from pytest_torchprof.recording.metadata import Metadata
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL
+from pytest_torchprof.trace.metadata import Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

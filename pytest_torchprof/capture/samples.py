@@ -10,7 +10,7 @@ from pytest_torchprof.capture.devices import after_measured_code, live_device, s
 from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.reasons.capturing import CacheNotEmptied, CallTooLong, WorkGoesOn
 from pytest_torchprof.reasons.catalogue import to_stored
-from pytest_torchprof.recording.metadata import Batch, Timing
+from pytest_torchprof.trace.metadata import Batch, Timing
 
 if TYPE_CHECKING:
     from array import array

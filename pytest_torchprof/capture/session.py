@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.capture.torch_profiler import ProfilerStart
     from pytest_torchprof.reasons import Reason
-    from pytest_torchprof.recording.metadata import TensorLists
+    from pytest_torchprof.trace.metadata import TensorLists
 
 
 class Session:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_torchprof.capture.torch_compile import counters
-from pytest_torchprof.recording.caches import CacheUse, CacheUses
+from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from collections import defaultdict
 from mmap import ACCESS_READ, mmap
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.recording.metadata import TensorLists
+from pytest_torchprof.trace.metadata import TensorLists
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.recording.metadata import Environment  # noqa: TC001 - msgspec reads the annotation
 from pytest_torchprof.report.result import Result, from_report
+from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotation
 
 if TYPE_CHECKING:
     from pathlib import Path

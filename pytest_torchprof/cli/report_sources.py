@@ -22,7 +22,7 @@ from pytest_torchprof.report.terminal import describe_environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_torchprof.recording.metadata import Environment
+    from pytest_torchprof.trace.metadata import Environment
 
 Key = tuple[str, str | None]
 _BESIDE: Final = "torchprof-recordings"

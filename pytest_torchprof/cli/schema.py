@@ -20,9 +20,9 @@ from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
 from pytest_torchprof.compare.changes import Change
 from pytest_torchprof.compare.cost import Cost, Shift
-from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report import Disuse, analysis_json, json_report, ranks_report
 from pytest_torchprof.report.result import Result
+from pytest_torchprof.trace.metadata import Environment
 
 if TYPE_CHECKING:
     from argparse import Namespace

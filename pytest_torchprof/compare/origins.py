@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.baseline import Entry, KernelRecord
     from pytest_torchprof.compare.changes import Change
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.recording.metadata import GraphBreak
+    from pytest_torchprof.trace.metadata import GraphBreak
 
 MOST_KERNELS: Final = 5
 """Kernels with lines below a comparison."""

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.recording.metadata import GeneratedKernel
 from pytest_torchprof.text import show_us
+from pytest_torchprof.trace.metadata import GeneratedKernel
 
 
 class Kernel(Struct, frozen=True, kw_only=True):

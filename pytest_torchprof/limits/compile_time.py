@@ -12,8 +12,8 @@ from pytest_torchprof.limits.seen import CompileTime
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.limits import NoCompileTimes, NothingCompiled, NotMeasuredWithCaches
-from pytest_torchprof.recording.caches import CacheUses, ColdStart, Phase
 from pytest_torchprof.text import enumerated
+from pytest_torchprof.trace.caches import CacheUses, ColdStart, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

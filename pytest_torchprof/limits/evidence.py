@@ -11,8 +11,8 @@ from pytest_torchprof.kernels.carried import told_operators
 from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.statement import Statement
-from pytest_torchprof.recording.caches import CacheUse, CacheUses
 from pytest_torchprof.text import counted, path_from_here, show_bytes, show_us
+from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.reasons import Reason
-    from pytest_torchprof.recording.metadata import GraphBreak, Recompile
+    from pytest_torchprof.trace.metadata import GraphBreak, Recompile
 
     Found = TypeVar("Found", GraphBreak, Recompile)
 

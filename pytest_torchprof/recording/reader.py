@@ -25,7 +25,6 @@ from pytest_torchprof.recording.bounds import (
     too_large,
 )
 from pytest_torchprof.recording.events import Columns, kinds
-from pytest_torchprof.recording.metadata import KEY, MalformedError, parse, parse_adoption
 from pytest_torchprof.recording.shims import name_operators
 from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
 from pytest_torchprof.recording.text import (
@@ -40,6 +39,7 @@ from pytest_torchprof.recording.text import (
 from pytest_torchprof.recording.threads import put_back
 from pytest_torchprof.trace import Trace
 from pytest_torchprof.trace.captured import with_captured
+from pytest_torchprof.trace.metadata import KEY, MalformedError, parse, parse_adoption
 
 if TYPE_CHECKING:
     import os

@@ -14,17 +14,17 @@ import msgspec
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError, UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording.metadata import ADOPTED, KEY, SCHEMA, encode
 from pytest_torchprof.recording.reader import shown
 from pytest_torchprof.recording.text import DamagedGzipError, inflated
 from pytest_torchprof.replacing import replacing
+from pytest_torchprof.trace.metadata import ADOPTED, KEY, SCHEMA, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import BinaryIO
 
-    from pytest_torchprof.recording.metadata import Adoption, Metadata
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.metadata import Adoption, Metadata
 
 _OPENING = b',\n"%s": ' % KEY.encode()
 

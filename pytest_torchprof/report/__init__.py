@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
-    from pytest_torchprof.recording.metadata import Environment
     from pytest_torchprof.report.result import Result
+    from pytest_torchprof.trace.metadata import Environment
 
 
 class Disuse(StrEnum):

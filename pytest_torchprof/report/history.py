@@ -9,9 +9,9 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.recording.metadata import Environment
 from pytest_torchprof.report.json_report import judged_results, reported_value
 from pytest_torchprof.text import json_text, printable
+from pytest_torchprof.trace.metadata import Environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

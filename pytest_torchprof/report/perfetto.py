@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.recording.events import GPU, ROLES
-from pytest_torchprof.recording.metadata import KEY
 from pytest_torchprof.recording.reader import read, repaired
 from pytest_torchprof.recording.text import inflated
 from pytest_torchprof.text import counted
+from pytest_torchprof.trace.metadata import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

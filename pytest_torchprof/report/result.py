@@ -14,8 +14,8 @@ from pytest_torchprof.compare import ComparisonData  # noqa: TC001 - msgspec rea
 from pytest_torchprof.compare.pace import PaceVerdict  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
-from pytest_torchprof.recording.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.recording.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,10 +15,10 @@ from pytest_torchprof.text import counted, cut, ending, first_of, printable, sho
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_torchprof.recording.caches import CompileCaches
-    from pytest_torchprof.recording.metadata import Environment
     from pytest_torchprof.report import RunResults, UnusedEntries
     from pytest_torchprof.report.result import Result, TimeComparison
+    from pytest_torchprof.trace.caches import CompileCaches
+    from pytest_torchprof.trace.metadata import Environment
 
 
 def _number_column(title: str, name: str, leaves: int = 0) -> Column:

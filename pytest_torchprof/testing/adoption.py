@@ -29,10 +29,10 @@ from pytest_torchprof.reasons.adopting import (
     OtherNumberAdopted,
     RanksNotAdopted,
 )
-from pytest_torchprof.recording.metadata import Adoption
 from pytest_torchprof.recording.writer import write_adopted
 from pytest_torchprof.testing.left_recordings import left_in, numbers_of, why_mixed, why_stale
 from pytest_torchprof.testing.measured_calls import gated, guarded, kept_trace, other_code, profile_of
+from pytest_torchprof.trace.metadata import Adoption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

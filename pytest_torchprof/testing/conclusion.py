@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profiles import Profile
-    from pytest_torchprof.recording.caches import CompileCaches
     from pytest_torchprof.testing.measurement import Judgement, Measurement
     from pytest_torchprof.testing.test_run import TestRun
+    from pytest_torchprof.trace.caches import CompileCaches
 
 
 @dataclass(frozen=True, slots=True)

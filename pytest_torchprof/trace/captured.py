@@ -19,7 +19,7 @@ from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Calls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pytest_torchprof.recording.captured_graphs import CapturedGraph, CapturedNode, CapturedRange
+    from pytest_torchprof.trace.captured_graphs import CapturedGraph, CapturedNode, CapturedRange
     from pytest_torchprof.trace.columns import Ranges
     from pytest_torchprof.trace.trace import Trace
 

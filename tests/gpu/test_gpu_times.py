@@ -19,8 +19,8 @@ from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.devices.cuda import gpu_uuid
 from pytest_torchprof.capture.samples import Samples, on_one_stream
 from pytest_torchprof.reasons.catalogue import from_stored
-from pytest_torchprof.recording.metadata import Batch
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.trace.metadata import Batch
 
 pytestmark = [
     pytest.mark.gpu,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
 
     from pytest_torchprof.reasons import Reason
-    from pytest_torchprof.recording.captured_graphs import CapturedGraph
+    from pytest_torchprof.trace.captured_graphs import CapturedGraph
 
 
 class WallClock:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
 
     from pytest_torchprof.reasons import Reason
-    from pytest_torchprof.recording.captured_graphs import CapturedGraph
+    from pytest_torchprof.trace.captured_graphs import CapturedGraph
 
 # Where the size of the last cache is not told. Inductor's own benchmarks clear as much.
 _CACHE_BYTES = 256 << 20
