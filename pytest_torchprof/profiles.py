@@ -25,8 +25,8 @@ from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.keywords import LimitsOfProfile
 from pytest_torchprof.reasons import Reason
 from pytest_torchprof.reasons.recordings import NoRangeInSteps, NothingWasRun
+from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace import Trace
 

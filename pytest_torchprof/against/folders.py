@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import filelock
 
 from pytest_torchprof.against.git import GitRefused, ask_git
-from pytest_torchprof.recording.folder import HIDDEN, hide
+from pytest_torchprof.recording.files import HIDDEN, hide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

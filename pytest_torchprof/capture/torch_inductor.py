@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_torchprof.capture.inductor_code import Sources, read_program
 from pytest_torchprof.capture.observers import is_users_file, path_from_here
-from pytest_torchprof.recording.shims import operator_of
+from pytest_torchprof.recording.corrections import operator_of
 from pytest_torchprof.trace.metadata import InductorGraph
 
 _SOURCES = Sources(is_users=is_users_file, text=linecache.getlines, shown=path_from_here)

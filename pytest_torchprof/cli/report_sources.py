@@ -12,7 +12,7 @@ from pytest_torchprof.cli.report_file import is_report, read_report
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load_each, load_file
-from pytest_torchprof.recording.repeats import is_stacks_name
+from pytest_torchprof.recording.files import is_stacks_name
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.report.page.build import Heading
 from pytest_torchprof.report.page.measured import Measured, in_page, of_recording

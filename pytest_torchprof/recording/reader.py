@@ -12,7 +12,6 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording import text
-from pytest_torchprof.recording.blits import name_blits
 from pytest_torchprof.recording.bounds import (
     AROUND,
     DEVICES,
@@ -24,8 +23,12 @@ from pytest_torchprof.recording.bounds import (
     bounded,
     too_large,
 )
+from pytest_torchprof.recording.corrections import (
+    name_fills_and_copies,
+    name_operators,
+    put_calls_on_their_threads,
+)
 from pytest_torchprof.recording.events import Columns, kinds
-from pytest_torchprof.recording.shims import name_operators
 from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
 from pytest_torchprof.recording.text import (
     PERFETTO_REFUSAL,
@@ -36,7 +39,6 @@ from pytest_torchprof.recording.text import (
     is_perfetto,
     is_special,
 )
-from pytest_torchprof.recording.threads import put_back
 from pytest_torchprof.trace import Trace
 from pytest_torchprof.trace.captured import with_captured
 from pytest_torchprof.trace.metadata import KEY, MalformedError, parse, parse_adoption
@@ -255,8 +257,8 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         raise _NoTraceError(str(malformed), malformed.code) from None
     names = list(columns.names)
     name_operators(names, columns.ops)
-    name_blits(names, columns.gpu)
-    put_back(columns.ops, columns.annotations, columns.calls, columns.gpu)
+    name_fills_and_copies(names, columns.gpu)
+    put_calls_on_their_threads(columns.ops, columns.annotations, columns.calls, columns.gpu)
     trace = Trace(
         path=path,
         events=columns.events,

@@ -15,7 +15,7 @@ from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
 from pytest_torchprof.limits import MISSED
-from pytest_torchprof.recording.repeats import stacks_name
+from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.report.result import BaselineState, KernelCalls, Outcome, Result, summary_of
 from pytest_torchprof.testing.measurement import judge_measurement

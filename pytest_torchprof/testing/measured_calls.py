@@ -21,8 +21,8 @@ from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.reasons.adopting import OtherDevice
 from pytest_torchprof.reasons.testing import CalledDifferentlyOften
+from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.testing.compile_cache import doubt_of, why_no_phase
 from pytest_torchprof.testing.measurement import Measurement, judge_measurement
 from pytest_torchprof.testing.other_ranks import to_tell, told_in, with_other_recordings

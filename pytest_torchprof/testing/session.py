@@ -20,8 +20,7 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
-from pytest_torchprof.recording.folder import hide
-from pytest_torchprof.recording.repeats import stacks_name
+from pytest_torchprof.recording.files import hide, stacks_name
 from pytest_torchprof.replacing import replacing
 from pytest_torchprof.report import RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.report.result import BaselineState, Outcome, Result, decode, encode

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from itertools import compress, count, islice, pairwise, repeat
 from math import inf
-from operator import eq, le, not_
+from operator import eq, itemgetter, le, not_
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -16,12 +17,14 @@ from pytest_torchprof.devices.kinds import COPIES, LAUNCHES, CallKind
 from pytest_torchprof.errors import UnreadableRecording
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, where
-from pytest_torchprof.trace.in_turn import launched_in_turn, uncorrelated_collectives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.trace.columns import GpuOps, Ranges
+
+# As the tracer of ROCm 6.1 records them (ROCm/roctracer#100): the launch has an id, and its kernel 0.
+_COLLECTIVE = re.compile(r"(?:void )?(?:nccl|rccl)")
 
 
 class Links(Struct, frozen=True, kw_only=True, eq=False):
@@ -143,8 +146,8 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], names: Sequence[s
     missing = _missing(calls, gpu, kinds, launches)
     refused = _refused(calls, kinds, missing)
     lost = [i for i in missing if i not in refused]
-    untied = uncorrelated_collectives(gpu, names)
-    if in_turn := launched_in_turn(calls, gpu, untied, lost):
+    untied = _uncorrelated_collectives(gpu, names)
+    if in_turn := _launched_in_turn(calls, gpu, untied, lost):
         for i, call in in_turn:
             call_of[i] = call
         untied, lost = [], []
@@ -201,6 +204,32 @@ def _refused(calls: Calls, kinds: Sequence[CallKind], missing: Iterable[int]) ->
         members = sorted(where(calls.thread, {thread}), key=calls.start.__getitem__)
         found.update(one for one, then in pairwise(members) if calls.name[then] in told)
     return frozenset(found.intersection(missing))
+
+
+def _uncorrelated_collectives(gpu: GpuOps, names: Sequence[str]) -> list[int]:
+    """Return the kernels of collectives that have no correlation id, in file order."""
+    if not gpu.correlation or min(gpu.correlation) > 0:
+        return []
+    named = {i for i, name in enumerate(names) if _COLLECTIVE.match(name)}
+    alone = where(gpu.name, named) if named else []
+    return [i for i in alone if gpu.correlation[i] <= 0 and gpu.kind[i] == KERNEL]
+
+
+def _launched_in_turn(
+    calls: Calls, gpu: GpuOps, kernels: Sequence[int], launches: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Return each kernel with its launch, nothing where that cannot be told.
+
+    A stream runs what it is given in that order. So where one stream ran as many kernels as there are launches whose
+    kernel is missing, and none began before its launch, each belongs to the one in the same place.
+    """
+    if len(kernels) != len(launches) or len({(gpu.process[i], gpu.stream[i]) for i in kernels}) != 1:
+        return []
+    ran = sorted((gpu.start[i], i) for i in kernels)
+    launched = sorted((calls.start[i], i) for i in launches)
+    if any(ran_at < launched_at for (ran_at, _), (launched_at, _) in zip(ran, launched, strict=True)):
+        return []
+    return list(zip(map(itemgetter(1), ran), map(itemgetter(1), launched), strict=True))
 
 
 # Files of torch before 2.4 cut start and duration to whole microseconds each: an end may lie up to two too early.

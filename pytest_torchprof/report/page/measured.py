@@ -12,8 +12,8 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.recording.repeats import stacks_name
 from pytest_torchprof.report.result import Outcome, Result, summary_of
 from pytest_torchprof.text import is_huge
 from pytest_torchprof.trace.metadata import Environment

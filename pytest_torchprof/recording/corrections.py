@@ -1,0 +1,132 @@
+"""What a trace file has under another name, kind or thread than it was: put right once, before anybody looks.
+
+- Fills and copies that ROCm's runtime runs as kernels of its own.
+- Operators by the names under which the code of Inductor's C++ wrapper calls them: ``aoti_torch_cpu_mm_out``.
+- Calls under the number of another thread. CUPTI tells threads by the lower half of their pthread ids. For each of
+  these kineto keeps the first system id that it saw with it, as long as the process lives (``recordThreadInfo`` of its
+  ``GenericActivityProfiler``; seen with torch 2.15). A thread that is started where a profiled one has ended often has
+  that one's pthread id, and its calls are then written under the number of the ended one: no operator and no range is
+  around them there. But what an operator launched has the operator's own number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from itertools import count
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, MEMSET, where
+from pytest_torchprof.trace.links import Intervals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_torchprof.trace.columns import Calls, GpuOps, Ranges
+
+# Behind hipMemsetAsync and hipMemcpyAsync, as rocprofiler-sdk records them; roctracer has fills and copies.
+_BLIT = re.compile(r"__amd_rocclr_(fill|copy)\w*(?:\.kd)?")
+
+
+def name_fills_and_copies(names: Sequence[str], gpu: GpuOps) -> None:
+    """Make fills and copies, in place, of the kernels of which they consist; where a copy goes is not known."""
+    found = {i: match[1] for i, name in enumerate(names) if (match := _BLIT.fullmatch(name)) is not None}
+    for i in where(gpu.name, set(found)) if found else ():
+        if gpu.kind[i] == KERNEL:
+            gpu.kind[i] = MEMSET if found[gpu.name[i]] == "fill" else MEMCPY
+
+
+# Behind the operator's name stands that of its overload, which events of operators leave out.
+_SHIM = re.compile(
+    r"aoti_torch_(?:cpu|cuda|mps|xpu)_(\w+?)(?:(?<!wait)_(?:Scalar|Tensor|Tensor_Scalar|Tensor_Tensor|bin_ct|binary|binary_tensor"
+    r"|dim|dtype|dtype_out|float|generator|low|low_dtype|low_out|out|source_Tensor|src_out|stable|tensor|two_out"
+    r"|value_out))?"
+)
+_LIBRARIES = (
+    (re.compile(r"_c10d_functional_(?=\w)"), "_c10d_functional::"),
+    (re.compile(r"mkldnn_(?=_)|(?=_linear_pointwise)"), "mkldnn::"),
+    (re.compile(r"(?=_mkl_linear)"), "mkl::"),
+    (re.compile(r"_(?=q(?:conv|linear))"), "onednn::"),
+)
+
+
+def operator_of(name: str) -> str | None:
+    """Return the operator that a call of the C shim is, ``aten::mm``; None for any other name."""
+    if (found := _SHIM.fullmatch(name)) is None:
+        return None
+    for beginning, namespace in _LIBRARIES:
+        if match := beginning.match(found[1]):
+            return namespace + found[1][match.end() :]
+    return f"aten::{found[1]}"
+
+
+def name_operators(names: list[str], ops: Ranges) -> None:
+    """Give calls of the C shim the names of their operators, in place, as if they came from the dispatcher."""
+    found = {i: operator for i, name in enumerate(names) if (operator := operator_of(name)) is not None}
+    if not found:
+        return
+    known = {name: i for i, name in enumerate(names)}
+    for i, operator in found.items():
+        if known.setdefault(operator, i) == i:
+            names[i] = operator
+    for place in where(ops.name, found.keys()):
+        ops.name[place] = known[found[ops.name[place]]]
+
+
+def put_calls_on_their_threads(ops: Ranges, annotations: Ranges, calls: Calls, gpu: GpuOps) -> None:
+    """Give calls that are written under another thread's number their own, in place.
+
+    A call was made on another thread if its work names an operator of that thread, the call began inside of the
+    operator, and the thread under whose number it is written was in no range then. If all that is known of a number's
+    calls is that they are of one other thread, so are those of which nothing is known: no two threads have a pthread
+    id at once.
+    """
+    if len({*ops.thread, *calls.thread}) == 1:
+        return
+    op_of = _operators(ops, calls, gpu)
+    doubtful = [call for call, op in op_of.items() if calls.thread[call] != ops.thread[op]]
+    if not doubtful:
+        return
+    alive = _ranges_of({calls.thread[call] for call in doubtful}, (ops, annotations))
+    proven = {
+        call: ops.thread[op]
+        for call, op in ((call, op_of[call]) for call in doubtful)
+        if ops.start[op] <= calls.start[call] <= ops.end[op] and not alive.cover(calls.thread[call], calls.start[call])
+    }
+    makers: dict[int, set[int]] = defaultdict(set)
+    for call, thread in proven.items():
+        makers[calls.thread[call]].add(thread)
+    under = {call: number for call, number in enumerate(calls.thread) if number in makers}
+    shared = {number for call, number in under.items() if alive.cover(number, calls.start[call])}
+    for call, number in under.items():
+        if len(makers[number]) == 1 and number not in shared:
+            (calls.thread[call],) = makers[number]
+        else:
+            calls.thread[call] = proven.get(call, number)
+
+
+def _operators(ops: Ranges, calls: Calls, gpu: GpuOps) -> Mapping[int, int]:
+    """Return the operator that a call's work names, by call; not where pieces of it name different ones."""
+    op_at = dict(zip(ops.external, count()))
+    call_at = dict(zip(calls.correlation, count()))
+    for at in (op_at, call_at):
+        # Some ROCm files write 0 where they know none.
+        at.pop(0, None)
+        at.pop(ABSENT, None)
+    found: dict[int, int] = {}
+    for correlation, external in zip(gpu.correlation, gpu.external, strict=True):
+        # Before 2024 the number of work that no operator launched is that of its call.
+        if correlation in call_at and external != correlation:
+            call, op = call_at[correlation], op_at.get(external, ABSENT)
+            if found.setdefault(call, op) != op:
+                found[call] = ABSENT
+    return {call: op for call, op in found.items() if op != ABSENT}
+
+
+def _ranges_of(threads: set[int], parts: Sequence[Ranges]) -> Intervals:
+    return Intervals(
+        (thread, part.start[i], part.end[i])
+        for part in parts
+        for i, thread in enumerate(part.thread)
+        if thread in threads
+    )

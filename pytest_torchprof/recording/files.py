@@ -1,0 +1,30 @@
+"""Where runs keep what nobody commits, and what the files of recordings are called there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HIDDEN: Final = ".torchprof"
+"""The folder below the root directory of a project."""
+_STACKS_ENDING: Final = ".stacks.json"
+
+
+def hide(folder: Path) -> None:
+    """Let git overlook a folder; a link that stands there is replaced, not followed."""
+    ignored = folder / ".gitignore"
+    if ignored.is_symlink() or not ignored.exists():
+        ignored.unlink(missing_ok=True)
+        ignored.write_text("*\n", encoding="utf-8")
+
+
+def stacks_name(name: str) -> str:
+    """Return the file name of a repeat with marks for lines and modules, beside a recording of this name."""
+    return f"{name.removesuffix('.gz').removesuffix('.json')}{_STACKS_ENDING}.gz"
+
+
+def is_stacks_name(name: str) -> bool:
+    """Whether a file of this name is one that lies beside another."""
+    return name.endswith((_STACKS_ENDING, f"{_STACKS_ENDING}.gz"))
