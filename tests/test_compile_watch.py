@@ -291,6 +291,7 @@ def test_frames_given_up_earlier_do_not_cost_the_modules(measure, warmup):
     assert [trace.names[name] for name in trace.frames.name].count("nn.Module: Linear_0") == 2
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 13), reason="torch 2.10 gives such a frame up anew, and keeps a record")
 def test_a_frame_given_up_long_before_anybody_looked_is_not_measured(measure):
     def unseen(a):
         for _ in range(2):
