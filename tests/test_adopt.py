@@ -574,7 +574,7 @@ def test_another_process_has_no_samples_of_times(adopt):
     source = one_test("torchprof.adopt(child)").replace("@cpu", f"@{GPU}(device='cpu', tolerance={{'time': 0.1}})")
     result = adopt(source)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*the recording of another process has no samples of times: measure them here*"])
+    result.stdout.fnmatch_lines(["*the recording of another process has no samples of times; measure them here*"])
 
 
 def test_an_error_of_what_produces_it_is_the_tests_own(adopt):

@@ -271,8 +271,8 @@ def test_what_is_recorded_of_a_part_of_the_kernels_is_not_enough(
         part(step, known=place < known)
     step.fill_up(whole_us)
     (verdict,) = check_limits(load(step.builder.write(tmp_path / "t.json")), read_limits({"forbid": code}))
-    assert verdict.status == expected, verdict.seen
-    assert (why in verdict.seen) == (expected == NOT_MEASURED)
+    assert verdict.status == expected, verdict.text
+    assert (why in verdict.text) == (expected == NOT_MEASURED)
 
 
 @pytest.fixture

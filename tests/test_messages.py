@@ -18,6 +18,7 @@ from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NumberSeen
 from pytest_torchprof.reasons import Reason, Verbatim, catalogue
+from pytest_torchprof.reasons.capturing import NotReadBack
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.recordings import EarlierWork, LostKernels, NoOperator, StepsOverlap
@@ -84,6 +85,7 @@ EXAMPLES = {
         NumberSeen("peak_memory_bytes", 2**30 + 5, beyond=2**30),
         NumberSeen("cpu_gpu_ratio", 1.5, beyond=1, parts_us=(30, 20)),
     ),
+    NotReadBack: (NotReadBack("<cause>", Code.RECORDING_DAMAGED), NotReadBack("<cause>", Code.RECORDING_CUT_OFF)),
 }
 
 

@@ -284,7 +284,7 @@ def test_a_recording_without_samples_is_not_measured(run_tests):
     run_tests(TIMED.replace(', tolerance={"time": 0.10}', ""), "--torchprof-save=kept")
     result = run_tests(TIMED, "--torchprof-replay=kept")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*no samples of times: record it again*", "*NotMeasured*"])
+    result.stdout.fnmatch_lines(["*no samples of times; record it again*", "*NotMeasured*"])
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from pytest_torchprof.kernels.names import KernelName
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.kernels.reply import NOT_KNOWN
 from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.measuring import NothingMeasured
 from pytest_torchprof.reasons.recordings import NoRangeOfName, OneRankAlone
 from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace import Trace
@@ -78,7 +79,7 @@ class Analysis(HasViews, AllAttributes):
         """The recording itself."""
         if self._trace is None:
             self._look("trace")
-            raise NotMeasured("nothing was measured", Code.NOTHING_MEASURED)
+            raise NotMeasured(NothingMeasured())
         return self._trace
 
     @shared

@@ -45,7 +45,7 @@ from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, describe, reason_of
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons import Reason, Verbatim
-from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, NothingHeld
+from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, NothingHeld, NotReadBack
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.metadata import Metadata
@@ -213,10 +213,7 @@ def why_unbelievable(path: Path, check: Callable[[Path], Reason | None]) -> Reas
     try:
         return check(path)
     except UnreadableRecording as problem:
-        said = f"the recording cannot be read back: {problem.cause or problem.text}"
-        if problem.code == Code.RECORDING_DAMAGED:
-            said += " Some versions of torch leave quotation marks in names of ranges: give ranges plain names"
-        raise NotMeasured(said, problem.code) from None
+        raise NotMeasured(NotReadBack(problem.cause or problem.text, Code(problem.code))) from None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -181,11 +181,12 @@ def _of_recording_and_baseline(
     """Compare a recording with its test's entry: by kernels, numbers, and times by family."""
     from pytest_torchprof.baseline import entry_of, key_of, read  # noqa: PLC0415 - likewise
     from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
+    from pytest_torchprof.reasons.composed import OfRecording  # noqa: PLC0415 - likewise
 
     file, recording = (first, second) if baseline_first else (second, first)
     entries, profile = read(file).entries, load_file(str(recording), device=device)
     if reason := profile.doubt or profile.kernels_unknown:
-        raise NotMeasured(f"{recording} is not measured: {reason}")
+        raise NotMeasured(OfRecording(str(recording), reason))
     nodeid, label = profile.trace.of_test
     keys = [*entries] if nodeid is None else [key_of(nodeid, label)]
     if len(keys) != 1 or keys[0] not in entries:

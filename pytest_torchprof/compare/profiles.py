@@ -20,6 +20,7 @@ from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import decode, without_index
 from pytest_torchprof.kernels.operand_types import told_types
 from pytest_torchprof.kernels.reply import NO
+from pytest_torchprof.reasons.composed import OfRecording
 from pytest_torchprof.text import WIDTH, counted, cut_inside, printable_line, wrapped
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def diff(before: Analysis, after: Analysis) -> ProfileDiff:
     """
     for profile in (before, after):
         if reason := profile.doubt or profile.kernels_unknown:
-            raise NotMeasured(f"{profile.trace.path or 'a recording'} is not measured: {reason}")
+            raise NotMeasured(OfRecording(str(profile.trace.path or ""), reason))
     names = [number.name for number in TABLE if not number.detail or number.name == GPU_TIME]
     numbers = {name: (getattr(before.median, name), getattr(after.median, name)) for name in names}
     kinds = _kinds((*before.steps, *after.steps))

@@ -360,3 +360,25 @@ class RanksUnreachable(Reason, frozen=True):
     SENTENCE = "the ranks of the job cannot reach each other: {error}"
 
     error: str
+
+
+class NotReadBack(Reason, frozen=True):
+    """What was recorded cannot be read."""
+
+    cause: str
+    known_as: Code
+    """What the reader's error is called."""
+
+    @property
+    def code(self) -> Code:
+        return self.known_as
+
+    @property
+    def sentence(self) -> str:
+        return f"the recording cannot be read back: {self.cause}"
+
+    @property
+    def remedy(self) -> str:
+        if self.known_as != Code.RECORDING_DAMAGED:
+            return ""
+        return "some versions of torch leave quotation marks in names of ranges: give ranges plain names"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.text import first_of
 
 _INSTALL = "--torchprof-against-install=COMMAND"
 
@@ -62,3 +63,124 @@ class OtherSidesCode(Reason, frozen=True):
     def sentence(self) -> str:
         what = f"the module {self.module} was imported" if self.module else "a library was loaded"
         return f"{self.where} {what} from {self.file}, {self.whose}"
+
+
+class BaseUnmeasured(Reason, frozen=True):
+    """The commit has no measurement to compare with."""
+
+    CODE = Code.BASE_NOT_MEASURED
+    SENTENCE = "at {commit} {because}"
+
+    commit: str
+    because: str
+
+
+class TimesMeanNothing(Reason, frozen=True):
+    """A setting makes each launch wait, and times are compared."""
+
+    CODE = Code.LAUNCHES_WAIT
+    SENTENCE = "{setting} makes every launch wait, so that times mean nothing"
+
+    setting: str
+
+
+class NoSamplesHere(Reason, frozen=True):
+    """A recording says that it has samples of times, and has none that can be compared."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "the recording holds no samples, or not on which machine they were taken"
+    REMEDY = "record it again"
+
+
+class WorkersShareDevice(Reason, frozen=True):
+    """Workers of pytest-xdist measure side by side."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "{workers} workers of pytest-xdist share the device, and times taken beside other tests mean nothing"
+    REMEDY = "run the tests with a time tolerance by themselves, with -n 0"
+
+    workers: int
+
+
+class AdoptedWithoutTimes(Reason, frozen=True):
+    """The recording of another process has no samples of times."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "the recording of another process has no samples of times"
+    REMEDY = "measure them here"
+
+
+class RecordedWithoutTimes(Reason, frozen=True):
+    """A recording has no samples of times."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "the recording has no samples of times"
+    REMEDY = "record it again with this tolerance"
+
+
+class BaselineElsewhere(Reason, frozen=True):
+    """The baseline of a test is in a file of another root directory."""
+
+    CODE = Code.BASELINE_ELSEWHERE
+    SENTENCE = "there is none in {file}, but one in {other}, of no test file below {root}"
+    REMEDY = (
+        "run pytest with the root directory of then (--rootdir), move the file, or write it anew with "
+        "--torchprof-baseline=update"
+    )
+
+    file: str
+    other: str
+    root: str
+
+
+class NumberLost(Reason, frozen=True):
+    """A number of the baseline is not in the measurement."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "{numbers:list}: compared with the baseline, and this measurement does not have it"
+
+    numbers: tuple[str, ...]
+
+
+class SameKernelsUnknown(Reason, frozen=True):
+    """Whether kernels are those of the baseline cannot be told."""
+
+    CODE = Code.NOT_RECORDED
+    REMEDY = "after a look at them, record the entry again with --torchprof-baseline=update"
+
+    kernels: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        untold = "neither their names nor their operators say on both sides what they work on"
+        return (
+            f"whether these kernels are those of the baseline cannot be told, since {untold}: {first_of(self.kernels)}"
+        )
+
+
+class TypesUnknown(Reason, frozen=True):
+    """On which types kernels work cannot be told."""
+
+    CODE = Code.NOT_RECORDED
+    REMEDY = "record it again with this version"
+
+    kernels: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        untold = "the recording does not say what is in the lists of tensors that they were given"
+        return f"on which types these kernels work cannot be told, since {untold}: {first_of(self.kernels)}"
+
+
+class EntryIncomplete(Reason, frozen=True):
+    """An entry of the baseline lacks what is to be compared."""
+
+    CODE = Code.BASELINE_INCOMPLETE
+    SENTENCE = (
+        "{lacking:list}: the entry in the baseline {file} lacks what is to be compared (edited by hand, written by an "
+        "earlier version, or recorded where it was not known)"
+    )
+    REMEDY = "record it again with --torchprof-baseline=update"
+
+    lacking: tuple[str, ...]
+    file: str

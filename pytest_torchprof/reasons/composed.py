@@ -38,6 +38,22 @@ class OfRank(Reason, frozen=True):
         return f"rank {self.rank}: {self.why.text}"
 
 
+class OfRecording(Reason, frozen=True):
+    """A reason why a recording is not measured, where it is compared with another."""
+
+    file: str
+    """Its path; empty where it has none."""
+    why: AnyReason
+
+    @property
+    def code(self) -> Code | None:
+        return self.why.code
+
+    @property
+    def text(self) -> str:
+        return f"{self.file or 'a recording'} is not measured: {self.why.text}"
+
+
 class Several(Reason, frozen=True):
     """Reasons of which each would be enough; the first is the one that users look up."""
 

@@ -6,6 +6,13 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 
 
+class NothingMeasured(Reason, frozen=True):
+    """There is no measurement, and nothing tells why."""
+
+    CODE = Code.NOTHING_MEASURED
+    SENTENCE = "nothing was measured"
+
+
 class OnlyMakesAnObject(Reason, frozen=True):
     """A call of a coroutine function or a generator function runs none of its code."""
 

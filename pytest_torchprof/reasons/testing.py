@@ -6,13 +6,6 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 
 
-class NothingMeasured(Reason, frozen=True):
-    """There is no measurement, and nothing tells why."""
-
-    CODE = Code.NOTHING_MEASURED
-    SENTENCE = "nothing was measured"
-
-
 class NotRunToEnd(Reason, frozen=True):
     """The measured code did not come to its end."""
 

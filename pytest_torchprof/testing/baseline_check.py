@@ -12,11 +12,22 @@ from msgspec.structs import asdict, replace
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.against.outcomes import base_outcomes
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.codes import Code
 from pytest_torchprof.kernels.operand_types import hides_types
 from pytest_torchprof.limits.limit import unmeasured
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.comparing import (
+    AdoptedWithoutTimes,
+    BaselineElsewhere,
+    BaseUnmeasured,
+    EntryIncomplete,
+    NoSamplesHere,
+    NumberLost,
+    RecordedWithoutTimes,
+    SameKernelsUnknown,
+    TimesMeanNothing,
+    TypesUnknown,
+    WorkersShareDevice,
+)
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.text import first_of, quoted
 
@@ -28,6 +39,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare import Blame, Comparison, ComparisonData
     from pytest_torchprof.limits import Verdict
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons import Reason
     from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions, TestOptions
     from pytest_torchprof.testing.renames import Gone, GoneEntries
@@ -190,22 +202,15 @@ class BaselineCheck:
         metadata = profile.trace.metadata
         if metadata is not None and metadata.timing is not None:
             if setting := profile.trace.environment.launches_wait:
-                return Verbatim(f"{setting} makes every launch wait, so that times mean nothing", Code.LAUNCHES_WAIT)
+                return TimesMeanNothing(setting)
             if metadata.timing.why_not is None and baseline.times_of(profile) is None:
-                said = "the recording holds no samples, or not on which machine they were taken: record it again"
-                return Verbatim(said, Code.NO_TIMES)
+                return NoSamplesHere()
             return from_stored(metadata.timing.why_not)
         if self.run.replay is None and not self.takes_times:
-            return Verbatim(
-                f"{self.run.workers} workers of pytest-xdist share the device, and times taken beside other "
-                "tests mean nothing: run the tests with a time tolerance by themselves, with -n 0",
-                Code.NO_TIMES,
-            )
+            return WorkersShareDevice(self.run.workers)
         if profile.trace.adoption is not None:
-            return Verbatim(
-                "the recording of another process has no samples of times: measure them here", Code.NO_TIMES
-            )
-        return Verbatim("the recording has no samples of times: record it again with this tolerance", Code.NO_TIMES)
+            return AdoptedWithoutTimes()
+        return RecordedWithoutTimes()
 
     def not_comparable(
         self, label: str | None, profile: Profile, reason: Reason, *, stands_in: bool
@@ -231,12 +236,8 @@ class BaselineCheck:
             return
         for file in baseline.files_of_other_roots(self.path, self.run.rootdir, judgement.file, self.run.baseline_dir):
             if judgement.key in self.files.entries(file):
-                elsewhere = (
-                    f"there is none in {self.run.shown(judgement.file)}, but one in {self.run.shown(file)}, of no test "
-                    f"file below {self.run.rootdir}: run pytest with the root directory of then (--rootdir), move the "
-                    "file, or write it anew with --torchprof-baseline=update"
-                )
-                yield self._not_measured(Verbatim(elsewhere, Code.BASELINE_ELSEWHERE))
+                here, there = self.run.shown(judgement.file), self.run.shown(file)
+                yield self._not_measured(BaselineElsewhere(here, there, str(self.run.rootdir)))
                 return
 
     def unmeasured_there(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
@@ -252,8 +253,8 @@ class BaselineCheck:
         if reason is not None:
             own = side.own_tests or self.nodeid in base_outcomes(side.results).codes
             hint = "" if own else "; --torchprof-against-tests=own runs at each side the tests that it has"
-            said = Verbatim(f"at {side.reference.shown} {reason}{hint}", Code.BASE_NOT_MEASURED)
-            yield unmeasured(said).on("against", side.reference.ref)
+            why = BaseUnmeasured(side.reference.shown, f"{reason}{hint}")
+            yield unmeasured(why).on("against", side.reference.ref)
 
     def lost_numbers(self, judgement: BaselineJudgement | None, profile: Profile) -> Iterator[Verdict]:
         """Yield a verdict on numbers to be compared with the baseline that this measurement, or the baseline, lacks."""
@@ -266,29 +267,14 @@ class BaselineCheck:
         if isinstance(tolerance, Mapping) and "memory" in tolerance and "peak_memory_bytes" not in new().varying:
             lost.append("peak memory")
         if lost:
-            said = f"{', '.join(lost)}: compared with the baseline, and this measurement does not have it"
-            yield self._not_measured(Verbatim(said, Code.NOT_RECORDED))
+            yield self._not_measured(NumberLost(tuple(lost)))
         found = judgement.comparison
         if not self.run.baseline.updates and found.unknown and not found.fails():
-            said = (
-                "whether these kernels are those of the baseline cannot be told, since neither their names nor their "
-                f"operators say on both sides what they work on: {first_of(found.unknown)}; after a look at them, "
-                "record the entry again with --torchprof-baseline=update"
-            )
-            yield self._not_measured(Verbatim(said, Code.NOT_RECORDED))
+            yield self._not_measured(SameKernelsUnknown(tuple(found.unknown)))
         if (self.writes(old) or not found.fails()) and (blank := self._of_no_type(judgement, profile)):
-            said = (
-                "on which types these kernels work cannot be told, since the recording does not say what is in the "
-                f"lists of tensors that they were given: {first_of(blank)}; record it again with this version"
-            )
-            yield self._not_measured(Verbatim(said, Code.NOT_RECORDED))
+            yield self._not_measured(TypesUnknown(tuple(blank)))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
-            said = (
-                f"{', '.join(lacking)}: the entry in the baseline {self.run.shown(judgement.file)} lacks what is to be "
-                "compared (edited by hand, written by an earlier version, or recorded where it was not known): record "
-                "it again with --torchprof-baseline=update"
-            )
-            yield self._not_measured(Verbatim(said, Code.BASELINE_INCOMPLETE))
+            yield self._not_measured(EntryIncomplete(tuple(lacking), self.run.shown(judgement.file)))
 
     def _of_no_type(self, judgement: BaselineJudgement, profile: Profile) -> list[str]:
         """Return the kernels of which no entry would notice another type, where one is compared with or written.

@@ -25,7 +25,8 @@ from pytest_torchprof.limits.evidence import CaughtByTest
 from pytest_torchprof.limits.failure import fit
 from pytest_torchprof.limits.limit import unmeasured
 from pytest_torchprof.limits.own_code import OWN
-from pytest_torchprof.reasons.testing import NothingMeasured, NotRunToEnd
+from pytest_torchprof.reasons.measuring import NothingMeasured
+from pytest_torchprof.reasons.testing import NotRunToEnd
 from pytest_torchprof.text import reason_line
 
 if TYPE_CHECKING:
