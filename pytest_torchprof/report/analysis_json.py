@@ -15,12 +15,12 @@ from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.report.columns import COLUMNS, Among, json_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.call_times import CallTimes
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.findings import Finding, Rule
 
@@ -117,41 +117,12 @@ def _escape_units(match: re.Match[str]) -> str:
 
 def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: Any) -> dict[str, Any]:
     """Return the row's columns; of a user annotation the numbers of ``Profile.range`` too, but for the steps' own."""
-    if by == "kernel":
-        decoded = ("family", "library", "dtype", "layout", "tensor_core", "triton")
-        values = {
-            "name": row.name,
-            **_values(row.decoded, *decoded),
-            **_values(row, "op", "op_chain", "forward_op", "count", "time_us"),
-            **_times_values(steps, row.times),
-            **_values(row, "tflops", "gb_per_s"),
-        }
-    elif by == "collective":
-        told = ("name", "group", "group_size", "dtype", "calls", "bytes", "time_us", "exposed_us", "bus_gb_per_s")
-        values = {**_values(row, *told), **_times_values(steps, row.times)}
-    elif by == "family":
-        values = {**_values(row, "family", "library", "count", "time_us"), **_times_values(steps, row.times)}
-    else:
-        values = _values(row, "name", "calls", "self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us")
-        if by == "op":
-            memory = [f"{own}{side}_memory_bytes" for side in ("cpu", "gpu") for own in ("self_", "")]
-            values |= _values(row, "shapes", *memory, "forward_op")
-        else:
-            values |= _values(row, "kernels")
-        values |= {**_times_values(steps, row.cpu, "cpu_"), **_times_values(steps, row.gpu, "gpu_")}
-        if by == "range" and row.name != EACH_STEP and not row.name.endswith(IN_GRAPHS):
-            within = numbers_within(analysis.trace, [step.part for step in steps], row.name)
-            values["worst"] = _values(within, *numbers.OF_STEP)
-    # Sums of nanoseconds need no more digits.
-    return {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
+    values = json_values(COLUMNS[by], row, Among(steps=steps))
+    if by == "range" and row.name != EACH_STEP and not row.name.endswith(IN_GRAPHS):
+        within = numbers_within(analysis.trace, [step.part for step in steps], row.name)
+        values["worst"] = _values(within, *numbers.OF_STEP)
+    return values
 
 
 def _values(found: object, *names: str) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names}
-
-
-def _times_values(steps: Sequence[StepProfile], times: CallTimes, device: str = "") -> dict[str, Any]:
-    """Return what is told of a row's calls beside their number and their time."""
-    worst = None if times.worst_step is None else steps[times.worst_step].name
-    told = {**_values(times, "mean_us", "min_us", "max_us"), "worst_step": worst, "worst_step_us": times.worst_step_us}
-    return {f"{device}{name}": value for name, value in told.items()}

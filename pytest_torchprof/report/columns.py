@@ -1,0 +1,357 @@
+"""The columns of each kind of rows, one table each: what the terminal, Markdown, JSON and the page show of a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
+
+from pytest_torchprof.analysis.source_lines import MODULE
+from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
+from pytest_torchprof.tables import Column, cells
+from pytest_torchprof.text import cut, number_alike, printable, show_bytes, show_rate, show_share, show_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.collective_rows import CollectiveRow
+    from pytest_torchprof.analysis.kernel_rows import KernelRow
+    from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.tables import Cells
+
+Unit = Literal["text", "count", "us", "bytes", "share", "rate"]
+
+
+class Among(Struct, frozen=True, kw_only=True):
+    """What the rows of a table stand among."""
+
+    steps: Sequence[StepProfile] = ()
+    total_us: float = 0.0
+    """The time of all rows, those that are left out too."""
+    names: Mapping[str, str] = {}
+    """What kernels are called, by their raw names."""
+    backward: bool = False
+    """Whether any row is of a backward pass."""
+    device: str = "GPU"
+    """What titles call the device whose time is shown."""
+    has_gpu: bool = True
+    on_gpu: bool = True
+    """Whether times of single calls are those on the GPU."""
+    stays: frozenset[str] = frozenset()
+    """The keys of columns that leave no terminal."""
+
+
+class RowColumn(Struct, frozen=True, kw_only=True):
+    """One column of a kind of rows, in each form in which it is shown."""
+
+    key: str
+    """What JSON and the page call it."""
+    unit: Unit = "text"
+    """How its values are shown. Texts sort upwards and stand to the left, all others sort downwards."""
+    of: Callable[[Any, Among], Any] | None = None
+    """Returns the value of a row; None: the attribute of that name is the value."""
+    title: str | None = None
+    """In a terminal, where ``{device}`` is the device's name; None: a terminal does without it."""
+    show: Callable[[Any, Among], str] | None = None
+    """Returns a row's cell in a terminal, where the unit alone does not say how its value is shown."""
+    leaves: int = 0
+    """When a narrow terminal does without it, 1 the first; 0: never."""
+    optional: bool = False
+    """Whether a terminal shows it only where a row has a value."""
+    when: Callable[[Among], bool] | None = None
+    """Whether a terminal and the page show it beside these rows; None: always."""
+    page: str | None = None
+    """Over the page's column; "": the page has it below the row's name; None: the page does without it."""
+    compared: bool = False
+    """Whether the page shows beside it what the same name had before."""
+    json: bool = True
+
+    def value(self, row: Any, among: Among) -> Any:
+        """Return the value of a row."""
+        return getattr(row, self.key) if self.of is None else self.of(row, among)
+
+    def shown(self, row: Any, among: Among) -> str:
+        """Return the cell of a row in a terminal."""
+        if self.show is not None:
+            return self.show(row, among)
+        value = self.value(row, among)
+        return "-" if value is None else _SHOW[self.unit](value)
+
+
+_SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
+    "text": lambda value: printable(value) or "-",
+    "count": "{:,}".format,
+    "us": show_us,
+    "bytes": show_bytes,
+    "share": show_share,
+    "rate": show_rate,
+}
+
+
+def terminal_columns(columns: Iterable[RowColumn], rows: Sequence[Any], among: Among) -> tuple[Column, ...]:
+    """Return the columns that a terminal and Markdown have of these rows."""
+    wanted = [one for one in columns if one.title is not None and (one.when is None or one.when(among))]
+    drawn = [
+        Column(
+            (column.title or "").format(device=among.device),
+            lambda row, column=column: column.shown(row, among),  # type: ignore[misc]
+            "left" if column.unit == "text" else "right",
+            0 if column.key in among.stays else column.leaves,
+        )
+        for column in wanted
+    ]
+    table: Cells = cells(drawn, rows)
+    return tuple(
+        one for one, column in zip(drawn, wanted, strict=True) if not column.optional or set(table[one]) - {"-"}
+    )
+
+
+def json_values(columns: Iterable[RowColumn], row: Any, among: Among) -> dict[str, Any]:
+    """Return what JSON has of a row."""
+    # Sums of nanoseconds need no more digits.
+    return {
+        column.key: round(value, 3) if isinstance(value := column.value(row, among), float) else value
+        for column in columns
+        if column.json
+    }
+
+
+def page_columns(columns: Iterable[RowColumn], among: Among) -> list[RowColumn]:
+    """Return the columns that the page has, those below a row's name too."""
+    return [one for one in columns if one.page is not None and (one.when is None or one.when(among))]
+
+
+def _times(
+    times: str, key: str, title: str | None, *, page: bool = False, when: Callable[[Among], bool] | None = None
+) -> tuple[RowColumn, ...]:
+    """Return the columns of a row's single calls; ``times`` is the attribute that holds them."""
+
+    def column(name: str, **more: Any) -> RowColumn:
+        return RowColumn(key=f"{key}{name}", of=lambda row, _: getattr(getattr(row, times), name), **more)
+
+    def shown(what: str) -> dict[str, Any]:
+        over = None if title is None else f"{title}{what}"
+        return {"unit": "us", "title": over, "page": what if page else None, "when": when}
+
+    def worst_step(row: Any, among: Among) -> str | None:
+        place = getattr(row, times).worst_step
+        return None if place is None else among.steps[place].name
+
+    def show_worst(row: Any, among: Among) -> str:
+        step = worst_step(row, among) or ""
+        return f"{show_us(getattr(row, times).worst_step_us)} {step.removeprefix('ProfilerStep')}".rstrip()
+
+    return (
+        column("mean_us", **shown("mean"), leaves=9),
+        column("min_us", **shown("min"), leaves=6),
+        column("max_us", **shown("max"), leaves=8),
+        RowColumn(key=f"{key}worst_step", of=worst_step),
+        column(
+            "worst_step_us",
+            unit="us",
+            title=None if title is None else "worst\nstep" if title else "worst step",
+            show=show_worst,
+            leaves=7,
+            when=lambda among: len(among.steps) > 1 and (when is None or when(among)),
+        ),
+    )
+
+
+_SHARE: Final = RowColumn(
+    key="share",
+    unit="share",
+    of=lambda row, among: row.time_us / (among.total_us or 1.0),
+    title="share",
+    leaves=11,
+    json=False,
+)
+
+
+def _decoded(key: str, page: str | None = None) -> RowColumn:
+    return RowColumn(key=key, of=lambda row, _: getattr(row.decoded, key), page=page)
+
+
+def _launched_by(row: KernelRow, among: Among) -> str:
+    """Return the operator and, of a backward pass, ``< conv2d``: the one whose backward it is."""
+    # What a backward pass launches tells whose backward it is, and needs more room for it.
+    width = 30 if among.backward else 22
+    op = printable(row.op or "-")
+    if row.forward_op is None:
+        return cut(op, width)
+    forward = cut(printable(row.forward_op.removeprefix("aten::")), width - 12)
+    return f"{cut(op.removeprefix('aten::'), width - len(forward) - 3)} < {forward}"
+
+
+KERNELS: Final = (
+    RowColumn(key="name", title="kernel", show=lambda row, among: among.names[row.name], page=""),
+    RowColumn(key="short", of=lambda row, _: row.decoded.short or row.name, page="", json=False),
+    _decoded("family", page=""),
+    _decoded("library"),
+    _decoded("dtype", page=""),
+    _decoded("layout"),
+    _decoded("tensor_core"),
+    _decoded("triton"),
+    RowColumn(key="count", unit="count", title="calls", leaves=10, page="calls", compared=True),
+    RowColumn(key="time_us", unit="us", title="time", page="time", compared=True),
+    _SHARE,
+    *_times("times", "", "", page=True),
+    RowColumn(key="tflops", unit="rate", title="TFLOP/s", leaves=3, optional=True, page="TFLOP/s"),
+    RowColumn(key="gb_per_s", unit="rate", title="GB/s", leaves=2, optional=True, page="GB/s"),
+    RowColumn(key="op", title="launched by", show=_launched_by, leaves=1, page="launched by"),
+    RowColumn(key="op_chain"),
+    RowColumn(key="forward_op", page=""),
+)
+FAMILIES: Final = (
+    RowColumn(key="name", of=lambda row, _: row.family or FAMILY_NOT_KNOWN, page="", json=False),
+    RowColumn(key="family", title="family", show=lambda row, _: row.family or FAMILY_NOT_KNOWN, page=""),
+    RowColumn(key="library", title="library", leaves=5, page="library"),
+    RowColumn(key="count", unit="count", title="calls", leaves=10, page="calls", compared=True),
+    RowColumn(key="time_us", unit="us", title="time", page="time", compared=True),
+    _SHARE,
+    *_times("times", "", "", page=True),
+)
+
+
+def _group_name(row: CollectiveRow, _: Among) -> str:
+    size = "" if row.group_size is None else f"{row.group_size} ranks"
+    return printable(": ".join(word for word in (row.group, size) if word) or "-")
+
+
+COLLECTIVES: Final = (
+    RowColumn(key="name", title="collective"),
+    RowColumn(key="group", title="group", show=_group_name, leaves=5, optional=True),
+    RowColumn(key="group_size", unit="count"),
+    RowColumn(key="dtype", title="dtype", leaves=1),
+    RowColumn(key="calls", unit="count", title="calls"),
+    RowColumn(key="bytes", unit="bytes", title="bytes", leaves=10),
+    RowColumn(key="time_us", unit="us", title="time"),
+    RowColumn(
+        key="exposed_us",
+        unit="us",
+        title="exposed",
+        show=lambda row, _: "-" if row.exposed_share is None else show_share(row.exposed_share),
+        leaves=12,
+    ),
+    RowColumn(key="bus_gb_per_s", unit="rate", title="bus GB/s", leaves=11),
+    *_times("times", "", ""),
+)
+
+
+def _has_gpu(among: Among) -> bool:
+    return among.has_gpu
+
+
+def _has_none(among: Among) -> bool:
+    return not among.has_gpu
+
+
+RANGES: Final = (
+    RowColumn(key="name", title="name", show=lambda row, _: printable(row.name.removeprefix(MODULE)), page=""),
+    RowColumn(key="calls", unit="count", title="calls", page="calls", compared=True),
+    RowColumn(key="self_cpu_us", unit="us", title="self\nCPU", leaves=2, page="own CPU"),
+    RowColumn(key="cpu_us", unit="us", title="CPU\ntotal", leaves=3, page="CPU total", compared=True),
+    RowColumn(key="kernels", unit="count", title="kernels", leaves=4, page="kernels"),
+    RowColumn(key="self_gpu_us", unit="us", title="self\n{device}", leaves=1, page="own GPU"),
+    RowColumn(key="gpu_us", unit="us", title="{device}\ntotal", page="GPU total", compared=True),
+    *_times("cpu", "cpu_", None),
+    *_times("gpu", "gpu_", "{device}\n"),
+)
+"""User annotations and modules."""
+
+_EVALUATED: Final = "autograd::engine::evaluate_function: "
+
+
+def _memory(side: str, when: Callable[[Among], bool]) -> tuple[RowColumn, ...]:
+    own, device = f"self_{side}_memory_bytes", "CUDA" if side == "gpu" else "CPU"
+    return (
+        RowColumn(key=f"{side}_memory_bytes", unit="bytes", title=f"{device}\nMem", leaves=2, optional=True, when=when),
+        RowColumn(
+            key=own,
+            unit="bytes",
+            title=f"Self\n{device} Mem",
+            leaves=1,
+            optional=True,
+            when=when,
+            page=f"{side.upper()} memory",
+        ),
+    )
+
+
+OPERATORS: Final = (
+    RowColumn(
+        key="name",
+        title="name",
+        # Of autograd's nodes what they evaluate is what tells one from the other.
+        show=lambda row, _: printable(row.name.replace(_EVALUATED, "autograd:: .. ")),
+        page="",
+    ),
+    RowColumn(key="calls", unit="count", title="# of\nCalls", page="calls", compared=True),
+    RowColumn(key="self_cpu_us", unit="us", title="Self\nCPU", leaves=4, page="own CPU"),
+    RowColumn(key="cpu_us", unit="us", title="CPU\ntotal", leaves=5, page="CPU total", compared=True),
+    RowColumn(key="self_gpu_us", unit="us", title="Self\nCUDA", leaves=3, when=_has_gpu, page="own GPU"),
+    RowColumn(key="gpu_us", unit="us", title="CUDA\ntotal", leaves=5, when=_has_gpu, page="GPU total", compared=True),
+    *_memory("gpu", _has_gpu),
+    *_memory("cpu", _has_none),
+    *_times("gpu", "gpu_", "CUDA\n", when=lambda among: among.on_gpu),
+    *_times("cpu", "cpu_", "CPU\n", when=lambda among: not among.on_gpu),
+    RowColumn(key="shapes"),
+    RowColumn(
+        key="operands", of=lambda row, _: ", ".join(map(str, filter(None, row.shapes or ())))[:400], page="", json=False
+    ),
+    RowColumn(key="forward_op", page=""),
+)
+"""The profiler's columns, and the times of a call."""
+
+COLUMNS: Final[Mapping[str, tuple[RowColumn, ...]]] = {
+    "kernel": KERNELS,
+    "family": FAMILIES,
+    "op": OPERATORS,
+    "range": RANGES,
+    "module": RANGES,
+    "collective": COLLECTIVES,
+}
+"""By what a row stands for; `analysis.tables` makes the rows."""
+
+
+def among(  # noqa: PLR0913 - what a table says in its options
+    way: str,
+    analysis: Analysis,
+    steps: Sequence[StepProfile],
+    rows: Sequence[Any],
+    shown: Sequence[Any],
+    *,
+    sorted_by: str | None = None,
+) -> Among:
+    """Return what the shown ones of the rows stand among; ``sorted_by`` is the key of a column."""
+    if way in ("kernel", "family", "collective"):
+        kernels = shown if way == "kernel" else ()
+        labels = number_alike([printable(_kernel_name(row)) for row in kernels])
+        return Among(
+            steps=steps,
+            total_us=sum(row.time_us for row in rows),
+            names={row.name: label for row, label in zip(kernels, labels, strict=True)},
+            backward=any(row.forward_op for row in kernels),
+        )
+    has_gpu = len(analysis.trace.gpu) > 0
+    on_gpu = has_gpu and sorted_by not in ("cpu_us", "self_cpu_us")
+    return Among(
+        steps=steps,
+        # Where operators on the CPU are the kernels, theirs is the time.
+        device="GPU" if analysis.trace.device_kind.has_launches else "kernels'",
+        has_gpu=has_gpu,
+        on_gpu=on_gpu,
+        stays=frozenset({"gpu_us" if on_gpu else "cpu_us", *([sorted_by] if sorted_by else [])})
+        if way == "op"
+        else frozenset(),
+    )
+
+
+def _kernel_name(row: KernelRow) -> str:
+    """Return what it computes, on what, and then how it is called."""
+    decoded = row.decoded
+    if decoded.family in (None, "other"):
+        return decoded.short or row.name
+    rest = decoded.short.removeprefix(decoded.family).strip()
+    facts = [fact for fact in (decoded.dtype, decoded.layout) if fact and fact not in rest.split()]
+    return " ".join([decoded.family, *facts, rest])
