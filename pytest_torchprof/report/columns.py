@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
+from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
 from pytest_torchprof.tables import Column, cells
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.collective_rows import CollectiveRow
     from pytest_torchprof.analysis.kernel_rows import KernelRow
+    from pytest_torchprof.analysis.operator_rows import OpRow
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.report.result import KernelCalls, Result
     from pytest_torchprof.tables import Cells
 
 Unit = Literal["text", "count", "us", "bytes", "share", "rate"]
@@ -33,8 +37,10 @@ class Among(Struct, frozen=True, kw_only=True):
     """What kernels are called, by their raw names."""
     backward: bool = False
     """Whether any row is of a backward pass."""
-    device: str = "GPU"
-    """What titles call the device whose time is shown."""
+    words: Mapping[str, str] = {}
+    """What titles leave open, such as what they call the device whose time is shown."""
+    brief: bool = False
+    """Whether a comparison is shown by its state alone."""
     has_gpu: bool = True
     on_gpu: bool = True
     """Whether times of single calls are those on the GPU."""
@@ -52,7 +58,7 @@ class RowColumn(Struct, frozen=True, kw_only=True):
     of: Callable[[Any, Among], Any] | None = None
     """Returns the value of a row; None: the attribute of that name is the value."""
     title: str | None = None
-    """In a terminal, where ``{device}`` is the device's name; None: a terminal does without it."""
+    """Over a terminal's column, with places for `Among.words`; None: a terminal does without it."""
     show: Callable[[Any, Among], str] | None = None
     """Returns a row's cell in a terminal, where the unit alone does not say how its value is shown."""
     leaves: int = 0
@@ -94,7 +100,7 @@ def terminal_columns(columns: Iterable[RowColumn], rows: Sequence[Any], among: A
     wanted = [one for one in columns if one.title is not None and (one.when is None or one.when(among))]
     drawn = [
         Column(
-            (column.title or "").format(device=among.device),
+            (column.title or "").format_map(among.words),
             lambda row, column=column: column.shown(row, among),  # type: ignore[misc]
             "left" if column.unit == "text" else "right",
             0 if column.key in among.stays else column.leaves,
@@ -259,7 +265,12 @@ RANGES: Final = (
 )
 """User annotations and modules."""
 
+_LONGEST_SHAPES: Final = 400
 _EVALUATED: Final = "autograd::engine::evaluate_function: "
+
+
+def _shapes_text(row: OpRow) -> str:
+    return ", ".join(map(str, filter(None, row.shapes or ())))[:_LONGEST_SHAPES]
 
 
 def _memory(side: str, when: Callable[[Among], bool]) -> tuple[RowColumn, ...]:
@@ -296,12 +307,85 @@ OPERATORS: Final = (
     *_times("gpu", "gpu_", "CUDA\n", when=lambda among: among.on_gpu),
     *_times("cpu", "cpu_", "CPU\n", when=lambda among: not among.on_gpu),
     RowColumn(key="shapes"),
-    RowColumn(
-        key="operands", of=lambda row, _: ", ".join(map(str, filter(None, row.shapes or ())))[:400], page="", json=False
-    ),
+    RowColumn(key="operands", of=lambda row, _: _shapes_text(row) or None, page="", json=False),
     RowColumn(key="forward_op", page=""),
 )
 """The profiler's columns, and the times of a call."""
+
+
+def _mean_us(row: KernelCalls, _: Among) -> float:
+    return row.time_us / (row.count or 1)
+
+
+CALLS: Final = (
+    RowColumn(key="name", title="kernel", page=""),
+    RowColumn(key="count", unit="count", title="calls", page="calls"),
+    RowColumn(key="time_us", unit="us", title="time", page="time"),
+    RowColumn(key="mean_us", unit="us", of=_mean_us, title="mean", leaves=4, page="mean"),
+    RowColumn(key="min_us", unit="us", title="min", leaves=2, page="min"),
+    RowColumn(key="max_us", unit="us", title="max", leaves=3, page="max"),
+    RowColumn(
+        key="ops",
+        of=lambda row, _: ", ".join(row.ops) or None,
+        title="launched by",
+        show=lambda row, _: cut(printable(", ".join(row.ops)), 30),
+        leaves=1,
+        page="launched by",
+    ),
+)
+"""Kernels that a measurement keeps without its recording."""
+
+
+def _number(key: str, title: str, *, page: str = "", leaves: int) -> RowColumn:
+    """Return the column of a number: the median over the steps."""
+    return RowColumn(
+        key=key,
+        unit="count",
+        of=lambda row, _: getattr(row.summary, key, None),
+        title=title,
+        show=lambda row, _: BY_NAME[key].show(getattr(row.summary, key, None)),
+        leaves=leaves,
+        page=page or title,
+    )
+
+
+def _show_caches(row: Result, _: Among) -> str:
+    """Return how the caches were, and how much they held of what a compilation asked for: "warm 2/2"."""
+    caches = row.compile_caches
+    if caches is None or caches.phase is None:
+        return "-"
+    uses = astuple(caches.uses)
+    hits, misses = sum(use.hits or 0 for use in uses), sum(use.misses or 0 for use in uses)
+    return f"{caches.phase} {hits}/{hits + misses}"
+
+
+def _show_time(row: Result, _: Among) -> str:
+    """Return how the time of a measurement compares, in a cell: "worse +21% (+18% to +23%)"."""
+    compared = row.against_time
+    if compared is None:
+        return "-"
+    if (step := compared.step) is None:
+        return compared.verdict
+    return f"{compared.verdict} {step.share:+.0%} ({step.low:+.0%} to {step.high:+.0%})"
+
+
+def _show_comparison(row: Result, among: Among) -> str:
+    return (row.baseline_state if among.brief else row.baseline) or "-"
+
+
+TESTS: Final = (
+    RowColumn(key="name", title="test"),
+    _number("kernels", "kernels", leaves=7),
+    _number("launches", "launches", leaves=2),
+    _number("gpu_busy_us", "busy", leaves=4),
+    _number("cpu_gpu_ratio", "CPU/GPU", leaves=1),
+    _number("graph_breaks", "breaks", page="graph breaks", leaves=3),
+    RowColumn(key="compile_caches", title="cache hits", show=_show_caches, leaves=5, optional=True),
+    RowColumn(key="against_time", title="time", show=_show_time, leaves=5, optional=True),
+    RowColumn(key="baseline", title="{compared}", show=_show_comparison, leaves=6),
+    RowColumn(key="outcome", title="verdict"),
+)
+"""Measurements of a run; columns with nothing to show leave a narrow terminal first."""
 
 COLUMNS: Final[Mapping[str, tuple[RowColumn, ...]]] = {
     "kernel": KERNELS,
@@ -338,7 +422,7 @@ def among(  # noqa: PLR0913 - what a table says in its options
     return Among(
         steps=steps,
         # Where operators on the CPU are the kernels, theirs is the time.
-        device="GPU" if analysis.trace.device_kind.has_launches else "kernels'",
+        words={"device": "GPU" if analysis.trace.device_kind.has_launches else "kernels'"},
         has_gpu=has_gpu,
         on_gpu=on_gpu,
         stays=frozenset({"gpu_us" if on_gpu else "cpu_us", *([sorted_by] if sorted_by else [])})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.report.terminal import KERNEL_COLUMNS, result_columns, title
+from pytest_torchprof.report.terminal import kernel_columns, result_columns, title
 from pytest_torchprof.tables import cells
 from pytest_torchprof.text import printable
 
@@ -22,7 +22,7 @@ def render(run: RunResults) -> str:
         if result.outcome.is_failure:
             lines += [f"### {escaped(result.name)}: {result.outcome}", "", fenced(result.message), ""]
             if result.kernels:
-                lines += [_table(cells(KERNEL_COLUMNS, result.kernels)), ""]
+                lines += [_table(cells(kernel_columns(result), result.kernels)), ""]
     if run.results:
         lines += [_table(cells(result_columns(run), run.results)), ""]
     return "\n".join([*lines, *unused_entries(run)])

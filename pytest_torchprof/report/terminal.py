@@ -1,63 +1,23 @@
-"""The section at the end of a pytest run, and the columns of its tables, which Markdown has too."""
+"""The section at the end of a pytest run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import astuple
-
-from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.limits.failure import Screen, fit
+from pytest_torchprof.report.columns import CALLS, TESTS, Among, terminal_columns
 from pytest_torchprof.report.result import BaselineState, Outcome
-from pytest_torchprof.tables import Column, cells, fitted, headed, ruled
-from pytest_torchprof.text import counted, cut, ending, first_of, printable, show_us, width_of
+from pytest_torchprof.tables import cells, fitted, headed, ruled
+from pytest_torchprof.text import counted, cut, ending, first_of, printable, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.report import RunResults, UnusedEntries
-    from pytest_torchprof.report.result import Result, TimeComparison
-    from pytest_torchprof.trace.caches import CompileCaches
+    from pytest_torchprof.report.result import Result
+    from pytest_torchprof.tables import Column
     from pytest_torchprof.trace.metadata import Environment
 
-
-def _number_column(title: str, name: str, leaves: int = 0) -> Column:
-    """Return the column of a number: the median over the steps, "-" where it is not known."""
-    return Column(title, lambda result: BY_NAME[name].show(getattr(result.summary, name, None)), leaves=leaves)
-
-
-def _show_comparison(result: Result) -> str:
-    return result.baseline or "-"
-
-
-def _show_state(result: Result) -> str:
-    """Return the same without its details."""
-    return _show_comparison(result).partition(" (")[0]
-
-
-RESULT_COLUMNS: Final = (
-    Column("test", lambda result: printable(result.name), "left"),
-    _number_column("kernels", "kernels", leaves=7),
-    _number_column("launches", "launches", leaves=2),
-    _number_column("busy", "gpu_busy_us", leaves=4),
-    _number_column("CPU/GPU", "cpu_gpu_ratio", leaves=1),
-    _number_column("breaks", "graph_breaks", leaves=3),
-    Column("baseline", _show_comparison, "left", leaves=6),
-    Column("verdict", lambda result: result.outcome, "left"),
-)
-"""One row per measurement; columns with nothing to show leave a narrow terminal first."""
-_TIME_COLUMN: Final = Column("time", lambda result: _show_time(result.against_time), "left", leaves=5)
-_CACHES_COLUMN: Final = Column("cache hits", lambda result: _show_caches(result.compile_caches), "left", leaves=5)
-KERNEL_COLUMNS: Final = (
-    Column("kernel", lambda kernel: printable(kernel.name), "left"),
-    Column("calls", lambda kernel: str(kernel.count)),
-    Column("time", lambda kernel: show_us(kernel.time_us)),
-    Column("mean", lambda kernel: show_us(kernel.time_us / kernel.count), leaves=4),
-    Column("min", lambda kernel: show_us(kernel.min_us), leaves=2),
-    Column("max", lambda kernel: show_us(kernel.max_us), leaves=3),
-    Column("launched by", lambda kernel: cut(printable(", ".join(kernel.ops)), 30), "left", leaves=1),
-)
-"""One row per kernel of a failed measurement, most time first."""
 
 MIN_NAME_WIDTH: Final = 30
 """What the names of tests have before columns leave."""
@@ -102,38 +62,19 @@ def heading_lines(run: RunResults, *, width: int, who: str = "") -> list[str]:
     return [name, *fit(rest, Screen(columns=width)).split("\n")]
 
 
-def result_columns(run: RunResults) -> tuple[Column, ...]:
-    """Return the columns of a run's table: what is compared with a commit has no baseline."""
-    known: tuple[Column, ...] = RESULT_COLUMNS
-    if any(result.compile_caches is not None and result.compile_caches.phase for result in run.results):
-        known = (*known[:-2], _CACHES_COLUMN, *known[-2:])
-    if run.against is None:
-        return known
-    columns = []
-    for column in known:
-        if column.title == "baseline":
-            columns += [_TIME_COLUMN] if any(result.against_time is not None for result in run.results) else []
-            column = column._replace(title="against")  # noqa: PLW2901
-        columns.append(column)
-    return tuple(columns)
+def result_columns(run: RunResults, *, brief: bool = False) -> tuple[Column, ...]:
+    """Return the columns of a run's table; ``brief`` ones say how a measurement compares without the details."""
+    return terminal_columns(TESTS, run.results, Among(words={"compared": _compared(run)}, brief=brief))
 
 
-def _show_caches(caches: CompileCaches | None) -> str:
-    """Return how the caches were, and how much they held of what a compilation asked for: "warm 2/2"."""
-    if caches is None or caches.phase is None:
-        return "-"
-    uses = astuple(caches.uses)
-    hits, misses = sum(use.hits or 0 for use in uses), sum(use.misses or 0 for use in uses)
-    return f"{caches.phase} {hits}/{hits + misses}"
+def kernel_columns(result: Result) -> tuple[Column, ...]:
+    """Return the columns of the kernels of a measurement that failed."""
+    return terminal_columns(CALLS, result.kernels, Among())
 
 
-def _show_time(compared: TimeComparison | None) -> str:
-    """Return how the time of a measurement compares, in a cell: "worse +21% (+18% to +23%)"."""
-    if compared is None:
-        return "-"
-    if (step := compared.step) is None:
-        return compared.verdict
-    return f"{compared.verdict} {step.share:+.0%} ({step.low:+.0%} to {step.high:+.0%})"
+def _compared(run: RunResults) -> str:
+    """Return the title of the column of comparisons: what is compared with a commit has no baseline."""
+    return "baseline" if run.against is None else "against"
 
 
 def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
@@ -149,7 +90,9 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
         if verbosity > 0 and result.outcome is Outcome.PASSED:
             parts += _tell_held(name, result)
         if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
-            parts.append(headed(result.kernels, KERNEL_COLUMNS, f"{name}: kernels of the step with most", width=width))
+            parts.append(
+                headed(result.kernels, kernel_columns(result), f"{name}: kernels of the step with most", width=width)
+            )
     parts += map(_tell_unused, run.unused)
     parts += [printable(run.gone_words)] if run.gone_words else []
     # Tables are as wide as the screen already.
@@ -192,15 +135,11 @@ def _tell_unused(unused: UnusedEntries) -> str:
 
 
 def _draw_results(run: RunResults, width: int) -> str:
-    columns = result_columns(run)
-    table, room = fitted(cells(columns, run.results), width, MIN_NAME_WIDTH)
-    if any(column not in table for column in columns if column.show is _show_comparison):
-        columns = tuple(
-            column._replace(show=_show_state) if column.show is _show_comparison else column for column in columns
-        )
-        table, room = fitted(cells(columns, run.results), width, MIN_NAME_WIDTH)
-    names = table[RESULT_COLUMNS[0]]
-    table[RESULT_COLUMNS[0]] = [_shorten_name(name, max(room, _NARROWEST_NAME)) for name in names]
+    table, room = fitted(cells(result_columns(run), run.results), width, MIN_NAME_WIDTH)
+    if all(column.title != _compared(run) for column in table):
+        table, room = fitted(cells(result_columns(run, brief=True), run.results), width, MIN_NAME_WIDTH)
+    first = next(iter(table))
+    table[first] = [_shorten_name(name, max(room, _NARROWEST_NAME)) for name in table[first]]
     return "\n".join(ruled(table))
 
 

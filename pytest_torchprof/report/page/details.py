@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.page.changes import changes_between, changes_since_baseline
-from pytest_torchprof.report.page.tables import kernel_names, tables_of, time_breakdown
+from pytest_torchprof.report.page.tables import kernel_names, table_of_calls, tables_of, time_breakdown
 from pytest_torchprof.report.result import as_reported, known_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.report.page.measured import Measured
     from pytest_torchprof.report.page.tables import Table
-    from pytest_torchprof.report.result import KernelCalls
 
 _SHOWN: Final = ("message", "changes", "limits", "environment", "recording")
 
@@ -42,7 +41,7 @@ def details_of(measured: Measured) -> dict[str, Any]:
         if earlier is not None:
             found["compared"] = changes_between(analysis, earlier)
     elif result.kernels:
-        found["tables"] = {"kernel": _kernel_table(result.kernels)}
+        found["tables"] = {"kernel": table_of_calls(result.kernels)}
     if "compared" not in found and result.comparison is not None:
         found["compared"] = changes_since_baseline(result.comparison, str(result.baseline), measured.device)
     if result.against_time is not None:
@@ -125,16 +124,3 @@ def _events(evidence: Mapping[str, Any], names: Mapping[str, set[str]]) -> dict[
 def _listed(evidence: Mapping[str, Any], key: str) -> list[str]:
     named = evidence.get(key)
     return [str(one) for one in named if one] if isinstance(named, list | tuple | dict) else []
-
-
-def _kernel_table(kernels: Sequence[KernelCalls]) -> Table:
-    """Return the kernels that a run keeps of a measurement without its recording: those of one step."""
-    columns = ["name", "short", "calls", "time_us", "mean_us", "min_us", "max_us", "op"]
-    rows = [
-        [
-            *(one.name, one.name, one.count, one.time_us, one.time_us / (one.count or 1)),
-            *(one.min_us, one.max_us, ", ".join(one.ops) or None),
-        ]
-        for one in kernels
-    ]
-    return {"columns": columns, "rows": rows, "more": 0, "of_step": True}

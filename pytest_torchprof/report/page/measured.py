@@ -14,6 +14,7 @@ from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.report.columns import TESTS
 from pytest_torchprof.report.result import Outcome, Result, summary_of
 from pytest_torchprof.text import is_huge
 from pytest_torchprof.trace.metadata import Environment
@@ -113,5 +114,5 @@ def _known(value: object) -> float | None:
     return value
 
 
-SHOWN: Final = tuple(BY_NAME[name] for name in ("kernels", "launches", "gpu_busy_us", "cpu_gpu_ratio", "graph_breaks"))
+SHOWN: Final = tuple(BY_NAME[column.key] for column in TESTS if column.key in BY_NAME)
 """The numbers that the list of verdicts has room for."""

@@ -47,8 +47,8 @@
     const drawn = test.drawn ? drawings(test) : null;
     const find = drawn && ((row) => drawn.highlight(row.short === undefined ? {ops: [row.name]} : {names: [row.name]}));
     const tables = test.tables ?? {};
-    const kernels = [tables.kernel && Sections.kernelTable(tables.kernel, "kernel", find), tables.family && Sections.kernelTable(tables.family, "family", null)];
-    const operators = [tables.op && Sections.operatorTable(tables.op, "op", find), tables.module && Sections.operatorTable(tables.module, "module", find)];
+    const kernels = [tables.kernel && Sections.rowTable(tables.kernel, "kernel", find), tables.family && Sections.rowTable(tables.family, "family", null)];
+    const operators = [tables.op && Sections.rowTable(tables.op, "op", find), tables.module && Sections.rowTable(tables.module, "module", find)];
     const found = [
       ["changes", "Changes", Sections.changes(test, shown(index.compared, 60))],
       ["limits", "Limits", Sections.limits(test)],

@@ -141,25 +141,29 @@ const Sections = (() => {
     return h("dl", {class: "numbers"}, known.map(item));
   };
 
-  const asRows = (table) => table.rows.map((cells) => Object.fromEntries(table.columns.map((name, place) => [name, cells[place]])));
-  const withShares = (rows, key) => {
+  const asRows = (table) => table.rows.map((cells) => {
+    const row = Object.fromEntries(table.columns.map(({key}, place) => [key, cells[place]]));
+    return {...row, calls: row[table.counts], before_calls: row[`before_${table.counts}`]};
+  });
+  const withShares = (rows, {time, own}) => {
     const total = (name) => rows.reduce((sum, row) => sum + (row[name] ?? 0), 0) || 1;
-    const compared = rows.some((row) => row[`before_${key}`] !== undefined);
+    const compared = rows.some((row) => row[`before_${time}`] !== undefined);
+    const both = compared && own === time;
     // Side by side, both are shares of the longer one, so that their lengths compare.
-    const whole = compared ? Math.max(total(key), total(`before_${key}`)) : total(key);
+    const whole = both ? Math.max(total(own), total(`before_${own}`)) : total(own);
     for (const row of rows) {
-      row.share = (row[key] ?? 0) / whole;
+      row.share = (row[own] ?? 0) / whole;
+      if (both) row.before_share = (row[`before_${own}`] ?? 0) / whole;
       if (compared) {
-        row.before_share = (row[`before_${key}`] ?? 0) / whole;
-        row.difference = (row[key] ?? 0) - (row[`before_${key}`] ?? 0);
+        row.difference = (row[time] ?? 0) - (row[`before_${time}`] ?? 0);
         row.className = !row.calls ? "gone" : row.before_calls === 0 ? "came" : null;
       }
     }
-    return compared;
+    return {compared, both};
   };
 
   const nameCell = (find) => (row) => {
-    const facts = [row.dtype, row.library && row.library !== row.name ? row.library : null, row.forward_op && `backward of ${row.forward_op}`, row.shapes];
+    const facts = [row.dtype, row.library && row.library !== row.name ? row.library : null, row.forward_op && `backward of ${row.forward_op}`, row.operands];
     const long = row.name !== row.short && row.short !== undefined;
     const rest = facts.filter(Boolean);
     const mark = row.className && h("span", {class: "file"}, row.className === "gone" ? " gone" : " new");
@@ -172,64 +176,33 @@ const Sections = (() => {
         rest.length ? h("p", {class: "hint"}, rest.map((fact) => shown(fact, 400)).join(" · ")) : null,
         find && row.calls ? h("button", {type: "button", class: "quiet", on: {click: () => find(row)}}, "show in the timeline") : null));
   };
-  const present = (table, columns) => columns.filter((column) => column.always || table.columns.includes(column.key));
+  const SHARES = {time_us: "share", self_gpu_us: "share, own GPU", self_cpu_us: "share, own CPU"};
+  const NAMES = {kernel: "kernel", family: "family", op: "operator", module: "module"};
+  const NOUNS = {kernel: "kernel names", family: "kernel families", op: "operators", module: "modules"};
 
-  const kernelTable = (table, way, find) => {
+  // Columns come with their titles and units; what has no title stands below a row's name.
+  const rowTable = (table, way, find) => {
     const rows = asRows(table);
-    const compared = withShares(rows, "time_us");
-    const columns = present(table, [
-      {key: "name", title: way === "family" ? "family" : "kernel", left: true, draw: nameCell(find), always: true},
-      {key: "library", title: "library", kind: "text"},
-      ...(compared ? [{key: "before_calls", title: "calls before", kind: "count"}] : []),
-      {key: "calls", title: compared ? "now" : "calls", kind: "count"},
-      ...(compared ? [{key: "before_time_us", title: "time before", kind: "us"}] : []),
-      {key: "time_us", title: compared ? "now" : "time", kind: "us"},
-      ...(compared ? [{key: "difference", title: "difference", kind: "us", draw: difference, always: true}] : []),
-      {key: "share", title: "share", kind: "bar", before: compared ? "before_share" : null, always: true},
-      {key: "mean_us", title: "mean", kind: "us"},
-      {key: "min_us", title: "min", kind: "us"},
-      {key: "max_us", title: "max", kind: "us"},
-      {key: "tflops", title: "TFLOP/s", kind: "rate"},
-      {key: "gb_per_s", title: "GB/s", kind: "rate"},
-      {key: "op", title: "launched by", kind: "text", most: 40},
-    ]);
+    const {compared, both} = withShares(rows, table);
+    const drawn = ({key, title, unit, compared: comparable}) => {
+      const beside = compared && comparable && [table.counts, table.time].includes(key);
+      return [
+        beside && {key: `before_${key}`, title: `${title} before`, kind: unit},
+        {key, title: beside ? "now" : title, kind: unit, most: 40},
+        compared && key === table.time && {key: "difference", title: "difference", kind: "us", draw: difference},
+        key === table.own && {key: "share", title: SHARES[key], kind: "bar", before: both ? "before_share" : null},
+      ].filter(Boolean);
+    };
+    const columns = [
+      {key: "name", title: NAMES[way], left: true, draw: nameCell(find)},
+      ...table.columns.filter(({title}) => title).flatMap(drawn),
+    ];
     const total = rows.reduce((sum, row) => sum + (row.time_us ?? 0), 0);
-    const left = table.more ? `; ${show.count(table.more)} more are left out` : "";
-    const what = way === "family" ? "kernel families" : `${show.count(rows.length)} kernel names`;
-    const caption = `${what}, shares of ${told("us", total)}${table.of_step ? ", of one step" : ""}${left}`;
-    return DataTable.make({caption, columns, rows, by: compared ? "difference" : "time_us"});
-  };
-
-  const operatorTable = (table, way, find) => {
-    const rows = asRows(table);
-    const gpu = rows.some((row) => row.gpu_us);
-    const key = gpu ? "gpu_us" : "cpu_us";
-    const own = gpu ? "self_gpu_us" : "self_cpu_us";
-    const whole = rows.reduce((sum, row) => sum + (row[own] ?? 0), 0) || 1;
-    const compared = rows.some((row) => row.before_calls !== undefined);
-    for (const row of rows) {
-      row.share = (row[own] ?? 0) / whole;
-      if (compared) {
-        row.difference = (row[key] ?? 0) - (row[`before_${key}`] ?? 0);
-        row.className = !row.calls ? "gone" : row.before_calls === 0 ? "came" : null;
-      }
-    }
-    const columns = present(table, [
-      {key: "name", title: way === "op" ? "operator" : "module", left: true, draw: nameCell(find), always: true},
-      ...(compared ? [{key: "before_calls", title: "calls before", kind: "count"}] : []),
-      {key: "calls", title: compared ? "now" : "calls", kind: "count"},
-      {key: "kernels", title: "kernels", kind: "count"},
-      {key: "share", title: gpu ? "share, own GPU" : "share, own CPU", kind: "bar", always: true},
-      ...(gpu ? [{key: "self_gpu_us", title: "own GPU", kind: "us"}] : []),
-      ...(compared ? [{key: `before_${key}`, title: gpu ? "GPU before" : "CPU before", kind: "us"}] : []),
-      ...(gpu ? [{key: "gpu_us", title: "GPU total", kind: "us"}] : []),
-      ...(compared ? [{key: "difference", title: "difference", kind: "us", draw: difference, always: true}] : []),
-      {key: "self_cpu_us", title: "own CPU", kind: "us"},
-      {key: "cpu_us", title: "CPU total", kind: "us"},
-      {key: "gpu_memory_bytes", title: "GPU memory", kind: "bytes"},
-    ]);
-    const what = `${show.count(rows.length)} ${way === "op" ? "operators" : "modules"}`;
-    return DataTable.make({caption: `${what}${table.more ? `; ${show.count(table.more)} more are left out` : ""}`, columns, rows, by: compared ? "difference" : own});
+    const caption = [
+      `${show.count(rows.length)} ${NOUNS[way]}`, table.own === "time_us" && `, shares of ${told("us", total)}`,
+      table.of_step && ", of one step", table.more && `; ${show.count(table.more)} more are left out`,
+    ].filter(Boolean).join("");
+    return DataTable.make({caption, columns, rows, by: compared ? "difference" : table.own});
   };
 
   // Where a step's time goes, as one bar; two of them have one scale.
@@ -297,5 +270,5 @@ const Sections = (() => {
         compared && h("td", {class: "left"}, value(before, name)), h("td", {class: "left"}, value(now, name)))))));
   };
 
-  return {message, changes, limits, numbers, kernelTable, operatorTable, stepTime, findings, environment};
+  return {message, changes, limits, numbers, rowTable, stepTime, findings, environment};
 })();

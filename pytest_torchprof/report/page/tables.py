@@ -10,18 +10,20 @@ from msgspec.structs import asdict
 from pytest_torchprof.analysis.kernel_rows import by_kernel
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.kernels.names import decode, without_index
-from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
+from pytest_torchprof.report.columns import CALLS, COLUMNS, Among, page_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.analysis.kernel_rows import FamilyRow, KernelRow
-    from pytest_torchprof.analysis.operator_rows import OpRow
-    from pytest_torchprof.analysis.range_rows import RangeRow
+    from pytest_torchprof.report.columns import RowColumn
+    from pytest_torchprof.report.result import KernelCalls
 
 Table = dict[str, Any]
-"""``columns``: the names of a row's cells; ``rows``: the cells."""
+"""``columns``: key, title and unit of a row's cells, without a title below its name; ``rows``: the cells.
+
+``counts``, ``time`` and ``own`` are the keys of a row's calls, of its time, and of the time that shares are of.
+"""
 
 _MOST_ROWS: Final = 2000
 """More of a table nobody scrolls through; what is left out is counted."""
@@ -37,14 +39,15 @@ def tables_of(analysis: Analysis, before: Analysis | None = None) -> dict[str, T
     for way in WAYS:
         now, was = (side.get(way, []) for side in sides)
         if now or was:
-            found[way] = _table(now, was if before is not None else None, _CELLS[way], _KEYS[way])
+            found[way] = _table(way, now, was if before is not None else None)
     return found
 
 
 def kernel_names(kernels: Table) -> dict[str, set[str]]:
     """Return for each way in which findings speak of a kernel the raw names of those that are meant."""
     found: dict[str, set[str]] = defaultdict(set)
-    name, short = (kernels["columns"].index(column) for column in ("name", "short"))
+    keys = [column["key"] for column in kernels["columns"]]
+    name, short = keys.index("name"), keys.index("short")
     for row in kernels["rows"]:
         decoded = decode(row[name])
         for word in (row[name], row[short], decoded.short, decoded.stem, decoded.collective):
@@ -73,107 +76,70 @@ def _rows(analysis: Analysis) -> dict[str, Sequence[Any]]:
     return {way: rows_by(way, analysis, analysis.steps, kernels) for way in WAYS}
 
 
-def _kernel(row: KernelRow) -> dict[str, Any]:
-    decoded = row.decoded
-    return {
-        "name": row.name,
-        "short": decoded.short or row.name,
-        "family": decoded.family_shown,
-        "dtype": decoded.dtype,
-        "calls": row.count,
-        "time_us": row.time_us,
-        "mean_us": row.times.mean_us,
-        "min_us": row.times.min_us,
-        "max_us": row.times.max_us,
-        "tflops": row.tflops,
-        "gb_per_s": row.gb_per_s,
-        "op": row.op,
-        "forward_op": row.forward_op,
-    }
-
-
-def _family(row: FamilyRow) -> dict[str, Any]:
-    times = row.times
-    return {
-        "name": row.family or FAMILY_NOT_KNOWN,
-        "family": row.family or FAMILY_NOT_KNOWN,
-        "library": row.library,
-        "calls": row.count,
-        "time_us": row.time_us,
-        "mean_us": times.mean_us,
-        "min_us": times.min_us,
-        "max_us": times.max_us,
-    }
-
-
-def _op(row: OpRow) -> dict[str, Any]:
-    shapes = ", ".join(map(str, filter(None, row.shapes or ())))
-    return {
-        "name": row.name,
-        "calls": row.calls,
-        "self_cpu_us": row.self_cpu_us,
-        "cpu_us": row.cpu_us,
-        "self_gpu_us": row.self_gpu_us,
-        "gpu_us": row.gpu_us,
-        "gpu_memory_bytes": row.self_gpu_memory_bytes,
-        "shapes": shapes[:400] or None,
-        "forward_op": row.forward_op,
-    }
-
-
-def _module(row: RangeRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "calls": row.calls,
-        "kernels": row.kernels,
-        "self_cpu_us": row.self_cpu_us,
-        "cpu_us": row.cpu_us,
-        "self_gpu_us": row.self_gpu_us,
-        "gpu_us": row.gpu_us,
-    }
-
-
-_CELLS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
-    "kernel": _kernel,
-    "family": _family,
-    "op": _op,
-    "module": _module,
-}
 _KEYS: Final[Mapping[str, Callable[[Any], object]]] = {
     "kernel": lambda row: without_index(row.name),
     "family": lambda row: (row.family, row.library),
     "op": lambda row: row.name,
     "module": lambda row: row.name,
 }
-_COMPARED: Final = ("calls", "time_us", "gpu_us", "cpu_us")
 
 
-def _table(
-    now: Sequence[Any],
-    was: Sequence[Any] | None,
-    cells: Callable[[Any], dict[str, Any]],
-    key: Callable[[Any], object],
-) -> Table:
-    rows = [cells(row) for row in now]
+def _table(way: str, now: Sequence[Any], was: Sequence[Any] | None) -> Table:
+    has_gpu = way not in ("op", "module") or any(row.gpu_us for row in (*now, *(was or ())))
+    beside = Among(has_gpu=has_gpu)
+    columns = page_columns(COLUMNS[way], beside)
+    rows = [_cells(columns, row, beside) for row in now]
     if was is not None:
-        rows = _with_before(rows, list(map(key, now)), [cells(row) for row in was], list(map(key, was)))
-    columns = list(rows[0])
+        key, former = _KEYS[way], [_cells(columns, row, beside) for row in was]
+        rows = _with_before(columns, rows, list(map(key, now)), former, list(map(key, was)))
+    if way in ("kernel", "family"):
+        return {**as_table(columns, rows), "counts": "count", "time": "time_us", "own": "time_us"}
+    side = "gpu_us" if has_gpu else "cpu_us"
+    return {**as_table(columns, rows), "counts": "calls", "time": side, "own": f"self_{side}"}
+
+
+def table_of_calls(kernels: Sequence[KernelCalls]) -> Table:
+    """Return the kernels that a run keeps of a measurement without its recording: those of one step."""
+    columns = page_columns(CALLS, Among())
+    table = as_table(columns, [_cells(columns, row, Among()) for row in kernels])
+    return {**table, "counts": "count", "time": "time_us", "own": "time_us", "of_step": True}
+
+
+def _cells(columns: Sequence[RowColumn], row: Any, beside: Among) -> dict[str, Any]:
+    return {column.key: column.value(row, beside) for column in columns}
+
+
+def as_table(columns: Sequence[RowColumn], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return rows by the keys of their columns as the page has them."""
+    known = {column.key: column for column in columns}
     # A column in which nothing stands says nothing.
-    columns = [column for column in columns if any(row[column] is not None for row in rows)]
-    shown = [[_rounded(row[column]) for column in columns] for row in rows[:_MOST_ROWS]]
-    return {"columns": columns, "rows": shown, "more": max(len(rows) - _MOST_ROWS, 0)}
+    keys = [key for key in rows[0] if any(row[key] is not None for row in rows)]
+    return {
+        "columns": [
+            {"key": key, "title": column.page or "", "unit": column.unit, "compared": column.compared}
+            if (column := known.get(key)) is not None
+            else {"key": key}
+            for key in keys
+        ],
+        "rows": [[_rounded(row[key]) for key in keys] for row in rows[:_MOST_ROWS]],
+        "more": max(len(rows) - _MOST_ROWS, 0),
+    }
 
 
 def _with_before(
-    rows: list[dict[str, Any]], keys: list[object], former: list[dict[str, Any]], former_keys: list[object]
+    columns: Sequence[RowColumn],
+    rows: Sequence[Mapping[str, Any]],
+    keys: Sequence[object],
+    former: Sequence[Mapping[str, Any]],
+    former_keys: Sequence[object],
 ) -> list[dict[str, Any]]:
     """Return the rows with what the same name had before; what is no longer there has a row without calls.
 
     Several kernels may have one key: numbers of generated kernels change. The first has what all of them had.
     """
-    compared = [column for column in _COMPARED if column in (rows or former)[0]]
+    compared = [column.key for column in columns if column.compared]
     sums: dict[object, dict[str, float]] = {}
-    example: dict[object, dict[str, Any]] = {}
+    example: dict[object, Mapping[str, Any]] = {}
     for key, row in zip(former_keys, former, strict=True):
         example.setdefault(key, row)
         spent = sums.setdefault(key, dict.fromkeys(compared, 0))
@@ -183,10 +149,12 @@ def _with_before(
     for key, row in zip(keys, rows, strict=True):
         spent = sums.pop(key, dict.fromkeys(compared, 0))
         found.append({**row, **{f"before_{column}": spent[column] for column in compared}})
-    told = ("name", "short", "family", "dtype", "library", "op", "forward_op", "shapes")
+    texts = [column.key for column in columns if column.unit == "text"]
     for key, spent in sums.items():
         row = example[key]
-        gone = {column: value if column in told else 0 if column in compared else None for column, value in row.items()}
+        gone = {
+            column: value if column in texts else 0 if column in compared else None for column, value in row.items()
+        }
         found.append({**gone, **{f"before_{column}": spent[column] for column in compared}})
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.compare.ratios import GPU_TIME, ratio_of, show_factor
+from pytest_torchprof.report.columns import TESTS
 from pytest_torchprof.report.page.document import text
 from pytest_torchprof.report.page.measured import OUTCOMES, SHOWN
 from pytest_torchprof.report.result import Outcome
@@ -20,7 +21,7 @@ _WORDS: Final[Mapping[Outcome, str]] = {
     Outcome.XFAILED: "failed as expected",
     Outcome.GONE: "only before",
 }
-_TITLES: Final = {"gpu_busy_us": "busy", "cpu_gpu_ratio": "CPU/GPU", "graph_breaks": "graph breaks"}
+_TITLES: Final = {column.key: column.page for column in TESTS if column.page}
 
 
 def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:
@@ -43,7 +44,7 @@ def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[Outcome
     """Return the whole list with its filters; empty for a single recording that nothing was asked of."""
     if len(rows) == 1 and outcomes[Outcome.RECORDED]:
         return ""
-    titles = {"verdict": "verdict", "name": "test", **{number.name: number.title for number in SHOWN}, **_TITLES}
+    titles = {"verdict": "verdict", "name": "test", **_TITLES}
     heads = "".join(
         f'<th scope="col" class="{"left" if name in ("verdict", "name", "baseline") else "number"}"'
         f"{' aria-sort=ascending' if name == 'verdict' else ''}>"
