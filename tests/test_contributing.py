@@ -31,6 +31,7 @@ COSTS = {
     "wording": (1, 1, 0),
     "failure": (1, 1, 0),
     "finding": (2, 12, 1),
+    "column": (1, 1, 0),
     "report format": (1, 1, 1),
     "device": (1, 1, 2),
     "command": (1, 1, 1),
