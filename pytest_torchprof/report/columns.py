@@ -117,7 +117,9 @@ def json_values(columns: Iterable[RowColumn], row: Any, among: Among) -> dict[st
     """Return what JSON has of a row."""
     # Sums of nanoseconds need no more digits.
     return {
-        column.key: round(value, 3) if isinstance(value := column.value(row, among), float) else value
+        column.key: round(value, 3)
+        if isinstance(value := column.value(row, among), float) and column.unit in ("us", "rate")
+        else value
         for column in columns
         if column.json
     }

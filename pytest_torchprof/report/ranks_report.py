@@ -10,6 +10,7 @@ from pytest_torchprof.analysis.ranks import show_kind, wait_share
 from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.report.analysis_json import finding_values
+from pytest_torchprof.report.columns import Among, RowColumn, json_values, terminal_columns
 from pytest_torchprof.tables import Column, headed
 from pytest_torchprof.text import (
     counted,
@@ -78,7 +79,7 @@ def text(job: Job, *, width: int, top: int = 20) -> str:
     rows = rows_of(job)
     parts = [
         "\n".join(line for one in _heading(job) for line in wrapped(one, "  ", width=width)),
-        headed(job.ranks, _rank_columns(job), "ranks", width=width),
+        headed(job.ranks, terminal_columns(_rank_columns(job), job.ranks, Among()), "ranks", width=width),
     ]
     if rows:
         shown = rows[:top]
@@ -117,17 +118,43 @@ def _heading(job: Job) -> Iterator[str]:
         yield f"{counted(count, 'collective')} not held against those of other ranks: {why}"
 
 
-def _rank_columns(job: Job) -> tuple[Column, ...]:
+def _rank_columns(job: Job) -> tuple[RowColumn, ...]:
     return (
-        Column("rank", lambda one: str(one.rank)),
-        Column("host", lambda one: printable(one.host or "-"), "left", leaves=1),
-        Column("device", lambda one: printable(one.device), "left", leaves=2),
-        Column("steps", lambda one: str(len(one.steps)), leaves=3),
-        Column("collectives", lambda one: str(len(one.collectives)), leaves=4),
-        Column("communication", lambda one: show_us(sum(step.time_us for step in one.steps)), leaves=6),
-        Column("overlap", lambda one: "-" if one.overlap is None else show_share(one.overlap), leaves=7),
-        Column("waits", lambda one: _at_least(job.matched_wait_us(one.rank), is_all=not one.unmatched)),
-        Column("keeps waiting", lambda one: _at_least(_caused_us(job, one), is_all=job.is_matched)),
+        RowColumn(key="rank", unit="count", title="rank"),
+        RowColumn(key="path"),
+        RowColumn(key="host", title="host", leaves=1),
+        RowColumn(key="device", title="device", leaves=2),
+        RowColumn(key="why_not", of=lambda one, _: one.why_not and str(from_stored(one.why_not))),
+        RowColumn(key="steps", unit="count", of=lambda one, _: len(one.steps), title="steps", leaves=3),
+        RowColumn(
+            key="collectives", unit="count", of=lambda one, _: len(one.collectives), title="collectives", leaves=4
+        ),
+        RowColumn(
+            key="communication_us",
+            unit="us",
+            of=lambda one, _: sum(step.time_us for step in one.steps),
+            title="communication",
+            leaves=6,
+        ),
+        RowColumn(key="exposed_us", unit="us", of=lambda one, _: sum(step.exposed_us for step in one.steps)),
+        RowColumn(key="overlap", unit="share", title="overlap", leaves=7),
+        RowColumn(key="matched"),
+        RowColumn(key="unmatched", unit="count", of=lambda one, _: len(one.unmatched)),
+        RowColumn(key="wait_us", unit="us", of=lambda one, _: job.wait_us(one.rank)),
+        RowColumn(
+            key="matched_wait_us",
+            unit="us",
+            of=lambda one, _: job.matched_wait_us(one.rank),
+            title="waits",
+            show=lambda one, _: _at_least(job.matched_wait_us(one.rank), is_all=not one.unmatched),
+        ),
+        RowColumn(
+            key="caused_us",
+            unit="us",
+            of=lambda one, _: _caused_us(job, one) if job.is_matched else None,
+            title="keeps waiting",
+            show=lambda one, _: _at_least(_caused_us(job, one), is_all=job.is_matched),
+        ),
     )
 
 
@@ -169,29 +196,9 @@ def as_dict(job: Job) -> dict[str, Any]:
         "straggler": job.straggler,
         "unpaired": sum(job.not_joined.values()),
         "not_joined": dict(job.not_joined),
-        "ranks": [_rank_values(job, one) for one in job.ranks],
+        "ranks": [json_values(_rank_columns(job), one, Among()) for one in job.ranks],
         "collectives": [_meeting_values(one) for one in job.collectives],
         "findings": finding_values(find_in_job(job)),
-    }
-
-
-def _rank_values(job: Job, one: RankPart) -> dict[str, Any]:
-    return {
-        "rank": one.rank,
-        "path": one.path,
-        "host": one.host,
-        "device": one.device,
-        "why_not": one.why_not and str(from_stored(one.why_not)),
-        "steps": len(one.steps),
-        "collectives": len(one.collectives),
-        "communication_us": sum(step.time_us for step in one.steps),
-        "exposed_us": sum(step.exposed_us for step in one.steps),
-        "overlap": one.overlap,
-        "matched": one.matched,
-        "unmatched": len(one.unmatched),
-        "wait_us": job.wait_us(one.rank),
-        "matched_wait_us": job.matched_wait_us(one.rank),
-        "caused_us": _caused_us(job, one) if job.is_matched else None,
     }
 
 
