@@ -230,15 +230,15 @@ class Profile(Analysis):
 
     def _repr_html_(self) -> str:
         """Return the kernels as a table for a notebook, or as text why they are not known."""
-        from pytest_torchprof.report import analysis_html  # noqa: PLC0415 - only who asks pays
+        from pytest_torchprof.report import analysis_tables  # noqa: PLC0415 - only who asks pays
 
         try:
             self._look("table")
         except NotMeasured as problem:
-            return analysis_html.reason(str(problem))
+            return analysis_tables.reason_in_notebook(str(problem))
         if self.launching.hidden is not None:
-            return analysis_html.reason(str(not_measured(self.launching.hidden)))
-        return analysis_html.table(self._open())
+            return analysis_tables.reason_in_notebook(str(not_measured(self.launching.hidden)))
+        return analysis_tables.in_notebook(self._open())
 
     def expect(self, **limits: Unpack[LimitsOfProfile]) -> None:
         """Check limits as the marker does; LimitsMissed or NotMeasured with all of them in the text."""

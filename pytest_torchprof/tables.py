@@ -100,6 +100,22 @@ def lined_up(rows: Sequence[Sequence[str]], aligns: Sequence[str]) -> list[str]:
     return _drawn(rows, aligns, "plain") if rows else []
 
 
+def marked_up(table: Cells, layout: Literal["pipe", "html"], escaped: Callable[[str], str] = str) -> str:
+    """Return a table in Markdown, whose texts ``escaped`` has to make harmless, or in HTML, where tabulate does."""
+    from tabulate import tabulate  # noqa: PLC0415 - only where a table is drawn
+
+    rows = [[escaped(cell) for cell in row] for row in zip(*table.values(), strict=True)]
+    # Names are not made as wide as the longest of them: one of 5,000 characters would make all rows so long.
+    aligns = [None if column.align == "left" else "right" for column in table]
+    return tabulate(
+        rows,
+        headers=[escaped(column.title) for column in table],
+        tablefmt=layout,
+        disable_numparse=True,
+        colalign=aligns if rows else (),
+    )
+
+
 def _drawn(rows: Sequence[Sequence[str]], aligns: Sequence[str], layout: Any) -> list[str]:
     from tabulate import tabulate  # noqa: PLC0415 - only where a table is drawn
 

@@ -1,14 +1,15 @@
-"""A recording's tables as text: as wide as the terminal at most, and what has no room is named below them."""
+"""A recording's tables as text, at most as wide as the terminal, and its kernels in HTML for a notebook."""
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_torchprof.analysis import tables
 from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.report.columns import COLUMNS, among, terminal_columns
-from pytest_torchprof.tables import cells, headed, terminal_width
-from pytest_torchprof.text import counted, printable, show_us, wrapped
+from pytest_torchprof.tables import cells, headed, marked_up, terminal_width
+from pytest_torchprof.text import and_more, counted, printable, show_us, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.operator_rows import OpRow
     from pytest_torchprof.analysis.range_rows import RangeRow
     from pytest_torchprof.analysis.steps import StepProfile
-    from pytest_torchprof.tables import Cells, Column
+    from pytest_torchprof.tables import Column
 
 Timed = TypeVar("Timed", "RangeRow", "OpRow")
 Kernels = TypeVar("Kernels", "KernelRow", "FamilyRow", "CollectiveRow")
@@ -39,6 +40,9 @@ _SORT_BY: dict[str, str] = {
     **{name: name for name in ("calls", "cpu_us", "self_cpu_us", "gpu_us", "self_gpu_us", "time_us")},
 }
 _PER_CALL = {"cpu_time": "cpu_us", **{f"{device}_time": "gpu_us" for device in _DEVICES}}
+_NOTEBOOK_ROWS = 20
+# Wider than a notebook's cell, a table scrolls within it.
+_BOX = "max-width:100%;overflow-x:auto"
 _NOUNS = {
     "kernel": "kernels",
     "family": "kernels",
@@ -58,6 +62,23 @@ def table(analysis: Analysis, *, by: str = "kernel", sort_by: str | None = None,
     return rows_of(analysis, analysis.steps, by=by, sort_by=sort_by, top=top, width=terminal_width())
 
 
+def in_notebook(analysis: Analysis) -> str:
+    """Return the kernels over all steps in HTML, and before them why they are not to be believed where that is so."""
+    rows = tables.rows_by("kernel", analysis, analysis.steps)
+    shown, columns = _shown(analysis, analysis.steps, rows, by="kernel", sort_by=None, top=_NOTEBOOK_ROWS)
+    left_out = len(rows) - len(shown)
+    doubt = "" if analysis.why_not is None else f"<p><b>not measured:</b> {escape(analysis.why_not)}</p>"
+    more = f"<p>{and_more(left_out).lstrip()}: profile.table(top=...)</p>" if left_out else ""
+    heading = f"<p>{escape(_heading('kernel', rows, analysis.steps))}</p>"
+    drawn = f'<div style="white-space:nowrap">{marked_up(cells(columns, shown), "html")}</div>'
+    return f'<div style="{_BOX}">{doubt}{heading}{drawn}{more}</div>'
+
+
+def reason_in_notebook(text: str) -> str:
+    """Return why there is no table in HTML."""
+    return f'<div style="{_BOX}"><pre style="white-space:pre-wrap">{escape(text)}</pre></div>'
+
+
 def rows_of(  # noqa: PLR0913 - the options of the command
     analysis: Analysis, steps: Sequence[StepProfile], *, by: str, sort_by: str | None, top: int, width: int
 ) -> str:
@@ -71,13 +92,6 @@ def rows_of(  # noqa: PLR0913 - the options of the command
     below = [printable(_details_below(row)) for row in shown] if by == "op" else ()
     heading = _heading(by, rows, steps)
     return headed(shown, columns, heading, more=len(rows) - len(shown), width=width, below=below)
-
-
-def kernel_cells(analysis: Analysis, top: int) -> tuple[str, Cells, int]:
-    """Return the table of kernels over all steps: its heading, its cells by title, and how many rows it leaves out."""
-    rows = tables.rows_by("kernel", analysis, analysis.steps)
-    shown, columns = _shown(analysis, analysis.steps, rows, by="kernel", sort_by=None, top=top)
-    return _heading("kernel", rows, analysis.steps), cells(columns, shown), len(rows) - len(shown)
 
 
 def _shown(  # noqa: PLR0913 - the options of the command

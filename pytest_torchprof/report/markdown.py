@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.report.terminal import kernel_columns, result_columns, title
-from pytest_torchprof.tables import cells
+from pytest_torchprof.tables import cells, marked_up
 from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.report import RunResults
-    from pytest_torchprof.tables import Cells
 
 
 def render(run: RunResults) -> str:
@@ -22,9 +21,9 @@ def render(run: RunResults) -> str:
         if result.outcome.is_failure:
             lines += [f"### {escaped(result.name)}: {result.outcome}", "", fenced(result.message), ""]
             if result.kernels:
-                lines += [_table(cells(kernel_columns(result), result.kernels)), ""]
+                lines += [marked_up(cells(kernel_columns(result), result.kernels), "pipe", escaped), ""]
     if run.results:
-        lines += [_table(cells(result_columns(run), run.results)), ""]
+        lines += [marked_up(cells(result_columns(run), run.results), "pipe", escaped), ""]
     return "\n".join([*lines, *unused_entries(run)])
 
 
@@ -35,19 +34,6 @@ def unused_entries(run: RunResults) -> Iterator[str]:
     for unused in run.unused:
         remedy = f" (`{unused.remedy}`)" if unused.remedy else ""
         yield from (f"{escaped(unused.file)}: {escaped(unused.words)}{remedy}", "")
-
-
-def _table(table: Cells) -> str:
-    from tabulate import tabulate  # noqa: PLC0415 - only where a table is drawn
-
-    # Names are not made as wide as the longest of them: one of 5,000 characters would make all rows so long.
-    return tabulate(
-        [[escaped(cell) for cell in row] for row in zip(*table.values(), strict=True)],
-        headers=[escaped(column.title) for column in table],
-        tablefmt="pipe",
-        disable_numparse=True,
-        colalign=[None if column.align == "left" else "right" for column in table],
-    )
 
 
 def escaped(text: str) -> str:

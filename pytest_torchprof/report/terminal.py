@@ -49,17 +49,22 @@ def describe_environment(known: Environment) -> str:
 
 def title(run: RunResults) -> str:
     """Return the section's heading: where it was measured, if anything was, and what it is compared with."""
-    place = f": {describe_environment(run.environment)}" if run.environment else ""
-    return f"torchprof{place}" + (f", against {printable(run.against.shown)}" if run.against is not None else "")
+    return ": ".join(["torchprof", *_where(run)])
+
+
+def _where(run: RunResults) -> list[str]:
+    """Return what a heading says of a run behind its name, in one text; empty where there is nothing to say."""
+    compared = f"against {printable(run.against.shown)}" if run.against is not None else None
+    known = [describe_environment(run.environment) if run.environment else None, compared]
+    return [", ".join(one for one in known if one)] if any(known) else []
 
 
 def heading_lines(run: RunResults, *, width: int, who: str = "") -> list[str]:
     """Return the heading, and below it what does not fit between two dashes; ``who`` is the rank that says it."""
     heading = f"{title(run)}{who}"
-    if len(heading) + 4 <= width:
+    if width_of(heading) + 4 <= width:
         return [heading]
-    name, _, rest = heading.partition(": ")
-    return [name, *fit(rest, Screen(columns=width)).split("\n")]
+    return ["torchprof", *fit(f"{''.join(_where(run))}{who}", Screen(columns=width)).split("\n")]
 
 
 def result_columns(run: RunResults, *, brief: bool = False) -> tuple[Column, ...]:
