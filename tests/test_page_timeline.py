@@ -20,8 +20,8 @@ import pytest_torchprof
 from pytest_torchprof import load
 from pytest_torchprof.analysis.lanes import rows_of
 from pytest_torchprof.cli import main
-from pytest_torchprof.report.page.columns import pack
 from pytest_torchprof.report.page.measured import with_lines
+from pytest_torchprof.report.page.packing import pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.report.page.columns import pack
 from pytest_torchprof.report.page.details import as_json, details_of
 from pytest_torchprof.report.page.document import compressed, document, text
 from pytest_torchprof.report.page.measured import with_lines
+from pytest_torchprof.report.page.packing import pack
 from pytest_torchprof.report.page.verdicts import columns_of, row, table, worst_first
 from pytest_torchprof.text import counted
 
