@@ -47,8 +47,8 @@ def cells(columns: Iterable[Column], rows: Sequence[Any]) -> Cells:
 def fitted(table: Cells, width: int, least: int) -> tuple[Cells, int]:
     """Return the columns that fit into ``width``, and how wide the first one may be beside them.
 
-    Before any leaves, the first one gives way down to ``least``; then those leave that show nothing, then by
-    `Column.leaves`. Where a wide one has left, narrow ones stay after all.
+    The first column narrows to ``least`` before another one leaves. Columns that show nothing leave first, the others
+    in the order of `Column.leaves`; where a wide column has left, narrow columns may come back.
     """
     first, *others = table
     wanted = min(least, _width_of(first, table[first]))
@@ -123,7 +123,7 @@ def _drawn(rows: Sequence[Sequence[str]], aligns: Sequence[str], layout: Any) ->
     return tabulate(rows, tablefmt=layout, disable_numparse=True, colalign=aligns).split("\n")
 
 
-def headed(  # noqa: PLR0913 - each is one thing to know about the table
+def headed(  # noqa: PLR0913 - all of it is about the table
     rows: Sequence[Any],
     columns: Sequence[Column],
     heading: str,

@@ -32,7 +32,7 @@ def printable(text: str) -> str:
 
 def without_commands(line: str) -> str:
     """Return a line that no CI service takes for a command."""
-    return _COMMAND.sub(lambda found: f"{found[0][:-1]}\\x{ord(found[0][-1]):x}", line)
+    return _COMMAND.sub(lambda match: f"{match[0][:-1]}\\x{ord(match[0][-1]):x}", line)
 
 
 def json_text(value: object) -> str:
@@ -49,7 +49,7 @@ def printable_line(text: str, longest: int = LONGEST) -> str:
 
 
 def reason_line(text: str) -> str:
-    """Return a reason as one printable line; too long a one loses its middle, not the remedy and code at its end."""
+    """Return a reason as one printable line; a long reason loses its middle, not the remedy and code at its end."""
     return cut_inside(printable(text), LONGEST_REASON)
 
 
@@ -62,7 +62,7 @@ _HISSING = ("s", "x", "ch", "sh")
 
 def quoted(word: str) -> str:
     """Return a word of a command as a shell takes it, in double quotes where these keep it as it is."""
-    from shlex import quote  # noqa: PLC0415 - few commands are told
+    from shlex import quote  # noqa: PLC0415 - few commands are printed
 
     return quote(word) if _SPECIAL_IN_QUOTES.search(word) else f'"{word}"'
 
@@ -81,7 +81,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def numbered(count: float, noun: str) -> str:
-    """Return the noun as it stands behind this count, which is said otherwise."""
+    """Return the noun for a count that is printed elsewhere."""
     return noun if count == 1 else plural(noun)
 
 
@@ -100,7 +100,7 @@ def enumerated(words: Sequence[str]) -> str:
 
 
 def near(word: str, valid: Iterable[str]) -> str | None:
-    """Return the valid word that may be meant, None where none is near."""
+    """Return the valid word that is closest, or None if none is close."""
     from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
 
     # Below this it is another word: "kernel_limit" is no slip of the pen for anything.

@@ -71,8 +71,8 @@ def run(arguments: Namespace) -> int:
         sys.stdout.write(encoded(objects if isinstance(found, list) else objects[0]))
     else:
         from pytest_torchprof.report.analysis_text import text  # noqa: PLC0415 - who asks for JSON needs none
-        from pytest_torchprof.report.bars import bars_on  # noqa: PLC0415 - likewise
-        from pytest_torchprof.tables import terminal_width  # noqa: PLC0415 - likewise
+        from pytest_torchprof.report.bars import bars_on  # noqa: PLC0415 - imported where it is used
+        from pytest_torchprof.tables import terminal_width  # noqa: PLC0415 - imported where it is used
 
         shown |= {"top": top or 20, "width": terminal_width(), "bars": bars_on(sys.stdout)}
         sys.stdout.write("\n\n".join(text(profile, rules, **shown) for profile in profiles))
@@ -82,9 +82,9 @@ def run(arguments: Namespace) -> int:
 def _analyze_ranks(arguments: Namespace) -> int:
     """Show the recordings of a job's ranks together."""
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - who looks at one rank needs none of it
-    from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - likewise
-    from pytest_torchprof.report.analysis_json import encoded  # noqa: PLC0415 - likewise
-    from pytest_torchprof.tables import terminal_width  # noqa: PLC0415 - likewise
+    from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - imported where it is used
+    from pytest_torchprof.report.analysis_json import encoded  # noqa: PLC0415 - imported where it is used
+    from pytest_torchprof.tables import terminal_width  # noqa: PLC0415 - imported where it is used
 
     given = {"--by": arguments.by, "--step": arguments.step, "--threshold": arguments.threshold or None}
     others = [option for option, value in given.items() if value is not None]

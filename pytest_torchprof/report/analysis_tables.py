@@ -117,7 +117,7 @@ def _over(steps: Sequence[StepProfile]) -> str:
 
 
 def _sort_kernels(rows: Sequence[Kernels], sort_by: str | None) -> Sequence[Kernels]:
-    """Return the rows as they are, the longest time first, or by how many they are, or by what one of them takes."""
+    """Return the rows by their count or by the mean of a call, the largest first; else as they are, by their time."""
     if _SORT_BY.get(sort_by or "") == "calls":
         return sorted(rows, key=lambda row: -row.times.count)
     return sorted(rows, key=lambda row: -row.times.mean_us) if _PER_CALL.get(sort_by or "") == "gpu_us" else rows
@@ -144,10 +144,10 @@ def _column_of(sort_by: str) -> str:
 
 
 def _details_below(row: OpRow) -> str:
-    """Return what the profiler has no room for in a row either: whose backward it is, and the operands' shapes."""
+    """Return what a row has no room for: whose backward it is, and the operands' shapes."""
     shapes = [*(row.shapes or ())]
     while shapes and not shapes[-1]:
         shapes.pop()
-    told = [f"backward of {row.forward_op}"] if row.forward_op else []
-    words = "; ".join([*told, *([", ".join(map(str, shapes))] if shapes else [])])
-    return words and f"    {words}"
+    facts = [f"backward of {row.forward_op}"] if row.forward_op else []
+    facts += [", ".join(map(str, shapes))] if shapes else []
+    return f"    {'; '.join(facts)}" if facts else ""

@@ -102,8 +102,8 @@ def text(  # noqa: PLR0913 - the options of the command
 
 def _describe_recording(analysis: Analysis, width: int) -> str:
     trace = analysis.trace
-    found = Counter(device.name or "GPU without a name" for device in trace.devices)
-    devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in found.items())
+    counts = Counter(device.name or "GPU without a name" for device in trace.devices)
+    devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
     device = trace.device_kind.title or devices or "no GPU"
     steps = (
         counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
@@ -130,7 +130,7 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
 def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) -> str:
     """Return the numbers: the median over steps and the worst beside it, or those of the one step.
 
-    What is one number of the whole recording is no number of one of its steps.
+    A number of the whole recording is left out for a single step.
     """
     part = len(steps) < len(analysis.steps)
     median, worst = analysis.median_of(steps), analysis.worst_of(steps)
@@ -220,7 +220,7 @@ def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> s
     return "\n".join(
         [
             *shared,
-            *(line for one in lines for line in wrapped(printable(one), "  ", width=width)),
+            *(part for line in lines for part in wrapped(printable(line), "  ", width=width)),
             *(
                 [_draw_other(analysis, found.other, total, width)]
                 if found.other and found.step_time.other >= _WORTH * total
@@ -268,7 +268,7 @@ def _list_findings(analysis: Analysis, found: Iterable[Finding], width: int) -> 
             lines += wrapped(printable(finding.remedy), "    ", first="  -> ", width=width)
     if analysis.kernels_unknown is not None:
         return "\n".join(
-            wrapped(f"what stands out cannot be told: {printable(str(analysis.kernels_unknown))}", "  ", width=width)
+            wrapped(f"what stands out is not known: {printable(str(analysis.kernels_unknown))}", "  ", width=width)
         )
     if not lines:
         return "nothing stands out"

@@ -29,7 +29,7 @@ class Bars:
 
 
 def bars_on(stream: TextIO) -> Bars | None:
-    """Return how bars are drawn on a stream; None where it is no terminal and none is pretended.
+    """Return how bars are drawn on a stream, or None where it is no terminal and no colours are forced.
 
     Colours go by pytest's rules: PY_COLORS, NO_COLOR and FORCE_COLOR decide, in this order, then what the stream is.
     """
@@ -52,8 +52,10 @@ def share_lines(heading: str, shares: Sequence[tuple[str, float]], bars: Bars | 
     percents = [show_share(share) for _, share in shares]
     room = min(width - max(map(width_of, names), default=0) - 12, _LONGEST)
     if bars is None or room < _SHORTEST:
-        told = ", ".join(f"{printable(name)} {percent}" for (name, _), percent in zip(shares, percents, strict=True))
-        return wrapped(f"{heading}: {told}", "  ", width=width)
+        sentence = ", ".join(
+            f"{printable(name)} {percent}" for (name, _), percent in zip(shares, percents, strict=True)
+        )
+        return wrapped(f"{heading}: {sentence}", "  ", width=width)
     drawn = [_bar(share, room, bars) for _, share in shares]
     lines = lined_up([*zip(names, percents, drawn, strict=True)], ("left", "right", "left"))
     return [*wrapped(f"{heading}:", "  ", width=width), *(f"  {line}" for line in lines)]

@@ -58,7 +58,7 @@ class RowColumn(Struct, frozen=True, kw_only=True):
     of: Callable[[Any, Among], Any] | None = None
     """Returns the value of a row; None: the attribute of that name is the value."""
     title: str | None = None
-    """Over a terminal's column, with places for `Among.words`; None: a terminal does without it."""
+    """Over a terminal's column, with `Among.words` filled in; None: a terminal does without it."""
     show: Callable[[Any, Among], str] | None = None
     """Returns a row's cell in a terminal, where the unit alone does not say how its value is shown."""
     leaves: int = 0
@@ -97,7 +97,7 @@ _SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
 
 def terminal_columns(columns: Iterable[RowColumn], rows: Sequence[Any], among: Among) -> tuple[Column, ...]:
     """Return the columns that a terminal and Markdown have of these rows."""
-    wanted = [one for one in columns if one.title is not None and (one.when is None or one.when(among))]
+    wanted = [column for column in columns if column.title is not None and _is_beside(column, among)]
     drawn = [
         Column(
             (column.title or "").format_map(among.words),
@@ -109,7 +109,7 @@ def terminal_columns(columns: Iterable[RowColumn], rows: Sequence[Any], among: A
     ]
     table: Cells = cells(drawn, rows)
     return tuple(
-        one for one, column in zip(drawn, wanted, strict=True) if not column.optional or set(table[one]) - {"-"}
+        shown for shown, column in zip(drawn, wanted, strict=True) if not column.optional or set(table[shown]) - {"-"}
     )
 
 
@@ -127,7 +127,11 @@ def json_values(columns: Iterable[RowColumn], row: Any, among: Among) -> dict[st
 
 def page_columns(columns: Iterable[RowColumn], among: Among) -> list[RowColumn]:
     """Return the columns that the page has, those below a row's name too."""
-    return [one for one in columns if one.page is not None and (one.when is None or one.when(among))]
+    return [column for column in columns if column.page is not None and _is_beside(column, among)]
+
+
+def _is_beside(column: RowColumn, among: Among) -> bool:
+    return column.when is None or column.when(among)
 
 
 def _times(
@@ -143,8 +147,8 @@ def _times(
         return {"unit": "us", "title": over, "page": what if page else None, "when": when}
 
     def worst_step(row: Any, among: Among) -> str | None:
-        place = getattr(row, times).worst_step
-        return None if place is None else among.steps[place].name
+        index = getattr(row, times).worst_step
+        return None if index is None else among.steps[index].name
 
     def show_worst(row: Any, among: Among) -> str:
         step = worst_step(row, among) or ""
@@ -181,7 +185,7 @@ def _decoded(key: str, page: str | None = None) -> RowColumn:
 
 
 def _launched_by(row: KernelRow, among: Among) -> str:
-    """Return the operator and, of a backward pass, ``< conv2d``: the one whose backward it is."""
+    """Return the operator, and in a backward pass the operator whose backward it is: ``< conv2d``."""
     # What a backward pass launches tells whose backward it is, and needs more room for it.
     width = 30 if among.backward else 22
     op = printable(row.op or "-")
@@ -295,7 +299,7 @@ OPERATORS: Final = (
     RowColumn(
         key="name",
         title="name",
-        # Of autograd's nodes what they evaluate is what tells one from the other.
+        # The nodes of autograd differ in what they evaluate.
         show=lambda row, _: printable(row.name.replace(_EVALUATED, "autograd:: .. ")),
         page="",
     ),

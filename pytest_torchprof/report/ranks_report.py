@@ -42,7 +42,7 @@ class JoinedRow(NamedTuple):
     skew_us: float
     """The median."""
     last: str
-    """The rank that came last most often, and how often."""
+    """The rank that was last most often, and how often."""
     kind: Kind
     bus_gb_per_s: float | None
     """The median."""
@@ -50,32 +50,34 @@ class JoinedRow(NamedTuple):
 
 def rows_of(job: Job) -> list[JoinedRow]:
     """Return the collectives that ranks had together in rows, the longest time first."""
-    found: dict[tuple[str, int | None], list[JoinedCollective]] = defaultdict(list)
-    for one in job.collectives:
-        found[one.name, one.message_bytes].append(one)
-    rows = [_row(job, name, size, members) for (name, size), members in found.items()]
-    spent = {row: sum(sum(one.durations_ns.values()) for one in found[row.name, row.message_bytes]) for row in rows}
+    by_size: dict[tuple[str, int | None], list[JoinedCollective]] = defaultdict(list)
+    for collective in job.collectives:
+        by_size[collective.name, collective.message_bytes].append(collective)
+    rows = [_row(job, name, size, members) for (name, size), members in by_size.items()]
+    spent = {
+        row: sum(sum(member.durations_ns.values()) for member in by_size[row.name, row.message_bytes]) for row in rows
+    }
     return sorted(rows, key=lambda row: -spent[row])
 
 
 def _row(job: Job, name: str, size: int | None, members: Sequence[JoinedCollective]) -> JoinedRow:
-    (last, times), *_ = Counter(one.latest for one in members).most_common(1)
-    speeds = [one.bus_gb_per_s for one in members if one.bus_gb_per_s is not None]
+    (last, times), *_ = Counter(member.latest for member in members).most_common(1)
+    speeds = [member.bus_gb_per_s for member in members if member.bus_gb_per_s is not None]
     return JoinedRow(
         name=name,
         message_bytes=size,
         calls=len(members),
-        transfer_us=sum(one.transfer_us for one in members),
+        transfer_us=sum(member.transfer_us for member in members),
         wait_share=wait_share(members),
-        skew_us=median([one.skew_us for one in members]),
-        last=f"{last} ({times} of {len(members)})" if any(one.skew_us for one in members) else "-",
+        skew_us=median([member.skew_us for member in members]),
+        last=f"{last} ({times} of {len(members)})" if any(member.skew_us for member in members) else "-",
         kind=job.kind_of(members),
         bus_gb_per_s=median(speeds) if speeds else None,
     )
 
 
 def text(job: Job, *, width: int, top: int = 20) -> str:
-    """Return what is told of the job, ending in a line break."""
+    """Return the job as text, ending in a line break."""
     rows = rows_of(job)
     parts = [
         "\n".join(line for one in _heading(job) for line in wrapped(one, "  ", width=width)),
@@ -99,12 +101,12 @@ def _heading(job: Job) -> Iterator[str]:
     yield f"a job of {counted(job.world_size, 'rank')}, {counted(there, 'recording')}"
     if job.missing:
         shown = first_of([*map(str, job.missing)])
-        yield f"no recording of {'rank' if len(job.missing) == 1 else 'ranks'} {shown}: what they did is not told"
-    for one in job.ranks:
-        if one.why_not is not None:
-            yield f"rank {one.rank} is NOT MEASURED: {printable(str(from_stored(one.why_not)))}"
+        yield f"no recording of {'rank' if len(job.missing) == 1 else 'ranks'} {shown}: what they did is not known"
+    for rank in job.ranks:
+        if rank.why_not is not None:
+            yield f"rank {rank.rank} is NOT MEASURED: {printable(str(from_stored(rank.why_not)))}"
     if job.one_clock:
-        yield f"all on {printable(job.ranks[0].host or 'one host')}: starts are held against each other by its clock"
+        yield f"all on {printable(job.ranks[0].host or 'one host')}: starts are compared by its clock"
     elif job.collectives:
         aligned = f"clocks are aligned by the ends of collectives, to {show_us(job.residue_us)}"
         yield f"hosts differ, or are not recorded: {aligned}"
@@ -113,9 +115,9 @@ def _heading(job: Job) -> Iterator[str]:
         of_all = f"{show_share(share)} of the time in {counted(len(job.collectives), 'collective')}"
         yield f"{show_kind(job.kind)}: {of_all} is waiting"
     if job.why_unsure is not None:
-        yield f"what ranks wait is not told: {printable(job.why_unsure)}"
+        yield f"how long ranks wait is not known: {printable(job.why_unsure)}"
     for why, count in job.not_joined.items():
-        yield f"{counted(count, 'collective')} not held against those of other ranks: {why}"
+        yield f"{counted(count, 'collective')} not compared with those of other ranks: {why}"
 
 
 def _rank_columns(job: Job) -> tuple[RowColumn, ...]:
@@ -124,42 +126,42 @@ def _rank_columns(job: Job) -> tuple[RowColumn, ...]:
         RowColumn(key="path"),
         RowColumn(key="host", title="host", leaves=1),
         RowColumn(key="device", title="device", leaves=2),
-        RowColumn(key="why_not", of=lambda one, _: one.why_not and str(from_stored(one.why_not))),
-        RowColumn(key="steps", unit="count", of=lambda one, _: len(one.steps), title="steps", leaves=3),
+        RowColumn(key="why_not", of=lambda rank, _: rank.why_not and str(from_stored(rank.why_not))),
+        RowColumn(key="steps", unit="count", of=lambda rank, _: len(rank.steps), title="steps", leaves=3),
         RowColumn(
-            key="collectives", unit="count", of=lambda one, _: len(one.collectives), title="collectives", leaves=4
+            key="collectives", unit="count", of=lambda rank, _: len(rank.collectives), title="collectives", leaves=4
         ),
         RowColumn(
             key="communication_us",
             unit="us",
-            of=lambda one, _: sum(step.time_us for step in one.steps),
+            of=lambda rank, _: sum(step.time_us for step in rank.steps),
             title="communication",
             leaves=6,
         ),
-        RowColumn(key="exposed_us", unit="us", of=lambda one, _: sum(step.exposed_us for step in one.steps)),
+        RowColumn(key="exposed_us", unit="us", of=lambda rank, _: sum(step.exposed_us for step in rank.steps)),
         RowColumn(key="overlap", unit="share", title="overlap", leaves=7),
         RowColumn(key="matched"),
-        RowColumn(key="unmatched", unit="count", of=lambda one, _: len(one.unmatched)),
-        RowColumn(key="wait_us", unit="us", of=lambda one, _: job.wait_us(one.rank)),
+        RowColumn(key="unmatched", unit="count", of=lambda rank, _: len(rank.unmatched)),
+        RowColumn(key="wait_us", unit="us", of=lambda rank, _: job.wait_us(rank.rank)),
         RowColumn(
             key="matched_wait_us",
             unit="us",
-            of=lambda one, _: job.matched_wait_us(one.rank),
+            of=lambda rank, _: job.matched_wait_us(rank.rank),
             title="waits",
-            show=lambda one, _: _at_least(job.matched_wait_us(one.rank), is_all=not one.unmatched),
+            show=lambda rank, _: _at_least(job.matched_wait_us(rank.rank), is_all=not rank.unmatched),
         ),
         RowColumn(
             key="caused_us",
             unit="us",
-            of=lambda one, _: _caused_us(job, one) if job.is_matched else None,
+            of=lambda rank, _: _caused_us(job, rank) if job.is_matched else None,
             title="keeps waiting",
-            show=lambda one, _: _at_least(_caused_us(job, one), is_all=job.is_matched),
+            show=lambda rank, _: _at_least(_caused_us(job, rank), is_all=job.is_matched),
         ),
     )
 
 
-def _caused_us(job: Job, one: RankPart) -> float | None:
-    return job.caused_us[one.rank] if one.matched else None
+def _caused_us(job: Job, rank: RankPart) -> float | None:
+    return job.caused_us[rank.rank] if rank.matched else None
 
 
 def _at_least(us: float | None, *, is_all: bool) -> str:
@@ -183,7 +185,7 @@ _COLUMNS = (
 
 
 def as_dict(job: Job) -> dict[str, Any]:
-    """Return the same, each collective for itself, as plain data."""
+    """Return the job as plain data, with every collective by itself."""
     return {
         "schema": SCHEMA,
         "world_size": job.world_size,
@@ -196,41 +198,41 @@ def as_dict(job: Job) -> dict[str, Any]:
         "straggler": job.straggler,
         "unpaired": sum(job.not_joined.values()),
         "not_joined": dict(job.not_joined),
-        "ranks": [json_values(_rank_columns(job), one, Among()) for one in job.ranks],
-        "collectives": [_meeting_values(one) for one in job.collectives],
+        "ranks": [json_values(_rank_columns(job), rank, Among()) for rank in job.ranks],
+        "collectives": [_meeting_values(collective) for collective in job.collectives],
         "findings": finding_values(find_in_job(job)),
     }
 
 
-def _meeting_values(one: JoinedCollective) -> dict[str, Any]:
+def _meeting_values(collective: JoinedCollective) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "group": one.group.name,
-        "group_size": one.group.size,
-        "step": one.step,
-        "dtype": one.dtype,
-        "message_bytes": one.message_bytes,
-        "transfer_us": one.transfer_us,
-        "skew_us": one.skew_us,
-        "latest": one.latest,
-        "algorithm_gb_per_s": one.algorithm_gb_per_s,
-        "bus_gb_per_s": one.bus_gb_per_s,
+        "name": collective.name,
+        "group": collective.group.name,
+        "group_size": collective.group.size,
+        "step": collective.step,
+        "dtype": collective.dtype,
+        "message_bytes": collective.message_bytes,
+        "transfer_us": collective.transfer_us,
+        "skew_us": collective.skew_us,
+        "latest": collective.latest,
+        "algorithm_gb_per_s": collective.algorithm_gb_per_s,
+        "bus_gb_per_s": collective.bus_gb_per_s,
         "ranks": [
             {
                 "rank": rank,
                 "start_ns": start,
-                "duration_us": one.of_rank[rank].duration_us,
-                "wait_us": one.wait_us(rank),
-                "bytes_in": one.of_rank[rank].bytes_in,
-                "bytes_out": one.of_rank[rank].bytes_out,
-                "overlap": one.of_rank[rank].overlap,
+                "duration_us": collective.of_rank[rank].duration_us,
+                "wait_us": collective.wait_us(rank),
+                "bytes_in": collective.of_rank[rank].bytes_in,
+                "bytes_out": collective.of_rank[rank].bytes_out,
+                "overlap": collective.of_rank[rank].overlap,
             }
-            for rank, start in one.starts_ns.items()
+            for rank, start in collective.starts_ns.items()
         ],
     }
 
 
-_TOLD_OF_BOTH: dict[str, Callable[[Any], str]] = {
+_COMPARED: dict[str, Callable[[Any], str]] = {
     "skew_us": show_us,
     "wait_share": show_share,
     "kind": show_kind,
@@ -239,11 +241,11 @@ _TOLD_OF_BOTH: dict[str, Callable[[Any], str]] = {
 
 
 def differences(before: Job, after: Job) -> tuple[dict[str, Any], list[str]]:
-    """Return what is told of the ranks of two jobs together: as pairs, and as lines."""
-    pairs = {name: [getattr(job, name) for job in (before, after)] for name in _TOLD_OF_BOTH}
+    """Return how the ranks of two jobs differ, as pairs of values and as lines."""
+    pairs = {name: [getattr(job, name) for job in (before, after)] for name in _COMPARED}
     lines = [
         f"{name.removesuffix('_us').replace('_', ' ')}: "
         + " -> ".join("none" if one is None else show(one) for one in pairs[name])
-        for name, show in _TOLD_OF_BOTH.items()
+        for name, show in _COMPARED.items()
     ]
     return pairs, lines

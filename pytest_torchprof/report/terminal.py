@@ -93,28 +93,28 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
         if changes := result.changes if verbosity > 0 else _brief_changes(result):
             parts.append("\n".join([f"{name}: against {printable(run.compared_with)}", *map(printable, changes)]))
         if verbosity > 0 and result.outcome is Outcome.PASSED:
-            parts += _tell_held(name, result)
+            parts += _held_limits(name, result)
         if verbosity > 0 and result.outcome is Outcome.FAILED and result.kernels:
             parts.append(
                 headed(result.kernels, kernel_columns(result), f"{name}: kernels of the step with most", width=width)
             )
-    parts += map(_tell_unused, run.unused)
+    parts += map(_unused_text, run.unused)
     parts += [printable(run.gone_words)] if run.gone_words else []
     # Tables are as wide as the screen already.
     return fit("\n\n".join([*parts, closing(run)]), Screen(columns=width))
 
 
 def render_briefly(run: RunResults) -> list[str]:
-    """Return what ``-q`` leaves: the closing line, and which baselines came to be without their test or a test without.
+    """Return the lines of ``-q``: the closing line, tests without a baseline, and baselines without a test.
 
-    A test that was renamed has lost its baseline; where no test of the run has one, none is missed.
+    A renamed test has lost its baseline; in a run in which no test has a baseline, no test lacks it.
     """
     new = [printable(result.name) for result in run.results if result.baseline_state is BaselineState.NEW]
     compared = run.unused or any(result.baseline_state not in (None, BaselineState.NEW) for result in run.results)
     lacking = "without a baseline" if run.against is None else f"not measured at {printable(run.compared_with)}"
-    told = [f"{lacking}: {first_of(new)}"] if new and compared else []
-    told += [printable(run.gone_words)] if run.gone_words else []
-    return [closing(run), *told, *map(_tell_unused, run.unused)]
+    lines = [f"{lacking}: {first_of(new)}"] if new and compared else []
+    lines += [printable(run.gone_words)] if run.gone_words else []
+    return [closing(run), *lines, *map(_unused_text, run.unused)]
 
 
 def _brief_changes(result: Result) -> list[str]:
@@ -126,8 +126,8 @@ def _brief_changes(result: Result) -> list[str]:
     return [*shown, *([f"  ... and {counted(hidden, 'more change')} (-v)"] if hidden else [])]
 
 
-def _tell_held(name: str, result: Result) -> Iterator[str]:
-    """Yield what there is to know of limits that hold, such as what was allowed."""
+def _held_limits(name: str, result: Result) -> Iterator[str]:
+    """Yield the details of limits that hold, such as what was allowed."""
     for verdict in result.limits:
         if verdict.evidence:
             head = f"{name}: {verdict.written}: {verdict.text}"
@@ -135,7 +135,7 @@ def _tell_held(name: str, result: Result) -> Iterator[str]:
             yield "\n".join(printable(line) for line in [head, *(f"  {line.strip()}" for line in lines)])
 
 
-def _tell_unused(unused: UnusedEntries) -> str:
+def _unused_text(unused: UnusedEntries) -> str:
     return printable(f"{unused.file}: {unused.words}") + (f"\n  do: {unused.remedy}" if unused.remedy else "")
 
 

@@ -1,4 +1,4 @@
-"""All that the page tells of one measurement, as plain data."""
+"""All that the page shows of a measurement, as plain data."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _events(evidence: Mapping[str, Any], names: Mapping[str, set[str]]) -> dict[
     words = [*_listed(evidence, "kernels"), *_listed(evidence, "collectives_us")]
     meant = sorted({raw for word in words for raw in names.get(word, ())})
     if meant:
-        # A kernel is said more exactly by its own name than by who launched it.
+        # A kernel's own name is more exact than the operator that launched it.
         return {"names": meant}
     before, constants = evidence.get("longest_before"), _listed(evidence, "constants")
     ops = [*_listed(evidence, "ops"), *(constant.partition("(")[0] for constant in constants)]

@@ -1,4 +1,4 @@
-"""What the page tells of a slice beside its name and time: operands, source line, module, family, step."""
+"""What the page shows of a slice beside its name and time: operands, source line, module, family, step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 400
 
 
 class Facts:
-    """Facts as places in lists of texts, each text once; 0 stands for none, 1 for the first."""
+    """Facts as numbers of texts, each text once: 1 is the first of a list, 0 stands for no text."""
 
     def __init__(self, analysis: Analysis) -> None:
         """Look up where the work comes from; the rest when asked."""
@@ -41,7 +41,7 @@ class Facts:
 
     @property
     def worst_step(self) -> int:
-        """The place of the step with the most time on the GPU; on the CPU as device, of the longest one."""
+        """The index of the step with the most time on the GPU, or of the longest step where the CPU is the device."""
         steps = self._trace.steps
         numbers = [step.numbers for step in self._analysis.steps]
         return max(
@@ -61,7 +61,7 @@ class Facts:
         return columns
 
     def of_gpu_ops(self, members: Sequence[int]) -> dict[str, Iterable[int]]:
-        """Return the same of kernels, copies and fills."""
+        """Return the columns that kernels, copies and fills have beside those of all slices."""
         gpu, step_of = self._trace.gpu, self._trace.step_of_gpu_op
         decoded, origins = self._launching.decoded, self._gpu_origins
         columns: dict[str, Iterable[int]] = {
@@ -102,8 +102,8 @@ class Facts:
 def _operands_text(types: Sequence[str] | None, shapes: Sequence[Any] | None) -> str:
     if not shapes and not types:
         return ""
-    told = [f"{kind}{_shape(shape)}" for kind, shape in zip_longest(types or (), shapes or (), fillvalue="")]
-    return printable_line(", ".join(one or "-" for one in told), _LONGEST)
+    operands = [f"{kind}{_shape(shape)}" for kind, shape in zip_longest(types or (), shapes or (), fillvalue="")]
+    return printable_line(", ".join(operand or "-" for operand in operands), _LONGEST)
 
 
 def _shape(shape: object) -> str:
@@ -111,7 +111,7 @@ def _shape(shape: object) -> str:
 
 
 def _origins(analysis: Analysis) -> tuple[Mapping[int, Origin], Mapping[int, Origin]]:
-    """Return where GPU operations and operators come from, as far as the recording or its repeat tells."""
+    """Return where GPU operations and operators come from, as far as the recording or its repeat holds it."""
     trace, launching = analysis.trace, analysis.launching
     if launching.origins.recorded:
         called = zip(trace.links.call_of, launching.op_of, strict=True)
@@ -127,11 +127,11 @@ def _origins(analysis: Analysis) -> tuple[Mapping[int, Origin], Mapping[int, Ori
         names, places, seen = trace.names, step.places.work if step.places_in_order else {}, Counter[Any]()
         work = [(op, (name, name)) for op in step.part.operators for name in (names[trace.ops.name[op]],)]
         queued = [(i, (names[trace.gpu.name[i]], launching.op_name(launching.op_of[i]))) for i in step.part.gpu_ops]
-        for found, done in ((operators, work), (on_gpu, queued)):
-            for i, one in done:
-                told = places.get(one, ())
-                found.append((i, told[seen[one]] if seen[one] < len(told) else None))
-                seen[one] += 1
+        for origins, done in ((operators, work), (on_gpu, queued)):
+            for i, event in done:
+                repeated = places.get(event, ())
+                origins.append((i, repeated[seen[event]] if seen[event] < len(repeated) else None))
+                seen[event] += 1
     return _known(on_gpu), _known(operators)
 
 

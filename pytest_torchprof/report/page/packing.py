@@ -37,7 +37,7 @@ _DEVICE_TYPES: Final = {0: "CPU"}
 def pack(analysis: Analysis) -> bytes:
     """Return all slices of a recording as bytes, which are the same for the same recording.
 
-    Times are in units of ``unit_ns`` since ``origin_ns``; ``left_out`` says in words what is not there as recorded.
+    Times are in units of ``unit_ns`` since ``origin_ns``; ``left_out`` is a sentence on what is not drawn as recorded.
     """
     packing = _Packing(analysis)
     header = packing.header()
@@ -91,7 +91,7 @@ class _Packing:
         else:
             usable = list(trace.gpu.start)
         found = min(first or min(usable, default=0), min(usable, default=first))
-        # Of the times themselves: a fraction of a microsecond in one of them is one in its distance from the first too.
+        # Of the times themselves: where a time has a fraction of a microsecond, so has its distance from the first.
         unit = found
         for times in (times for part in _all_parts(trace) for times in (part.start, part.end)):
             unit = gcd(unit, *times) if unit != 1 else 1
@@ -133,21 +133,21 @@ class _Packing:
 
     def _of_gpu(self, members: Sequence[int]) -> dict[str, Iterable[int]]:
         call_of, op_of = self._trace.links.call_of, self._analysis.launching.op_of
-        # The last place of each holds 0, which stands for none.
+        # The last element of each is 0, which stands for no event.
         calls = [self._number_of_call[call_of[i]] for i in members]
         ops = [self._number_of_op[op_of[i]] for i in members]
         return {"call": _zigzag_deltas(calls), "op": _zigzag_deltas(ops), **self._facts.of_gpu_ops(members)}
 
     def _added(self, columns: dict[str, Iterable[int]]) -> list[tuple[str, int]]:
         """Append the planes of columns; return the name of each and how many bytes its numbers have, 0 for zeros."""
-        said = []
+        widths = []
         for name, values in columns.items():
             numbers = _unsigned(list(values))
             width = (max(numbers, default=0).bit_length() + 7) // 8
             raw = numbers.tobytes()
             self.planes += [raw[plane::8] for plane in range(width)]
-            said.append((name, width))
-        return said
+            widths.append((name, width))
+        return widths
 
     def _steps(self) -> list[dict[str, Any]]:
         found = []
