@@ -118,10 +118,9 @@ def test_operators_come_with_times_and_shapes(analyze_json, tmp_path):
     builder.allocation(512, 16)
     builder.allocation(-128, 17, device_type=0)
     rows = analyze_json(builder.write(tmp_path / "t.json"), "--by", "op")["ops"]
-    columns = ["name", "calls", "self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us", "shapes"]
-    assert [list(row)[: len(columns)] for row in rows] == [columns, columns]
+    columns = ("name", "calls", "self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us", "shapes")
     # The launch takes 3 us of the product's own 8.
-    assert [tuple(row.values())[: len(columns)] for row in rows] == [
+    assert [tuple(row[column] for column in columns) for row in rows] == [
         ("aten::linear", 1, 32, 40, 0, 30, None),
         ("aten::mm", 1, 5, 8, 30, 30, [[4, 8]]),
     ]
