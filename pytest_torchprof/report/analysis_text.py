@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -58,8 +57,6 @@ def _number_column(number: Number, leaves: int, device: DeviceKind) -> Column:
 _ROLES = {"cpu": "operators, annotations and Python", "runtime": "runtime calls"}
 """What parts of a step's time are called where people read of them."""
 _MOST_GAPS = 5
-_OF_WINDOW = re.compile("of the time(?! of)")
-"""How findings speak of the whole window."""
 _WORTH = 0.01
 """What is listed of a step's time: below a hundredth of it there is nothing to be won."""
 _MOST_STEPS = 10
@@ -259,10 +256,9 @@ def _describe_window(analysis: Analysis) -> str:
     return f"{show_us(analysis.gpu_work.window_us)} from the first step's start to the last GPU operation's end"
 
 
-def _list_findings(analysis: Analysis, found: Iterable[Finding], width: int) -> str:
-    lines, of_window = [], False
-    for finding in found:
-        of_window |= _OF_WINDOW.search(f"{finding.message} {finding.remedy}") is not None
+def _list_findings(analysis: Analysis, findings: Iterable[Finding], width: int) -> str:
+    lines = []
+    for finding in findings:
         lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ", width=width)
         if finding.remedy:
             lines += wrapped(printable(finding.remedy), "    ", first="  -> ", width=width)
@@ -272,5 +268,6 @@ def _list_findings(analysis: Analysis, found: Iterable[Finding], width: int) -> 
         )
     if not lines:
         return "nothing stands out"
-    which = f' ("of the time": of {_describe_window(analysis)})' if of_window else ""
-    return "\n".join([*wrapped(f"what stands out{which}", "  ", width=width), *lines])
+    has_gpu_work = analysis.trace.device_kind.has_launches and len(analysis.trace.gpu)
+    window = f' ("of the time": of {_describe_window(analysis)})' if has_gpu_work else ""
+    return "\n".join([*wrapped(f"what stands out{window}", "  ", width=width), *lines])
