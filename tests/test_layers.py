@@ -15,7 +15,7 @@ NAME = "pytest_torchprof"
 
 # From the bottom to the top: a part imports only parts on lines above its own. Parts of one line never meet.
 LAYERS = """
-annotation, codes, replacing, text
+annotation, codes, processes, replacing, text
 reasons, tables
 documentation, errors, devices
 trace

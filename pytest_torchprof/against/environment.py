@@ -17,6 +17,7 @@ from pytest_torchprof.against.import_path import shadows
 from pytest_torchprof.against.imports import environment_folders, lies_in
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.processes import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -139,20 +140,12 @@ def _run(words: list[str], folder: Path, told: Mapping[str, str], code: Code = C
     # Of a script of ours nobody needs to see more.
     shown = shlex.join(words).partition("\n")[0] if code is Code.INSTALL_FAILED else words[0]
     try:
-        done = subprocess.run(  # noqa: S603 - the user's own command
-            words,
-            cwd=folder,
-            env=told,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
+        done = run(words, cwd=folder, env=told, stderr=subprocess.STDOUT)
     except OSError as problem:
         said = f"{shown} cannot be run in {folder}: {problem.strerror}"
         raise TorchprofError(said, code) from None
-    if done.returncode:
-        lines = os.fsdecode(done.stdout).strip().splitlines()[-20:]
-        said = coded(f"{shown} failed in {folder} with status {done.returncode}", code)
+    if done.status:
+        lines = done.output.strip().splitlines()[-20:]
+        said = coded(f"{shown} failed in {folder} with status {done.status}", code)
         raise TorchprofError("\n  ".join([said, *lines]))
-    return os.fsdecode(done.stdout)
+    return done.output

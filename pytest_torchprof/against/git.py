@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.against.own_files import is_behind_link, own_place
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.processes import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,19 +64,13 @@ def git_environment(**more: str) -> dict[str, str]:
 def ask_git(folder: Path, *words: str, **environment: str) -> str:
     """Return what a command of git prints; GitRefused with what it says where it fails."""
     try:
-        done = subprocess.run(  # noqa: S603 - a command of git, its words are no shell's
-            git_command(folder, *words),
-            env=git_environment(**environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+        done = run(git_command(folder, *words), env=git_environment(**environment))
     except (FileNotFoundError, NotADirectoryError):
         said = "commits are measured, and there is no git on the PATH: install it"
         raise TorchprofError(said, Code.NO_REPOSITORY) from None
-    if done.returncode:
-        raise GitRefused(os.fsdecode(done.stderr).strip() or f"git ended with status {done.returncode}")
-    return os.fsdecode(done.stdout)
+    if done.status:
+        raise GitRefused(done.errors.strip() or f"git ended with status {done.status}")
+    return done.output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Final, cast
 from pytest_torchprof.against.git import GitRefused, ask_git, borrow, git_command, git_environment
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.processes import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,27 +54,23 @@ def _candidates(folder: Path) -> tuple[str, ...]:
 
 
 def _run(folder: Path, judge: Callable[[str], int]) -> None:
-    with subprocess.Popen(  # noqa: S603 - git, with a script of ours
+    said: list[str] = []
+    with running(
         git_command(folder, "bisect", "run", "sh", "-c", _ASK),
+        patience_s=0,
         env=git_environment(GIT_DIR=str(folder)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
     ) as process:
         # Unbuffered: what git no longer reads must not be written once more when the pipe is closed.
-        questions, answers = cast("IO[str]", process.stdout), cast("IO[str]", process.stdin).fileno()
-        said: list[str] = []
-        try:
-            for line in questions:
-                if line.startswith(_MEASURE):
-                    answer = judge(line.removeprefix(_MEASURE).strip())
-                    with suppress(BrokenPipeError):  # Where somebody has ended git: then there are no candidates.
-                        os.write(answers, f"{answer}\n".encode())
-                else:
-                    said.append(line)
-        finally:
-            process.kill()
+        questions, answers = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stdin).fileno()
+        for line in map(os.fsdecode, questions):
+            if line.startswith(_MEASURE):
+                answer = judge(line.removeprefix(_MEASURE).strip())
+                with suppress(BrokenPipeError):  # Where somebody has ended git: then there are no candidates.
+                    os.write(answers, f"{answer}\n".encode())
+            else:
+                said.append(line)
     if not _candidates(folder):
         raise GitRefused("".join(said[-5:]).strip() or "it was ended")

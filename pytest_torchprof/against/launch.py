@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, NoReturn
+
+from pytest_torchprof.processes import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 _FILE: Final = "launches.json"
-_PATIENCE_S: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,29 +42,17 @@ class SideLaunch:
 
     def run(self, log: Path) -> int:
         """Run it to its end, what it says going to a file, and return its exit status."""
-        with log.open("wb") as file:
-            process = subprocess.Popen(  # noqa: S603 - pytest, with the user's own words
+        with (
+            log.open("wb") as file,
+            running(
                 [self.python, "-P", "-m", "pytest", *self.words],
                 cwd=self.folder,
                 env=dict(self.environment),
-                stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-            )
-            try:
-                return process.wait()
-            except BaseException:
-                end(process)
-                raise
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a side's process, by force if it takes its time."""
-    process.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_PATIENCE_S)
-    process.kill()
-    process.wait()
+            ) as process,
+        ):
+            return process.wait()
 
 
 @contextmanager

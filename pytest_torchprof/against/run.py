@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.against import environment
 from pytest_torchprof.against.base import cache_words, measured_base
 from pytest_torchprof.against.folders import HERE, run_folders
-from pytest_torchprof.against.launch import SideLaunch, end, ended_in_order, write_launches
+from pytest_torchprof.against.launch import SideLaunch, ended_in_order, write_launches
 from pytest_torchprof.against.reads import reads_of
 from pytest_torchprof.against.request import read_request
+from pytest_torchprof.processes import running
 from pytest_torchprof.text import counted, first_of, printable_line
 
 if TYPE_CHECKING:
     import pytest
 
     from pytest_torchprof.against.request import Request
+    from pytest_torchprof.processes import Process
 
 INTERRUPTED = 2
-"""So many files that no side has read are named."""
 
 
 def run_both(config: pytest.Config) -> int:
@@ -59,17 +59,17 @@ def _run_here(request: Request, base: SideLaunch | None) -> int:
         ).with_words(cache_words(request))
         alone = _alone_words(request.config)
         write_launches(request.results, base.with_words(alone), here.with_words(alone))
-    process = subprocess.Popen([python, "-P", "-m", "pytest", *request.words], env=told)  # noqa: S603 - as above
+    with running([python, "-P", "-m", "pytest", *request.words], env=told, stdin=None) as process:
+        status = _wait(process)
+    _tell_what_ran(request)
+    return status if status >= 0 else 128 - status
+
+
+def _wait(process: Process) -> int:
     while True:
-        try:
-            status = process.wait()
-        except KeyboardInterrupt:  # The terminal tells both of us, and how to end is for the tests to say.
-            continue
-        except BaseException:
-            end(process)
-            raise
-        _tell_what_ran(request)
-        return status if status >= 0 else 128 - status
+        # The terminal tells both of us, and how to end is for the tests to say.
+        with suppress(KeyboardInterrupt):
+            return process.wait()
 
 
 def _tell_what_ran(request: Request) -> None:

@@ -19,6 +19,7 @@ from pytest_torchprof.against.environment import CACHES
 from pytest_torchprof.against.imports import environment_folders, lies_in
 from pytest_torchprof.against.side import read_side
 from pytest_torchprof.against.warm_process import GIVEN_UP, names_in
+from pytest_torchprof.processes import end, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,10 +88,9 @@ class _Server:
         self._environment = {**told, "PYTHONPATH": os.pathsep.join(path)}
         ours, its = socket.socketpair()
         with log.open("wb") as said:
-            self._process = subprocess.Popen(  # noqa: S603 - a script of ours
+            self._process = start(
                 [launch.python, "-P", warm_process.__file__, str(its.fileno())],
                 env=self._environment,
-                stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 pass_fds=[its.fileno()],
@@ -144,10 +144,7 @@ class _Server:
         """End it, as it does where we are no more."""
         self._lines.close()
         self._channel.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PATIENCE_S)
-        self._process.kill()
-        self._process.wait()
+        end(self._process, asks=False, patience_s=_PATIENCE_S)
 
     def _changed(self, launch: SideLaunch) -> Mapping[str, str | None]:
         """Return the variables that a launch has other values of; None: it has none."""

@@ -9,7 +9,6 @@ import ctypes
 import os
 import re
 import signal
-import subprocess
 import sys
 import traceback
 from contextlib import suppress
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_torchprof.processes import run
 from pytest_torchprof.reasons.capturing import (
     CaptureFailed,
     DeviceUnusable,
@@ -275,21 +275,19 @@ def fresh_process(device: str, *, limit_s: float = _LIMIT_S) -> FreshProcess:
     command = [sys.executable, "-P", "-c", _PROGRAM, device, str(_LAUNCHED)]
     environment = {**without_filters(os.environ), "KINETO_LOG_LEVEL": "1"}
     try:
-        done = subprocess.run(  # noqa: S603 - Python itself, with the program above
-            command, env=environment, capture_output=True, text=True, errors="replace", timeout=limit_s, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return FreshProcess(launched=_LAUNCHED, failure=f"it did not end within {limit_s:.0f} s")
+        done = run(command, env=environment, limit_s=limit_s)
     except OSError as error:
         return FreshProcess(launched=_LAUNCHED, failure=f"it could not be started: {error.strerror or error}")
-    counted = re.search(r"^kernels (\d+)$", done.stdout, re.MULTILINE)
-    versions = _VERSIONS.search(done.stderr)
+    if done.status is None:
+        return FreshProcess(launched=_LAUNCHED, failure=f"it did not end within {limit_s:.0f} s")
+    counted = re.search(r"^kernels (\d+)\s*$", done.output, re.MULTILINE)
+    versions = _VERSIONS.search(done.errors)
     return FreshProcess(
         launched=_LAUNCHED,
         kernels=int(counted[1]) if counted else None,
-        refusals=_refusals(done.stderr),
+        refusals=_refusals(done.errors),
         versions=versions[1].strip() if versions else None,
-        failure=None if counted else _last_line(done.stderr) or f"it {how_it_ended(done.returncode)}",
+        failure=None if counted else _last_line(done.errors) or f"it {how_it_ended(done.status)}",
     )
 
 

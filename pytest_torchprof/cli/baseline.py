@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -17,6 +16,7 @@ from pytest_torchprof.cli.baseline_files import add_paths, add_rootdir, read_fil
 from pytest_torchprof.cli.baseline_merge import resolve
 from pytest_torchprof.cli.baseline_rename import add_rename_arguments, rename
 from pytest_torchprof.cli.diff import differences, summary_of
+from pytest_torchprof.processes import run as run_process
 from pytest_torchprof.tables import lined_up
 from pytest_torchprof.text import counted, printable
 
@@ -213,7 +213,7 @@ def _collect_tests(test_file: Path) -> frozenset[str] | None:
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "collected.json")
         command = [sys.executable, "-c", _COLLECT, str(test_file), str(answer)]
-        subprocess.run(command, check=False, capture_output=True)  # noqa: S603  (our own script, no shell)
+        run_process(command)
         if not answer.exists():
             return None
         found = json.loads(answer.read_text())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ from pytest_torchprof.baseline import resolve as resolve_file
 from pytest_torchprof.cli import refuse
 from pytest_torchprof.cli.baseline_files import write_line
 from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
+from pytest_torchprof.processes import run
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _is_commit(folder: Path, revision: str) -> bool:
 def _git(folder: Path, *words: str) -> str | None:
     """Return what git says, None where it refuses or is not there."""
     try:
-        done = subprocess.run(["git", "-C", str(folder), *words], check=False, capture_output=True)  # noqa: S603, S607
+        done = run(["git", "-C", str(folder), *words])
     except OSError:
         return None
-    return None if done.returncode else done.stdout.decode("utf-8", "surrogateescape")
+    return None if done.status else done.output

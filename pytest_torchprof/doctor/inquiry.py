@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -16,9 +15,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from pytest_torchprof.capture.reasons import how_it_ended, without_filters
+from pytest_torchprof.processes import running
 from pytest_torchprof.replacing import replacing
 from pytest_torchprof.text import first_line as first_said
 from pytest_torchprof.text import printable_line
@@ -94,26 +94,13 @@ def ask(work: Work, *given: object, limit_s: float = LIMIT_S) -> Mapping[str, An
         return answer
 
 
-def _run(command: list[str], stderr: Any, limit_s: float) -> int | None:
+def _run(command: list[str], stderr: IO[bytes], limit_s: float) -> int | None:
     """Return the exit status, None where the process had to be ended."""
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
-        env=without_filters(os.environ),
-        start_new_session=True,
-    )
-    try:
+    settings: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": stderr, "env": without_filters(os.environ)}
+    # With compilers that it has started.
+    with running(command, own_group=True, patience_s=0, **settings) as process, suppress(subprocess.TimeoutExpired):
         return process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        # Compilers that it started too. Not on Windows, which has no groups of this kind.
-        with suppress(OSError, AttributeError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.kill()
-        process.wait()
+    return None
 
 
 def _how_it_ended(status: int | None, limit_s: float, stderr: str) -> str:

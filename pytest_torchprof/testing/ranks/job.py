@@ -32,7 +32,8 @@ from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, Ran
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_torchprof.testing.ranks.launch import JobGivenUp, JobPlan, LostRank, Process
+    from pytest_torchprof.processes import Process
+    from pytest_torchprof.testing.ranks.launch import JobGivenUp, JobPlan, LostRank
     from pytest_torchprof.testing.ranks.task import RankEnd
 
 

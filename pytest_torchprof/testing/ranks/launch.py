@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.processes import end as end_process
+from pytest_torchprof.processes import start as start_process
 from pytest_torchprof.testing.ranks import VARIABLE, stacks
 from pytest_torchprof.testing.ranks.task import LEFT_ALONE, RankEnd, RankFolder, Sign, TurnFolder
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.capture.cache_phase import CachePhase
+    from pytest_torchprof.processes import Process
     from pytest_torchprof.testing.ranks.stacks import Stack
 
-    Process = subprocess.Popen[bytes]
 
 LOOK_S: Final = 0.1
 _LEAVE_S: Final = 5.0
@@ -167,15 +168,7 @@ def _popen(words: list[str], folder: Path, told: Mapping[str, str], logs: Path) 
     logs.mkdir(parents=True)
     with (logs / "stdout.log").open("wb") as out, (logs / "stderr.log").open("wb") as err:
         # In a session of its own: Ctrl-C is for who waits for the job, and ends it so.
-        return subprocess.Popen(  # noqa: S603 - this Python, with the words that its user has called it with
-            [sys.executable, *words],
-            cwd=folder,
-            env=told,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
+        return start_process([sys.executable, *words], own_group=True, cwd=folder, env=told, stdout=out, stderr=err)
 
 
 def wait(
@@ -255,10 +248,7 @@ def end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
             with suppress(OSError):
                 os.kill(pid, _KILL)
     for process in processes:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_LEAVE_S)
-        process.kill()
-        process.wait()
+        end_process(process, asks=False, patience_s=_LEAVE_S)
 
 
 def statuses_of(job: Path, processes: Sequence[Process], *, are_launched: bool) -> dict[int, int]:
