@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 VARIABLE: Final = "TORCHPROF_AGAINST"
-"""Names the file that tells a process which side it runs."""
+"""Names the file in which a process reads which side it runs."""
 _LOOKS: Final = (
     *("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow"),
     *("collectonly", "setuponly", "setupplan"),
@@ -72,5 +72,5 @@ def looks_only(config: pytest.Config) -> bool:
 
 
 def is_side(config: pytest.Config) -> bool:
-    """Whether this process runs one side; what the tests start themselves was not told the option."""
+    """Whether this process runs one side; what the tests start themselves has not got the option."""
     return config.option.torchprof_against is not None and VARIABLE in os.environ

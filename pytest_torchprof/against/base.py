@@ -43,14 +43,14 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{40,64}")
 
 @contextmanager
 def measured_base(request: Request) -> Iterator[SideLaunch | None]:
-    """Leave what the tests measure at the other commit in the folder of results, and tell of it.
+    """Leave what the tests measure at the other commit in the folder of results, and report it.
 
     Yield how to start them there again, as long as the block lasts, where times are to be compared; else None.
     TorchprofError where the commit's files cannot be had.
     """
     with ExitStack() as held:
         how = _obtain(request, held)
-        _tell(request, how)
+        _report(request, how)
         if not (request.results / TIMED).is_file():
             held.close()
             yield None
@@ -211,16 +211,16 @@ def _launch(request: Request) -> SideLaunch:
     # Not behind a link: what is built, written and collected there would be elsewhere.
     own_folder(tree, request.rootdir)
     folder = own_folder(tree, request.started_in)
-    python, told = request.python, request.variables_of(is_base=True)
+    python, variables = request.python, request.variables_of(is_base=True)
     if request.install is not None:
         if (installed := _installed(request)).is_file():
             python = environment.python_of(request.of_commit)
         else:
-            python = environment.install(request.of_commit, request.install, tree / request.rootdir, told)
+            python = environment.install(request.of_commit, request.install, tree / request.rootdir, variables)
             installed.write_text(_environment(request), encoding="utf-8")
     ours = [f"--rootdir={tree / request.rootdir}", "-c", str(_settings(request))]
     words = tuple(within(tree, word, top) for word in request.words)
-    launch = SideLaunch(python=python, words=words, folder=str(folder), environment=told)
+    launch = SideLaunch(python=python, words=words, folder=str(folder), environment=variables)
     return launch.with_words([*ours, *cache_words(request)])
 
 
@@ -265,7 +265,7 @@ def _keep(request: Request, kept: Path) -> None:
         part.rename(kept)
 
 
-def _tell(request: Request, how: str) -> None:
+def _report(request: Request, how: str) -> None:
     """Say what came of the base, with what it said where its tests did not run."""
     outcomes = read_outcomes(request.results)
     if outcomes.broken is None:

@@ -70,22 +70,22 @@ def _mapped() -> Iterator[Path]:
             yield from (Path(place).parents[name.count(".")] for name, place in mapping.items())
 
 
-def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_told: bool) -> dict[str, str]:
-    """Return the environment of a side's processes; ``is_told``: what they come to is told to CI, and to coverage."""
+def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_reported: bool) -> dict[str, str]:
+    """Return the environment of a side's processes; ``is_reported``: CI and coverage learn of what they come to."""
     # What the user has put on the path stays there, but for the folders of the working tree: those are in the roots.
     given = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     kept = [place for place in given if not lies_in(os.path.realpath(place), os.path.realpath(top))]
-    told = {
+    environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([*(str(root) for root in roots if not shadows(root)), *kept]),
         **{name: str(caches / folder) for name, folder in CACHES.items()},
         # The order of a set, and all that is drawn from a seed, is the same on both sides, and in what is kept of one.
         "PYTHONHASHSEED": SEED,
     }
-    if not is_told:
-        told = {name: value for name, value in told.items() if name not in (*_OF_CI, *HOOKS_VARIABLES)}
-        told["COVERAGE_FILE"] = str(caches / "coverage")
-    return told
+    if not is_reported:
+        environ = {name: value for name, value in environ.items() if name not in (*_OF_CI, *HOOKS_VARIABLES)}
+        environ["COVERAGE_FILE"] = str(caches / "coverage")
+    return environ
 
 
 _DESCRIBE: Final = """
@@ -102,25 +102,25 @@ def described(python: str) -> Mapping[str, str]:
 
     TorchprofError where the Python cannot be run.
     """
-    told = {name: value for name, value in sorted(os.environ.items()) if name not in _SAYS_NOTHING}
-    return {"python": _run([python, "-P", "-c", _DESCRIBE], Path.cwd(), told, Code.BAD_OPTION), **told}
+    environ = {name: value for name, value in sorted(os.environ.items()) if name not in _SAYS_NOTHING}
+    return {"python": _run([python, "-P", "-c", _DESCRIBE], Path.cwd(), environ, Code.BAD_OPTION), **environ}
 
 
-def install(folder: Path, command: str, tree: Path, told: Mapping[str, str]) -> str:
+def install(folder: Path, command: str, tree: Path, environ: Mapping[str, str]) -> str:
     """Make an environment that shares what is installed here, run a command in it, and return its Python.
 
     TorchprofError with the end of what the command says where it fails.
     """
     environment = environment_in(folder)
-    _run([sys.executable, "-m", "venv", "--clear", str(environment)], tree, told)
+    _run([sys.executable, "-m", "venv", "--clear", str(environment)], tree, environ)
     library = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
     # An environment of an environment would share the system's packages only.
     shared = [place for place in (*site.getsitepackages(), site.getusersitepackages()) if Path(place).is_dir()]
     lines = "".join(f"import site; site.addsitedir({place!r})\n" for place in shared)
     (library / "shared.pth").write_text(lines, encoding="utf-8")
-    path = os.pathsep.join([str(environment / "bin"), told.get("PATH", "")])
+    path = os.pathsep.join([str(environment / "bin"), environ.get("PATH", "")])
     # Without the path of a side: what is installed there must not be taken for done.
-    alone = {name: value for name, value in told.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    alone = {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     _run(shlex.split(command), tree, {**alone, "PATH": path, "VIRTUAL_ENV": str(environment)})
     return python_of(folder)
 
@@ -135,12 +135,12 @@ def environment_in(folder: Path) -> Path:
     return folder / "environment"
 
 
-def _run(words: list[str], folder: Path, told: Mapping[str, str], code: Code = Code.INSTALL_FAILED) -> str:
+def _run(words: list[str], folder: Path, environ: Mapping[str, str], code: Code = Code.INSTALL_FAILED) -> str:
     """Run a command and return what it says; TorchprofError with its end where it fails."""
     # Of a script of ours nobody needs to see more.
     shown = shlex.join(words).partition("\n")[0] if code is Code.INSTALL_FAILED else words[0]
     try:
-        done = run(words, cwd=folder, env=told, stderr=subprocess.STDOUT)
+        done = run(words, cwd=folder, env=environ, stderr=subprocess.STDOUT)
     except OSError as problem:
         said = f"{shown} cannot be run in {folder}: {problem.strerror}"
         raise TorchprofError(said, code) from None

@@ -37,7 +37,7 @@ KEEPER: Final = "torchprof-side"
 
 
 def settle(config: pytest.Config) -> None:
-    """Make this process the side that it was told to be."""
+    """Make this process the side that it has to be."""
     side = this_side()
     config.pluginmanager.register(SideKeeper(side), KEEPER)
     if side.timed is not None:

@@ -33,11 +33,11 @@ class SideLaunch:
     python: str = sys.executable
 
     def with_words(self, words: Sequence[str]) -> SideLaunch:
-        """Return the same with further words, which win over the user's."""
+        """Return a launch with further words, which win over the user's."""
         return replace(self, words=with_words(self.words, words))
 
     def with_variables(self, variables: Mapping[str, str]) -> SideLaunch:
-        """Return the same with some variables of the environment set."""
+        """Return a launch with some variables of the environment set."""
         return replace(self, environment={**self.environment, **variables})
 
     def run(self, log: Path) -> int:

@@ -147,7 +147,7 @@ class OutcomeKeeper:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._troubles[report.nodeid] = _told(report)
+            self._troubles[report.nodeid] = _longrepr(report)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
@@ -156,7 +156,7 @@ class OutcomeKeeper:
             if (code := getattr(report, "torchprof_code", None)) is not None:
                 self._codes.setdefault(report.nodeid, code)
             self._troubles.setdefault(
-                report.nodeid, f"it {'was skipped' if report.skipped else 'failed'}: {_told(report)}"
+                report.nodeid, f"it {'was skipped' if report.skipped else 'failed'}: {_longrepr(report)}"
             )
 
     @pytest.hookimpl(trylast=True)
@@ -172,14 +172,14 @@ class OutcomeKeeper:
         write_outcomes(self._side.results, outcomes)
 
 
-def _told(report: Any) -> str:
+def _longrepr(report: Any) -> str:
     """Return a line of what a report says of a failure or a skip; of what cannot be collected, the traceback."""
-    told = report.longrepr
+    longrepr = report.longrepr
     if isinstance(report, pytest.CollectReport):
-        return str(told).strip()[-_LONGEST:]
-    if isinstance(told, tuple):
-        return str(told[2]).removeprefix("Skipped: ")
+        return str(longrepr).strip()[-_LONGEST:]
+    if isinstance(longrepr, tuple):
+        return str(longrepr[2]).removeprefix("Skipped: ")
     if hasattr(report, "torchprof_brief"):  # The short form of what fails by a measurement, wrapped for a screen.
         return " ".join(str(report.torchprof_brief[1]).split())
-    crash = getattr(told, "reprcrash", None)
-    return first_line(str(crash.message if crash is not None else told))
+    crash = getattr(longrepr, "reprcrash", None)
+    return first_line(str(crash.message if crash is not None else longrepr))

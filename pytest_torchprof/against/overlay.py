@@ -51,7 +51,7 @@ class TestFiles:
         return not FOLDERS.isdisjoint(path.parts[:-1]) or any(path.is_relative_to(folder) for folder in self.folders)
 
     def collected(self, name: str) -> bool:
-        """Whether pytest looks for tests in it, by a pattern that tells them from code."""
+        """Whether pytest looks for tests in it, by a pattern that does not fit code too."""
         return self._collected_by(name, [pattern for pattern in self.patterns if pattern not in self._broad])
 
     @property

@@ -60,8 +60,8 @@ class TimedSide:
         folder.mkdir()
         nodeids = tuple(dict.fromkeys(nodeid for nodeid, _ in keys))
         side = replace(self.side, results=folder, timed=nodeids, starter=os.getpid())
-        told = side.announce(folder / "side.json")
-        status = self.launch.with_variables(told).run(folder / "log")
+        variables = side.announce(folder / "side.json")
+        status = self.launch.with_variables(variables).run(folder / "log")
         where = f"at {side.reference.shown}" if side.is_base else "in the working tree"
         found = {(result.nodeid, result.label): result for result in read_results(folder)}
         outcomes = read_outcomes(folder)
@@ -136,7 +136,7 @@ class TimedMeasurement:
         return 0 if len(self.lost) >= MOST_LOST else self.pace.wanting
 
     def with_readings(self, base: Reading | str, here: Reading | str) -> TimedMeasurement:
-        """Return the same with one pair more, or with one that came to nothing."""
+        """Return the pairs with one more, or with one that came to nothing."""
         if isinstance(base, str):
             return self._without(base)
         if isinstance(here, str):

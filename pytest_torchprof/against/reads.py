@@ -1,4 +1,4 @@
-"""Which files of the two sides a process has opened, as Python's audit events tell it.
+"""Which files of the two sides a process has opened, by Python's audit events.
 
 What is opened by libraries without Python, or by processes that the tests start, is not seen here.
 """

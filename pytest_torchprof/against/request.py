@@ -93,10 +93,10 @@ class Request:
         """Return the folder for what compilers make of a side."""
         return self.caches / self.reference.sha / "caches" if is_base else self.caches / HERE
 
-    def variables_of(self, *, is_base: bool, is_told: bool = False) -> dict[str, str]:
+    def variables_of(self, *, is_base: bool, is_reported: bool = False) -> dict[str, str]:
         """Return the environment in which a side's processes find its code, its caches and what they are.
 
-        ``is_told``: what they come to is told to CI.
+        ``is_reported``: CI learns of what they come to.
         """
         here, there = self.repository.top, self.tree
         caches = self.caches_of(is_base=is_base)
@@ -123,10 +123,10 @@ class Request:
             budget_s=self.budget_s,
             ambiguous_fails=self.ambiguous_fails,
         )
-        told = side.announce(self.results / (BASE if is_base else "here.json"))
+        announced = side.announce(self.results / (BASE if is_base else "here.json"))
         if is_base:  # Beside a source behind a link, bytecode would be elsewhere.
-            told["PYTHONDONTWRITEBYTECODE"] = "1"
-        return {**variables(side.roots, here, caches, is_told=is_told), **told}
+            announced["PYTHONDONTWRITEBYTECODE"] = "1"
+        return {**variables(side.roots, here, caches, is_reported=is_reported), **announced}
 
     @property
     def differences(self) -> Differences:

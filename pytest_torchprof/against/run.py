@@ -45,11 +45,11 @@ def _run_here(request: Request, base: SideLaunch | None) -> int:
 
     ``base``: how they are started at the other commit, where times are compared.
     """
-    told = request.variables_of(is_base=False, is_told=True)
+    environ = request.variables_of(is_base=False, is_reported=True)
     python = sys.executable
     if request.install is not None:
         tree = request.repository.top / request.rootdir
-        python = environment.install(request.folder / HERE, request.install, tree, told)
+        python = environment.install(request.folder / HERE, request.install, tree, environ)
     if base is not None:
         here = SideLaunch(
             python=python,
@@ -59,7 +59,7 @@ def _run_here(request: Request, base: SideLaunch | None) -> int:
         ).with_words(cache_words(request))
         alone = _alone_words(request.config)
         write_launches(request.results, base.with_words(alone), here.with_words(alone))
-    with running([python, "-P", "-m", "pytest", *request.words], env=told, stdin=None) as process:
+    with running([python, "-P", "-m", "pytest", *request.words], env=environ, stdin=None) as process:
         status = _wait(process)
     _tell_what_ran(request)
     return status if status >= 0 else 128 - status
@@ -67,7 +67,7 @@ def _run_here(request: Request, base: SideLaunch | None) -> int:
 
 def _wait(process: Process) -> int:
     while True:
-        # The terminal tells both of us, and how to end is for the tests to say.
+        # The terminal interrupts both of us, and how to end is for the tests to say.
         with suppress(KeyboardInterrupt):
             return process.wait()
 

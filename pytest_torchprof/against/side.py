@@ -1,4 +1,4 @@
-"""One side of a comparison with a commit, as the processes that run it are told of it."""
+"""One side of a comparison with a commit, as the processes that run it know it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_torchprof.against import VARIABLE
 from pytest_torchprof.report import Reference
 
 BASE: Final = "base.json"
-"""The name of the file that tells the other commit's processes what they are."""
+"""The name of the file in which the other commit's processes read what they are."""
 RECORDINGS: Final = "recordings"
 """The folder in that of the results."""
 
@@ -62,7 +62,7 @@ class Side:
 
     @property
     def is_judged(self) -> bool:
-        """Whether it is held against the base: by its kernels, and by limits."""
+        """Whether it is compared with the base: by its kernels, and by limits."""
         return not self.is_base and self.timed is None
 
     @property
@@ -87,7 +87,7 @@ def this_side() -> Side:
 
 
 def base_side(results: Path) -> Side:
-    """Return the other commit's side, as its own processes were told of it."""
+    """Return the other commit's side, as its own processes know it."""
     return read_side(results / BASE)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.side import Side
 
 _OF_A_COMMIT: Final = frozenset({VARIABLE, "PYTHONPATH", "COVERAGE_FILE", *CACHES})
-"""The variables that are told to each commit's process alone."""
+"""The variables that only the process of one commit is given."""
 _AT_THE_START: Final = frozenset({"sitecustomize", "usercustomize"})
 """What Python imports before anything else, from wherever it is."""
 _PATIENCE_S: Final = 20.0
@@ -53,8 +53,8 @@ class WarmPython:
         if self._is_given_up or not self._server.can_be(launch, side):
             return launch.run(log)
         # For its process, who forks it is who has started it.
-        told = replace(side, starter=self._server.pid).announce(Path(launch.environment[VARIABLE]))
-        status = self._server.run(launch.with_variables(told), log)
+        announced = replace(side, starter=self._server.pid).announce(Path(launch.environment[VARIABLE]))
+        status = self._server.run(launch.with_variables(announced), log)
         if status == GIVEN_UP:
             side.announce(Path(launch.environment[VARIABLE]))
             self._is_given_up = True  # The next commit would most likely do the same.
@@ -84,8 +84,8 @@ class _Server:
         self._python = launch.python
         roots = {str(root) for root in side.roots}
         path = [place for place in launch.environment["PYTHONPATH"].split(os.pathsep) if place not in roots]
-        told = {name: value for name, value in launch.environment.items() if name != VARIABLE}
-        self._environment = {**told, "PYTHONPATH": os.pathsep.join(path)}
+        inherited = {name: value for name, value in launch.environment.items() if name != VARIABLE}
+        self._environment = {**inherited, "PYTHONPATH": os.pathsep.join(path)}
         ours, its = socket.socketpair()
         with log.open("wb") as said:
             self._process = start(
@@ -98,7 +98,7 @@ class _Server:
         its.close()
         self._channel = ours
         self._lines = ours.makefile("rw")
-        self._told = self._answer()
+        self._answered = self._answer()
 
     @property
     def pid(self) -> int:
@@ -106,21 +106,21 @@ class _Server:
 
     def is_of_use(self, top: str) -> bool:
         """Whether it can fork at all, and has loaded nothing of the repository."""
-        if self._told is None or self._told["why_not"] is not None:
+        if self._answered is None or self._answered["why_not"] is not None:
             return False
         inside = [place for place in environment_folders() if lies_in(place, top)]
-        return not any(lies_in(file, top) and not lies_in(file, *inside) for file in self._told["modules"])
+        return not any(lies_in(file, top) and not lies_in(file, *inside) for file in self._answered["modules"])
 
     def can_be(self, launch: SideLaunch, side: Side) -> bool:
         """Whether a fork is what the launch would start: nothing that is loaded would come from elsewhere there."""
-        if self._process.poll() is not None or self._told is None or launch.python != self._python:
+        if self._process.poll() is not None or self._answered is None or launch.python != self._python:
             return False
         path = launch.environment["PYTHONPATH"].split(os.pathsep)
         own = {*path, *map(str, side.roots)}.difference(self._environment["PYTHONPATH"].split(os.pathsep))
         return (
             self._changed(launch).keys() <= _OF_A_COMMIT
             and all(map(os.path.isabs, filter(None, path)))
-            and names_in(own).isdisjoint(_AT_THE_START.union(self._told["asked"]))
+            and names_in(own).isdisjoint(_AT_THE_START.union(self._answered["asked"]))
         )
 
     def run(self, launch: SideLaunch, log: Path) -> int:

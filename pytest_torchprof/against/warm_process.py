@@ -167,10 +167,11 @@ def serve(channel: socket.socket) -> Mapping[str, Any] | None:
 
     A request is a line: ``words``, ``folder``, ``log``, and the ``environment`` as far as it is another (null: none).
     """
-    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # The terminal tells all of us, and we end with our owner.
+    # The terminal interrupts all of us, and we end with our owner.
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     hidden = Hidden()
     lines = channel.makefile("rw")
-    _tell(lines, {"why_not": why_not(), "asked": sorted(hidden.asked), "modules": _files()})
+    _send(lines, {"why_not": why_not(), "asked": sorted(hidden.asked), "modules": _files()})
     for line in lines:
         request = json.loads(line)
         if (pid := os.fork()) == 0:
@@ -179,12 +180,12 @@ def serve(channel: socket.socket) -> Mapping[str, Any] | None:
             channel.close()
             become(request, hidden)
             return dict(request)
-        _tell(lines, {"pid": pid})
-        _tell(lines, {"status": _status(pid, channel)})
+        _send(lines, {"pid": pid})
+        _send(lines, {"status": _status(pid, channel)})
     return None
 
 
-def _tell(lines: Any, said: Mapping[str, object]) -> None:
+def _send(lines: Any, said: Mapping[str, object]) -> None:
     with suppress(BrokenPipeError):
         lines.write(f"{json.dumps(said)}\n")
         lines.flush()
@@ -215,7 +216,7 @@ def _status(pid: int, channel: socket.socket) -> int:
 
 
 def become(request: Mapping[str, Any], hidden: Hidden) -> None:
-    """Make this fork what a Python would be that was started as it is told."""
+    """Make this fork what a Python would be that was started with these words."""
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     for stream in (1, 2):
         os.dup2(log, stream)

@@ -169,7 +169,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class _LaterText(io.StringIO):
-    """Text that is written to a stream later, and tells what that stream can show."""
+    """Text that is written to a stream later, and knows what that stream can show."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()

@@ -194,7 +194,7 @@ def _prune(arguments: Namespace) -> int:
 def _find_gone(
     base: Path, file: BaselineFile, rootdir: Path, collected: dict[Path, frozenset[str] | None]
 ) -> tuple[list[str] | None, str]:
-    """Return the keys whose tests are gone and what is so about them, or None and why that cannot be told."""
+    """Return the keys whose tests are gone, with a heading for them; or None, and why they cannot be known."""
     test_file = test_file_of(file.path.absolute(), (base if base.is_dir() else base.parent).absolute(), rootdir)
     if test_file is None and file.path.absolute().parent.name == FOLDER:
         return sorted(file.entries), "its test file does not exist"

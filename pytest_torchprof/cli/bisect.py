@@ -73,7 +73,7 @@ def run(arguments: Namespace) -> int:
     screen = sys.stdout
     # What is said meanwhile must not stand among the data.
     with redirect_stdout(sys.stderr if arguments.json else screen):
-        found = bisect(task, _tell)
+        found = bisect(task, _write_at_once)
     for test, why in found.left_out.items():
         sys.stderr.write(
             f"{reason_line(f'torchprof: {test} takes no part, as it was not measured at the bad commit: {why}')}\n"
@@ -83,7 +83,7 @@ def run(arguments: Namespace) -> int:
     return _STATUS[found.outcome]
 
 
-def _tell(line: str) -> None:
+def _write_at_once(line: str) -> None:
     sys.stdout.write(f"{reason_line(line)}\n")
     sys.stdout.flush()
 
@@ -104,11 +104,11 @@ def _lines(found: Found) -> Iterator[str]:
         yield reason_line(f"against its parent {(found.parent or '')[:7]}, {test}: {difference.summary}")
         yield from (printable(line) for line in difference.decided())
     if not found.differences:
-        yield "its parent cannot be measured: what it changed is not told"
+        yield "its parent cannot be measured: what it changed is not known"
 
 
 def _data(found: Found, test: str, limits: list[str]) -> dict[str, object]:
-    """Return the same as JSON data."""
+    """Return the result as JSON data."""
     from msgspec import to_builtins  # noqa: PLC0415 - a search needs it, --help does not
 
     return {

@@ -134,12 +134,15 @@ def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
             "or lost with the very first calls\n"
         )
     if profile.trace.metadata is None and not profile.trace.device_kind.has_launches:
-        sys.stdout.write("work on threads that torch.profiler does not see is not in this recording, and not told of\n")
+        sys.stdout.write(
+            "work on threads that torch.profiler does not see is not in this recording; nothing says whether there was "
+            "any\n"
+        )
     return _status(verdict.status for verdict in verdicts)
 
 
 def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
-    """Judge each rank of a job, and the limits on ranks together; of each limit the worst rank is told."""
+    """Judge each rank of a job, and the limits on ranks together; of each limit the worst rank is shown."""
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415
     from pytest_torchprof.limits import check_limits  # noqa: PLC0415
     from pytest_torchprof.limits.rank_limits import (  # noqa: PLC0415

@@ -85,7 +85,7 @@ class _Once:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Hands out one file to Perfetto's page, and tells everybody else nothing."""
+    """Hands out one file to Perfetto's page, and nothing to anybody else."""
 
     timeout = 10
     """Seconds after which one that connects and says nothing is left."""

@@ -51,7 +51,7 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
     from pytest_torchprof.cli.report_sources import compared, heading_of, opened  # noqa: PLC0415 - help does without
-    from pytest_torchprof.report.page.build import page  # noqa: PLC0415 - likewise
+    from pytest_torchprof.report.page.build import page  # noqa: PLC0415 - as above
 
     target, other, device = arguments.output, arguments.against, arguments.device
     source = opened(Path(arguments.path), device)

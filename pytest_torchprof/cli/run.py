@@ -69,7 +69,7 @@ def run(arguments: Namespace) -> int:
             ended = f"{printable_line(program[0])} itself ended with exit status {outcome.failed}"
             sys.stderr.write(f"torchprof run: {ended}: nothing was judged\n")
             return outcome.failed
-        _tell(outcome.profile, outcome.problem, len(limits), arguments.save)
+        _write_outcome(outcome.profile, outcome.problem, len(limits), arguments.save)
         if outcome.problem is None:
             return HOLDS
         return MISSED if isinstance(outcome.problem, LimitsMissed) else UNKNOWN
@@ -88,7 +88,7 @@ def _program_of(arguments: Namespace) -> list[str]:
     return words
 
 
-def _tell(profile: Profile | None, problem: Exception | None, limits: int, save: str | None) -> None:
+def _write_outcome(profile: Profile | None, problem: Exception | None, limits: int, save: str | None) -> None:
     """Write what came of it, and keep the recording, believed or not."""
     if problem is not None:
         sys.stdout.write(f"{problem}\n")

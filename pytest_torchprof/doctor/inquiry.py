@@ -82,16 +82,16 @@ def ask(work: Work, *given: object, limit_s: float = LIMIT_S) -> Mapping[str, An
         # -P: no module of the folder that the command is called in may take the place of an installed one.
         start = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
         command = [sys.executable, "-P", "-c", start, f"{work.__module__}:{work.__name__}", json.dumps(given)]
-        with stderr.open("wb") as file:
+        with stderr.open("wb") as file:  # No pipe, which a compiler that it has started could keep open.
             ended = _run([*command, str(facts)], file, limit_s)
         said = stderr.read_text(encoding="utf-8", errors="replace")
         if not facts.is_file():
             raise ChildFailed(_how_it_ended(ended, limit_s, said))
-        told = json.loads(facts.read_text(encoding="utf-8"))
-        if "raised" in told:
-            raise ChildFailed(told["raised"])
-        answer: Mapping[str, Any] = told["facts"]
-        return answer
+        answer = json.loads(facts.read_text(encoding="utf-8"))
+        if "raised" in answer:
+            raise ChildFailed(answer["raised"])
+        found: Mapping[str, Any] = answer["facts"]
+        return found
 
 
 def _run(command: list[str], stderr: IO[bytes], limit_s: float) -> int | None:
@@ -114,10 +114,10 @@ def _how_it_ended(status: int | None, limit_s: float, stderr: str) -> str:
 def main(where: str, given: str, path: str) -> None:
     """Do the work that `ask` was given, in the process that it started."""
     module, _, name = where.partition(":")
-    told: dict[str, object]
+    answer: dict[str, object]
     try:
-        told = {"facts": getattr(import_module(module), name)(*json.loads(given))}
+        answer = {"facts": getattr(import_module(module), name)(*json.loads(given))}
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is the answer
-        told = {"raised": first_line(problem)}
+        answer = {"raised": first_line(problem)}
     with replacing(Path(path)) as unfinished:
-        unfinished.write_text(json.dumps(told), encoding="utf-8")
+        unfinished.write_text(json.dumps(answer), encoding="utf-8")

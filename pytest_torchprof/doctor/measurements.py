@@ -120,15 +120,15 @@ def _succeed(code: int, call: str) -> None:
 
 def of_graph(machine: Machine) -> Iterator[Answer]:
     """Say what a replay of a CUDA graph shows."""
-    told = ask(graph, machine.gpu["device"])
+    facts = ask(graph, machine.gpu["device"])
     # torch may add fills of its own to a replay.
-    yield _answer("CUDA graph", told, launches=1, kernels=_GRAPH_KERNELS, exactly=False)
+    yield _answer("CUDA graph", facts, launches=1, kernels=_GRAPH_KERNELS, exactly=False)
 
 
 def of_triton(machine: Machine) -> Iterator[Answer]:
     """Say what a Triton kernel shows."""
-    told = ask(triton, machine.gpu["device"])
-    yield _answer("Triton kernel", told, launches=1, kernels=1)
+    facts = ask(triton, machine.gpu["device"])
+    yield _answer("Triton kernel", facts, launches=1, kernels=1)
 
 
 def of_cooperative(machine: Machine) -> Iterator[Answer]:
@@ -136,29 +136,29 @@ def of_cooperative(machine: Machine) -> Iterator[Answer]:
     if not machine.gpu["cuda"]:
         yield Answer("cooperative", UNKNOWN, "looked at on CUDA only")
         return
-    told = ask(cooperative, machine.gpu["device"])
-    yield _answer("cooperative", told, launches=1, kernels=1)
+    facts = ask(cooperative, machine.gpu["device"])
+    yield _answer("cooperative", facts, launches=1, kernels=1)
 
 
-def _answer(check: str, told: Mapping[str, Any], *, launches: int, kernels: int, exactly: bool = True) -> Answer:
-    if "kernels" not in told:
-        return Answer(check, WRONG, f"not measured: {from_stored(told['why'])}", "see probe and sessions")
+def _answer(check: str, facts: Mapping[str, Any], *, launches: int, kernels: int, exactly: bool = True) -> Answer:
+    if "kernels" not in facts:
+        return Answer(check, WRONG, f"not measured: {from_stored(facts['why'])}", "see probe and sessions")
     numbers = (
-        f"{_per_step(told['launches'], 'launch')}, {_per_step(told['kernels'], 'kernel')} in each step; "
-        f"{counted(told['orphans'], 'orphan')}, {told['lost']} lost"
+        f"{_per_step(facts['launches'], 'launch')}, {_per_step(facts['kernels'], 'kernel')} in each step; "
+        f"{counted(facts['orphans'], 'orphan')}, {facts['lost']} lost"
     )
-    if told["unrecorded"]:
-        numbers += f", {counted(told['unrecorded'], 'kernel')} launched by a call that the profiler does not record"
-    as_meant = all(one == kernels or (one > kernels and not exactly) for one in told["kernels"]) and (
-        set(told["launches"]) == {launches}
+    if facts["unrecorded"]:
+        numbers += f", {counted(facts['unrecorded'], 'kernel')} launched by a call that the profiler does not record"
+    as_meant = all(one == kernels or (one > kernels and not exactly) for one in facts["kernels"]) and (
+        set(facts["launches"]) == {launches}
     )
-    if told["why"] is None and as_meant and (told["attempts"] or 1) == 1:
+    if facts["why"] is None and as_meant and (facts["attempts"] or 1) == 1:
         return Answer(check, OK, numbers)
     expected = f"{counted(kernels, 'kernel')} by {counted(launches, 'launch')}"
-    reason = from_stored(told["why"])
+    reason = from_stored(facts["why"])
     if reason is not None and reason.remedy:
         return Answer(check, WRONG, f"{numbers}: {reason.sentence} [{reason.code}]", reason.remedy)
-    why = reason or (f"expected {expected} in each step" if not as_meant else f"only at attempt {told['attempts']}")
+    why = reason or (f"expected {expected} in each step" if not as_meant else f"only at attempt {facts['attempts']}")
     return Answer(check, WRONG, f"{numbers}: {why}", _TO_DO[check])
 
 
@@ -213,11 +213,11 @@ def _timed(square: Any, out: Any) -> float:
 
 def of_clock(machine: Machine) -> Iterator[Answer]:
     """Say how the two times compare."""
-    told = ask(time_kernel, machine.gpu["device"])
-    if told["why"] is not None:
-        yield Answer("clock", UNKNOWN, f"not measured: {from_stored(told['why'])}", "see probe and sessions")
+    facts = ask(time_kernel, machine.gpu["device"])
+    if facts["why"] is not None:
+        yield Answer("clock", UNKNOWN, f"not measured: {from_stored(facts['why'])}", "see probe and sessions")
         return
-    events, profiler = told["events_us"], told["busy_us"]
+    events, profiler = facts["events_us"], facts["busy_us"]
     text = f"a product takes {show_us(events)} by CUDA events, {show_us(profiler)} by the profiler"
     if not events or not profiler:
         yield Answer("clock", WRONG, text, "times are not to be measured here: a clock of the GPU stands still")
@@ -258,17 +258,17 @@ def compiled(cache: str) -> dict[str, Any]:
 def of_cpu(_: Machine) -> Iterator[Answer]:
     """Say what the CPU as device shows of two operators."""
     try:
-        told = ask(eager)
+        facts = ask(eager)
     except ChildFailed as failed:
         yield Answer("CPU as device", WRONG, str(failed), "no GPU is asked for it: this line belongs into a bug report")
         return
-    if told["why"] is not None:
-        yield Answer("CPU as device", WRONG, f"not measured: {from_stored(told['why'])}", "see kineto")
+    if facts["why"] is not None:
+        yield Answer("CPU as device", WRONG, f"not measured: {from_stored(facts['why'])}", "see kineto")
         return
-    names = ", ".join(told["names"])
-    seen = counted(told["kernels"][0], "kernel")
+    names = ", ".join(facts["names"])
+    seen = counted(facts["kernels"][0], "kernel")
     text = f"{seen} seen of {len(_OPERATORS)} operators ({names}); {_ONLY_OF_A_GPU}"
-    if tuple(told["names"]) == _OPERATORS:
+    if tuple(facts["names"]) == _OPERATORS:
         yield Answer("CPU as device", OK, text)
     else:
         yield Answer(
@@ -281,7 +281,7 @@ def of_compiler(_: Machine) -> Iterator[Answer]:
     check = "torch.compile"
     with TemporaryDirectory(prefix="torchprof-doctor-") as cache:
         try:
-            told = ask(compiled, cache)
+            facts = ask(compiled, cache)
         except ChildFailed as failed:
             missing = _COMPILER.search(str(failed))
             do = (
@@ -291,7 +291,7 @@ def of_compiler(_: Machine) -> Iterator[Answer]:
             )
             yield Answer(check, WRONG, f"Inductor compiles nothing for the CPU: {first_line(failed)}", do)
             return
-    if told["right"]:
+    if facts["right"]:
         yield Answer(check, OK, "Inductor compiles for the CPU")
     else:
         yield Answer(
