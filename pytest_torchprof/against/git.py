@@ -323,7 +323,11 @@ def _check_out(source: Path, sha: str, tree: Path) -> None:
 
 
 def borrow(source: Path, sha: str, own: Path) -> None:
-    """Make a repository in a folder, ``.git`` or one without files, that has another one's objects and a commit."""
+    """Make a repository in a folder, ``.git`` or one without files, that has another one's objects and a commit.
+
+    Not by ``git clone --shared``: of a shallow clone it copies, in place of sharing, what references reach, and lacks a
+    commit that was fetched by its hash; and it names the user's repository as a remote, to which a test could push.
+    """
 
     def path_of(name: str) -> Path:
         return source / ask_git(source, "rev-parse", "--git-path", name).removesuffix("\n")
