@@ -70,7 +70,7 @@ def obtain_results(request: Request) -> str:
 
 
 def _obtain(request: Request, held: ExitStack) -> str:
-    """Do the same, with the lock of the folder, and the files of what is measured now, held on to."""
+    """Leave the results as ``obtain_results`` does; ``held`` keeps the lock, and the files of what is measured now."""
     held.enter_context(_alone(request))
     _clear(request)
     kept = request.of_commit / _key(request)

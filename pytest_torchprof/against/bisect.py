@@ -57,19 +57,19 @@ class SearchOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectTask:
-    """What is asked: by which a commit is bad, and between which two."""
+    """What makes a commit bad, and between which two the first one is looked for."""
 
     words: Sequence[str]
     """For pytest: the test, and the user's options."""
     good: str
     bad: str
     limits: tuple[Asked, ...]
-    """None: a commit is bad whose kernels are not the good one's."""
+    """Without any, a commit is bad if its kernels are not those of the good one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A commit that was measured, and what it is."""
+    """A commit that was measured, and the answer for git."""
 
     sha: str
     answer: CommitAnswer
@@ -96,12 +96,12 @@ class Found:
     """Tests that are asked for and take no part, or files of them -> why the bad commit has not measured them."""
 
 
-def bisect(task: BisectTask, tell: Callable[[str], None]) -> Found:
-    """Search as ``task`` says; ``tell`` is handed a line at a time.
+def bisect(task: BisectTask, say: Callable[[str], None]) -> Found:
+    """Search as ``task`` says; ``say`` is handed a line at a time.
 
     TorchprofError where that cannot begin.
     """
-    settings = _Settings(task, tell)
+    settings = _Settings(task, say)
     pytest.main([*task.words, "-q"], plugins=[settings])
     if settings.found is None:
         raise TorchprofError("pytest cannot be started with these words, as it says itself", Code.BAD_USAGE)
@@ -111,8 +111,8 @@ def bisect(task: BisectTask, tell: Callable[[str], None]) -> Found:
 class _Settings:
     """A plugin that makes use of what pytest reads from its files and words, in the place of a run."""
 
-    def __init__(self, task: BisectTask, tell: Callable[[str], None]) -> None:
-        self._task, self._tell = task, tell
+    def __init__(self, task: BisectTask, say: Callable[[str], None]) -> None:
+        self._task, self._say = task, say
         self.found: Found | None = None
 
     @pytest.hookimpl(tryfirst=True)
@@ -128,7 +128,7 @@ class _Settings:
             # Whatever the ends are called, what is measured at a commit is the same.
             asked = (*self._task.words, *seed_words(config.option), "--torchprof-against=HEAD")
             request = replace(request, words=asked, keeps_recordings=True, run=warm.run)
-            self.found = _Search(self._task.limits, request, good, bad, self._tell).run()
+            self.found = _Search(self._task.limits, request, good, bad, self._say).run()
         return 0
 
 
@@ -162,9 +162,9 @@ class _Search:
     """The commits of one search, each measured once."""
 
     def __init__(
-        self, limits: tuple[Asked, ...], request: Request, good: Reference, bad: Reference, tell: Callable[[str], None]
+        self, limits: tuple[Asked, ...], request: Request, good: Reference, bad: Reference, say: Callable[[str], None]
     ) -> None:
-        self._limits, self._request, self._tell = limits, request, tell
+        self._limits, self._request, self._say = limits, request, say
         self._good, self._bad = good, bad
         self._measured: dict[str, CommitMeasurements] = {}
         self._judged: dict[str, Judged] = {}
@@ -173,7 +173,7 @@ class _Search:
         """Measure both ends, then the commits that git chooses."""
         repository = self._request.repository
         between = counted(repository.distance(self._good.sha, self._bad.sha), "commit")
-        self._tell(f"{between} from {self._good.shown}, good, to {self._bad.shown}, bad")
+        self._say(f"{between} from {self._good.shown}, good, to {self._bad.shown}, bad")
         if not self._names:
             return self._found(SearchOutcome.NOT_MEASURED, f"at {self._bad.shown}: {self._why_nothing()}")
         for end, wanted in ((self._bad, CommitAnswer.BAD), (self._good, CommitAnswer.GOOD)):
@@ -189,7 +189,7 @@ class _Search:
             judge=lambda sha: _SPOKEN[self._judge(sha).answer],
             folder=self._request.results / "search",
         )
-        candidates = tuple(map(repository.told, shas))
+        candidates = tuple(map(repository.named, shas))
         if len(candidates) > 1:
             why = f"only commits that cannot be measured are left: it is one of {len(candidates)}"
             return self._found(SearchOutcome.NOT_MEASURED, why, candidates)
@@ -203,7 +203,7 @@ class _Search:
             if one not in self._judged:  # The parent of a merge may lie on another branch, or outside of a clone.
                 continue
             before, (answer, why) = self._judged[one].answer, self._answer(self._measured_anew(one))
-            self._tell(f"{one[:7]}  {answer:<9}once more: {reason_line(why)}")
+            self._say(f"{one[:7]}  {answer:<9}once more: {reason_line(why)}")
             if answer is not before:
                 said = f"{one[:7]} was {before}, and measured once more it is {answer}: {why}"
                 return f"{said}; the test does not do the same each time"
@@ -282,7 +282,7 @@ class _Search:
         if sha not in self._judged:
             answer, why = self._answer(self._measure(sha))
             self._judged[sha] = Judged(sha=sha, answer=answer, why=why)
-            self._tell(f"{sha[:7]}  {answer:<9}{reason_line(why)}")
+            self._say(f"{sha[:7]}  {answer:<9}{reason_line(why)}")
         return self._judged[sha]
 
     def _answer(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:

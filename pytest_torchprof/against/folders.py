@@ -21,7 +21,7 @@ RUNS: Final = "runs"
 """Below the kept folder, what each run needs while it lasts."""
 _LOCK: Final = ".lock"
 COMPILED: Final = "torchprof-compiled-"
-"""How the folder is called that stands in for the kept one where compilers cannot use that."""
+"""The beginning of the name of the folder that compilers use where they cannot use the kept one."""
 HERE: Final = "here"
 """Beside it, what the working tree's side keeps; the other folders are those of commits."""
 
@@ -49,7 +49,7 @@ def run_folders(rootdir: Path) -> Iterator[RunFolders]:
 def _kept_folder(rootdir: Path) -> Iterator[Path]:
     """Yield the folder below the root directory that is kept from run to run, or one for this run alone.
 
-    The latter where the working tree cannot be written, or what stands in the folder's place is none of ours.
+    The latter where the working tree cannot be written, or something that is not ours stands in its place.
     """
     folder = rootdir / HIDDEN / "against"
     if _is_ours(folder) and _is_writable(folder):

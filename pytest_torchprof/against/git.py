@@ -222,7 +222,7 @@ class Repository:
         found = ask_git(self.top, "rev-list", "--parents", "--max-count=1", commit).split()[1:2]
         return found[0] if found else None
 
-    def told(self, commit: str) -> NamedCommit:
+    def named(self, commit: str) -> NamedCommit:
         """Return who made a commit, when, and what it is called."""
         shown = ask_git(
             self.top, "log", "--max-count=1", "--no-show-signature", "--format=%H%n%an <%ae>%n%aI%n%s", commit

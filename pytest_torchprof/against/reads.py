@@ -42,7 +42,7 @@ class Reads:
             return
         try:
             real = resolved(path if os.path.isabs(path) else f"{os.getcwd()}{os.sep}{path}")  # noqa: PTH109, PTH117
-        except (OSError, ValueError):  # Who opens it is told.
+        except (OSError, ValueError):  # The open itself will raise it.
             return
         if real.startswith(self._folders):
             self.files[source_of(real)] = None

@@ -198,7 +198,7 @@ def seed_words(option: argparse.Namespace) -> list[str]:
     """Return words that give both sides the same seeds, where plugins would draw one for each process."""
     drawn = {"randomly_seed": "--randomly-seed", "random_order_seed": "--random-order-seed"}
     words = {name: f"{word}={SEED}" for name, word in drawn.items() if hasattr(option, name)}
-    if getattr(option, "randomly_seed", "default") != "default":  # As the user says.
+    if getattr(option, "randomly_seed", "default") != "default":  # The user has chosen one.
         words.pop("randomly_seed", None)
     return list(words.values())
 
@@ -228,7 +228,7 @@ def _time_share(text: str | None) -> float | None:
         share = float(number) / (100 if percent else 1)
     except ValueError:
         share = math.nan
-    # As of 3, nobody knows whether it is 3 % or three times as long.
+    # With 3, nobody knows whether it is 3 % or three times as long.
     if rest or not 0 < share < math.inf or (not percent and share >= 1):
         said = f"--torchprof-against-time={text}: expected a share such as 10% or 0.1"
         raise TorchprofError(said, Code.BAD_OPTION)

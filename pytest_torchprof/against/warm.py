@@ -35,7 +35,7 @@ _PATIENCE_S: Final = 20.0
 
 
 class WarmPython:
-    """Runs what is to be launched in forks of one process, from when that is asked for; else in fresh processes."""
+    """Runs launches in forks of one process where a fork is what a fresh process is, else in fresh processes."""
 
     def __init__(self, top: Path) -> None:
         self._top = os.path.realpath(top)
@@ -43,7 +43,7 @@ class WarmPython:
         self._is_given_up = sys.platform != "linux"  # Elsewhere what torch has loaded does not survive a fork.
 
     def run(self, launch: SideLaunch, log: Path) -> int:
-        """Do what ``SideLaunch.run`` does."""
+        """Run a launch to its end and return its exit status."""
         if self._is_given_up:
             return launch.run(log)
         side = read_side(Path(launch.environment[VARIABLE]))
@@ -52,7 +52,7 @@ class WarmPython:
             self._is_given_up = not self._server.is_of_use(self._top)
         if self._is_given_up or not self._server.can_be(launch, side):
             return launch.run(log)
-        # For its process, who forks it is who has started it.
+        # What a process takes for the one that has started it is the one that has forked it.
         announced = replace(side, starter=self._server.pid).announce(Path(launch.environment[VARIABLE]))
         status = self._server.run(launch.with_variables(announced), log)
         if status == GIVEN_UP:
@@ -141,13 +141,13 @@ class _Server:
         return int(ended["status"])
 
     def end(self) -> None:
-        """End it, as it does where we are no more."""
+        """Close the channel, upon which it ends; so it does where this process is killed."""
         self._lines.close()
         self._channel.close()
         end(self._process, asks=False, patience_s=_PATIENCE_S)
 
     def _changed(self, launch: SideLaunch) -> Mapping[str, str | None]:
-        """Return the variables that a launch has other values of; None: it has none."""
+        """Return the variables that have another value in a launch; None for those that it lacks."""
         names = self._environment.keys() | launch.environment.keys()
         return {
             name: launch.environment.get(name)

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 STAGES: Final[Mapping[str, Sequence[str]]] = {"numpy": (), "torch": ("numpy",), "sympy": ()}
-"""What is imported, one after the other -> what of it an import of this brings too."""
+"""The modules that are imported, in this order, each with those of the earlier ones that its own import brings too."""
 GIVEN_UP: Final = 113
 """The status of a fork that cannot be what a fresh process is."""
 _ENDINGS: Final = (*SOURCE_SUFFIXES, *BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 _NOT_READ: Final = ("PYTEST_", "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE")
-"""Variables that pytest, and a measurement, set meanwhile: the latter for Inductor, which is not among the stages."""
+"""How variables begin that pytest and a measurement set meanwhile, the latter for Inductor, which is no stage."""
 _OF_PYTHON: Final = ("__mp_main__", "_sysconfigdata")
 """Modules of the standard library that its own list lacks."""
 _LOOK_S: Final = 0.05

@@ -1,4 +1,4 @@
-"""The machine and its software: torch and what its profiler records, variables, the GPU and what its driver tells."""
+"""The machine and its software: torch and what its profiler records, variables, the GPU and what its driver answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_torchprof.text import counted, printable_line, show_bytes, show_us
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    Told = dict[str, Any]
+    Facts = dict[str, Any]
 
 
 _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -47,7 +47,7 @@ class Machine:
 
     @cached_property
     def gpu(self) -> Mapping[str, Any]:
-        """What `use_gpu` tells; only "problem" where it cannot."""
+        """What `use_gpu` returns; only "problem" where it fails."""
         try:
             return ask(use_gpu)
         except ChildFailed as failed:
@@ -100,7 +100,7 @@ def _used(device: str) -> dict[str, Any]:
 
 
 def _driver() -> str | None:
-    """Return the CUDA version that the driver knows, None where it does not tell."""
+    """Return the CUDA version that the driver knows, None where it does not answer."""
     version = ctypes.c_int()
     try:
         failed = ctypes.CDLL(_DRIVER).cuDriverGetVersion(ctypes.byref(version))
@@ -249,7 +249,7 @@ _QUERIES: Mapping[str, Callable[[nvml.Gpu], Any]] = {
 }
 
 
-def ask_nvml(device: str, uuid: str) -> Told:
+def ask_nvml(device: str, uuid: str) -> Facts:
     """Ask everything; each answer is a value or why there is none. Called in a process of its own."""
     import torch
 
@@ -261,11 +261,11 @@ def ask_nvml(device: str, uuid: str) -> Told:
         driver, gpu = _plain_answer(nvml.driver_version()), nvml.Gpu.of(uuid)
         if isinstance(gpu, nvml.Unknown):
             return {"driver": driver, "GPU": _plain_answer(gpu)}
-        told = {name: _plain_answer(query(gpu)) for name, query in _QUERIES.items()}
-        return {"driver": driver, **told, "MIG": _plain_answer(gpu.is_slice)}
+        facts = {name: _plain_answer(query(gpu)) for name, query in _QUERIES.items()}
+        return {"driver": driver, **facts, "MIG": _plain_answer(gpu.is_slice)}
 
 
-def _plain_answer(answer: Any) -> Told:
+def _plain_answer(answer: Any) -> Facts:
     return {"why": answer.why, "code": answer.code} if isinstance(answer, nvml.Unknown) else {"value": answer}
 
 
@@ -273,8 +273,8 @@ def of_nvml(machine: Machine) -> Iterator[Answer]:
     """Say what the driver answers to each query, and which it does not answer."""
     if not machine.gpu["cuda"]:
         return
-    told = ask(ask_nvml, machine.gpu["device"], machine.gpu["uuid"])
-    for name, one in told.items():
+    facts = ask(ask_nvml, machine.gpu["device"], machine.gpu["uuid"])
+    for name, one in facts.items():
         check = f"NVML {name}"
         if "value" in one:
             yield Answer(check, *(_READ[name](one["value"]) if name in _READ else (OK, str(one["value"]))))
@@ -286,15 +286,15 @@ def of_nvml(machine: Machine) -> Iterator[Answer]:
 
 _WITHOUT = dict.fromkeys(
     ("library", "GPU"),
-    "put NVML where it is found, or measure without: counts need none of it, and a time beyond its limit cannot be "
-    "told from one that others disturbed",
+    "put NVML where it is found, or measure without: counts need none of it, and a time beyond its limit may be "
+    "due to other processes",
 )
 
 
 def _read_clocks(mhz: Mapping[str, int]) -> tuple[Any, str, str]:
     now = {name: value for name, value in mhz.items() if not name.endswith("_max")}
     if not now:
-        return UNKNOWN, "told at their most, not now", ""
+        return UNKNOWN, "only their maximum is known, not what they are now", ""
     most = {name: f" of {mhz[f'{name}_max']}" for name in now if f"{name}_max" in mhz}
     return OK, ", ".join(f"{name} {value}{most.get(name, '')} MHz" for name, value in now.items()), ""
 
@@ -306,8 +306,8 @@ def _read_slowed(reasons: list[str]) -> tuple[Any, str, str]:
 
 
 def _read_limits(held_back_ns: Mapping[str, int]) -> tuple[Any, str, str]:
-    told = (f"{show_us(ns / 1000)} by {name}" for name, ns in held_back_ns.items())
-    return OK, f"held back since the driver was loaded: {', '.join(told)}", ""
+    shares = (f"{show_us(ns / 1000)} by {name}" for name, ns in held_back_ns.items())
+    return OK, f"held back since the driver was loaded: {', '.join(shares)}", ""
 
 
 def _read_processes(others: int) -> tuple[Any, str, str]:

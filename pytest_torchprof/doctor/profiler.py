@@ -128,7 +128,7 @@ def _version(path: str) -> int | None:
 
 def _cuda_of(number: int | None) -> str:
     if number is None:
-        return "of a version that it does not tell"
+        return "of an unknown version"
     release = f"{number // 10000}.{number // 100 % 100}" if number >= 130000 else _CUDA.get(number)
     return f"of CUDA {release} (API {number})" if release else f"API {number}"
 
