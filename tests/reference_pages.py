@@ -66,6 +66,8 @@ def options() -> str:
             *_table(("name", "what it is for"), reports),
             "",
             "## Commands\n",
+            "Each says with `-h` or `--help` what it takes. A shell completes them once `argcomplete` is installed and its start-up file has",
+            '`eval "$(register-python-argcomplete torchprof)"`.\n',
             *commands,
         ]
     )

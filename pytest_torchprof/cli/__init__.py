@@ -161,11 +161,26 @@ def parser_of(command: str | None = None) -> Parser:
 def main(argv: list[str] | None = None) -> int:
     """Run a sub-command; return its exit status, 2 for bad usage and for what cannot be read."""
     words = sys.argv[1:] if argv is None else argv
+    if "_ARGCOMPLETE" in os.environ:
+        return _complete(os.environ.get("COMP_LINE", ""))
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream) is None:  # Closed by who started the process.
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-    command = next((word for word in words if not word.startswith("-")), None)
-    return _run(command, words)
+    return _run(_command_in(words), words)
+
+
+def _command_in(words: Sequence[str]) -> str | None:
+    return next((word for word in words if not word.startswith("-")), None)
+
+
+def _complete(line: str) -> int:
+    """Answer a shell that asks what may follow on a line; nothing without argcomplete."""
+    try:
+        from argcomplete import autocomplete  # noqa: PLC0415 - only a shell asks
+    except ImportError:
+        return UNUSABLE
+    autocomplete(parser_of(_command_in(line.split()[1:])))
+    return 0
 
 
 class _LaterText(io.StringIO):
