@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; main()", "doctor", "--json"]
+COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; raise SystemExit(main())", "doctor", "--json"]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from pytest_torchprof.doctor.inquiry import public
 from pytest_torchprof.doctor.machine import Machine
 from pytest_torchprof.doctor.profiler import of_lock
 
-COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; main()", "doctor"]
+COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; raise SystemExit(main())", "doctor"]
 DOCTOR = "do: run `torchprof doctor` to see what is wrong with the profiler or the device"
 
 

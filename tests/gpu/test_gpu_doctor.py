@@ -23,7 +23,7 @@ pytestmark = [
 simulated = pytest.mark.skipif(not gpu_is_simulated(), reason="a fault on demand needs the simulated device")
 
 CHECKS = {check.name: check for check in doctor.CHECKS}
-COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; main()", "doctor", "--json"]
+COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; raise SystemExit(main())", "doctor", "--json"]
 TURNS = 20
 """How often the command asks for the GPU while tests beside this one measure on it: it waits for a few seconds only."""
 

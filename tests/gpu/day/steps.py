@@ -72,7 +72,7 @@ def _questions(*, quick: bool) -> list[Step]:
     ]
 
 
-_COMMAND = "from pytest_torchprof.cli import main; main()"
+_COMMAND = "from pytest_torchprof.cli import main; raise SystemExit(main())"
 
 
 def _doctor(*, quick: bool) -> list[Step]:
