@@ -28,7 +28,7 @@ FOREIGN = {
     "baseline/step_form.py": "lines of baseline files",
     "capture/compile_history.py": "Dynamo's reasons",
     "capture/gpu_lock.py": "the note in the lock's file",
-    "capture/graph_captures.py": "names of torch's ranges",
+    "capture/torch_graphs.py": "names of torch's ranges",
     "capture/handed_over.py": "the kernel's file on a thread",
     "capture/inductor_code.py": "code that Inductor generates",
     "capture/reasons.py": "CUDA's messages",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,64 @@ def test_no_class_name_occurs_twice():
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+# Where torch's private names may stand; each says with which versions it was run.
+PRIVATE = [
+    *sorted((PACKAGE / "capture").glob("torch_*.py")),
+    PACKAGE / "capture/devices/cuda.py",
+    PACKAGE / "kernels/operator_names.py",
+    PACKAGE / "annotation.py",
+    # torch's own process group for tests.
+    PACKAGE / "testing/ranks/group.py",
+]
+ASKING = {"import_module", "get"}
+"""The functions, by their last name, that are given a module's name as text: ``sys.modules.get`` is one."""
+
+
+def is_private(name: str) -> bool:
+    first, *others = name.split(".")
+    return first == "torch" and any(one.startswith("_") and not one.startswith("__") for one in others)
+
+
+def private_names(source: str) -> set[str]:
+    """Return torch's private names that a source uses: modules, what is imported of them, and attributes of torch's."""
+    found: set[str] = set()
+    tree = ast.parse(source)
+    # A type alone is asked of nobody.
+    typing = [one for one in tree.body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"]
+    for node in chain.from_iterable(ast.walk(one) for one in tree.body if one not in typing):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute):
+            found.add(ast.unparse(node))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ASKING:
+            found.update(one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str))
+    return {name for name in found if is_private(name)}
+
+
+@pytest.mark.parametrize("path", sorted(set(PACKAGE.rglob("*.py")) - set(PRIVATE)), ids=lambda path: path.stem)
+def test_private_names_of_torch_have_their_own_modules(path):
+    assert not private_names(path.read_text())
+
+
+@pytest.mark.parametrize("path", PRIVATE, ids=lambda path: path.stem)
+def test_who_uses_private_names_of_torch_says_with_which_versions_that_was_run(path):
+    assert re.search(r"[Rr]un with\s+torch 2\.1", path.read_text())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch._dynamo",
+        "from torch import _dynamo",
+        "from torch.profiler.profiler import _KinetoProfile",
+        "def f(): return torch.cuda._sleep",
+        "import_module('torch._C')",
+        "sys.modules.get('torch._dynamo')",
+    ],
+)
+def test_a_private_name_is_found(source):
+    assert private_names(source)

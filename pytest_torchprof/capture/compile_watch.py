@@ -10,7 +10,6 @@ from inspect import CO_GENERATOR
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_torchprof.capture import observers, torch_compile, torch_inductor, torch_profiler
-from pytest_torchprof.capture.compile_entries import entries_noted
 from pytest_torchprof.capture.compile_history import (
     GivenUp,
     break_of_code,
@@ -18,9 +17,10 @@ from pytest_torchprof.capture.compile_history import (
     is_torchs_own,
     short_reason,
 )
-from pytest_torchprof.capture.packages import packages_marked
 from pytest_torchprof.capture.second_chance import SecondChance
 from pytest_torchprof.capture.torch_caches import NO_USES, uses_between, uses_so_far
+from pytest_torchprof.capture.torch_entries import entries_noted
+from pytest_torchprof.capture.torch_packages import packages_marked
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.reasons.compiling import GivenUpBefore, LeftAlone, NoRecordsInTorch, RecordsCleared

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.capture.rank_store import connect, meeting_point
 from pytest_torchprof.capture.reasons import first_line
+from pytest_torchprof.capture.torch_store import connect, meeting_point
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.reasons.capturing import (
     EndedItsRun,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
     from pytest_torchprof.capture.rank import Rank
-    from pytest_torchprof.capture.rank_store import MeetingPoint
+    from pytest_torchprof.capture.torch_store import MeetingPoint
     from pytest_torchprof.reasons import Reason
 
 _NAPS_S = (0.0005, 0.001, 0.002, 0.005, 0.01)

@@ -1,4 +1,7 @@
-"""Of which types tensors are that operators are given in lists: the profiler knows, and exports it nowhere."""
+"""Of which types tensors are that operators are given in lists: the profiler knows, and exports it nowhere.
+
+Run with torch 2.13.0 and 2.15.0 on Python 3.11.
+"""
 
 from __future__ import annotations
 

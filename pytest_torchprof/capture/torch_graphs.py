@@ -100,7 +100,7 @@ class _Captures:
 
 def _has_number_for_tensor(operator: Any, args: Sequence[Any]) -> bool:
     """Whether a number was given for a tensor, which torch's dispatcher has made a tensor of and Python a number."""
-    asked = zip(operator._schema.arguments, args, strict=False)  # noqa: SLF001 - nothing public has the schema
+    asked = zip(operator._schema.arguments, args, strict=False)  # Nothing public has the schema.
     return any(isinstance(given, (int, float, complex)) and one.type.kind() == "TensorType" for one, given in asked)
 
 
@@ -134,7 +134,7 @@ def _private(name: str) -> Any:
     """Return what is torch's own."""
     import torch
 
-    return getattr(torch._C, name)  # noqa: SLF001 - the dispatcher has no public interface to its keys
+    return getattr(torch._C, name)  # The dispatcher has no public interface to its keys.
 
 
 @cache
@@ -251,7 +251,7 @@ class _Watch:
         self._calls: list[Call] = []
         self._open: int | None = None
         self._ended = False
-        self._module_call = Module._wrapped_call_impl.__code__  # noqa: SLF001 - what every call of a module runs
+        self._module_call = Module._wrapped_call_impl.__code__  # What every call of a module runs
         self._folder = tempfile.TemporaryDirectory(prefix="torchprof-")
         self._file = Path(self._folder.name, "execution_trace.json")
         self._noting = ExitStack()
@@ -293,7 +293,7 @@ class _Watch:
         """Return the calls of modules that this one is in, from the outermost, and the line of the user's code."""
         modules: list[tuple[int, str]] = []
         line = ""
-        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the frames that are running
+        frame: FrameType | None = sys._getframe(1)  # The only way to the frames that are running
         while frame is not None:
             code = frame.f_code
             if code is self._module_call:

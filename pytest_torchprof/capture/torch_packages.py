@@ -1,4 +1,7 @@
-"""Packages of AOTInductor, whose code leaves no event of its own on the CPU: their calls are marked."""
+"""Packages of AOTInductor, whose code leaves no event of its own on the CPU: their calls are marked.
+
+Run with torch 2.13.0 and 2.15.0 on Python 3.11. Where torch has none of the classes, nothing is marked.
+"""
 
 from __future__ import annotations
 
