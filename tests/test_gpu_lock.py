@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import fresh
@@ -15,15 +16,16 @@ import pytest
 import pytest_torchprof
 from pytest_torchprof.capture import gpu_lock
 from pytest_torchprof.capture.gpu_lock import holding
-from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
+from pytest_torchprof.capture.processes import only_measurement, show_waits
 
 pytestmark = pytest.mark.any_torch
 
 HOLDS = """
 import os, sys, time
+from functools import partial
 from pathlib import Path
 from pytest_torchprof.capture import gpu_lock
-from pytest_torchprof.capture.processes import tell_of_waits
+from pytest_torchprof.capture.processes import show_waits
 uuid, seconds, account, everybodys, doing = sys.argv[1:]
 gpu_lock._EVERYBODYS = Path(everybodys)
 if int(account):
@@ -31,11 +33,12 @@ if int(account):
     os.setgroups([])
     os.setgid(int(account))
     os.setuid(int(account))
-with gpu_lock.holding(uuid, tell_of_waits, doing=doing):
+with gpu_lock.holding(uuid, partial(show_waits, waits=True), doing=doing):
     print("holding", flush=True)
     time.sleep(float(seconds))
 """
 NOWHERE = "/nowhere"
+SHOWN = partial(show_waits, waits=True)
 FIRST, SECOND = 54321, 54322
 """Accounts of the machine that nobody has."""
 
@@ -94,7 +97,7 @@ def test_only_one_process_measures_on_a_gpu_at_a_time(folder):
 
 
 def test_who_waits_says_at_once_for_whom_and_how_long_and_gets_its_turn(capsys):
-    with holder(2) as process, holding(UUID, tell_of_waits):
+    with holder(2) as process, holding(UUID, SHOWN):
         said = capsys.readouterr().err
     assert said.startswith(f"torchprof waits for the GPU, up to 60 minutes: process {process.pid} (")
     assert said.endswith(") measures test_it.py::test_held\n")
@@ -122,12 +125,12 @@ def test_accounts_measure_one_after_the_other(folder, accounts):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="takes two accounts, which only root has")
 def test_another_accounts_measurement_is_named(capsys):
-    with holder(1.5, account=FIRST, doing="test_other.py::test_model"), holding(UUID, tell_of_waits):
+    with holder(1.5, account=FIRST, doing="test_other.py::test_model"), holding(UUID, SHOWN):
         assert capsys.readouterr().err.endswith(" measures test_other.py::test_model\n")
 
 
 def test_what_another_account_has_written_is_shown_on_one_line(capsys):
-    with holder(1.5, doing="test\n\x1b[31m" + 300 * "a"), holding(UUID, tell_of_waits):
+    with holder(1.5, doing="test\n\x1b[31m" + 300 * "a"), holding(UUID, SHOWN):
         said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "\x1b" not in said

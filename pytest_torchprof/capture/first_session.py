@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture import cupti_users, reasons, torch_profiler
 from pytest_torchprof.capture.devices import before_use, why_unusable
-from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
+from pytest_torchprof.capture.processes import ShowProgress, only_measurement, show_waits
 from pytest_torchprof.capture.sentinel import look_for_losses
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
 from pytest_torchprof.devices.kinds import kind_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 4
 
 
-def arm(device: str, tell: Callable[[str], None] = tell_of_waits) -> None:
+def arm(device: str, show: ShowProgress = show_waits) -> None:
     """Make sure that this process records kernels of `device`; the first call opens a session, later ones are free.
 
     kineto registers with the GPU's tracing library once, with what the first session asks for, so the earlier the
@@ -39,7 +39,7 @@ def arm(device: str, tell: Callable[[str], None] = tell_of_waits) -> None:
     try:
         reason = why_unusable(device)
         if reason is None:
-            with only_measurement(device, tell):
+            with only_measurement(device, show):
                 reason = _probe(device)
     except NotMeasured:
         raise

@@ -23,7 +23,7 @@ from pytest_torchprof.capture.devices import (
 from pytest_torchprof.capture.first_session import arm
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
 from pytest_torchprof.capture.pace import Pace
-from pytest_torchprof.capture.processes import only_measurement, tell_of_waits
+from pytest_torchprof.capture.processes import ShowProgress, only_measurement, show_waits
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
 from pytest_torchprof.capture.samples import (
@@ -91,7 +91,7 @@ class Plan:
     """How the compile caches of this process were when it began; None where nobody asked for it."""
     pace: Pace = field(default_factory=Pace)
     """How it keeps up with the other ranks, where several run the code."""
-    tell: Callable[[str], None] = tell_of_waits
+    show: ShowProgress = show_waits
     """Called with what comes next, such as "step 2 of 5"; never while code is timed."""
 
     @property
@@ -235,7 +235,7 @@ class _Measurement:
         refuse_second_profiler()
         if reason := why_unusable(self.plan.device):
             raise NotMeasured(reason)
-        locks.enter_context(only_measurement(self.plan.device, self.plan.tell, doing=self.plan.nodeid))
+        locks.enter_context(only_measurement(self.plan.device, self.plan.show, doing=self.plan.nodeid))
         arm(self.plan.device)
         yield from ()
 
@@ -248,7 +248,7 @@ class _Measurement:
         """Make the first warm-up call if its operations are to be counted."""
         if self.counts_operations:
             self.calls += 1
-            self.plan.tell(f"warm-up call 1 of {self.plan.warmup}")
+            self.plan.show(f"warm-up call 1 of {self.plan.warmup}")
             with self.flops.counting(), accelerator().captures_noted():
                 yield
 
@@ -265,7 +265,7 @@ class _Measurement:
         for done in range(self.calls, self.plan.warmup):
             self.calls += 1
             self.plan.pace.head_for(f"the end of warm-up call {done + 1}")
-            self.plan.tell(f"warm-up call {done + 1} of {self.plan.warmup}")
+            self.plan.show(f"warm-up call {done + 1} of {self.plan.warmup}")
             with watch.call(warmup_calls_left=self.plan.warmup - done), accelerator().captures_noted():
                 synchronize(self.plan.device)
                 began = perf_counter_ns()
@@ -281,7 +281,7 @@ class _Measurement:
                 self.calls += 1
                 self.plan.pace.head_for(f"the end of step {index + 1}")
                 again = f", attempt {self.attempts}" if self.attempts > 1 else ""
-                self.plan.tell(f"step {index + 1} of {self.plan.steps}{again}")
+                self.plan.show(f"step {index + 1} of {self.plan.steps}{again}")
                 with watch.call(warmup_calls_left=0), session.step(index):
                     yield
             session.finish()
@@ -315,7 +315,7 @@ class _Measurement:
             yield from _phase(plan, "the calls before the untraced ones", SETTLING, samples.settle())
             if (reason := pace.agree("the calls before the untraced ones", samples.why_not)) is None:
                 count = SAMPLES_BESIDE_OTHERS if pace.is_fixed else min(pace.exchange("a count", samples.wanted))
-                plan.tell(f"untraced calls: {count:,}")
+                plan.show(f"untraced calls: {count:,}")
                 yield from _phase(plan, "the untraced calls", count, samples.take(count))
                 reason = pace.agree("the untraced calls", samples.why_not)
             samples.why_not = reason
@@ -359,7 +359,7 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
 
 def _repeated(plan: Plan, path: Path) -> Generator[None, None, None]:
     with (
-        only_measurement(plan.device, plan.tell, doing=plan.nodeid),
+        only_measurement(plan.device, plan.show, doing=plan.nodeid),
         Session(plan.device, frozenset({"lines"})) as session,
     ):
         with session.step(0):

@@ -194,7 +194,7 @@ def _arm(state: RunState, devices: list[str], config: pytest.Config) -> None:
             picked = capture.pick_device(device)
             if not this_rank().alone:
                 capture.live_device(picked).make_current()
-            capture.arm(picked, lambda words: waits_of(config, "the run", words))
+            capture.arm(picked, partial(waits_of, config, "the run"))
         except TorchprofError as problem:
             # The tests that ask for it say so themselves; one that is skipped anyway must not stop the others.
             state.unarmed[device] = reason_of(problem)

@@ -208,7 +208,7 @@ def _plan(run: TestRun, measurement: Measurement, pace: capture.Pace) -> capture
         times=options.tolerance.cache if takes_times else None,
         caches=test.state.caches,
         pace=pace,
-        tell=partial(test.progress, _shown(test.nodeid, measurement.label)),
+        show=partial(test.progress, _shown(test.nodeid, measurement.label)),
     )
 
 

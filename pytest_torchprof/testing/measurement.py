@@ -30,7 +30,7 @@ from pytest_torchprof.reasons.testing import NotRunToEnd
 from pytest_torchprof.text import reason_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
     from typing import Self
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons import Reason
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
+    from pytest_torchprof.testing.progress import ShowTestProgress
     from pytest_torchprof.testing.session import RunState
 
 
@@ -57,7 +58,7 @@ class MeasuredTest:
     baseline: BaselineCheck
     screen: Screen
     """How much text a failure may have."""
-    progress: Callable[[str, str], None]
+    progress: ShowTestProgress
     """Shows on the terminal which measurement has made how many calls of how many."""
 
     @property

@@ -7,20 +7,25 @@ import sys
 import time
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_torchprof.capture.processes import tell_of_waits
+from pytest_torchprof.capture.processes import show_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pytest
 
 PATIENCE_S = 1.0
 """Within a phase of a measurement the line is written at most this often."""
 
 
-def progress_of(config: pytest.Config) -> Callable[[str, str], None]:
+class ShowTestProgress(Protocol):
+    """Shows how far the measurement of a test has come."""
+
+    def __call__(self, name: str, words: str, *, waits: bool = False) -> None:
+        """As of one measurement, with the test's name before it; without words it is over."""
+
+
+def progress_of(config: pytest.Config) -> ShowTestProgress:
     """Return a function (test, what comes next) that shows where a measurement is, on a terminal only.
 
     With nothing to come it takes the line away again. Elsewhere it tells of waits alone, which may be long.
@@ -32,7 +37,7 @@ def progress_of(config: pytest.Config) -> Callable[[str, str], None]:
         return partial(waits_of, config)
     last, shown = 0.0, ""
 
-    def show(name: str, words: str) -> None:
+    def show(name: str, words: str, *, waits: bool = False) -> None:  # noqa: ARG001 - a terminal shows all
         nonlocal last, shown
         now = time.monotonic()
         # The first word says which phase it is: a call may take long, so that its name must stand before it begins.
@@ -49,8 +54,8 @@ def progress_of(config: pytest.Config) -> Callable[[str, str], None]:
     return show
 
 
-def waits_of(config: pytest.Config, name: str, words: str) -> None:
+def waits_of(config: pytest.Config, name: str, words: str, *, waits: bool = False) -> None:
     """Write a line about a wait, whether there is a terminal or not, and nothing about anything else."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     with nullcontext() if capture is None else capture.global_and_fixture_disabled():
-        tell_of_waits(f"{words} ({name} waits for it)" if words else "")
+        show_waits(f"{words} ({name} waits for it)", waits=waits)
