@@ -154,7 +154,7 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
             'known before: name it in the test\'s arguments, or with @pytest.mark.usefixtures("torchprof")'
         )
         pytest.fail(coded(said, Code.FIXTURE_MISUSE), pytrace=False)
-    run.uses_fixture = True
+    run.use_fixture()
     return hand_over(Torchprof(run), request.instance)
 
 
@@ -199,7 +199,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     if (job := item.stash.get(JOB, None)) is not None:
-        job.following = nextitem
+        job.precede(nextitem)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -288,13 +288,7 @@ def pytest_runtest_makereport(
     item.stash[PASSED] = passed and (report.when == "setup" or item.stash.get(PASSED, False))
     if report.when != "teardown" or state is None:
         return report
-    entries = run.baseline_entries if run is not None else []
-    if item.stash[PASSED]:
-        state.passed[nodeid_of(item)] = item.path
-        for file, key, entry in entries:
-            state.baseline_updates.setdefault(file, {})[key] = entry
-    elif entries:
-        state.leave_baseline(nodeid_of(item))
+    state.end_test(nodeid_of(item), item.path, passed=item.stash[PASSED])
     return report
 
 

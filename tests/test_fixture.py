@@ -68,8 +68,8 @@ def test_once(torchprof):
     ("body", "words"),
     [
         ("pass", "m.steps() of 'a' was never started"),
-        ("\n        for _ in m.steps(): break", "m.steps() of 'a' was left after 1 call:"),
-        ("next(iter(m.steps()))", "was left after 1 call:"),
+        ("\n        for _ in m.steps(): break", "m.steps() of 'a' was left after 1 call"),
+        ("next(iter(m.steps()))", "was left after 1 call"),
     ],
 )
 def test_a_block_that_does_not_run_its_steps_is_not_measured(run_tests, body, words):

@@ -47,6 +47,14 @@ class Explanation:
     raised: BaseException | None = None
     """What the measured code raised in the repeat."""
 
+    def made_by(self, plan: Plan) -> None:
+        """Take how the measurement was made."""
+        self.plan = plan
+
+    def call_by(self, again: Callable[[Explanation], None] | None) -> None:
+        """Take what calls the measured code once more; None where nothing can any more."""
+        self.again = again
+
     def expected(self, asked: Iterable[Asked]) -> None:
         """Note the limits that the test's body asks for."""
         self.asked += asked

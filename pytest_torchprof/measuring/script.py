@@ -168,7 +168,8 @@ class ScriptBlock(MeasuredBlock):
             raise not_measured(problem.reason, ask_the_doctor=problem.reason.for_the_doctor) from None
         if measured is None:
             return
-        self._measured, self._own.plan = measured, plan
+        self._measured = measured
+        self._own.made_by(plan)
         wants_lines = any(verdict.wants_lines for verdict in self._judge(measured))
         if wants_lines and not measured.launching.origins.recorded:
             yield from self._own.calls(plan, folder / _STACKS)
@@ -177,7 +178,7 @@ class ScriptBlock(MeasuredBlock):
         """Let limits that are asked for later be explained by one more call of the measured code."""
         if self._measured is not None and self._measured.trace.path is not None:
             stacks = Path(self._measured.trace.path).with_name(_STACKS)
-            self._own.again = partial(_call_again, stacks, function)
+            self._own.call_by(partial(_call_again, stacks, function))
 
     @property
     def _explanation(self) -> Explanation:

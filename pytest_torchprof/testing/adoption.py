@@ -179,14 +179,12 @@ def _labels(run: TestRun, label: str | None, numbers: Sequence[int]) -> list[str
     """Return what each recording is called; of several each is a measurement, in place of the one asked for."""
     if not numbers:
         return [label]
-    limits = run.measurements.pop(label).limits
-    labels = [_numbered(label, number) for number in numbers]
-    for own in labels:
-        # What is asked of all ranks together is told once, with the first.
-        of_own = tuple(one for one in limits if own == labels[0] or one.limit.name not in ON_ALL_RANKS)
-        run.add(own, of_own)
-        run.labels.add(own)
-    return [*labels]
+    limits = run.measurements[label].limits
+    # What is asked of all ranks together is told once, with the first.
+    of_others = tuple(one for one in limits if one.limit.name not in ON_ALL_RANKS)
+    first, *others = (_numbered(label, number) for number in numbers)
+    run.divide(label, {first: limits, **dict.fromkeys(others, of_others)})
+    return [first, *others]
 
 
 def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRequest, *, live: bool) -> list[Profile]:

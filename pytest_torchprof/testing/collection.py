@@ -110,10 +110,10 @@ def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence
     """
     state = state_of(config)
     if collected:
-        state.collected = state.gone_entries.collected = _whole_files(collected[0].session, collected)
         started_in = config.invocation_params.dir
         named = (Path(started_in, arg.partition("::")[0]) for arg in config.args)
-        state.gone_entries.folders = [path if path.is_dir() else path.parent / FOLDER for path in named]
+        folders = [path if path.is_dir() else path.parent / FOLDER for path in named]
+        state.note_collected(_whole_files(collected[0].session, collected), folders)
     ours = [item for item in items if is_ours(item)]
     with capture.looking_without_use():
         _read_all(ours, state)
@@ -141,7 +141,7 @@ def _require_gpu(item: pytest.Item, state: RunState) -> None:
         return
     if lack := _lacks_gpu(item.stash[OPTIONS], run):
         item.stash[REFUSED] = f"--torchprof-require-gpu: {item.nodeid} {lack}"
-        state.lacks_gpu = True
+        state.note_lack_of_gpu()
 
 
 def _lacks_gpu(options: TestOptions, run: RunOptions) -> str | None:
@@ -175,9 +175,9 @@ def armed(state: RunState, session: pytest.Session) -> Iterator[None]:
         return
     if not is_of_xdist(session.config):
         collected, tell = map(nodeid_of, session.items), session.config.stash.get(PROGRESS, None)
-        state.other_ranks = OtherRanks(state.options.rank_timeout_s, collected, tell)
+        state.run_beside(OtherRanks(state.options.rank_timeout_s, collected, tell))
     devices = sorted({item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash})
-    state.arm = cache(partial(_arm, state, devices, session.config))
+    state.arm_by(cache(partial(_arm, state, devices, session.config)))
     if not this_rank().alone:
         # torch's launcher gives each rank a device of its own.
         state.arm()
@@ -197,7 +197,7 @@ def _arm(state: RunState, devices: list[str], config: pytest.Config) -> None:
             capture.arm(picked, partial(waits_of, config, "the run"))
         except TorchprofError as problem:
             # The tests that ask for it say so themselves; one that is skipped anyway must not stop the others.
-            state.unarmed[device] = reason_of(problem)
+            state.refuse_device(device, reason_of(problem))
 
 
 def run_of(item: pytest.Item) -> TestRun:
@@ -212,7 +212,7 @@ def run_of(item: pytest.Item) -> TestRun:
         item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
         if run is None:
             run = item.stash[RUN] = start_run(state, item)
-        run.test = _measured_test(state, item)
+        run.ask_as(_measured_test(state, item))
     return run
 
 

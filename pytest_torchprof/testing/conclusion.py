@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.errors import NotMeasured, TorchprofError, TorchprofWarning
+from pytest_torchprof.errors import NotMeasured, TorchprofWarning
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.report.ci import properties
@@ -22,6 +22,7 @@ from pytest_torchprof.testing.measurement import judge_measurement
 from pytest_torchprof.testing.other_ranks import entries_of_others, with_other_ranks
 from pytest_torchprof.testing.pace_words import told_aside
 from pytest_torchprof.testing.renames import NewTest
+from pytest_torchprof.testing.session import BaselineNote
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profiles import Profile
-    from pytest_torchprof.testing.measurement import Judgement, Measurement
+    from pytest_torchprof.testing.measurement import Judgement, MeasuredTest, Measurement
     from pytest_torchprof.testing.test_run import TestRun
     from pytest_torchprof.trace.caches import CompileCaches
 
@@ -58,6 +59,13 @@ class Conclusion:
     """What does not hold, in a line."""
     recording: str
     """Lines that name what was kept; empty without it."""
+    note: BaselineNote | None
+    """What the run keeps in mind of its baseline; None where it is not compared."""
+
+    @property
+    def judged(self) -> bool:
+        """Whether its recording was judged: a test that skipped itself judges none."""
+        return self.judgement.profile is not None and self.result.outcome is not Outcome.SKIPPED
 
     def text(self, screen: Screen) -> str:
         """Return what does not hold, as long as the screen allows."""
@@ -76,14 +84,21 @@ def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
     conclusions = [_conclude_one(run, judgement, ending) for judgement in judgements]
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
     for measurement in measurements:
-        measurement.explanation.again = None
-    run.forget()
-    run.judged = True
+        measurement.explanation.call_by(None)
+    run.conclude(told for one in conclusions for told in properties(one.result) if this_rank().writes)
     for conclusion in conclusions:
-        run.test.state.add(conclusion.result)
-        if this_rank().writes:
-            run.properties.extend(properties(conclusion.result))
+        _record(run.test, conclusion)
     return conclusions
+
+
+def _record(test: MeasuredTest, conclusion: Conclusion) -> None:
+    """Give the run what it keeps of a measurement."""
+    test.state.add(conclusion.result)
+    if conclusion.note is not None:
+        test.state.note_baseline(test.nodeid, conclusion.note)
+    recording = conclusion.judgement.measurement.recording
+    if conclusion.judged and recording is not None:
+        test.state.note_judged(recording)
 
 
 def _complete_judgement(
@@ -125,13 +140,14 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         time_share=test.baseline.time_share if test.state.options.against is not None else None,
         culprit=_culprit(run, judgement) if outcome.is_failure else None,
     )
+    note = None
     if profile is not None:
         result = _with_numbers(result, profile, judgement.verdicts, failed=problem is not None)
         if test.state.options.reports:
             result = _with_reported(result, profile)
-        result = _with_baseline(run, result, judgement, writable=judgement.holds and not unanswerable)
-        if measurement.recording is not None and outcome is not Outcome.SKIPPED:
-            test.state.replayed.add(measurement.recording.name)
+        writable = judgement.holds and not unanswerable
+        note = _note_of(run, judgement, writable=writable)
+        result = _with_baseline(run, result, judgement, writable=writable)
     if judgement.stands_in and result.time_share is not None:
         result = told_aside(result, "not judged", 'the CPU stands in for a missing GPU; device="cpu" times the CPU')
     return Conclusion(
@@ -141,6 +157,7 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         unanswerable=unanswerable,
         brief=_labelled(judgement, (problem and problem.brief) or ""),
         recording=recording,
+        note=note,
     )
 
 
@@ -189,12 +206,7 @@ def _keep(run: TestRun, measurement: Measurement, *, failed: bool) -> Path | Non
     if state.options.replay is not None:
         return recording
     stacks = measurement.explanation.recording
-    try:
-        return state.recordings.keep(recording, run.test.nodeid, measurement.label, failed=failed, stacks=stacks)
-    except TorchprofError as problem:
-        # A full disk or a read-only checkout: what was measured counts all the same.
-        state.problems.append(str(problem))
-        return None
+    return state.keep(recording, run.test.nodeid, measurement.label, failed=failed, stacks=stacks)
 
 
 def _recording_lines(run: TestRun, kept: Path | None) -> str:
@@ -210,35 +222,48 @@ def _labelled(judgement: Judgement, text: str) -> str:
     return f"{printable_line(label)}: {text}" if label else text
 
 
+def _note_of(run: TestRun, judgement: Judgement, *, writable: bool) -> BaselineNote | None:
+    """Return what the run keeps in mind of a baseline; ``writable``: all that was asked holds, so it may be written."""
+    compared, check = judgement.baseline, run.test.baseline
+    if compared is None:
+        return None
+    label, entry = judgement.measurement.label, None
+    if writable and not _unknown_there(judgement) and check.writes(compared.old, compared.formers):
+        others = entries_of_others(run.told.get(label, ()))
+        entry = check.entry_to_write(compared, others) if this_rank().writes else None
+    is_new = compared.comparison.verdict == "new"
+    return BaselineNote(
+        file=compared.file,
+        key=compared.key,
+        says_less=check.says_less(compared),
+        test=NewTest(str(check.path), baseline.split_key(compared.key)[0]) if is_new else None,
+        label=label,
+        formers=compared.formers,
+        entry=entry,
+        # What the rest of the test comes to at a commit that is only compared with is no matter of what was measured.
+        at_once=not check.judges_limits,
+    )
+
+
+def _unknown_there(judgement: Judgement) -> bool:
+    """Whether the commit has the test, and did not measure it."""
+    return any(verdict.limit == "against" for verdict in judgement.verdicts)
+
+
 def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writable: bool) -> Result:
-    """Return the result with what becomes of the baseline, and note what there is to write."""
-    on_baseline, check = judgement.baseline, run.test.baseline
-    if on_baseline is None:
+    """Return the result with what becomes of the baseline."""
+    compared, check = judgement.baseline, run.test.baseline
+    if compared is None:
         return result
-    run.test.state.compared_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
-    if on_baseline.comparison.verdict == "new":
-        new = NewTest(str(check.path), baseline.split_key(on_baseline.key)[0])
-        run.test.state.formers.setdefault(new, {})[judgement.measurement.label] = on_baseline.formers
-    if check.says_less(on_baseline):
-        run.test.state.untold_keys.setdefault(on_baseline.file, set()).add(on_baseline.key)
-    if any(verdict.limit == "against" for verdict in judgement.verdicts):
-        return replace(result, baseline="unknown")  # The commit has the test, and did not measure it: it is not new.
-    comparison = on_baseline.comparison
+    if _unknown_there(judgement):
+        return replace(result, baseline="unknown")  # It is not new.
+    comparison = compared.comparison
     summary = comparison.summary
     if comparison.verdict != "new" and comparison.lines:
         result = replace(result, comparison=check.data(comparison))
-    if writable and check.writes(on_baseline.old, on_baseline.formers):
-        if not this_rank().writes:
-            state = BaselineState.LEFT_TO_RANK_0
-        else:
-            state = BaselineState.WRITTEN
-            entry = check.entry_to_write(on_baseline, entries_of_others(run.told.get(judgement.measurement.label, ())))
-            if check.judges_limits:
-                run.baseline_entries.append((on_baseline.file, on_baseline.key, entry))
-            else:
-                # What the rest of the test comes to there is no matter of what was measured.
-                run.test.state.baseline_updates.setdefault(on_baseline.file, {})[on_baseline.key] = entry
-        is_first = on_baseline.old is None and state is BaselineState.WRITTEN
+    if writable and check.writes(compared.old, compared.formers):
+        state = BaselineState.WRITTEN if this_rank().writes else BaselineState.LEFT_TO_RANK_0
+        is_first = compared.old is None and state is BaselineState.WRITTEN
         return replace(result, baseline=str(state) if is_first else f"{state} ({summary})", baseline_state=state)
     state = BaselineState(comparison.verdict)
     if state is BaselineState.AMBIGUOUS and not judgement.baseline_failure:

@@ -89,7 +89,7 @@ class Torchprof:
             problem = TorchprofError(said, Code.FIXTURE_MISUSE)
             self._run.refuse(None, "torchprof.measure()", problem)
             raise problem
-        self._run.announced.append(label)
+        self._run.announce(label)
         return TestBlock(self._run, label, limits)
 
     def limits(self, **limits: Unpack[Limits]) -> None:
@@ -173,8 +173,7 @@ class TestBlock(MeasuredBlock):
         self._last: Measurement | None = None
 
     def _begin(self) -> None:
-        if self._label in self._run.announced:
-            self._run.announced.remove(self._label)
+        self._run.enter(self._label)
         self._run.start(self._label, self._limits)
         self._last = self._run.measurements[self._label]
 

@@ -67,7 +67,7 @@ def measure_function(run: TestRun, label: str | None, function: Callable[[], Any
         run.stopped(label, problem)
         raise
     if explanation.plan is not None:
-        explanation.again = partial(_repeat_with_stacks, run, label, function)
+        explanation.call_by(partial(_repeat_with_stacks, run, label, function))
     return result
 
 
@@ -85,11 +85,8 @@ def _repeat_with_stacks(run: TestRun, label: str | None, function: Callable[[], 
         # The others may not have missed it: a collective of this rank alone would wait for them for ever.
         explanation.fail("other ranks take no part in one more call for what this one alone asks for in its test")
         return
-    run.measuring = True
-    try:
+    with run.alone():
         explanation.call_again(run.test.state.recordings.new_stacks_file(run.test.nodeid, label), call)
-    finally:
-        run.measuring = False
 
 
 @contextmanager
@@ -130,7 +127,7 @@ def _replay(run: TestRun, label: str | None) -> Calls:
     if not kind.has_launches and test.options.device not in ("auto", kind.name):
         run.change(label, why_not=OtherDevice(path.name, kind.name, test.options.device))
     elif profile.doubt is not None:
-        run.measurements[label] = measurement.doubted(profile.doubt)
+        run.doubt(label, profile.doubt)
     elif (doubt := _doubt(run, profile)) is not None:
         run.change(label, why_not=doubt)
     if len(paths := test.state.recordings.of_all_ranks(test.nodeid, label)) > 1:
@@ -140,7 +137,7 @@ def _replay(run: TestRun, label: str | None) -> Calls:
     measurement = run.change(label, profile=guarded(run, profile, measurement.explanation, replay=True))
     beside = path.with_name(stacks_name(path.name))
     if beside.is_file():
-        measurement.explanation.again = partial(Explanation.read, path=beside)
+        measurement.explanation.call_by(partial(Explanation.read, path=beside))
     if _lacks_lines(run, measurement) and beside.is_file():
         measurement.explanation.read(beside)
     return
@@ -151,8 +148,7 @@ def _live(run: TestRun, label: str | None) -> Calls:
     try:
         yield from _measured_live(run, label)
     except NotMeasured as problem:
-        run.measurements[label] = run.measurements[label].doubted(problem.reason)
-        raise run.measurements[label].error from None
+        raise run.doubt(label, problem.reason).error from None
 
 
 def _measured_live(run: TestRun, label: str | None) -> Calls:
@@ -172,15 +168,16 @@ def _measured_live(run: TestRun, label: str | None) -> Calls:
     if profile is None:
         return
     explanation = measurement.explanation
-    explanation.plan = plan
+    explanation.made_by(plan)
     if pace.in_step:
         profile = with_other_recordings(profile, partial(pace.exchange, "the recordings"))
     guarded_profile = guarded(run, profile, explanation, replay=False)
     measurement = run.change(label, profile=guarded_profile, why_not=other_code(run) or _doubt(run, profile))
     lacks_lines = _lacks_lines(run, measurement)
     if pace.in_step:
-        run.told[label] = pace.exchange("the verdicts", to_tell(run.judgements.get(label), test.baseline))
-        lacks_lines = any(one.get("lacks_lines") for one in run.told[label])
+        told = pace.exchange("the verdicts", to_tell(run.judgements.get(label), test.baseline))
+        run.note_ranks(label, told)
+        lacks_lines = any(one.get("lacks_lines") for one in told)
         pace.close()
     if lacks_lines:
         yield from explanation.calls(plan, test.state.recordings.new_stacks_file(test.nodeid, label))
@@ -254,7 +251,7 @@ def _lacks_lines(run: TestRun, measurement: Measurement) -> bool:
         return False
     # A baseline that cannot be read, and what a check of another plugin raises, is told when the test is judged.
     with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):
-        run.judgements[measurement.label] = judge_measurement(run.test, measurement)
+        run.note_judgement(judge_measurement(run.test, measurement))
     # Only what the test itself asks from here on is its own to answer for, not what a plugin's finding asked.
     measurement.profile.launching.refused.clear()
     judgement = run.judgements.get(measurement.label)
@@ -293,8 +290,9 @@ def gated(run: TestRun, readable: frozenset[str] | None, reason: str) -> Callabl
 
     def gate(name: str) -> None:
         if name == "result" if readable is None else name not in readable:
-            run.gated = f"{reason}, profile.{name}"
-            pytest.skip(run.gated)
+            why = f"{reason}, profile.{name}"
+            run.end_early(why)
+            pytest.skip(why)
 
     return gate
 

@@ -16,7 +16,7 @@ from pytest_torchprof.capture import torch_compile
 from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, not_measured, of_ours_in
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.composed import Several
-from pytest_torchprof.reasons.testing import BodyUnrepeatable, FixtureUnused, LimitsUnused, NeverEntered
+from pytest_torchprof.reasons.testing import BodyUnrepeatable
 from pytest_torchprof.testing.conclusion import Ending, conclude
 from pytest_torchprof.testing.measured_calls import measure_function
 from pytest_torchprof.testing.testcases import is_unittests
@@ -162,7 +162,7 @@ def _conclude_after(run: TestRun) -> Iterator[None]:
             # The measurement stood when it was repeated for an explanation: what counts is the limit it missed.
             raised = problem
         elif not isinstance(problem, pytest.skip.Exception | unittest.SkipTest):
-            run.error = of_ours_in(problem)
+            run.fail(of_ours_in(problem))
             _record(run, Ending(f"the test itself failed: {type(problem).__name__}", skipped=False))
             raise
         elif run.gated:
@@ -172,7 +172,7 @@ def _conclude_after(run: TestRun) -> Iterator[None]:
         elif any(one.was_refused for one in run.measurements.values()):
             # What it was told counts, however it goes on; what is cut off by the skip does not.
             run.drop_unfinished()
-            run.unused_limits = {}
+            run.drop_unused_limits()
             _raise_failures(run)
             raise
         else:
@@ -201,24 +201,17 @@ def _raise_failures(run: TestRun) -> None:
     """Judge every measurement of a test; raise LimitsMissed, NotMeasured, or skip where there was no GPU to ask."""
     if not run.test.state.options.enabled:
         return
-    for label in run.announced:
-        # The same label may have been entered elsewhere: that measurement stands.
-        own = f"{label}, not entered" if label in run.measurements else label
-        run.add(own, why_not=NeverEntered(label))
-    run.announced.clear()
-    if run.unused_limits:
-        run.add("torchprof.limits()", why_not=LimitsUnused(tuple(run.unused_limits)))
-    if not run.measurements and run.test.options.marked:
-        run.add(None, why_not=FixtureUnused())
+    run.add_unstarted()
     conclusions = conclude(run)
     failures = [conclusion for conclusion in conclusions if conclusion.result.outcome.is_failure]
     if failures:
         # An expected failure hides what was missed, never what was not measured.
         text = "\n\n".join(_failure_texts(failures, run.test.screen))
         unmeasured = [one.problem.reason for one in failures if isinstance(one.problem, NotMeasured)]
-        run.error = NotMeasured(Several.of(unmeasured), screen=text) if unmeasured else LimitsMissed(text)
-        run.error.brief = "\n".join(one.brief for one in failures)
-        raise run.error from None
+        error = NotMeasured(Several.of(unmeasured), screen=text) if unmeasured else LimitsMissed(text)
+        error.brief = "\n".join(one.brief for one in failures)
+        run.fail(error)
+        raise error from None
     unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
     if unanswerable:
         pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}{run.test.why_no_gpu()}")

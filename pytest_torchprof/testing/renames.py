@@ -57,6 +57,10 @@ class GoneEntries:
         self.folders: Sequence[Path] = ()
         """Below which the run looks for tests."""
 
+    def look_among(self, collected: Mapping[Path, Sequence[str]], folders: Sequence[Path]) -> None:
+        """Take the tests of the files that were collected as a whole, and the folders in which baselines may be."""
+        self.collected, self.folders = collected, folders
+
     def like(self, file: Path, label: str | None, new: Callable[[], Entry]) -> tuple[Gone, ...]:
         """Return the tests that are gone and had these kernels on the same device, under the same label."""
         slug = (baseline.split_name(file) or ("", ""))[1]

@@ -32,7 +32,7 @@ from pytest_torchprof.testing.unused import BaselineUse, unused_entries
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.capture.cache_phase import CachePhase
@@ -48,9 +48,31 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.renames import Formers, GoneEntries
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineNote:
+    """What the run keeps in mind of a measurement that was compared with its baseline."""
+
+    file: Path
+    key: str
+    says_less: bool = False
+    """The entry says less of its kernels than was measured."""
+    test: NewTest | None = None
+    """The test and its file, where there is no entry."""
+    label: str | None = None
+    formers: tuple[Gone, ...] = ()
+    """What that test may have been called."""
+    entry: Entry | None = None
+    """What is to be written."""
+    at_once: bool = False
+    """Whether it is written whatever the rest of the test comes to."""
+
+
 @dataclass(slots=True, kw_only=True)
 class RunState:
-    """The state of one pytest process; handed to each test's run, merged from workers on the controller."""
+    """The state of one pytest process; handed to each test's run, merged from workers on the controller.
+
+    It changes by its own methods alone.
+    """
 
     options: RunOptions
     limits: tuple[Limit, ...]
@@ -99,6 +121,8 @@ class RunState:
     at_end: ExitStack = field(default_factory=ExitStack)
     """What is given back when the run is over."""
     _has_baselines: dict[Path, bool] = field(default_factory=dict)
+    _entries_of: dict[str, list[BaselineNote]] = field(default_factory=dict)
+    """Test id -> the entries that are to be written if the whole test passes."""
 
     @property
     def run_results(self) -> RunResults:
@@ -124,14 +148,92 @@ class RunState:
             untold_keys=self.untold_keys,
             formers=self.formers,
             baseline_updates=self.baseline_updates,
+            remove=self.remove_entries,
         )
 
     def add(self, result: Result) -> None:
         """Record a result; a test that is run again replaces its former ones."""
         self.results[result.nodeid, result.label] = result
 
+    def note_collected(self, files: Mapping[Path, list[str]], folders: Sequence[Path]) -> None:
+        """Take the tests of files that were collected as a whole, and the folders in which baselines may be."""
+        self.collected.update(files)
+        self.gone_entries.look_among(self.collected, folders)
+
+    def note_lack_of_gpu(self) -> None:
+        """Take note that a test cannot be measured on the GPU that is required."""
+        self.lacks_gpu = True
+
+    def note_problem(self, problem: str) -> None:
+        """Keep what went wrong, for the end of the run."""
+        self.problems.append(problem)
+
+    def note_judged(self, recording: Path) -> None:
+        """Take note that a test has judged a recording."""
+        self.replayed.add(recording.name)
+
+    def note_baseline(self, nodeid: str, note: BaselineNote) -> None:
+        """Take what a measurement that was compared with its baseline leaves to be written and told."""
+        self.compared_keys.setdefault(note.file, set()).add(note.key)
+        if note.says_less:
+            self.untold_keys.setdefault(note.file, set()).add(note.key)
+        if note.test is not None:
+            self.formers.setdefault(note.test, {})[note.label] = note.formers
+        if note.entry is not None and note.at_once:
+            self.baseline_updates.setdefault(note.file, {})[note.key] = note.entry
+        elif note.entry is not None:
+            self._entries_of.setdefault(nodeid, []).append(note)
+
+    def remove_entries(self, file: Path, keys: Iterable[str]) -> None:
+        """Remove entries of a baseline at the end of the run."""
+        self.baseline_updates.setdefault(file, {}).update(dict.fromkeys(keys))
+
+    def end_test(self, nodeid: str, test_file: Path, *, passed: bool) -> None:
+        """Take note of how a test has ended altogether: it writes its baselines only where it has passed."""
+        notes = self._entries_of.pop(nodeid, [])
+        if passed:
+            self.passed[nodeid] = test_file
+            for note in notes:
+                self.baseline_updates.setdefault(note.file, {})[note.key] = note.entry
+        elif notes:
+            self.leave_baseline(nodeid)
+
+    def keep(
+        self, recording: Path, nodeid: str, label: str | None, *, failed: bool, stacks: Path | None = None
+    ) -> Path | None:
+        """Keep a recording where it stays; None where it is not kept, or cannot be, which is said at the end."""
+        try:
+            return self.recordings.keep(recording, nodeid, label, failed=failed, stacks=stacks)
+        except TorchprofError as problem:
+            # A full disk or a read-only checkout: what was measured counts all the same.
+            self.note_problem(str(problem))
+            return None
+
+    def arm_by(self, arm: Callable[[], None]) -> None:
+        """Take what opens the process's first profiler session."""
+        self.arm = arm
+
+    def refuse_device(self, device: str, reason: Reason) -> None:
+        """Take note why nothing can be measured on a device in this process."""
+        self.unarmed[device] = reason
+
+    def run_beside(self, others: OtherRanks) -> None:
+        """Take the other ranks that run the same tests."""
+        self.other_ranks = others
+
+    def join_group(self, group: object, leave: Callable[[], None]) -> None:
+        """Take the process group that the plugin has initialized; ``leave`` destroys it at the end."""
+        self.own_group = group
+        self.at_end.callback(leave)
+
+    def leave_group(self) -> None:
+        """Give back what is left for the end of the run, such as the process group."""
+        self.at_end.close()
+        self.own_group = None
+
     def forget(self, nodeid: str) -> None:
         """Drop what an earlier run of the same test left."""
+        self._entries_of.pop(nodeid, None)
         for key in [key for key in self.results if key[0] == nodeid]:
             del self.results[key]
 

@@ -14,15 +14,13 @@ from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa
 from pytest_torchprof.limits import read_limits
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
-from pytest_torchprof.reasons.testing import EndedByError
+from pytest_torchprof.reasons.testing import EndedByError, FixtureUnused, LimitsUnused, NeverEntered
 from pytest_torchprof.testing.measurement import Measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_torchprof.baseline import Entry
     from pytest_torchprof.limits import Asked
     from pytest_torchprof.reasons import Reason
     from pytest_torchprof.testing.measurement import Judgement, MeasuredTest
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class TestRun:
-    """What one run of one test has measured so far, and what came of it."""
+    """What one run of one test has measured so far, and what came of it; it changes by its own methods alone."""
 
     __test__ = False
 
@@ -64,13 +62,28 @@ class TestRun:
     """Whether the test's body has ended, and what it measured was judged."""
     error: TorchprofError | None = None
     """What the judging came to, once it was done."""
-    baseline_entries: list[tuple[Path, str, Entry]] = field(default_factory=list)
-    """(file, key, entry) to write if the whole test passes."""
 
     @property
     def body_is_step(self) -> bool:
         """Whether the test body itself is the measured step: marked, and nothing measures inside it; never when off."""
         return self.test.state.options.enabled and self.test.options.marked and not self.uses_fixture
+
+    def use_fixture(self) -> None:
+        """Take note that the test, or a fixture of it, asks for the fixture."""
+        self.uses_fixture = True
+
+    def ask_as(self, test: MeasuredTest) -> None:
+        """Take what the test asks for now, since it got another marker."""
+        self.test = test
+
+    def announce(self, label: str) -> None:
+        """Take the label of a block that is to be entered."""
+        self.announced.append(label)
+
+    def enter(self, label: str) -> None:
+        """Take note that a block was entered."""
+        if label in self.announced:
+            self.announced.remove(label)
 
     def start(self, label: str | None, limits: Mapping[str, object]) -> str | None:
         """Begin a measurement under a label that no other one of this test has, and return the label."""
@@ -155,6 +168,56 @@ class TestRun:
         """Put a measurement that knows more in the place of the one with this label."""
         self.measurements[label] = replace(self.measurements[label], **changes)
         return self.measurements[label]
+
+    def doubt(self, label: str | None, reason: Reason) -> Measurement:
+        """Put a measurement that is not to be believed in the place of the one with this label."""
+        self.measurements[label] = self.measurements[label].doubted(reason)
+        return self.measurements[label]
+
+    def divide(self, label: str | None, limits: Mapping[str, tuple[Asked, ...]]) -> None:
+        """Put several measurements, each with its limits, in the place of the one with this label."""
+        del self.measurements[label]
+        for own, asked in limits.items():
+            self.add(own, asked)
+            self.labels.add(own)
+
+    def note_judgement(self, judgement: Judgement) -> None:
+        """Take what a measurement comes to when it is judged by itself."""
+        self.judgements[judgement.measurement.label] = judgement
+
+    def note_ranks(self, label: str | None, told: list[Told]) -> None:
+        """Take what all ranks of a job have told of a measurement."""
+        self.told[label] = told
+
+    def end_early(self, reason: str) -> None:
+        """Take note that the rest of the test is skipped, since it looked at a number that this run does not have."""
+        self.gated = reason
+
+    def fail(self, error: TorchprofError | None) -> None:
+        """Take the error that the test ends with."""
+        self.error = error
+
+    def add_unstarted(self) -> None:
+        """Add what was announced, or set, and never measured: it is judged too, as not measured."""
+        for label in self.announced:
+            # The same label may have been entered elsewhere: that measurement stands.
+            own = f"{label}, not entered" if label in self.measurements else label
+            self.add(own, why_not=NeverEntered(label))
+        self.announced.clear()
+        if self.unused_limits:
+            self.add("torchprof.limits()", why_not=LimitsUnused(tuple(self.unused_limits)))
+        if not self.measurements and self.test.options.marked:
+            self.add(None, why_not=FixtureUnused())
+
+    def drop_unused_limits(self) -> None:
+        """Ask for no measurement after the limits that the test has set: it ends here."""
+        self.unused_limits = {}
+
+    def conclude(self, properties: Iterable[tuple[str, Any]]) -> None:
+        """Take note that all so far is judged, and what JUnit is to hold of it."""
+        self.forget()
+        self.judged = True
+        self.properties.extend(properties)
 
     def stopped(self, label: str | None, problem: Exception) -> None:
         """Keep what ended a measurement before it was done, unless it is known why there is none."""

@@ -42,9 +42,9 @@ _COMPARED: Final = frozenset(BaselineState) - {
 
 def compare_times(state: RunState, config: pytest.Config) -> None:
     """Take the times of what was measured on both sides, where they are asked for, and judge them."""
-    for key, result in state.results.items():
+    for result in tuple(state.results.values()):
         if result.time_share is not None and result.baseline_state is BaselineState.NEW:
-            state.results[key] = told_aside(result, "new", "new")
+            state.add(told_aside(result, "new", "new"))
     side, results = state.options.against, _on_both_sides(state)
     if side is not None and side.is_judged and results:
         _compare(state, config, side, results)
@@ -54,7 +54,7 @@ def miss_times(state: RunState) -> None:
     """Say that no times are compared, since the run ends before its time."""
     if results := _on_both_sides(state):
         names = first_of([result.name for result in results.values()])
-        state.problems.append(f"times were not compared, since the run stopped before its end: {names}")
+        state.note_problem(f"times were not compared, since the run stopped before its end: {names}")
 
 
 def _on_both_sides(state: RunState) -> dict[Key, Result]:
@@ -89,7 +89,7 @@ def _compare(state: RunState, config: pytest.Config, side: Side, results: Mappin
         timing.give_up("no test there asks for it: --torchprof-against-time=10% asks for that of all")
     for key, result in results.items():
         told = concluded(result, timing.measurements[key], side, seed=seed, budget_s=timing.budget_s)
-        state.results[key] = told
+        state.add(told)
         _report(config, result, told)
 
 

@@ -13,7 +13,7 @@ from pytest_torchprof.report import Disuse, UnusedEntries
 from pytest_torchprof.testing.renames import Renames, test_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_torchprof.baseline import Entry
@@ -35,8 +35,10 @@ class BaselineUse:
     compared_keys: Mapping[Path, set[str]]
     untold_keys: Mapping[Path, set[str]]
     formers: Formers
-    baseline_updates: dict[Path, dict[str, Entry | None]]
-    """To which is added what an update removes."""
+    baseline_updates: Mapping[Path, Mapping[str, Entry | None]]
+    """Baseline file -> key -> what will be written; None removes an entry."""
+    remove: Callable[[Path, Iterable[str]], None]
+    """Removes entries of a baseline at the end of the run."""
 
 
 def unused_entries(use: BaselineUse) -> list[UnusedEntries]:
@@ -71,7 +73,7 @@ def unused_entries(use: BaselineUse) -> list[UnusedEntries]:
         gone = [key for key in gone if (use.options.shown(file), key) not in known_as]
         unmeasured = [key for key in keys if tests[key] in passed[test_file] and key not in gone]
         if unmeasured and update:
-            use.baseline_updates.setdefault(file, {}).update(dict.fromkeys(unmeasured))
+            use.remove(file, unmeasured)
         for why, left in ((Disuse.GONE, gone), (Disuse.REMOVED if update else Disuse.UNMEASURED, unmeasured)):
             if left:
                 unused.append(UnusedEntries(file=use.options.shown(file), why=why, keys=tuple(left)))

@@ -77,8 +77,7 @@ class Between:
         ``at`` is where rank 0 tells the others where the store is.
         """
         if self._state is not None:
-            self._state.at_end.close()
-            self._state.own_group = None
+            self._state.leave_group()
         torch: Any = sys.modules.get("torch")
         if torch is not None and self._random is not None:
             torch.set_rng_state(self._random)

@@ -35,8 +35,7 @@ def join(device: torch.device, run: RunState, *, replays: bool) -> Ranks:
         else:
             _refuse_alone(rank)
             distributed.init_process_group(_backend(device), rank=rank.number, world_size=rank.world)
-        run.own_group = distributed.group.WORLD
-        run.at_end.callback(_leave)
+        run.join_group(distributed.group.WORLD, _leave)
     local = rank.number if rank.local is None else rank.local
     return Ranks(rank=rank.number, world_size=rank.world, local_rank=local, device=device)
 

@@ -48,6 +48,10 @@ class JobItem(pytest.Item):
         # Where other plugins look for what a test is of.
         self.obj, self.function, self.cls, self.module = function.obj, function.function, function.cls, function.module
 
+    def precede(self, following: pytest.Item | None) -> None:
+        """Take the test that pytest runs after it."""
+        self.following = following
+
     def reportinfo(self) -> Any:
         """Return where the function stands."""
         return self._place
