@@ -90,7 +90,7 @@ def test_only_one_process_measures_on_a_gpu_at_a_time(folder):
             rf"holds {folder}/torchprof-{UUID}\.lock \(process {process.pid} \(\w+\) measures test_it\.py::test_held\)"
         )
         with (
-            pytest.raises(pytest_torchprof.NotMeasured, match=rf"{held}: end it, .* \[gpu-in-use\]"),
+            pytest.raises(pytest_torchprof.NotMeasured, match=rf"{held}; end it, .* \[gpu-in-use\]"),
             holding(UUID, lambda _: None, wait_s=0.2),
         ):
             pytest.fail("two at once")
