@@ -153,7 +153,7 @@ class TorchprofWarning(UserWarning):
     __module__ = "pytest_torchprof"
 
 
-def of_ours_in(problem: BaseException | None) -> TorchprofError | None:
+def find_own_error(problem: BaseException | None) -> TorchprofError | None:
     """Return the error of ours, no missed limit, that an exception is, was raised from, or holds in a group."""
     waiting, seen = [problem], set()
     while waiting:

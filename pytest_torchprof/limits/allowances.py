@@ -52,7 +52,7 @@ def read_allowances(value: object) -> tuple[Allowance, ...]:
 
 
 def read_allowed_copies(value: object) -> tuple[Allowance, ...]:
-    """Return the same for copies, which may be allowed by their direction too."""
+    """Return what is allowed of copies, which may be named by their direction too."""
     return tuple(_direction(entry) or _allowance(entry) for entry in dict.fromkeys(as_list(value)))
 
 

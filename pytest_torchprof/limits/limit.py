@@ -222,7 +222,7 @@ def as_list(value: object) -> list[object]:
 
 
 def as_groups(value: object) -> list[object]:
-    """Return the same where an entry may be a list itself."""
+    """Return what `as_list` does where an entry may be a list itself."""
     items = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
     if not items:
         raise UnknownLimit("expected at least one entry, got an empty list")

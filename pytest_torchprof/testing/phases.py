@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.capture import torch_compile
-from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, not_measured, of_ours_in
+from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, find_own_error, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.testing import BodyUnrepeatable
@@ -162,7 +162,7 @@ def _conclude_after(run: TestRun) -> Iterator[None]:
             # The measurement stood when it was repeated for an explanation: what counts is the limit it missed.
             raised = problem
         elif not isinstance(problem, pytest.skip.Exception | unittest.SkipTest):
-            run.fail(of_ours_in(problem))
+            run.fail(find_own_error(problem))
             _record(run, Ending(f"the test itself failed: {type(problem).__name__}", skipped=False))
             raise
         elif run.gated:
@@ -232,7 +232,7 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
     """Make the report of a phase say what the plugin knows of it: expected failures, our errors without our frames."""
     excinfo = call.excinfo
     _mend_expectation(report, excinfo.value if excinfo else None, run, item)
-    if excinfo is not None and report.outcome == "failed" and (own := of_ours_in(excinfo.value)) is not None:
+    if excinfo is not None and report.outcome == "failed" and (own := find_own_error(excinfo.value)) is not None:
         setattr(report, CODE, own.code and str(own.code))
     if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
         report.longrepr = excinfo.getrepr(style="value")
@@ -292,7 +292,7 @@ def shorten(report: pytest.TestReport) -> None:
 def _mend_expectation(report: pytest.TestReport, raised: BaseException | None, run: TestRun, item: pytest.Item) -> None:
     """Take back what an expected failure does to a report where nothing was measured, or nothing judged."""
     expected = hasattr(report, "wasxfail")
-    hidden = of_ours_in(raised) or of_ours_in(run.error if report.when == "call" else None)
+    hidden = find_own_error(raised) or find_own_error(run.error if report.when == "call" else None)
     if hidden is not None and report.outcome == "skipped" and expected:
         # What is expected is a failure; that nothing was measured, or asked for in a way that cannot be, is none.
         report.outcome = "failed"
