@@ -20,7 +20,7 @@ from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, not_measured
 from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find
+from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find, standing_out
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.keywords import LimitsOfProfile
 from pytest_torchprof.reasons import Reason
@@ -192,7 +192,7 @@ class Profile(Analysis):
     def findings(self) -> tuple[Finding, ...]:
         """What a person reading the recording would point at, the costliest first."""
         self._look("findings")
-        return self._findings
+        return standing_out(self._open(), self._findings)
 
     @cached_property
     def _findings(self) -> tuple[Finding, ...]:
@@ -200,7 +200,7 @@ class Profile(Analysis):
 
     def why_missed(self, limit: str) -> list[str]:
         """Return a line for each finding that may explain why the limit of this name was missed."""
-        return [finding.in_one_line for finding in explaining(limit, self.findings, self.rules)]
+        return [finding.in_one_line for finding in explaining(limit, self._findings, self.rules)]
 
     def ranges(self, name: str) -> tuple[OccurrenceProfile, ...]:
         """Return the outermost occurrences of a user annotation in the steps, each with numbers and kernels as a step.

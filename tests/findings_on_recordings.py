@@ -73,7 +73,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
             "112 x aten::arange(14): relative positions, made anew in 28 layers for q and k of both axes",
         ),
         "costly-children": (1.14e6, "aten::index: most of it in the aten::nonzero of a mask"),
-        "fp32-gemm": (663000, "sgemm and fp32 convolutions: the eager model is float"),
+        "fp32-gemm": (649000, "sgemm: the eager model is float; convolutions run in TF32"),
         "implicit-sync": (1.046e6, "7,023 blocking calls inside aten::index, aten::to, aten::is_nonzero .."),
         "launch-gaps": (1.53e6, "18,457 gaps before late launches, more than half of the recording"),
         "many-small-calls": (60900, "aten::nonzero with 5,936 and aten::eq with 2,760 kernels of 2 to 3 us"),
@@ -84,6 +84,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "cold-start": (67000, "a graph is captured inside the recording; cudaMalloc and cudaFree x16 each"),
         "costly-children": (472000, "aten::index: most of it in the aten::nonzero of a mask"),
         "implicit-sync": (375000, "6,896 blocking calls inside aten::to, aten::index, aten::is_nonzero .."),
+        "copy-kernels": (86200, "direct_copy, 465 casts and changes of layout"),
         "unasked-fp64": (57200, "aten::upsample_bilinear2d and what follows it take and give double"),
         "launch-gaps": (1.97e6, "18,164 gaps before late launches: the GPU got faster, the host did not"),
         "overhead-bound": (2.01e6, "72 % late launches, the GPU 21 % busy"),
@@ -117,6 +118,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
             2720,
             "24 x flash_fwd_kernel of 113 us: their 10.2 GFLOP, causal, are 10 us at 989 TFLOP/s, their 73 MB 22 us",
         ),
+        "copy-kernels": (5100, "197 x direct_copy: casts to fp32 and back in each norm, the rotary embedding"),
         "compute-bound": (45200, "kernels cover 91 % of the window, orphans included"),
         "costly-children": (9750, "aten::linear is aten::matmul and views"),
         "implicit-sync": (7.69, "cudaStreamSynchronize inside aten::is_nonzero: a check of the attention mask"),
@@ -137,6 +139,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "small-grid": (958, "products of one image do not fill 132 SMs"),
     },
     "mi210_gpu_only": {
+        "copy-kernels": (1100, "batched_transpose once more, and casts"),
         "layout-conversion": (822, "MIOpen's batched_transpose around its NHWC convolutions"),
     },
     "mi250_string_tids": {

@@ -458,8 +458,164 @@ def test_tf32_is_no_advice_for_amds_gpus(findings):
         name = "Cijk_Ailk_Bljk_SB_MT64x64x16_MI32x32x2x1" if rocm else "ampere_sgemm_128x64_tn"
         for i in range(5):
             builder.launched(name, 100 * i, op="aten::mm", inputs=operands, dur=500)
-        known.append(findings(builder)["fp32-gemm"].has_tf32)
-    assert known == [True, False]
+        known.append(findings(builder)["fp32-gemm"].may_use_tf32)
+    assert known == [("gemm",), ()]
+
+
+TF32 = "cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4>(Params)"
+TO_NHWC = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>(...)"
+
+
+def products(*kernels, op="aten::mm"):
+    builder = TraceBuilder()
+    builder.metadata["deviceProperties"] = [{"id": 0, "name": "GPU", "numSms": 100, "computeMajor": 9}]
+    builder.step(0, 0, 9000)
+    for number, name in enumerate(kernels):
+        builder.launched(name, 1000 * number, op=op, inputs=[([512, 512], [512, 1], "float")] * 2, dur=500)
+    return builder
+
+
+def test_tf32_is_no_advice_where_it_is_in_use(findings):
+    assert findings(products(SGEMM))["fp32-gemm"].may_use_tf32 == ("gemm",)
+    assert findings(products(SGEMM, TF32))["fp32-gemm"].may_use_tf32 == ()
+
+
+def test_a_conversion_of_the_layout_is_no_product(findings):
+    found = findings(products(SGEMM, TO_NHWC, TO_NHWC))["fp32-gemm"]
+    assert (found.time_us, found.count) == (500, 1)
+    assert "fp32-gemm" not in findings(products(TO_NHWC, MUL))
+
+
+def shared_gpu(*blocks, op="aten::mm"):
+    """Return kernels of so many blocks per multiprocessor that run at the same time on streams of their own."""
+    builder = steps()
+    for number, one in enumerate(blocks):
+        correlation = builder.launch(number)
+        builder.kernel(GEMM, 100, 500, correlation, stream=7 + number, blocks_per_sm=one)
+    return builder
+
+
+def test_kernels_that_share_the_gpu_fill_it_together(findings):
+    assert findings(shared_gpu(112 / 132))["small-grid"].unused_us == pytest.approx(500 * 20 / 132)
+    assert "small-grid" not in findings(shared_gpu(112 / 132, 20 / 132))
+    both = findings(shared_gpu(0.25, 0.25))["small-grid"]
+    assert (both.count, both.time_us, both.unused_us, both.share) == (2, 1000, 250, pytest.approx(0.5))
+
+
+def test_only_the_time_in_which_a_grid_does_not_fill_the_gpu_counts(findings):
+    builder = steps()
+    builder.kernel(GEMM, 100, 500, builder.launch(0), stream=7, blocks_per_sm=0.25)
+    builder.kernel(GEMM, 300, 500, builder.launch(5), stream=8, blocks_per_sm=1.0)
+    assert findings(builder)["small-grid"].time_us == 200
+
+
+def waiting_work(*, other_stream=False, collective=False, graph=False):
+    builder = steps()
+    builder.kernel(GEMM, 10, 20, builder.launch(0))
+    builder.kernel(GEMM, 600, 100, builder.graph_launch(40) if graph else builder.launch(40))
+    if other_stream:
+        builder.kernel(GEMM, 610, 20, builder.launch(50), stream=20)
+    if collective:
+        builder.kernel(NCCL, 720, 20, builder.launch(60))
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("seen", "streams", "communicates", "gaps_in_graphs"),
+    [
+        ({}, 1, False, 0),
+        ({"other_stream": True}, 2, False, 0),
+        ({"collective": True}, 1, True, 0),
+        ({"graph": True}, 1, False, 1),
+    ],
+)
+def test_launched_work_waits_for_what_the_recording_has(seen, streams, communicates, gaps_in_graphs, findings):
+    found = findings(waiting_work(**seen))["queued-work-waits"]
+    assert (found.streams, found.communicates, found.gaps_in_graphs) == (streams, communicates, gaps_in_graphs)
+    causes = {"another stream": streams > 1, "a rank": communicates, "CUDA graph": gaps_in_graphs}
+    assert {cause: cause in found.remedy for cause in causes} == {cause: bool(seen) for cause, seen in causes.items()}
+
+
+def test_a_ratio_that_only_set_up_explains_is_none_of_launches(findings):
+    builder = steps(length=100_000)
+    builder.launched(MUL, 10)
+    builder.launched(MUL, 90_000, op="aten::sub")
+    found = findings(builder)["overhead-bound"]
+    assert found.cpu_gpu_ratio > 100
+    assert (found.busy_us, found.longest_before) == (20, "aten::sub")
+    assert found.longest_us == pytest.approx(90_000, rel=0.01)
+    assert found.remedy != type(found).REMEDY
+
+
+@pytest.mark.parametrize(
+    ("name", "wrappers"),
+    [(None, ()), ("DistributedDataParallel.forward", ("ddp",)), ("FSDP::pre_forward (layer)", ("fsdp",))],
+)
+def test_only_wrappers_that_ran_are_advised_on(name, wrappers, findings):
+    builder = steps()
+    builder.kernel(NCCL, 10, 990, builder.launch(0))
+    if name is not None:
+        builder.annotation(name, 0, 900)
+    found = findings(builder)["exposed-communication"]
+    assert found.wrappers == wrappers
+    assert ("DDP" in found.remedy, "FSDP" in found.remedy) == ("ddp" in wrappers, "fsdp" in wrappers)
+
+
+def copied(*copies):
+    builder = steps()
+    builder.kernel(MUL, 10, 100, builder.launch(0))
+    for number, (what, start, dur) in enumerate(copies):
+        builder.memcpy(what, start, dur, builder.call("copy", 20 + number), size=2**20)
+    return builder
+
+
+def test_copies_that_take_long_are_found(findings):
+    found = findings(copied(("HtoD", 50, 400), ("DtoH", 500, 100)))["copies-take-long"]
+    assert (found.count, found.time_us, found.share, found.bytes) == (2, 500, 0.5, 2**21)
+    assert found.directions_us == {"HtoD": 400, "DtoH": 100}
+    # The kernel runs from 10 to 110.
+    assert (found.alone_us, found.longest_us) == (440, 400)
+    assert "copies-take-long" not in findings(copied(("HtoD", 50, 90)))
+
+
+def test_copies_without_a_kernel_are_found(findings):
+    builder = steps()
+    builder.memcpy("HtoD", 10, 980, builder.call("copy", 0), size=2**30)
+    assert findings(builder)["copies-take-long"].alone_us == 980
+
+
+def test_kernels_that_only_move_data_are_found(findings):
+    def builder(dur):
+        made = steps()
+        made.launched(GEMM, 0, op="aten::mm", dur=100)
+        made.launched(COPY, 200, op="aten::copy_", dur=dur)
+        return made
+
+    found = findings(builder(100))["copy-kernels"]
+    assert (found.count, found.time_us, found.kernel_share) == (1, 100, 0.5)
+    assert "copy-kernels" not in findings(builder(10))
+
+
+def test_what_takes_less_than_a_hundredth_does_not_stand_out_and_can_be_forbidden(tmp_path):
+    builder = steps(length=100_000)
+    builder.launched(MUL, 0)
+    builder.op("aten::item", 200, 50)
+    builder.sync(210, 30, what="stream sync")
+    builder.op("aten::add", 99_000, 10)
+    profile = load(builder.write(tmp_path / "t.json"))
+    assert "implicit-sync" not in {one.code for one in profile.findings}
+    with pytest.raises(AssertionError, match="implicit-sync"):
+        profile.expect(forbid="implicit-sync")
+
+
+def test_the_profilers_own_gap_stands_behind_all_others(findings):
+    builder = steps()
+    builder.kernel(MUL, 10, 10, builder.launch(0))
+    builder.kernel(SOFTMAX, 500, 400, builder.launch(490))
+    builder.kernel(GEMM, 900, 50, builder.launch(495))
+    builder.event("overhead", "Activity Buffer Request", 25, 470, pid=-1, tid=0)
+    assert list(findings(builder))[-1] == "profiler-gap"
+    assert "hotspot" in findings(builder)
 
 
 def arange(builder, at, *given, inputs=None):

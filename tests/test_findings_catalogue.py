@@ -34,6 +34,7 @@ VALUES = {
     "tuple[int, ...]": ((1,), (3000, 20)),
     "tuple[str | None, ...]": (("ProfilerStep#1",), ("ProfilerStep#1", "ProfilerStep#2")),
     "tuple[Literal['gemm', 'conv'], ...]": (("gemm",), ("gemm", "conv")),
+    "tuple[Literal['ddp', 'fsdp'], ...]": ((), ("ddp", "fsdp")),
     "Literal['outlier', 'drift']": ("outlier", "drift"),
     "Literal['transfer-bound', 'skew-bound', 'mixed', 'inconclusive']": ("skew-bound", "mixed"),
     "tuple[Mapping[str, str | int | None], ...]": (({"reason": "<reason>"},), ({"reason": "<reason>", "line": 3},) * 2),

@@ -9,6 +9,7 @@ import pytest
 from findings_on_recordings import FINDINGS, HEALTHY
 
 from pytest_torchprof import load
+from pytest_torchprof.findings import find
 from pytest_torchprof.kernels.names import decode
 
 pytestmark = pytest.mark.any_torch
@@ -24,7 +25,7 @@ def figure(finding):
 
 @pytest.mark.parametrize("recording", FINDINGS)
 def test_the_findings_are_those_a_person_found_right(recording, shared_trace):
-    found = {finding.code: figure(finding) for finding in load(shared_trace(recording)).findings}
+    found = {finding.code: figure(finding) for finding in find(load(shared_trace(recording)))}
     expected = {code: number for code, (number, _) in FINDINGS[recording].items()}
     assert sorted(found) == sorted(expected)
     assert found == pytest.approx(expected, rel=0.01)
@@ -33,6 +34,18 @@ def test_the_findings_are_those_a_person_found_right(recording, shared_trace):
 @pytest.mark.parametrize("recording", HEALTHY)
 def test_nothing_warns_on_a_healthy_recording(recording, shared_trace):
     assert {finding.severity for finding in load(shared_trace(recording)).findings} <= {"information"}
+
+
+@pytest.mark.parametrize("recording", FINDINGS)
+def test_what_does_not_stand_out_is_about_less_than_a_hundredth_of_the_time(recording, shared_trace):
+    profile = load(shared_trace(recording))
+    start = min(step.start_ns for step in profile.trace.steps)
+    window_us = (max([*profile.trace.gpu.end, *(step.end_ns for step in profile.trace.steps)]) - start) / 1000
+    for finding in (one for one in find(profile) if one not in profile.findings):
+        assert max(finding.share, finding.saves_us / window_us) < 0.01
+    for finding in profile.findings:
+        if finding.severity != "recording" and "share" in finding.evidence:
+            assert max(finding.share, finding.saves_us / window_us) >= 0.01
 
 
 # What the finding rests on, by its code: which events, given the finding. Without them there is nothing to find.
@@ -102,6 +115,7 @@ EVIDENCE = {
     "misaligned-gemm": named("ops"),
     "below-roofline": named("ops"),
     "repeated-constant": operators("aten::arange"),
+    "copy-kernels": kernels("copy"),
     "hidden-copy": operators("aten::addmm"),
     "unfused-pointwise": kernels("pointwise"),
     "unfused-attention": lambda _: lambda event: category(event) == "kernel" and "softmax" in event["name"].lower(),
@@ -119,7 +133,7 @@ def test_a_finding_goes_when_its_evidence_goes(recording, shared_trace, tmp_path
     path = shared_trace(recording)
     whole = msgspec.json.decode(gzip.decompress(path.read_bytes()))
     events = whole if isinstance(whole, list) else whole["traceEvents"]
-    for finding in load(path).findings:
+    for finding in find(load(path)):
         if (recording, finding.code) in ABSENT:
             continue
         gone = EVIDENCE[finding.code](finding)
@@ -127,4 +141,4 @@ def test_a_finding_goes_when_its_evidence_goes(recording, shared_trace, tmp_path
         assert len(kept) < len(events)
         cut = tmp_path / "cut.json"
         cut.write_bytes(msgspec.json.encode(kept if isinstance(whole, list) else {**whole, "traceEvents": kept}))
-        assert subject(finding) not in map(subject, load(cut).findings), finding.code
+        assert subject(finding) not in map(subject, find(load(cut))), finding.code

@@ -15,6 +15,7 @@ from pytest_torchprof.analysis.numbers import (
     Numbers,
     StepAttributes,
 )
+from pytest_torchprof.reasons.recordings import GpuNotRecorded, MadeWithoutGpu
 
 pytestmark = pytest.mark.any_torch
 
@@ -361,7 +362,23 @@ class TestOrphansAndLostKernels:
         builder.op("aten::mul", 10, 10)
         found = profile(builder)
         assert (found.measured, len(found.kernels), found.gpu_utilization) == (False, 0, None)
-        assert "made without the GPU" in found.why_not
+        # The machine has a GPU, of which nothing is recorded.
+        assert found.doubt == GpuNotRecorded("Test GPU")
+        builder.metadata["deviceProperties"] = []
+        assert profile(builder).doubt == MadeWithoutGpu()
+
+    def test_copies_alone_leave_the_gpu_unused(self, profile):
+        builder = stepped()
+        builder.memcpy("HtoD", 100, 500, builder.call("copy", 10))
+        found = profile(builder)
+        assert (found.gpu_utilization, found.sm_efficiency, found.achieved_occupancy) == (0, None, None)
+
+    def test_frames_of_python_alone_say_nothing_of_the_cpus_time(self, profile):
+        builder = TraceBuilder()
+        builder.event("python_function", "train.py(12): step", 0, 900)
+        assert profile(builder).median.cpu_time_us is None
+        builder.op("aten::mul", 10, 100)
+        assert profile(builder).median.cpu_time_us == 100
 
 
 class TestAttributionByTime:

@@ -52,6 +52,7 @@ class Occupation:
         """Collect the kernels, clipped to the window."""
         begin, until = window(trace)
         self._window_ns = until - begin
+        self._ran = len(trace.gpu) > 0
         gpu, kinds = trace.gpu, trace.gpu.kind
         kernels = [i for i in trace.gpu_order if kinds[i] == KERNEL]
         # Per device the columns start, end, blocks per SM and occupancy, in start order. Nothing ends after the window,
@@ -72,9 +73,14 @@ class Occupation:
 
     @property
     def utilization(self) -> float | None:
-        """The share of the window in which a kernel ran, the mean over devices; kineto's "GPU Utilization"."""
-        if not self._devices or self._window_ns <= 0:
+        """The share of the window in which a kernel ran, the mean over devices; kineto's "GPU Utilization".
+
+        It is 0 where nothing but copies and fills ran, and None where nothing did.
+        """
+        if not self._ran or self._window_ns <= 0:
             return None
+        if not self._devices:
+            return 0.0
         covered = [intervals.covered_length(starts, sorted(ends)) for starts, ends, _, _ in self._devices]
         return sum(covered) / len(covered) / self._window_ns
 

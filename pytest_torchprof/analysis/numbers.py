@@ -180,6 +180,7 @@ TABLE: Final = (
         unit="us",
         exact=False,
         needs=None,
+        absent="the recording has no operator, no call and no range of the CPU",
         absent_for=_within_a_graph,
     ),
     Number(
@@ -191,7 +192,9 @@ TABLE: Final = (
         absent="a step has no GPU operations",
         absent_for=_within_a_graph,
     ),
-    _occupation("gpu_utilization", "GPU utilization", lambda gpus: gpus.utilization, "the recording has no kernels"),
+    _occupation(
+        "gpu_utilization", "GPU utilization", lambda gpus: gpus.utilization, "the recording has no GPU operations"
+    ),
     _occupation(
         "sm_efficiency",
         "SM efficiency",

@@ -293,8 +293,11 @@ class StepWork:
 
     @cached_property
     def cpu_us(self) -> float | None:
-        """The part's length on the CPU without what its own threads spent inside blocking calls and the flush."""
-        if self._as_captured:
+        """The part's length on the CPU without what its own threads spent inside blocking calls and the flush.
+
+        None where no operator, call or range of the CPU says when it began and ended.
+        """
+        if self._as_captured or any(place.tid is None for place in self._part.ranges):
             return None
         return sum(_cpu_time_ns(self._trace, place) for place in self._part.ranges) / 1000
 

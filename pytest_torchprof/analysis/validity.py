@@ -22,6 +22,7 @@ from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.recordings import (
     CompiledBefore,
     EarlierWork,
+    GpuNotRecorded,
     GraphWithoutKernels,
     LaunchesUntied,
     LostGraphKernels,
@@ -48,6 +49,7 @@ from pytest_torchprof.reasons.recordings import (
 )
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.columns import ABSENT
+from pytest_torchprof.trace.gpus import listed_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +89,8 @@ def _why_not(trace: Trace) -> Reason | None:
     if not trace.device_kind.has_launches:
         return _overlapping_steps(trace) or (None if len(trace.ops) else NoOperator())
     if not len(trace.gpu) and not trace.links.launches:
-        return MadeWithoutGpu()
+        listed = next(iter(listed_names(trace.header)), None)
+        return MadeWithoutGpu() if listed is None else GpuNotRecorded(listed)
     return _overlapping_steps(trace) or _gpu_side(trace, at_stake(trace)) or _stray(trace)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.findings.catalogue import AnyFinding, OtherFinding
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked, with_thresholds
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked, standing_out, with_thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +25,7 @@ __all__ = [
     "explaining",
     "find",
     "ranked",
+    "standing_out",
     "with_thresholds",
 ]
 
@@ -33,6 +34,7 @@ _SUBJECTS = (
     "doubts",
     "waiting",
     "queued",
+    "copies",
     "kernels",
     "grids",
     "products",

@@ -58,6 +58,8 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     SENTENCE: ClassVar[str]
     REMEDY: ClassVar[str] = ""
     SEVERITY: ClassVar[Severity] = "warning"
+    LAST: ClassVar[bool] = False
+    """Whether there is nothing to do about it, so that it stands behind all others."""
 
     saves_us: float = 0.0
     """The most that could be saved over all steps, in microseconds; findings are ranked by it."""
@@ -192,7 +194,23 @@ class Rule(Struct, frozen=True, kw_only=True):
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings about the recording first, then warnings by the time that could be saved, then the rest."""
     order = {"recording": 0, "warning": 1, "information": 2}
-    return tuple(sorted(found, key=lambda finding: (order[finding.severity], -finding.saves_us)))
+    return tuple(sorted(found, key=lambda finding: (finding.LAST, order[finding.severity], -finding.saves_us)))
+
+
+_FLOOR = 0.01
+
+
+def standing_out(analysis: Analysis, found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that are worth a reader's time: those about less than a hundredth of the window are not.
+
+    To forbid a finding is to forbid it below that too.
+    """
+
+    def is_worth_it(finding: Finding) -> bool:
+        won = analysis.gpu_work.share_of_window(finding.saves_us)
+        return finding.severity == "recording" or max(getattr(finding, "share", 1.0), won) >= _FLOOR
+
+    return tuple(filter(is_worth_it, found))
 
 
 def _shapes(analysis: Analysis) -> bool:

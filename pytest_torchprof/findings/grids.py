@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.findings.catalogue.kernels import LowOccupancy, SmallGrid
-from pytest_torchprof.findings.evidence import evidence
+from pytest_torchprof.findings.evidence import KernelFacts, evidence
 from pytest_torchprof.findings.finding import (
     BLOCKS_PER_SM,
     OCCUPANCY,
@@ -17,11 +18,13 @@ from pytest_torchprof.findings.finding import (
 )
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, ask
 from pytest_torchprof.reasons.findings import BlocksOfSomeUnknown, WarpsOfSomeUnknown
+from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.kernels.reply import Replies, Reply
 
 FEW_BLOCKS = Threshold(
@@ -42,25 +45,76 @@ _FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
 
 def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels with fewer blocks than the GPU has multiprocessors."""
-    work, gpu = analysis.gpu_work, analysis.trace.gpu
-    small = _small_grids(analysis).yes
-    spent = work.time_us(small)
+    work, small = analysis.gpu_work, set(_small_grids(analysis).yes)
+    partly = [(device, one) for device, one in _partly_filled(work) if not small.isdisjoint(one.kernels)]
+    spent = sum((one.end - one.start) * len(small.intersection(one.kernels)) for _, one in partly) / 1000
     if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
-    unused = sum((gpu.end[i] - gpu.start[i]) * (1 - gpu.blocks_per_sm[i]) for i in small) / 1000
-    yield SmallGrid(
-        **evidence(work, small), kernel_share=spent / work.kernel_time_us, unused_us=unused, saves_us=unused
-    )
+    covered = {device: [(one.start, one.end) for other, one in partly if other == device] for device in work.by_device}
+    facts: KernelFacts = {
+        **evidence(work, sorted(small)),
+        "time_us": spent,
+        "share": sum(map(work.share_during, covered.values())) / len(covered),
+    }
+    unused = sum((one.end - one.start) * (1 - one.blocks) for _, one in partly) / 1000
+    yield SmallGrid(**facts, kernel_share=spent / work.kernel_time_us, unused_us=unused, saves_us=unused)
+
+
+class _PartlyFilled(NamedTuple):
+    """A time in which all kernels of a device together had fewer blocks than it has multiprocessors."""
+
+    start: int
+    end: int
+    blocks: float
+    """Per multiprocessor."""
+    kernels: tuple[int, ...]
+    """Those that ran."""
+
+
+def _partly_filled(work: GpuWork) -> Iterator[tuple[int, _PartlyFilled]]:
+    """Yield when a device was not filled, with the device; kernels that run beside each other are taken together.
+
+    A kernel of which no blocks are recorded may fill any.
+    """
+    gpu = work.trace.gpu
+    start, end, blocks, kind = gpu.start, gpu.end, gpu.blocks_per_sm, gpu.kind
+    for device, ops in work.by_device.items():
+        together: list[int] = []
+        reached = 0
+        for i in [i for i in ops if kind[i] == KERNEL]:
+            if together and start[i] >= reached:
+                yield from ((device, one) for one in _filled_together(together, start, end, blocks))
+                together = []
+            together.append(i)
+            reached = max(reached, end[i])
+        yield from ((device, one) for one in _filled_together(together, start, end, blocks))
+
+
+def _filled_together(
+    kernels: Sequence[int], start: Sequence[int], end: Sequence[int], blocks: Sequence[float]
+) -> Iterator[_PartlyFilled]:
+    edges = sorted({edge for i in kernels for edge in (start[i], end[i])}) if len(kernels) > 1 else []
+    for begin, until in pairwise(edges) if edges else [(start[i], end[i]) for i in kernels]:
+        running = tuple(i for i in kernels if start[i] <= begin and until <= end[i])
+        filled = sum(blocks[i] for i in running)
+        if running and filled < 1 and min(blocks[i] for i in running) >= 0:
+            yield _PartlyFilled(begin, until, filled, running)
 
 
 def _small_grids(analysis: Analysis) -> Replies[int]:
-    """Ask each kernel whether it has fewer blocks than the GPU has multiprocessors; communication needs no more."""
+    """Ask each kernel whether it leaves multiprocessors without a block, even with what runs beside it.
+
+    Communication needs no more.
+    """
     blocks, talking = analysis.trace.gpu.blocks_per_sm, analysis.gpu_work.communication
+    partly = {i for _, one in _partly_filled(analysis.gpu_work) for i in one.kernels}
 
     def is_small(kernel: int) -> Reply:
         if blocks[kernel] >= 1 or kernel in talking:
             return NO
-        return NOT_KNOWN if blocks[kernel] < 0 else YES
+        if blocks[kernel] < 0:
+            return NOT_KNOWN
+        return YES if kernel in partly else NO
 
     return ask(analysis.gpu_work.kernels, is_small)
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import Group
+    from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.reply import Replies, Reply
 
 SLOW_TYPE = Threshold(
@@ -67,9 +68,12 @@ _ADDING = ("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "at
 
 
 def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group], float]:
-    """Return the products and convolutions that compute in a type, and their time, if it is worth a finding."""
+    """Return the products and convolutions that compute in a type, and their time, if it is worth a finding.
+
+    What only prepares them, such as a conversion of the layout, computes in no type.
+    """
     work = analysis.gpu_work
-    found = [group for group in work.of_family("gemm", "conv") if work.decoded(group).dtype == dtype]
+    found = [group for group in work.of_family("gemm", "conv") if _is_product_in(work.decoded(group), dtype)]
     spent = sum(group.time_ns for group in found) / 1000
     return (found, spent) if spent and spent >= least * work.kernel_time_us else ([], 0.0)
 
@@ -84,9 +88,14 @@ def _types_told(dtype: str, least: Threshold, *families: str) -> Need:
     )
 
 
+def _is_product_in(decoded: KernelName, dtype: str) -> bool:
+    return decoded.dtype == dtype and decoded.helper is None
+
+
 def _computes_in(dtype: str, families: Sequence[str], analysis: Analysis, group: Group) -> bool:
     decoded = analysis.gpu_work.decoded(group)
-    return decoded.dtype == dtype and decoded.family in families
+    is_product = decoded.family not in _PRODUCT_FAMILIES or decoded.helper is None
+    return decoded.dtype == dtype and decoded.family in families and is_product
 
 
 def _may_compute_in(analysis: Analysis, group: Group, dtype: str) -> bool:
@@ -131,8 +140,28 @@ def _slow_type(analysis: Analysis, least: float, dtype: str, faster: Sequence[st
 
 def _fp32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     if (facts := _slow_type(analysis, at[SLOW_TYPE], "fp32", ("bf16", "fp16"))) is not None:
-        trace = analysis.trace
-        yield Fp32Products(**facts, rocm=trace.rocm, has_tf32=has_tf32(trace))
+        yield Fp32Products(**facts, rocm=analysis.trace.rocm, may_use_tf32=_without_tf32(analysis))
+
+
+def _without_tf32(analysis: Analysis) -> tuple[Literal["gemm", "conv"], ...]:
+    """Return what computes in fp32 where TF32 is not allowed yet, as far as settings and kernels tell."""
+    if not has_tf32(analysis.trace):
+        return ()
+    work, metadata = analysis.gpu_work, analysis.trace.metadata
+    environment = None if metadata is None else metadata.environment
+    allowed = {
+        "gemm": environment is not None and bool(environment.tf32_matmul),
+        "conv": environment is not None and bool(environment.tf32_cudnn),
+    }
+    types: dict[str, set[str | None]] = {"gemm": set(), "conv": set()}
+    for group in work.of_family(*_PRODUCT_FAMILIES):
+        if (decoded := work.decoded(group)).helper is None:
+            # A convolution may be computed as a product; its own setting decides.
+            of_conv = decoded.family == "conv" or "conv" in (work.op_name(group) or "")
+            types["conv" if of_conv else "gemm"].add(decoded.dtype)
+    return tuple(
+        one for one in _PRODUCT_FAMILIES if "fp32" in types[one] and "tf32" not in types[one] and not allowed[one]
+    )
 
 
 def _tf32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:

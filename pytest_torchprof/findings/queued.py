@@ -39,6 +39,8 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         longest_us=longest_ns / 1000,
         longest_before=decode(name).short if trace.gpu.kind[before] == KERNEL else name,
         longest_in_graph=before in of_graphs,
+        streams=max(len({trace.gpu.stream[i] for i in ops}) for ops in work.by_device.values()),
+        communicates=bool(work.communication),
         source=work.source_of(before),
         saves_us=waited_us,
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.findings.catalogue.waiting import (
@@ -60,6 +61,10 @@ FIRST_US = Threshold(
 FIRST_TIMES = Threshold("first_times", 10.0, "where all launches take long, it is the queue; ten medians are no queue")
 MEDIAN_US = Threshold("median_us", 50.0, "five times what a launch takes to reach an idle GPU")
 
+_WRAPPERS: Final[tuple[tuple[Literal["ddp", "fsdp"], re.Pattern[str]], ...]] = (
+    ("ddp", re.compile(r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.")),
+    ("fsdp", re.compile(r"FullyShardedDataParallel\.|FSDP::")),
+)
 _LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
 
@@ -79,7 +84,8 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     if not busy_us or cpu_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
     late = _late(work)
-    if late < at[LATE]:
+    longest_ns, before = max(((end - start, before) for start, end, _, before in work.gaps), default=(0, ABSENT))
+    if before == ABSENT or late < at[LATE]:
         return
     waited = work.idle.host_us / len(work.by_device)
     yield OverheadBound(
@@ -89,6 +95,9 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         busy_share=work.busy_share * work.window_us / warm,
         late_launches=late,
         setup_us=work.setup_us,
+        busy_us=busy_us,
+        longest_us=longest_ns / 1000,
+        longest_before=_awaited(analysis, before),
         saves_us=waited,
     )
 
@@ -122,8 +131,6 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         return
     longest_ns, before = max(late)
     loading_us = _loading_us(analysis)
-    launched_by = analysis.launching.op_name(analysis.launching.op_of[before])
-    awaited = launched_by or decode(analysis.trace.names[analysis.trace.gpu.name[before]]).short
     yield LaunchGaps(
         time_us=waited_us,
         share=work.share_of_window(waited_us),
@@ -132,12 +139,18 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         other_us=found.other_us,
         gaps=len(late),
         longest_us=longest_ns / 1000,
-        longest_before=awaited,
+        longest_before=_awaited(analysis, before),
         data_loading_us=loading_us,
         loads_long=work.share_of_window(loading_us) >= at[LOADING],
         source=work.source_of(before),
         saves_us=waited_us,
     )
+
+
+def _awaited(analysis: Analysis, gpu_op: int) -> str:
+    """Return the operator that launched it, else what it is called."""
+    launched_by = analysis.launching.op_name(analysis.launching.op_of[gpu_op])
+    return launched_by or decode(analysis.trace.names[analysis.trace.gpu.name[gpu_op]]).short
 
 
 def _loading_us(analysis: Analysis) -> float:
@@ -160,7 +173,10 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     slow_start = first >= at[FIRST_US] and first >= at[FIRST_TIMES] * middle and started_idle
     if not slow_start and not (middle >= at[MEDIAN_US] and _late(work) >= at[LATE]):
         return
-    yield LaunchDelay(first_us=first, median_us=middle, time_us=first - middle)
+    late_us = first - middle
+    yield LaunchDelay(
+        first_us=first, median_us=middle, time_us=late_us, share=work.share_of_window(max(late_us, middle))
+    )
 
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
@@ -290,6 +306,7 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
         kind=None if job is None else job.kind,
         wait_share=None if job is None else job.wait_share,
         collectives_us={name: ns / 1000 for name, ns in spent.most_common()},
+        wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
         saves_us=lost,
     )
 

@@ -70,6 +70,22 @@ class MadeWithoutGpu(Reason, frozen=True):
     REMEDY = 'where the CPU was to be measured, say so: --device cpu, load(path, device="cpu")'
 
 
+class GpuNotRecorded(Reason, frozen=True):
+    """The recording lists a GPU, and neither its operations nor launches are in it."""
+
+    CODE = Code.NO_GPU_SIDE
+    SENTENCE = (
+        "the recording lists a GPU ({name:line}) and has no GPU operation and no launch: the profiler did not record "
+        "the GPU, or nothing was launched"
+    )
+    REMEDY = (
+        "record with ProfilerActivity.CUDA; where the CPU was to be measured, say so: --device cpu, load(path, "
+        'device="cpu")'
+    )
+
+    name: str
+
+
 class NoLaunches(Reason, frozen=True):
     """GPU operations ran, and no launch is in the recording."""
 

@@ -14,7 +14,7 @@ from pytest_torchprof.analysis.range_rows import EACH_STEP, IN_GRAPHS
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.report.columns import COLUMNS, Among, json_values
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def as_dict(  # noqa: PLR0913 - the options of the command
     if not findings:
         return {**tables, "findings": []}
     efficiency = msgspec.to_builtins(analysis.efficiency)
-    return {**tables, "efficiency": efficiency, "findings": finding_values(find(analysis, tuple(rules)))}
+    found = standing_out(analysis, find(analysis, tuple(rules)))
+    return {**tables, "efficiency": efficiency, "findings": finding_values(found)}
 
 
 def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
-from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.report.analysis_json import chosen_steps
 from pytest_torchprof.report.analysis_tables import rows_of
 from pytest_torchprof.report.bars import share_lines
@@ -89,7 +89,7 @@ def text(  # noqa: PLR0913 - the options of the command
     if findings:
         looked_at = [
             _describe_efficiency(analysis, width, bars),
-            _list_findings(analysis, find(analysis, rules), width),
+            _list_findings(analysis, standing_out(analysis, find(analysis, rules)), width),
         ]
         if len(steps) < len(analysis.steps):
             parts.append(f"of the whole recording, all its {len(analysis.steps)} steps:")

@@ -50,6 +50,11 @@ def named(
         )
 
 
+def listed_names(header: Mapping[str, object]) -> list[str]:
+    """Return what the machine's devices are called, as far as the file says, whether they ran something or not."""
+    return [str(item.get("name") or "a GPU without a name") for item in _listed(header).values()]
+
+
 def _listed(header: Mapping[str, object]) -> Mapping[object, Mapping[str, object]]:
     """Return what the file says of the machine's devices, by ordinal."""
     listed = header.get("deviceProperties")

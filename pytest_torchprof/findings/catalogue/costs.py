@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 
-from pytest_torchprof.findings.finding import Finding
+from pytest_torchprof.findings.finding import Finding, OfKernels
 from pytest_torchprof.text import counted, show_us
 
 
@@ -56,6 +56,55 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
             f"{op} launches {counted(count, 'kernel')} of {show_us(self.mean_us[op])} each"
             for op, count in list(self.ops.items())[:3]
         )
+
+
+class CopiesTakeLong(Finding, frozen=True, kw_only=True, tag="copies-take-long"):
+    """Copies between memories take much of the time."""
+
+    TITLE = "Copies take long"
+    SENTENCE = (
+        "{count:copy} took {time_us:us} ({share:percent} of the time), {alone_us:us} of it without a kernel beside "
+        "them; the longest took {longest_us:us} ({longest:line})"
+    )
+    REMEDY = (
+        "{pin}keep data on the GPU, copy it once, or while kernels run (a stream of its own, non_blocking=True from "
+        "pinned memory)"
+    )
+    _PIN = "pin the memory (pin_memory), which is pageable for {pageable_us:us} of it; "
+
+    time_us: float
+    share: float
+    count: int
+    bytes: int
+    directions_us: Mapping[str, float]
+    """The time of each direction, such as HtoD, the longest first."""
+    pageable_us: float
+    """The time of copies from or to memory that is not pinned."""
+    alone_us: float
+    """In which no kernel ran on the device; of several devices the longest."""
+    longest_us: float
+    longest: str
+
+    @property
+    def pin(self) -> str:
+        """What to do about pageable memory, where it takes time."""
+        return self.words(self._PIN) if self.pageable_us else ""
+
+
+class CopyKernels(OfKernels, frozen=True, kw_only=True, tag="copy-kernels"):
+    """Kernels that copy, cast or quantize take much of the kernel time."""
+
+    TITLE = "Kernels that only move data"
+    SENTENCE = (
+        "{count:kernel} that {count:copies, casts or quantizes|copy, cast or quantize} took {time_us:us} "
+        "({kernel_share:percent} of the kernel time), most {longest}"
+    )
+    REMEDY = (
+        "keep one type and one layout through the model, weights in the type that computes; torch.compile puts casts "
+        "into the kernels beside them"
+    )
+
+    kernel_share: float
 
 
 class CostlyChildren(Finding, frozen=True, kw_only=True, tag="costly-children"):

@@ -61,14 +61,14 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
     TITLE = "Products in fp32"
     SENTENCE = "{subject} in fp32 took {time_us:us}, {kernel_share:percent} of the kernel time"
     REMEDY = "autocast or a model in bf16{before_ampere}{tf32}"
-    _TF32 = (
-        ', or, where fp32 operands must stay, TF32: torch.set_float32_matmul_precision("high") for products, '
-        "torch.backends.cudnn.allow_tf32 for convolutions"
-    )
+    _SETTINGS: ClassVar[Mapping[str, str]] = {
+        "gemm": 'torch.set_float32_matmul_precision("high") for products',
+        "conv": "torch.backends.cudnn.allow_tf32 for convolutions",
+    }
 
     rocm: bool
-    has_tf32: bool
-    """Whether the device knows the type."""
+    may_use_tf32: tuple[Literal["gemm", "conv"], ...]
+    """Those of the families for which the device has TF32, and which do not use it yet."""
 
     @property
     def before_ampere(self) -> str:
@@ -77,8 +77,9 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
 
     @property
     def tf32(self) -> str:
-        """What else can be done on a device with TF32."""
-        return self._TF32 if self.has_tf32 else ""
+        """What else can be done on a device with TF32, where it is not in use yet."""
+        settings = ", ".join(self._SETTINGS[family] for family in self.may_use_tf32)
+        return f", or, where fp32 operands must stay, TF32: {settings}" if settings else ""
 
 
 class Tf32Products(SlowType, frozen=True, kw_only=True, tag="tf32-gemm"):

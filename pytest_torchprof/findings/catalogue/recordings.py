@@ -72,6 +72,7 @@ class ProfilerGap(Finding, frozen=True, kw_only=True, tag="profiler-gap"):
     )
     REMEDY = "none needed; record more steps to see that it does not come back in each"
     SEVERITY = "information"
+    LAST = True
 
     time_us: float
     share: float

@@ -6,7 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar, Literal
 
 from pytest_torchprof.findings.finding import Finding
-from pytest_torchprof.text import counted
+from pytest_torchprof.text import counted, enumerated
 
 
 class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
@@ -23,15 +23,35 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
         'launch for all (mode="reduce-overhead")'
     )
 
+    _MOSTLY_ELSE = (
+        "the GPU was busy for {busy_us:us} and waited for launches for {time_us:us}, {longest_us:us} of it before "
+        "{longest_before}: most of the recording is set-up, compilation or other work of the CPU"
+    )
+    _WARM_UP = "record warm steps: more warm-up calls (warmup=), and what is done once before them"
+    _TOO_LARGE = 100
+    """As a ratio from here on it says nothing about launches."""
+
     time_us: float
     """In which the GPU waited for launches."""
     share: float
     cpu_gpu_ratio: float
+    busy_us: float
     busy_share: float
     late_launches: float
     """The share of the GPU operations that the device had to wait for."""
     setup_us: float
     """What was done once, which the other figures leave out."""
+    longest_us: float
+    """The longest gap."""
+    longest_before: str
+
+    @property
+    def message(self) -> str:
+        return self.words(self.SENTENCE if self.cpu_gpu_ratio <= self._TOO_LARGE else self._MOSTLY_ELSE)
+
+    @property
+    def remedy(self) -> str:
+        return self.REMEDY if self.cpu_gpu_ratio <= self._TOO_LARGE else self._WARM_UP
 
     @property
     def aside(self) -> str:
@@ -88,9 +108,13 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
         "{time_us:us} ({share:percent} of the time) the GPU idled although the next operation was launched, in "
         "{gaps:gap}, the longest {longest_us:us} before {longest_before}{of_graph}"
     )
-    REMEDY = (
-        "look at what the operation waits for: an event of another stream, a rank that is late, or the start of a CUDA "
-        "graph, whose first launch uploads it (replay it once more in the warm-up)"
+    REMEDY = "look at what the operation waits for: {causes}"
+    _STREAM = "an event of another stream"
+    _RANK = "a rank that is late"
+    _GRAPH = "the start of a CUDA graph, whose first launch uploads it (replay it once more in the warm-up)"
+    _NOTHING_SEEN = (
+        "nothing in the recording shows it; it may be another process on the GPU, the driver, or clocks of CPU and GPU "
+        "that differ"
     )
 
     time_us: float
@@ -100,6 +124,16 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     longest_us: float
     longest_before: str
     longest_in_graph: bool
+    streams: int
+    """On how many streams a device worked."""
+    communicates: bool
+    """Whether there are collectives, which wait for other ranks."""
+
+    @property
+    def causes(self) -> str:
+        """What it may wait for, as far as the recording has such a thing."""
+        seen = ((self.streams > 1, self._STREAM), (self.communicates, self._RANK), (self.gaps_in_graphs, self._GRAPH))
+        return enumerated([cause for is_there, cause in seen if is_there] or [self._NOTHING_SEEN])
 
     @property
     def of_graph(self) -> str:
@@ -121,6 +155,7 @@ class LaunchDelay(Finding, frozen=True, kw_only=True, tag="launch-delay"):
     first_us: float
     median_us: float
     time_us: float
+    share: float
 
 
 class SyncOverLittleWork(Finding, frozen=True, kw_only=True, tag="sync-over-little-work"):
@@ -180,9 +215,10 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "compute meanwhile{cause}"
     )
     REMEDY = (
-        "overlap it with computation (DDP buckets, prefetch in FSDP, async_op=True); a collective that only waits "
-        "shows that another rank is late: compare the ranks"
+        "overlap it with computation ({ways:list}); a collective that only waits shows that another rank is late: "
+        "compare the ranks"
     )
+    _WAYS: ClassVar[Mapping[str, str]] = {"ddp": "DDP buckets", "fsdp": "prefetch in FSDP"}
     _OF_RANK = "{time_us:us} ({share:share} of the steps) rank {rank} only communicates{cause}"
     _REMEDIES: ClassVar[Mapping[bool, str]] = {
         True: "find what makes the last rank late",
@@ -204,6 +240,13 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
     wait_share: float | None = None
     collectives_us: Mapping[str, float] | None = None
     """The time of each kind of collective, the longest first."""
+    wrappers: tuple[Literal["ddp", "fsdp"], ...] = ()
+    """The wrappers of torch's that ran, of which each has its own way to overlap."""
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """How to overlap it."""
+        return (*(self._WAYS[one] for one in self.wrappers), "async_op=True")
 
     @property
     def longest(self) -> tuple[str, ...]:
@@ -221,7 +264,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     @property
     def remedy(self) -> str:
-        return self.REMEDY if self.rank is None else self._REMEDIES[self.kind == "skew-bound"]
+        return self.words(self.REMEDY) if self.rank is None else self._REMEDIES[self.kind == "skew-bound"]
 
 
 class Straggler(Finding, frozen=True, kw_only=True, tag="straggler"):

@@ -11,7 +11,7 @@ from pytest_torchprof.analysis.analysis import Analysis, Repeat
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.report.columns import TESTS
@@ -81,7 +81,7 @@ def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -
         outcome=Outcome.NOT_MEASURED if analysis.why_not else Outcome.RECORDED,
         message=analysis.why_not or "",
         summary=summary_of(analysis.median, analysis.worst),
-        findings=find(analysis, rules) if analysis.kernels_unknown is None else (),
+        findings=standing_out(analysis, find(analysis, rules)),
         environment=analysis.trace.environment,
         recording=name,
     )
