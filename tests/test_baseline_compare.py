@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.baseline import Entry, KernelRecord, source_hash
 from pytest_torchprof.compare import Comparison, compare, lacking, tolerance_for
+from pytest_torchprof.compare.words import change_words
 
 pytestmark = pytest.mark.any_torch
 
@@ -133,7 +134,7 @@ def test_what_fails_heads_a_comparison_and_what_varies_ends_it_in_one_line():
 
 def test_another_environment_is_said_before_what_fails():
     comparison = compare(entry((ADD,)), entry((ADD, MUL), environment=other(torch="2.14.0")))
-    assert comparison.lines[0].startswith("baseline recorded with torch ")
+    assert comparison.lines[0].startswith("the baseline was recorded with torch ")
     assert comparison.lines[1].startswith("  + pointwise mul")
 
 
@@ -145,8 +146,8 @@ def test_one_kernel_less_does_not_pay_for_another_one_more():
 
 def test_another_tile_of_the_same_gemm_is_shown_and_passes():
     comparison = compare(entry((GEMM, ADD)), entry((GEMM_64, ADD)))
-    assert kinds(comparison) == [("changed", "neutral", False)]
-    assert (comparison.verdict, comparison.summary) == ("changed", "changed (1 kernel)")
+    assert kinds(comparison) == [("renamed", "neutral", False)]
+    assert (comparison.verdict, comparison.summary) == ("changed", "changed (1 kernel renamed)")
     assert not comparison.fails(strict=True)
     assert comparison.lines[0].startswith("  ~ ")
 
@@ -190,7 +191,9 @@ def test_what_a_newer_version_of_the_package_reads_from_the_same_names_is_no_cha
     old = tuple(replace(row, family="other", dtype=None, layout=None) for row in (GEMM, ADD))
     assert compare(entry(old), entry((GEMM, ADD))).verdict == "same"
     worse = compare(entry(old), entry((GEMM, ADD, ADD)))
-    assert next(change.words for change in worse.changes if change.fails).startswith("pointwise add: 1 -> 2 per step")
+    assert next(change_words(change) for change in worse.changes if change.fails).startswith(
+        "pointwise add: 1 -> 2 per step"
+    )
 
 
 def test_triton_s_trailing_index_is_no_change():
@@ -327,7 +330,7 @@ def test_another_torch_is_said_first_and_names_are_not_gated():
     new = entry((GEMM_64, MUL), environment=other(torch="2.14.0", cuda="13.2"))
     comparison = compare(entry((GEMM, ADD)), new, names="exact")
     assert comparison.lines[0] == (
-        "baseline recorded with torch 2.13.0 / CUDA 13.0, this run has torch 2.14.0 / CUDA 13.2: "
+        "the baseline was recorded with torch 2.13.0 / CUDA 13.0, this run has torch 2.14.0 / CUDA 13.2: "
         "names may differ, structure is compared"
     )
     assert comparison.verdict == "changed"
@@ -337,7 +340,7 @@ def test_another_torch_is_said_first_and_names_are_not_gated():
 def test_under_another_torch_a_kernel_may_be_renamed_and_moved_but_not_joined_by_another():
     new = other(torch="2.14.0")
     moved = compare(entry((ADD, GEMM, FUSED)), entry((GEMM_64, MUL, FUSED), environment=new))
-    assert (moved.verdict, {change.kind for change in moved.changes}) == ("changed", {"changed"})
+    assert (moved.verdict, {change.kind for change in moved.changes}) == ("changed", {"changed", "renamed"})
     more = compare(entry((ADD, GEMM)), entry((ADD, GEMM, MUL), environment=new))
     assert more.lines[1] == "  + pointwise mul: 1 per step, launched by aten::mul"
     assert more.summary == "worse (+1 kernel, other environment)"
@@ -493,7 +496,7 @@ def test_names_that_only_another_version_gives_are_told_together():
         "  ~ two GEMMs renamed: tile 64x64x32 -> 64x64x64 (bf16, tn as before)",
         "    apart from names the kernels are the same",
     )
-    sides = ("main (42cca44) was", "the working tree")
+    sides = ("main (42cca44)", "the working tree")
     named = compare(entry(old), entry(new, environment=other(torch="2.14.0")), sides=sides)
     assert named.lines[0].startswith("main (42cca44) was recorded with torch ")
     assert ", the working tree has torch 2.14.0: names may differ, structure is compared" in named.lines[0]

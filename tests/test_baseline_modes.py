@@ -83,7 +83,7 @@ def test_another_torch_is_said_before_any_verdict(run_tests, pytester):
     path.write_text(path.read_text().replace('"torch": "', '"torch": "1.'))
     result = run_tests(ONE)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*baseline recorded with torch 1.*, this run has torch *: names may differ*"])
+    result.stdout.fnmatch_lines(["*the baseline was recorded with torch 1.*, this run has torch *: names may differ*"])
 
 
 def test_add_writes_what_is_missing_and_compares_the_rest(run_tests, pytester):

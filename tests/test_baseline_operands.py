@@ -15,6 +15,7 @@ from torch.nn import functional
 from pytest_torchprof import load, profile
 from pytest_torchprof.baseline import KernelRecord, entry_of
 from pytest_torchprof.compare import compare, lacking_kernels
+from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.kernels.asked_types import TYPE_ARGUMENTS
 from pytest_torchprof.trace.columns import WITH_SETTINGS
 
@@ -469,7 +470,7 @@ def test_on_a_gpu_a_kernel_whose_name_tells_no_type_is_told_apart_by_its_operato
     assert compare(of_recording(was), of_recording(now)).verdict == "worse"
     assert not was.diff(same).kernels_differ
     assert was.diff(now).kernels_differ
-    assert "bf16" in was.diff(now).replaced[0].words
+    assert "bf16" in change_words(was.diff(now).changes[0])
 
 
 def test_a_joined_list_of_tensors_tells_the_size_of_its_elements(tmp_path):

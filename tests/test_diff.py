@@ -12,6 +12,7 @@ from builder import TraceBuilder
 
 from pytest_torchprof import NotMeasured, load
 from pytest_torchprof.cli import main
+from pytest_torchprof.compare.words import change_words
 
 pytestmark = pytest.mark.any_torch
 
@@ -58,6 +59,14 @@ def event(name, cat, ts, dur, args=None):
     return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args or {}}
 
 
+def of_kind(found, kind):
+    return [change for change in found.changes if change.kind == kind]
+
+
+def numbers(found):
+    return {change.what: (change.old, change.new) for change in of_kind(found, "number")}
+
+
 EAGER = [(GEMM, "aten::addmm"), (GELU, "aten::gelu"), (MUL, "aten::mul")]
 COMPILED = [(GEMM, "aten::addmm"), ("triton_poi_fused_gelu_mul_0", "triton_poi_fused_gelu_mul_0")]
 
@@ -68,12 +77,12 @@ def test_eager_and_compiled_are_compared_in_words_and_as_data(recording):
     assert found.words == "same GEMM, two pointwise became one Triton kernel"
     assert found.kernels_differ
     assert found
-    (change,) = found.replaced
-    assert [item.op for item in change.old] == ["aten::gelu", "aten::mul"]
-    assert [item.name for item in change.new] == ["triton_poi_fused_gelu_mul_0"]
-    assert found.numbers["kernels"] == (3, 2)
-    data = found.to_dict()
-    assert json.loads(json.dumps(data))["replaced"][0]["old"] == [GELU, MUL]
+    (change,) = of_kind(found, "replaced")
+    assert [kernel.op for kernel in change.before] == ["aten::gelu", "aten::mul"]
+    assert [kernel.name for kernel in change.after] == ["triton_poi_fused_gelu_mul_0"]
+    assert numbers(found)["kernels"] == (3, 2)
+    data = json.loads(json.dumps(found.to_dict()))
+    assert [kernel["name"] for kernel in data["changes"][0]["before"]] == [GELU, MUL]
     assert data["same"] == {"gemm": 1}
 
 
@@ -86,10 +95,10 @@ def test_the_same_change_in_every_layer_is_said_once(recording):
 def test_another_variant_of_a_gemm_is_a_rename_with_its_reason(recording):
     """Structure is the same, the tile is not."""
     found = load(recording("a", [(GEMM, "aten::mm")] * 2)).diff(load(recording("b", [(WIDER, "aten::mm")] * 2)))
-    assert found.replaced == ()
-    (renamed,) = found.renamed
-    assert (renamed.old, renamed.new, renamed.count) == (GEMM, WIDER, 2)
-    assert renamed.explanation == "tile 128x64 -> 128x128 (bf16, tn as before)"
+    assert of_kind(found, "replaced") == []
+    (renamed,) = of_kind(found, "renamed")
+    assert (renamed.before[0].name, renamed.after[0].name, renamed.times) == (GEMM, WIDER, 2)
+    assert change_words(renamed) == "gemm bf16 tn nvjet_tst_128x128: tile 128x64 -> 128x128 (bf16, tn as before)"
     assert found.words == "same two GEMMs, 2 renamed"
 
 
@@ -113,15 +122,15 @@ def test_only_the_index_of_a_triton_kernel_is_no_difference(recording, capsys):
     second = recording("b", [("triton_poi_fused_add_7", "x")], dur=9)
     found = load(first).diff(load(second))
     assert not found
-    assert found.renamed == ()
+    assert of_kind(found, "renamed") == []
     assert run([str(first), str(second)]) == 0
     assert "GPU time 5.00 us -> 9.00 us, 1.8x" in capsys.readouterr().out
 
 
 def test_numbers_that_print_alike_are_in_the_data_only(recording):
     found = load(recording("a", EAGER, dur=40)).diff(load(recording("b", EAGER, dur=40.001)))
-    assert found.numbers["kernel_time_us"] == (120, pytest.approx(120.003))
-    assert found.lines == ["same GEMM and two pointwise"]
+    assert numbers(found)["kernel_time_us"] == (120, pytest.approx(120.003))
+    assert found.lines == ("same GEMM and two pointwise",)
     assert str(found) == "same GEMM and two pointwise"
 
 
@@ -143,7 +152,7 @@ def test_a_pointwise_kernel_of_another_dtype_is_another_kernel(recording):
     half = MUL.replace("float", "c10::Half")
     found = load(recording("a", [(MUL, "aten::mul")])).diff(load(recording("b", [(half, "aten::mul")])))
     assert found.words == "one pointwise became another"
-    assert found.replaced[0].words.endswith("pointwise mul: fp32 -> fp16, launched by aten::mul")
+    assert change_words(found.changes[0]).endswith("pointwise mul: fp32 -> fp16, launched by aten::mul")
 
 
 def test_the_command_says_what_differs_and_exits_one(recording, capsys):
@@ -157,7 +166,8 @@ def test_the_command_says_what_differs_and_exits_one(recording, capsys):
     assert lines[-1].endswith("triton_poi_fused_gelu_mul_0")
     assert run([str(first), str(second), "--json"]) == 1
     data = json.loads(capsys.readouterr().out)
-    assert (data["schema"], data["kernels_differ"], data["numbers"]["kernels"]) == (1, True, [3, 2])
+    assert (data["schema"], data["kernels_differ"]) == (1, True)
+    assert [(one["old"], one["new"]) for one in data["changes"] if one["what"] == "kernels"] == [(3, 2)]
     assert run([str(first), str(first)]) == 0
 
 
@@ -385,8 +395,7 @@ def test_what_only_moved_took_nobodys_place(recording):
     second = recording("second", [("c", "aten::exp"), ("gemm", "aten::mm"), ("b", "aten::mul"), ("a", "aten::add")])
     found = load(first).diff(load(second))
     assert not found
-    assert found.replaced == ()
-    assert found.moved == 2
+    assert [(change.kind, change.times) for change in found.changes] == [("reordered", 2)]
     assert found.words.endswith("2 in another place")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.compare.changes import _NOUNS as OF_DIFFERENCES
 from pytest_torchprof.compare.comparison import _NOUNS as OF_BASELINES
+from pytest_torchprof.compare.words import _NOUNS as OF_DIFFERENCES
 from pytest_torchprof.kernels.patterns import _NOUNS as OF_HINTS
 from pytest_torchprof.text import counted, numbered, plural
 

@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pytest_torchprof.trace.metadata import SourceLine  # noqa: TC001 - msgspec reads the annotation
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Nesting

@@ -109,8 +109,6 @@ def _lines(found: Found) -> Iterator[str]:
 
 def _data(found: Found, test: str, limits: list[str]) -> dict[str, object]:
     """Return the result as JSON data."""
-    from msgspec import to_builtins  # noqa: PLC0415 - a search needs it, --help does not
-
     return {
         "schema": SCHEMA,
         "test": test,
@@ -124,7 +122,7 @@ def _data(found: Found, test: str, limits: list[str]) -> dict[str, object]:
             test: {
                 "kernels_differ": difference.kernels_differ,
                 "summary": difference.summary,
-                "changes": to_builtins(difference.changes),
+                "changes": difference.to_dict()["changes"],
             }
             for test, difference in found.differences.items()
         },

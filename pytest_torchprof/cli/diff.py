@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.cli import Parser
-    from pytest_torchprof.compare import Comparison, ProfileDiff
+    from pytest_torchprof.compare import Comparison
 
 SAME, DIFFER, UNKNOWN = 0, 1, 3
 # A baseline file says so at its very start; a trace's first key is another.
@@ -143,7 +143,7 @@ def differences(before: Mapping[_Key, Entry], after: Mapping[_Key, Entry]) -> di
     from pytest_torchprof.compare import compare  # noqa: PLC0415 - comparing needs msgspec, --help does not
 
     keys = sorted(before.keys() | after.keys())
-    return {key: compare(before.get(key), after.get(key), sides=("the first was", "the second")) for key in keys}
+    return {key: compare(before.get(key), after.get(key), sides=("the first", "the second")) for key in keys}
 
 
 def summary_of(found: Comparison) -> str:
@@ -158,20 +158,12 @@ def _of_baselines(first: Path, second: Path, *, every: bool) -> _Compared:
 
 
 def _told(found: Mapping[str, Comparison], *, every: bool) -> _Compared:
-    from msgspec import to_builtins  # noqa: PLC0415 - likewise
-
     tests: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
     for key, one in found.items():
-        changes = to_builtins(one.changes)
-        tests[key] = {
-            "kernels_differ": one.kernels_differ,
-            "summary": summary_of(one),
-            "changes": changes,
-            "families": to_builtins(one.families),
-        }
+        tests[key] = {**one.to_dict(), "summary": summary_of(one)}
         lines += [printable(f"{key}: {summary_of(one)}"), *(f"  {printable(line)}" for line in one.told(every=every))]
-    differ = any(test["kernels_differ"] for test in tests.values())
+    differ = any(one.kernels_differ for one in found.values())
     return _Compared(differ, {"tests": tests}, lines or ["no tests in either baseline file"])
 
 
@@ -245,8 +237,8 @@ def _of_recordings(first: Path, second: Path, device: str | None, *, every: bool
     from pytest_torchprof.tables import terminal_width  # noqa: PLC0415 - likewise
 
     before, after = (load_file(str(file), device=device) for file in (first, second))
-    found: ProfileDiff = before.diff(after)
-    return _Compared(bool(found), found.to_dict(), found.told(width=terminal_width() - indent, every=every))
+    found: Comparison = before.diff(after)
+    return _Compared(found.kernels_differ, found.to_dict(), [*found.told(width=terminal_width() - indent, every=every)])
 
 
 def _is_baseline(path: Path) -> bool:

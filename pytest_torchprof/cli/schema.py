@@ -18,8 +18,8 @@ from pytest_torchprof.analysis.ranks import Kind
 from pytest_torchprof.baseline import form, step_form
 from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
-from pytest_torchprof.compare.changes import Change
-from pytest_torchprof.compare.cost import Cost, Shift
+from pytest_torchprof.compare import Comparison
+from pytest_torchprof.compare.change import Change
 from pytest_torchprof.report import Disuse, analysis_json, json_report, ranks_report
 from pytest_torchprof.report.result import Result
 from pytest_torchprof.trace.metadata import Environment
@@ -254,45 +254,49 @@ def ranks() -> Schema:
     return root("torchprof analyze DIR --ranks --json", version, fields(known))
 
 
+def change() -> Schema:
+    """Return that of one change, with the words for it."""
+    return fields({**of_type(Change)["properties"], "words": TEXT})
+
+
+def comparison() -> Schema:
+    """Return that of two measurements compared, with the words for it."""
+    more = {
+        "changes": listed(change()),
+        **every("summary words", TEXT),
+        "exchange": perhaps(TEXT),
+        "notes": listed(TEXT),
+    }
+    return fields({**of_type(Comparison)["properties"], **more})
+
+
 def diff() -> Schema:
     """Return that of ``torchprof diff --json``: of recordings, folders of them, jobs' ranks, or baseline files."""
     differ = {"kernels_differ": BOOL}
     both = {"schema": {"const": 1}, "files": listed(TEXT), **differ}
-    renamed = fields({**every("old new explanation", TEXT), "count": WHOLE})
-    replaced = fields({"old": listed(TEXT), "new": listed(TEXT), "count": WHOLE, "words": TEXT})
+    compared = comparison()
     pair = {"type": "array", "minItems": 2, "maxItems": 2}
-    recordings = {
-        "same": mapped(WHOLE),
-        "renamed": listed(renamed),
-        "replaced": listed(replaced),
-        "numbers": mapped({**pair, "items": perhaps(NUMBER)}),
-        "moved": WHOLE,
-        "steps": perhaps({**pair, "items": perhaps(TEXT)}),
-        "devices": perhaps({**pair, "items": TEXT}),
-        "clocks": perhaps(TEXT),
-        "cost": of_type(Cost),
-        "words": TEXT,
-    }
-    test = {**differ, "summary": TEXT, "changes": listed(of_type(Change)), "families": listed(of_type(Shift))}
     together = {
         **every("skew_us wait_share", {**pair, "items": perhaps(NUMBER)}),
         "kind": {**pair, "items": {"enum": list(get_args(Kind))}},
         "straggler": {**pair, "items": perhaps(WHOLE)},
     }
-    of_ranks = {"ranks": mapped(fields({**differ, **recordings})), "all_ranks": fields(together)}
+    reference = {"$ref": "#/$defs/comparison"}
+    of_ranks = {"ranks": mapped(reference), "all_ranks": fields(together)}
     of_folders = {
-        "recordings": mapped(fields({**differ, **recordings})),
+        "recordings": mapped(reference),
         "not_measured": mapped(TEXT),
         "alone": fields(every("first second", listed(TEXT))),
     }
-    of_each = of_ranks, of_folders, {"tests": mapped(fields(test))}
-    return root("torchprof diff --json", 1, {"anyOf": [fields({**both, **more}) for more in (recordings, *of_each)]})
+    of_each = of_ranks, of_folders, {"tests": mapped(reference)}
+    any_of = [fields({**both, **more}) for more in (compared["properties"], *of_each)]
+    return root("torchprof diff --json", 1, {"anyOf": any_of, "$defs": {"comparison": compared}})
 
 
 def bisection() -> Schema:
     """Return that of ``torchprof bisect --json``."""
     commit = fields(every("sha author date subject", TEXT))
-    test = fields({"kernels_differ": BOOL, "summary": TEXT, "changes": listed(of_type(Change))})
+    test = fields({"kernels_differ": BOOL, "summary": TEXT, "changes": listed(change())})
     judged = fields({"sha": TEXT, "answer": {"enum": [str(answer) for answer in bisect.CommitAnswer]}, "why": TEXT})
     known: dict[str, Schema] = {
         "schema": {"const": cli_bisect.SCHEMA},

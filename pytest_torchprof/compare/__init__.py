@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.compare.allowance import tolerance_for
-from pytest_torchprof.compare.changes import Change
-from pytest_torchprof.compare.comparison import GATED, Comparison, compare, lacking
+from pytest_torchprof.compare.change import Change
+from pytest_torchprof.compare.comparison import Comparison, compare
 from pytest_torchprof.compare.comparison_data import ComparisonData, data_of
+from pytest_torchprof.compare.number_changes import GATED, lacking, tolerance_for
 from pytest_torchprof.compare.origins import Blame, blame
-from pytest_torchprof.compare.profiles import ProfileDiff, diff
+from pytest_torchprof.compare.recordings import diff
 from pytest_torchprof.compare.sameness import lacking_kernels, tells_a_type
 from pytest_torchprof.compare.time_changes import unsure
 
@@ -17,7 +17,6 @@ __all__ = [
     "Change",
     "Comparison",
     "ComparisonData",
-    "ProfileDiff",
     "blame",
     "compare",
     "data_of",

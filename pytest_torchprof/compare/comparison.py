@@ -1,50 +1,44 @@
-"""The comparison of a measurement with its baseline: a verdict, and the kernels, numbers and times it rests on."""
+"""Two measurements compared: the verdict, and the kernels, numbers and times that it rests on."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
-from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
-from pytest_torchprof.baseline.entry import KernelRecord
-from pytest_torchprof.compare.changes import (
+from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.compare import words
+from pytest_torchprof.compare.change import (
     AMBIGUOUS,
     BETTER,
     NEUTRAL,
     THIS_RUN,
     UNKNOWN,
     WORSE,
-    WORTH_A_LINE,
     Change,
-    kernel_changes,
-    kind_of,
-    number_of,
-    number_words,
-    other_device,
-    other_software,
+    OtherEnvironment,
+    Sides,
+    other_environment,
 )
-from pytest_torchprof.compare.cost import Shift, exchanged
-from pytest_torchprof.compare.cost_lines import exchange_words
-from pytest_torchprof.compare.family_costs import family_shifts, family_words
-from pytest_torchprof.compare.ratios import size_of, turn_of
-from pytest_torchprof.compare.time_changes import time_changes
-from pytest_torchprof.kernels.names import decode
-from pytest_torchprof.text import counted, numbered
+from pytest_torchprof.compare.cost import Cost, Shift, exchanged, family_shifts
+from pytest_torchprof.compare.cost_lines import cost_lines, number_lines
+from pytest_torchprof.compare.kernel_changes import kernel_changes
+from pytest_torchprof.compare.number_changes import COUNTS, is_noise, number_changes, numbers_to_show
+from pytest_torchprof.compare.time_changes import disturbances, time_changes
+from pytest_torchprof.text import WIDTH, counted, cut_inside, numbered, printable_line, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.compare.changes import Direction, Sides
 
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
+About = Literal["came", "changed", "went", "other"]
 
-_MARKS: Final = {BETTER: "-", WORSE: "+"}
+_MARKS: Final[dict[str, tuple[str, About]]] = {BETTER: ("-", "went"), WORSE: ("+", "came")}
 # What a cell of a table has room for, in this order.
 _NOUNS: Final = {
     **{number.name: number.noun for number in TABLE if number.headline and (number.gated or number.tolerance)},
@@ -52,52 +46,73 @@ _NOUNS: Final = {
     "time": "time",
 }
 _SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
-_COUNTS: Final = tuple(number.name for number in TABLE if number.exact)
-_VARYING: Final = frozenset(number.name for number in TABLE if not number.exact)
-# These move with gpu_busy_us; a line each would bury what matters.
-_WITH_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
 _FEW: Final = 4
-"""Up to so many changes of kernels are told on a screen, and need no line that sums them up."""
-_LEAP_BYTES: Final = 1 << 20
+"""So many changes of kernels are on a screen, and need no line that sums them up."""
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
-_NOWHERE: Final[Mapping[Change, Sequence[str]]] = MappingProxyType({})
-_STALE: Final = "the test was edited after its baseline was recorded (stale)"
 
-GATED: Final = frozenset(number.name for number in TABLE if number.gated)
-"""The numbers that fail a test where they are worse, without being asked for."""
-# A kernel more that is allowed has a launch more, unless that is given by itself.
-_ALLOWED_WITH: Final = {"launches": "kernels"}
+
+class DifferenceLine(NamedTuple):
+    """A line about a difference, and what it is about: a kernel that came, went or changed, or anything else."""
+
+    text: str
+    about: About = "other"
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """A measurement compared with its baseline, or one entry with another."""
+    """Two measurements compared: of one test and its baseline, of two files, ranks or commits, or of two recordings.
+
+    Of two recordings, a step of one is compared with a step of the other: those with most kernels, or, if those run the
+    same kernels and other steps do not, the first of those. These have ``cost``, and all numbers that differ.
+    """
 
     verdict: Verdict
+    kernels_differ: bool = False
+    """Whether the kernels of a step differ; another order of the same kernels is no difference."""
     changes: tuple[Change, ...] = ()
     stale: bool = False
     """The test's source has changed since the baseline was recorded; it is compared all the same."""
-    environment: str | None = None
-    """A line about the other device or software, shown before the verdict."""
-    exchange: str | None = None
-    """What came and went by family, where it is more than a few kernels."""
+    environment: OtherEnvironment | None = None
+    """The other device or software, shown before the verdict."""
+    exchanged: tuple[Shift, ...] = ()
+    """What either side launches by family, where more than a few kernels changed."""
     families: tuple[Shift, ...] = ()
     """Where the GPU time is, if it moved and both sides are of the same device and software."""
+    disturbed: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """What was wrong with the machine while each side's times were taken."""
+    same: dict[str, int] = {}
+    """How many kernels stayed what they were, by kind; of recordings."""
+    cost: Cost | None = None
+    """Where the GPU time of the compared steps is; of recordings."""
+    steps: tuple[str | None, str | None] | None = None
+    """The names of the compared steps of recordings, where they are not those with most kernels."""
+    sampled: tuple[bool, bool] = (False, False)
+    """In which recording the GPU's units were sampled, at locked clocks; if in one, times say nothing of the code."""
+
+    def __bool__(self) -> bool:
+        return self.kernels_differ
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
 
     def fails(self, *, strict: bool = False) -> bool:
         """Whether the test fails; ``strict`` also fails one without a baseline, or with times that leave it open."""
         return self.verdict == WORSE or (strict and self.verdict in ("new", AMBIGUOUS))
 
     @property
-    def unknown(self) -> tuple[str, ...]:
-        """The kernels of which it is not known whether they are the baseline's, in words."""
-        return tuple(change.words for change in self.changes if change.direction == UNKNOWN)
+    def unknown(self) -> tuple[Change, ...]:
+        """The kernels of which it is not known whether they are the baseline's."""
+        return tuple(change for change in self.changes if change.direction == UNKNOWN)
 
     @property
-    def kernels_differ(self) -> bool:
-        """Whether the kernels of a step differ; another order of the same kernels is no difference."""
-        return self.verdict in ("new", "gone") or any(
-            change.kind not in ("number", "reordered") for change in self.changes
-        )
+    def numbers(self) -> tuple[Change, ...]:
+        """The numbers that changed: first what fails the test, then what is gated, of each those that moved most."""
+        return numbers_to_show(self.changes)
+
+    @property
+    def kernels(self) -> list[Change]:
+        """The changes of kernels, last those that only have another name or place: they fail no test."""
+        kernels = (change for change in self.changes if not change.is_number)
+        return sorted(kernels, key=lambda change: change.direction == NEUTRAL)
 
     @property
     def summary(self) -> str:
@@ -108,98 +123,147 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return f"{self.verdict} ({', '.join(details)})" if details else self.verdict
 
     @property
-    def lines(self) -> tuple[str, ...]:
-        """What changed, a line each: what decides first, and last, in one line, what varies from run to run."""
-        return self.told(every=True)
+    def words(self) -> str:
+        """What became of the kernels, in a line; of recordings "same GEMM, two pointwise became one Triton kernel"."""
+        if self.cost is None:
+            return counted(len(self.kernels), "change")
+        return words.kernels_words(self.same, self.changes)
 
-    def told(self, *, every: bool) -> tuple[str, ...]:
-        """Return what changed, a line each; ``every``: all kernels, not only the first ones."""
+    @property
+    def exchange(self) -> str | None:
+        """What came and went by family, in words; None for nothing, or only a few kernels."""
+        return words.exchange_words(self.exchanged if self.cost is None else self.cost.families)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What changed, a line each: of recordings the first of the kernels, else all of them."""
+        return self.told(every=self.cost is None)
+
+    def told(self, *, every: bool, width: int = WIDTH) -> tuple[str, ...]:
+        """Return what changed, a line each; ``every``: all kernels, not only the first ones.
+
+        Those of recordings fit ``width`` columns.
+        """
+        if self.cost is not None:
+            return tuple(_recording_lines(self, self.cost, width=width, every=every))
         return (*self.decided(every=every), *self.varied())
 
-    def decided(self, places: Mapping[Change, Sequence[str]] = _NOWHERE, *, every: bool = True) -> tuple[str, ...]:
-        """Return what the code decides: kernels, below each its ``places``, then numbers, those that are gated first.
+    def decided(self, *, every: bool = True) -> tuple[str, ...]:
+        """Return the lines of ``decided_lines``."""
+        return tuple(line.text for line in self.decided_lines(every=every))
 
-        Another environment is said before all of it, since it may be the reason; an edit of the test after it.
+    def decided_lines(self, *, every: bool = True) -> Iterator[DifferenceLine]:
+        """Yield what the code decides: kernels with the places that launch them, then numbers, the gated ones first.
+
+        Another environment comes before all of it, since it may be the reason; an edit of the test after it.
         """
-        environment, exchange = self.environment, f"  what came and went: {self.exchange}"
-        blocks = [*_kernel_lines(self._kernels, places)]
+        if self.environment is not None:
+            yield DifferenceLine(self.environment_words)
+        if self.exchange:
+            yield DifferenceLine(f"  what came and went: {self.exchange}")
+        blocks = self._kernel_blocks()
         shown = blocks if every else blocks[:_FEW]
-        numbers = [change for change in self.numbers if not is_noise(change)]
-        hidden = len(blocks) - len(shown)
-        return (
-            *([environment] if environment else []),
-            *([exchange] if self.exchange else []),
-            *(line for block in shown for line in block),
-            *([f"  ... and {counted(hidden, 'more change')} (-v)"] if hidden else []),
-            *(line for change in numbers for line in (_number_line(change), *places.get(change, ()))),
-            *([f"  {_STALE}"] if self.stale else []),
-        )
+        yield from (line for block in shown for line in block)
+        if hidden := len(blocks) - len(shown):
+            yield DifferenceLine(f"  ... and {counted(hidden, 'more change')} (-v)")
+        for change in self.numbers:
+            if not is_noise(change):
+                not_gated = "" if change.gated or change.direction != WORSE else " (not gated)"
+                yield DifferenceLine(f"  {words.change_words(change)}{not_gated}")
+                yield from map(DifferenceLine, words.place_lines(change))
+        yield from (DifferenceLine(f"  {text}") for text in words.disturbance_words(self.disturbed))
+        if self.stale:
+            yield DifferenceLine(f"  {words.STALE}")
 
     def varied(self, *, numbers: bool = True) -> tuple[str, ...]:
         """Return a line of what varies from run to run and gates nothing; without ``numbers``, of where the time is."""
-        moved = [change.words for change in self.numbers if numbers and is_noise(change)]
-        families = family_words(self.families)
+        moved = [words.change_words(change) for change in self.numbers if numbers and is_noise(change)]
+        families = words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
         return (f"  not gated: {'; '.join([*moved, *where])}",) if moved or where else ()
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What else is not as it was: environment, and the test itself."""
-        return (*([self.environment] if self.environment else []), *([_STALE] if self.stale else []))
+    def environment_words(self) -> str:
+        """The other device or software in words; empty if there is none."""
+        if self.environment is None:
+            return ""
+        text = words.environment_words(self.environment)
+        return f"{text}: it has no baseline" if self.verdict == "new" else text
 
     @property
-    def numbers(self) -> tuple[Change, ...]:
-        """The numbers that changed: first what fails the test, then what is gated, of each those that moved most."""
-        numbers = [
-            change
-            for change in self.changes
-            if _is_number(change) and (change.gated or (change.what not in _WITH_BUSY_TIME and _is_seen(change)))
-        ]
-        return tuple(sorted(numbers, key=_gated_and_largest_first))
+    def notes(self) -> tuple[str, ...]:
+        """What else is not as it was: environment, clocks, the machine meanwhile, and the test itself."""
+        clocks = words.clock_words(self.sampled)
+        notes = (self.environment_words, clocks, *words.disturbance_words(self.disturbed), words.STALE * self.stale)
+        return tuple(filter(None, notes))
 
     @property
     def kernel_lines(self) -> tuple[str, ...]:
         """What became of single kernels, a line each."""
-        return tuple(line for block in _kernel_lines(self._kernels) for line in block)
+        return tuple(line.text for block in self._kernel_blocks() for line in block)
 
-    @property
-    def _kernels(self) -> list[Change]:
-        """The changes of kernels, last those that only have another name or place: they fail no test."""
-        kernels = (change for change in self.changes if not _is_number(change))
-        return sorted(kernels, key=lambda change: change.direction == NEUTRAL)
+    def _kernel_blocks(self) -> list[list[DifferenceLine]]:
+        """Return the lines of each change; kernels that other software renamed in the same way share one."""
+        blocks: list[list[DifferenceLine]] = []
+        renames: Counter[tuple[str, str]] = Counter()
+        for change in self.kernels:
+            if change.kind == "renamed" and self.environment is not None:
+                (was,), (now,) = change.before, change.after
+                renames[words.kind_of(now), words.rename_words(was, now)] += change.times
+            else:
+                blocks.append(_block(change))
+        all_renamed = not blocks
+        for (kind, how), times in renames.items():
+            blocks.append([DifferenceLine(f"  ~ {words.number_of(kind, times)} renamed: {how}", "changed")])
+        if renames and all_renamed:
+            blocks.append([DifferenceLine("    apart from names the kernels are the same")])
+        return blocks
 
-
-def is_noise(change: Change) -> bool:
-    """Whether a change is of a number that varies from run to run and gates nothing."""
-    return _is_number(change) and not change.gated and change.what in _VARYING and not _is_leap(change)
-
-
-def _is_leap(change: Change) -> bool:
-    """Whether memory is so much more, or less, that no two runs of the same code differ by it."""
-    number, values = BY_NAME.get(change.what), (change.old, change.new)
-    if number is None or number.unit != "bytes" or not all(isinstance(value, int | float) for value in values):
-        return False
-    low, high = sorted(float(value or 0) for value in values)
-    return high >= 2 * low and high - low >= _LEAP_BYTES
-
-
-def _gated_and_largest_first(change: Change) -> tuple[bool, bool, int, float]:
-    values = [value if isinstance(value, int | float) else None for value in (change.old, change.new)]
-    moved = size_of(change.what, (values[0], values[1]))
-    return not change.fails, not change.gated, turn_of(change.what), -moved
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as JSON data, with the words for it."""
+        changes = [{**to_builtins(one), "words": words.change_words(one)} for one in self.changes]
+        more = {"summary": self.summary, "words": self.words, "exchange": self.exchange, "notes": list(self.notes)}
+        return {**to_builtins(self), "changes": changes, **more}
 
 
-def _is_seen(change: Change) -> bool:
-    """Whether both values look different as they are printed."""
-    before, after = change.old, change.new
-    number = BY_NAME.get(change.what)
-    if number is None or isinstance(before, str) or isinstance(after, str):
-        return True
-    return before is None or after is None or number.show(before) != number.show(after)
+def _block(change: Change) -> list[DifferenceLine]:
+    text = words.change_words(change)
+    if change.kind in ("changed", "renamed"):
+        per_step = f" ({change.times} per step)" if change.times > 1 else ""
+        line = DifferenceLine(f"  ~ {text}{per_step}", "changed")
+    else:
+        mark, about = _MARKS.get(change.direction, (" ", "other"))
+        line = DifferenceLine(f"  {mark} {text}", about)
+    return [line, *map(DifferenceLine, words.place_lines(change))]
 
 
-def _number_line(change: Change) -> str:
-    return f"  {change.words}{'' if change.gated or change.direction != WORSE else ' (not gated)'}"
+def _recording_lines(found: Comparison, cost: Cost, *, width: int, every: bool) -> Iterator[str]:
+    """Yield how two recordings differ: numbers, where the time is, what came and went, and the first of the kernels."""
+    yield from found.notes
+    for text in number_lines(found.changes, cost):
+        yield from wrapped(text, "  ", width=width)
+    yield from cost_lines(cost, width=width, every=every)
+    if found.exchange:
+        yield from wrapped(f"what came and went: {found.exchange}", "  ", width=width)
+    if found.steps:
+        first, second = (name or "the recording" for name in found.steps)
+        yield f"these are {first} and {second}; the steps with most kernels run the same"
+    kernels = [
+        words.change_words(change)
+        for kind in ("replaced", "renamed")
+        for change in sorted(found.changes, key=lambda one: -one.times)
+        if change.kind == kind
+    ]
+    if every:
+        yield from wrapped(found.words, "  ", width=width)
+        for text in kernels:
+            yield from wrapped(printable_line(text), "      ", first="  ", width=width)
+        return
+    summed_up = found.words if len(found.words) <= 2 * width else words.brief_words(found.same, found.changes)
+    yield from wrapped(summed_up, "  ", width=width)
+    yield from (f"  {cut_inside(text, width - 2)}" for text in kernels[:_FEW])
+    if (more := len(kernels) - _FEW) > 0:
+        yield f"  ... and {counted(more, 'more change')} (-v)"
 
 
 def compare(
@@ -214,75 +278,47 @@ def compare(
 
     ``names="exact"`` takes another raw name for another kernel, but only under the same software. ``tolerance`` allows
     so much more of a count (an int is added, a float is a share), and makes ``"memory"`` and ``"time"`` gated. An entry
-    of another device is no baseline. ``sides``, what two files are called ("the first was", "the second"), compares
-    their entries all the same, by structure.
+    of another device is no baseline. ``sides``, what two files are called ("the first", "the second"), compares their
+    entries all the same, by structure.
     """
     if old is None or new is None:
-        return Comparison(verdict="new" if old is None else "gone")
-    environments = old.environment, new.environment
-    device = other_device(*environments, sides or THIS_RUN)
-    if device and sides is None:
-        return Comparison(verdict="new", environment=f"{device}: it has no baseline")
-    environment = device or other_software(*environments, sides or THIS_RUN)
+        return Comparison(verdict="new" if old is None else "gone", kernels_differ=True)
+    environment = other_environment(old.environment, new.environment, sides or THIS_RUN)
+    if environment is not None and environment.is_other_device and sides is None:
+        return Comparison(verdict="new", kernels_differ=True, environment=environment)
     changes = (
         *kernel_changes(old, new, "structure" if environment else names, allowed=tolerance.get("kernels", 0)),
         *number_changes(old, new, tolerance),
         *time_changes(old.time, new.time, tolerance.get("time")),
     )
-    many = sum(not _is_number(change) for change in changes) > _FEW
+    many = sum(not change.is_number for change in changes) > _FEW
     largest = (max(side.steps, key=len, default=()) for side in (old, new))
     return Comparison(
-        verdict=_decide(changes),
+        verdict=verdict_of(changes),
+        kernels_differ=any(not change.is_number and change.kind != "reordered" for change in changes),
         changes=changes,
         stale=old.source != new.source,
         environment=environment,
-        exchange=exchange_words(exchanged(*largest)) if many else None,
+        exchanged=exchanged(*largest) if many else (),
         families=() if environment else family_shifts(old, new),
+        disturbed=disturbances(old.time, new.time),
     )
 
 
-def _decide(changes: tuple[Change, ...]) -> Verdict:
+def verdict_of(changes: tuple[Change, ...]) -> Verdict:
+    """Return what changes come to."""
     if any(change.fails for change in changes):
         return "worse"
     if any(change.direction == AMBIGUOUS for change in changes):
         return "ambiguous"
     if any(change.gated and change.direction == BETTER for change in changes):
         return "better"
-    return "changed" if any(not _is_number(change) or change.what in _COUNTS for change in changes) else "same"
-
-
-def _is_number(change: Change) -> bool:
-    return change.kind == "number"
-
-
-def _kernel_lines(changes: Sequence[Change], places: Mapping[Change, Sequence[str]] = _NOWHERE) -> Iterator[list[str]]:
-    """Yield the line of each change and its places below; kernels that other software renamed alike share one."""
-    renames: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for change in changes:
-        if change.renamed is None:
-            yield [_kernel_line(change), *places.get(change, ())]
-        else:
-            renames[_kind(change), change.renamed] += change.times
-    for (kind, how), times in renames.items():
-        yield [f"  ~ {number_of(kind, times)} renamed: {how}"]
-    if renames and all(change.renamed is not None for change in changes):
-        yield ["    apart from names the kernels are the same"]
-
-
-def _kind(change: Change) -> str:
-    name = str(change.new)
-    return kind_of(KernelRecord(name=name, family=decode(name).family))
-
-
-def _kernel_line(change: Change) -> str:
-    if change.kind != "changed":
-        return f"  {_MARKS.get(change.direction, ' ')} {change.words}"
-    return f"  ~ {change.words}{f' ({change.times} per step)' if change.times > 1 else ''}"
+    return "changed" if any(not change.is_number or change.what in COUNTS for change in changes) else "same"
 
 
 def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     """Return the changes that made the verdict, shortest form first: "+1 kernel", "2 kernels changed"."""
-    numbers = {change.what: change for change in changes if _is_number(change) and change.gated}
+    numbers = {change.what: change for change in changes if change.is_number and change.gated}
     details = [
         _show_movement(name, numbers[name])
         for name in _NOUNS
@@ -292,14 +328,14 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
         return details
     if verdict == AMBIGUOUS:
         return ["time not compared"]
-    deciding = [change for change in changes if change.fails == (verdict == "worse") and not _is_number(change)]
+    deciding = [change for change in changes if change.fails == (verdict == "worse") and not change.is_number]
     launches = sum(change.times for change in deciding if change.kind != "reordered")
     if launches:
         changed = " changed" if verdict != "changed" else ""
-        if all(change.renamed is not None for change in deciding):
+        if all(change.kind == "renamed" for change in deciding):
             changed = " renamed"
         return [f"{counted(launches, 'kernel')}{changed}"]
-    return ["order"] if deciding else [change.what for change in changes if change.what in _COUNTS][:2]
+    return ["order"] if deciding else [change.what for change in changes if change.what in COUNTS][:2]
 
 
 def _said_by_kernels(name: str, numbers: Mapping[str, Change]) -> bool:
@@ -317,54 +353,3 @@ def _show_movement(name: str, change: Change) -> str:
     if name in _SHARES:
         return f"{moved / float(change.old or 1):+.1%} {_NOUNS[name]}"
     return f"{moved:+.0f} {numbered(abs(moved), _NOUNS[name])}"
-
-
-def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> Iterator[Change]:
-    """Return what changed in the numbers that the code decides, then in those that vary; only memory can be gated."""
-    for number in (number for number in TABLE if number.exact):
-        was, now = old.numbers.get(number.name), new.numbers.get(number.name)
-        if was != now:
-            allowed = tolerance.get(number.name, tolerance.get(_ALLOWED_WITH.get(number.name, ""), 0))
-            yield _number_change(number, was, now, gated=number.gated, allowed=allowed)
-    for number in (number for number in TABLE if not number.exact):
-        before, after = old.varying.get(number.name), new.varying.get(number.name)
-        if before is None or after is None:
-            continue
-        share = tolerance.get(number.tolerance)
-        if abs(after - before) > abs(before) * (WORTH_A_LINE if share is None else min(share, WORTH_A_LINE)):
-            yield _number_change(number, before, after, gated=share is not None, allowed=share or 0.0)
-
-
-def lacking(old: Entry, new: Entry, tolerance: Mapping[str, float], *, strict: bool = False) -> list[str]:
-    """Return the numbers that could fail the test and that the baseline ``old`` does not have, though ``new`` does.
-
-    An entry has each gated number, None where it was not known; only ``strict`` counts that as lacking.
-    """
-    counts = [name for name in _COUNTS if name in GATED and new.numbers.get(name) is not None]
-    varying = [number.name for number in TABLE if number.tolerance in tolerance and number.name in new.varying]
-    return [
-        *(name for name in counts if name not in old.numbers or (strict and old.numbers[name] is None)),
-        *(name for name in varying if name not in old.varying),
-    ]
-
-
-def _number_change(number: Number, was: float | None, now: float | None, *, gated: bool, allowed: float) -> Change:
-    direction = _direction_of(number, was, now)
-    beyond = (
-        was is not None and now is not None and now > was + (allowed if isinstance(allowed, int) else was * allowed)
-    )
-    return Change(
-        kind="number",
-        what=number.name,
-        old=was,
-        new=now,
-        direction=direction,
-        gated=gated and direction != NEUTRAL and (direction == BETTER or beyond),
-        words=number_words(number, was, now),
-    )
-
-
-def _direction_of(number: Number, was: float | None, now: float | None) -> Direction:
-    if was is None or now is None or number.better is None:
-        return NEUTRAL
-    return BETTER if (now > was) == (number.better == "higher") else WORSE

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pytest_torchprof.compare.changes import Change  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.compare.comparison import is_noise
+from pytest_torchprof.compare.change import Change  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.cost import Shift  # noqa: TC001 - likewise
+from pytest_torchprof.compare.number_changes import is_noise
 
 if TYPE_CHECKING:
     from pytest_torchprof.compare.comparison import Comparison

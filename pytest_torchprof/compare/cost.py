@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord, records
-from pytest_torchprof.baseline.family_times import MEMORY, middle_of, moved_us
+from pytest_torchprof.baseline.family_times import MEMORY, middle_of, moved_us, times_by_family
 from pytest_torchprof.kernels.names import decode, without_index
 from pytest_torchprof.kernels.operand_types import types_of
 from pytest_torchprof.text import printable_line
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
+    from pytest_torchprof.baseline.entry import Entry
     from pytest_torchprof.devices.kinds import DeviceKind
 
     Calls = Mapping[KernelRecord, "_Spent"]
@@ -62,6 +63,10 @@ class Cost(Struct, frozen=True, kw_only=True):
     def difference_us(self) -> float:
         """How much longer the step's work runs; negative where it runs shorter."""
         return self.time_us[1] - self.time_us[0]
+
+
+_WORTH_TELLING: Final = 0.05
+"""Where the busy time moved by less of what it was, there is nothing to explain."""
 
 
 @dataclass(slots=True)
@@ -258,3 +263,22 @@ def _ops(side: Calls) -> tuple[str, ...]:
 def costliest_first(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
     """Return the shifts by the size of their difference, whichever way it goes."""
     return tuple(sorted(shifts, key=lambda shift: (-abs(shift.difference_us), -max(shift.calls), shift.kernels)))
+
+
+def family_shifts(old: Entry, new: Entry) -> tuple[Shift, ...]:
+    """Return the time of each family, the costliest difference first; none where the busy time did not move.
+
+    Times are those of the middle step; of how many calls, is known where all steps run the same kernels. An entry may
+    be older than these times.
+    """
+    times = [times_by_family(side.varying) for side in (old, new)]
+    busy = [side.varying.get("gpu_busy_us", 0.0) for side in (old, new)]
+    if not all(times) or abs(busy[1] - busy[0]) <= _WORTH_TELLING * busy[0]:
+        return ()
+    known = len(old.steps) == len(new.steps) == 1
+    launched = {shift.family: shift for shift in exchanged(old.steps[0], new.steps[0])} if known else {}
+    shifts = []
+    for family in dict.fromkeys([*times[0], *times[1]]):
+        shift = launched.get(family, Shift(family=family, calls=(0, 0), time_us=(0.0, 0.0), kinds=({}, {})))
+        shifts.append(structs.replace(shift, time_us=(times[0].get(family, 0.0), times[1].get(family, 0.0))))
+    return costliest_first(shifts)

@@ -1,70 +1,61 @@
-"""What a difference costs, as lines for people: numbers with their ratio, where the time is, what came and went."""
+"""What a difference costs, as lines on a screen: numbers with their factor, tables of where the time is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.baseline.entry import STRUCTURAL
-from pytest_torchprof.baseline.family_times import MEMORY
-from pytest_torchprof.compare.changes import family_noun, number_words
-from pytest_torchprof.compare.ratios import GPU_TIME, follows_gpu_time, ratio_of, show_factor, size_of
-from pytest_torchprof.kernels.names.kernelname import DTYPES, LAYOUTS
+from pytest_torchprof.compare.change import WORTH_A_LINE
+from pytest_torchprof.compare.number_changes import (
+    GPU_TIME,
+    follows_gpu_time,
+    prints_differently,
+    ratio_moved,
+    ratio_of,
+)
+from pytest_torchprof.compare.words import explain_cost, label_shift, mean_ratio, number_words, show_factor
 from pytest_torchprof.tables import Column, table_lines
-from pytest_torchprof.text import counted, cut_inside, numbered, plural, printable, show_us, wrapped
+from pytest_torchprof.text import cut_inside, printable, show_us, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from pytest_torchprof.compare.change import Change
     from pytest_torchprof.compare.cost import Cost, Shift
-    from pytest_torchprof.compare.ratios import Pair
 
 ROWS: Final = 7
 """How many kernels a screen shows of those whose time moved."""
-_WORTH_A_LINE: Final = 0.10
-"""Numbers that moved by less share a line, and so do shares of something, whatever they did."""
 _WORTH_A_ROW: Final = 0.005
 """Of the GPU time: what moved by less is left to the data."""
-_STILL: Final = 0.02
-"""Where no family moved by so much of the GPU time, there is nothing to explain."""
-_MAIN: Final = 0.4
-"""So many of the calls have a dtype that is named for all of them."""
-_EXCHANGES: Final = 6
 _OPERATOR: Final = 22
-_ENOUGH: Final = 0.9
-_NAMED: Final = 3
-"""A sentence names families until they make up so much of the difference, but no more than these."""
 
 
-def number_lines(numbers: Mapping[str, Pair], cost: Cost) -> list[str]:
-    """Return the numbers that changed, those that moved most first, each with its ratio; the small ones in a line."""
-    large, small = (list(side.values()) for side in sort_changes(numbers, cost))
+def number_lines(changes: Iterable[Change], cost: Cost) -> list[str]:
+    """Return the numbers that changed, those that moved most first, each with its factor; the small ones in a line."""
+    large, small = (
+        [
+            number_words(BY_NAME[one.what], one.old, one.new, called=cost.noun if one.what == GPU_TIME else None)
+            for one in side
+        ]
+        for side in large_and_small(changes)
+    )
     return [*large, *(["also: " + "; ".join(small)] if small else [])]
 
 
-def sort_changes(numbers: Mapping[str, Pair], cost: Cost) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what to say of each number that changed, by its name: of those worth a line, and of the small ones."""
-    told = _without_echoes(numbers)
-    large: dict[str, str] = {}
-    small: dict[str, str] = {}
-    for name, values in told.items():
-        number = BY_NAME[name]
-        if len({number.show(value) for value in values}) == 1:
-            continue
-        words = number_words(number, *values, called=cost.noun if name == GPU_TIME else None)
-        minor = size_of(name, values) < _WORTH_A_LINE or number.unit in ("share", "ratio")
-        (small if minor and name != GPU_TIME else large)[name] = words
+def large_and_small(changes: Iterable[Change]) -> tuple[list[Change], list[Change]]:
+    """Return the numbers that are worth a line each, and those that share one: shares, and what hardly moved."""
+    large: list[Change] = []
+    small: list[Change] = []
+    for change in filter(prints_differently, _without_echoes([one for one in changes if one.is_number])):
+        minor = ratio_moved(change) < WORTH_A_LINE or BY_NAME[change.what].unit in ("share", "ratio")
+        (small if minor and change.what != GPU_TIME else large).append(change)
     return large, small
 
 
-def _without_echoes(numbers: Mapping[str, Pair]) -> dict[str, Pair]:
+def _without_echoes(numbers: Sequence[Change]) -> list[Change]:
     """Return the numbers without those that only follow the GPU time: as a rule the busy time and the span do."""
-    lead = ratio_of(*numbers.get(GPU_TIME, (1.0, 1.0)))
-    return {
-        name: values
-        for name, values in numbers.items()
-        if not (follows_gpu_time(name) and _is_about(ratio_of(*values), lead))
-    }
+    lead = next((ratio_of(one.old, one.new) for one in numbers if one.what == GPU_TIME), 1.0)
+    return [one for one in numbers if not (follows_gpu_time(one.what) and _is_about(ratio_of(one.old, one.new), lead))]
 
 
 def _is_about(ratio: float | None, lead: float | None) -> bool:
@@ -85,80 +76,6 @@ def cost_lines(cost: Cost, *, width: int, every: bool = False) -> list[str]:
         *_table(cost, "family", worth, width),
         *_table(cost, "kernel", shown, width),
     ]
-
-
-def explain_cost(cost: Cost) -> str | None:
-    """Return "of the 147 ms more, 68% is in the same 51 GEMMs fp32, on average 8.0x as long"; None if none moved."""
-    all_of_it, total = cost.difference_us, max(cost.time_us)
-    if not cost.families or abs(cost.families[0].difference_us) < _STILL * total:
-        return None
-    if abs(all_of_it) < _STILL * total:
-        return f"as much {cost.noun} as before, spent in other places"
-    parts: list[str] = []
-    explained = 0.0
-    for row in cost.families:
-        if explained >= _ENOUGH or len(parts) == _NAMED:
-            break
-        share = row.difference_us / all_of_it
-        if share > _WORTH_A_ROW:
-            explained += share
-            parts.append(f"{share:.0%} {'' if parts else 'is '}in {calls_words(row)}{_each(row)}")
-    way = "more" if all_of_it > 0 else "less"
-    return f"of the {show_us(abs(all_of_it))} {way}, {'; '.join(parts)}"
-
-
-def _each(row: Shift) -> str:
-    ratio = _mean_ratio(row)
-    if ratio is None or 0.95 < ratio < 1.05:
-        return ""
-    return f", {'on average ' if max(row.calls) > 1 else ''}{show_factor(ratio)} as long"
-
-
-def _mean_ratio(row: Shift) -> float | None:
-    if not all(row.calls):
-        return None
-    before, after = (time / calls for time, calls in zip(row.time_us, row.calls, strict=True))
-    return ratio_of(before, after)
-
-
-def calls_words(row: Shift) -> str:
-    """Return "the same 51 GEMMs fp32", "1,281 GEMMs fp32 -> 929 GEMMs bf16", "12 copies more", "GEMMs"."""
-    (before, after), (was, now) = row.calls, _kinds(row)
-    noun = family_noun(row.family)
-    if not before and not after:
-        return plural(noun)
-    if not before or not after:
-        there = max(before, after)
-        return f"{counted(round(there), noun)}{was or now} {'more' if after else 'gone'}"
-    if was != now:
-        return f"{counted(round(before), noun)}{was} -> {counted(round(after), noun)}{now}"
-    if before != after:
-        return f"{before:,g} -> {after:,g} {numbered(after, noun)}{now}"
-    there = round(after)
-    return f"the same {noun if there == 1 else counted(there, noun)}{now}"
-
-
-def _kinds(row: Shift) -> tuple[str, str]:
-    """Return what both sides are of, " fp32": of the other families only what differs, where both sides say it."""
-    was, now = (
-        [kind for kind, count in kinds.items() if count >= _MAIN * calls]
-        for kinds, calls in zip(row.kinds, row.calls, strict=True)
-    )
-    if row.family not in STRUCTURAL and (was == now or not (was and now)):
-        was, now = (["Triton"] if side == ["Triton"] and was != now else [] for side in (was, now))
-    return _of(was), _of(now)
-
-
-def _of(kinds: Sequence[str]) -> str:
-    return " by Triton" if kinds == ["Triton"] else f" {'/'.join(kinds)}" if kinds else ""
-
-
-def exchange_words(families: Iterable[Shift]) -> str | None:
-    """Return what came and went by family: "1,281 GEMMs fp32 -> 929 GEMMs bf16; 12 copies more"; None for nothing."""
-    moved = [row for row in families if row.family not in MEMORY.values()]
-    changed = [calls_words(row) for row in moved if row.calls[0] != row.calls[1] or len({*_kinds(row)}) > 1]
-    more = len(changed) - _EXCHANGES
-    return "; ".join(changed[:_EXCHANGES] + [f"and {counted(more, 'other family')}"] * (more > 0)) or None
 
 
 class _Row(NamedTuple):
@@ -198,36 +115,13 @@ def _sum(rows: Sequence[Shift], label: str) -> _Row:
     return _Row(label, (), (before, after))
 
 
-def label_shift(row: Shift) -> str:
-    """Return what a row is of: "gemm fp32 tn -> bf16 tn", a kernel before and after where they differ, or a family."""
-    if not any(row.kernels):
-        was, now = _kinds(row)
-        return f"{row.family}{was}" + (f" ->{now}" if was != now and all(row.calls) else now if not was else "")
-    before, after = (_words_of(names, row) for names in row.kernels)
-    if not (before and after) or before == after:
-        return " ".join(before or after)
-    same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if len({*pair}) > 1), 0)
-    return " ".join([*before, "->", *after[same:]])
-
-
-def _words_of(names: Sequence[str], row: Shift) -> list[str]:
-    """Return the words of a side: of a GEMM with several names dtype and layout alone, on both sides."""
-    if not names:
-        return []
-    words = names[0].split()
-    several = max(map(len, row.kernels)) > 1
-    if several and row.family in STRUCTURAL:
-        return [word for word in words[:3] if word in (row.family, *DTYPES, *LAYOUTS)]
-    return [*words, f"and {len(names) - 1} more"] if len(names) > 1 else words
-
-
 def _operator(row: Shift) -> str:
     ops = row.ops[1] or row.ops[0]
     return printable(ops[0] + (f" and {len(ops) - 1} more" if len(ops) > 1 else "")) if ops else ""
 
 
 def _show_mean(row: Shift) -> str:
-    ratio = _mean_ratio(row)
+    ratio = mean_ratio(row)
     return "" if ratio is None else show_factor(ratio)
 
 

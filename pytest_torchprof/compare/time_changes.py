@@ -1,4 +1,4 @@
-"""What became of the untraced times of a test, held against its baseline's."""
+"""What became of the untraced times of a test since its baseline was recorded."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import math
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal
 
-from pytest_torchprof.compare.changes import AMBIGUOUS, BETTER, NEUTRAL, WORSE, WORTH_A_LINE, Change
-from pytest_torchprof.text import show_us
+from pytest_torchprof.compare.change import AMBIGUOUS, BETTER, WORSE, WORTH_A_LINE, Change, Undecided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_torchprof.baseline import Times
-    from pytest_torchprof.compare.changes import Direction
+    from pytest_torchprof.compare.change import Direction
 
 TimeVerdict = Literal["same", "better", "worse", "ambiguous"]
 PROBABILITY: Final = 0.002
@@ -28,23 +27,38 @@ def time_changes(old: Times | None, new: Times | None, share: float | None) -> I
     """Return what changed in the times; ``share`` is the tolerance, None if times are not gated."""
     if new is None:
         return
-    other = differs(old, new) if old is not None else "it has none; --torchprof-baseline=update keeps them"
-    if old is None or other:
+    undecided = _not_comparable(old, new)
+    if old is None or undecided:
         if share is not None:
-            yield _time_change(old, new, AMBIGUOUS, f"time {show_us(new.median_us)}, not compared: {other}")
+            yield _time_change(old, new, AMBIGUOUS, undecided)
         return
-    moved = new.median_us / old.median_us - 1 if old.median_us else 0.0
-    words = f"time {show_us(old.median_us)} -> {show_us(new.median_us)} ({moved:+.1%})"
-    found = time_verdict(old, new, WORTH_A_LINE if share is None else share)
-    if found == "ambiguous" and share is not None:
-        why = "measured once, not confirmed" if not new.confirmed else "the samples do not tell"
-        yield _time_change(old, new, AMBIGUOUS, f"{words}: {why}", gated=True)
-    elif found != "same":
+    verdict = time_verdict(old, new, WORTH_A_LINE if share is None else share)
+    if verdict == "ambiguous" and share is not None:
+        why = Undecided(why="close samples" if new.confirmed else "not confirmed")
+        yield _time_change(old, new, AMBIGUOUS, why, gated=True)
+    elif verdict != "same":
         slower = new.median_us > old.median_us
-        yield _time_change(old, new, WORSE if slower else BETTER, words, gated=share is not None)
-    for whose, side in (("the baseline's samples", old), ("the samples", new)):
-        for disturbance in side.disturbed:
-            yield _time_change(old, new, NEUTRAL, f"during {whose} {disturbance}")
+        yield _time_change(old, new, WORSE if slower else BETTER, gated=share is not None)
+
+
+def disturbances(old: Times | None, new: Times | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what was wrong with the machine while each side's samples were taken, where these are compared."""
+    if old is None or new is None or _not_comparable(old, new):
+        return ((), ())
+    return old.disturbed, new.disturbed
+
+
+def _not_comparable(old: Times | None, new: Times) -> Undecided | None:
+    """Return why the samples of two measurements cannot be compared, None if they can."""
+    if old is None:
+        return Undecided(why="no samples")
+    names = sorted(old.conditions.keys() | new.conditions.keys())
+    conditions = tuple(
+        (name, old.conditions.get(name), new.conditions.get(name))
+        for name in names
+        if old.conditions.get(name) != new.conditions.get(name)
+    )
+    return Undecided(why="other conditions", conditions=conditions) if conditions else None
 
 
 def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
@@ -61,20 +75,11 @@ def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
 def unsure(old: Times | None, new: Times | None, share: float) -> bool:
     """Whether to measure again before judging."""
     return (
-        old is not None and new is not None and not differs(old, new) and time_verdict(old, new, share) == "ambiguous"
+        old is not None
+        and new is not None
+        and _not_comparable(old, new) is None
+        and time_verdict(old, new, share) == "ambiguous"
     )
-
-
-def differs(old: Times, new: Times) -> str | None:
-    """Return the conditions in which the samples were taken differently, None if they can be compared."""
-    names = sorted(old.conditions.keys() | new.conditions.keys())
-    other = [name for name in names if old.conditions.get(name) != new.conditions.get(name)]
-    if not other:
-        return None
-    sides = (
-        ", ".join(f"{name} {side.get(name, 'unknown')}" for name in other) for side in (old.conditions, new.conditions)
-    )
-    return "its samples were taken with {}, this run's with {}".format(*sides)
 
 
 def chance(fewer: Sequence[float], more: Sequence[float]) -> float:
@@ -96,7 +101,9 @@ def chance(fewer: Sequence[float], more: Sequence[float]) -> float:
     return 0.5 * math.erfc((above - pairs / 2 - 0.5) / spread / math.sqrt(2)) if spread else 1.0
 
 
-def _time_change(old: Times | None, new: Times, direction: Direction, words: str, *, gated: bool = False) -> Change:
+def _time_change(
+    old: Times | None, new: Times, direction: Direction, undecided: Undecided | None = None, *, gated: bool = False
+) -> Change:
     return Change(
         kind="number",
         what="time",
@@ -104,7 +111,7 @@ def _time_change(old: Times | None, new: Times, direction: Direction, words: str
         new=new.median_us,
         direction=direction,
         gated=gated,
-        words=words,
+        undecided=undecided,
     )
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.against.outcomes import base_outcomes
 from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.kernels.operand_types import hides_types
 from pytest_torchprof.limits.limit import unmeasured
 from pytest_torchprof.reasons.catalogue import from_stored
@@ -29,7 +30,7 @@ from pytest_torchprof.reasons.comparing import (
     WorkersShareDevice,
 )
 from pytest_torchprof.testing.options import BaselineMode
-from pytest_torchprof.text import first_of, quoted
+from pytest_torchprof.text import first_of, printable_line, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -61,7 +62,7 @@ class BaselineJudgement:
     @property
     def has_worse_kernels(self) -> bool:
         """Whether kernels are worse, which lines of the user's code launched, and not a number alone."""
-        return any(change.fails and change.kind != "number" for change in self.comparison.changes)
+        return any(change.fails and not change.is_number for change in self.comparison.changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,7 @@ class BaselineCheck:
             name: share for name, share in self.options.tolerance.allowed.items() if name != "time" or self.of_times
         }
         side = self.run.against
-        sides = None if side is None else (f"{side.reference.shown} was", "the working tree")
+        sides = None if side is None else (side.reference.shown, "the working tree")
         comparison = compare.compare(
             old, new() if old else None, names=self.options.names, tolerance=allowed, sides=sides
         )
@@ -178,7 +179,7 @@ class BaselineCheck:
         found = {}
         for number, other in others.items():
             comparison = compare.compare(first, other, names=self.options.names, tolerance={})
-            unlike = other.unlike(first, steps=any(change.kind != "number" for change in comparison.changes))
+            unlike = other.unlike(first, steps=any(not change.is_number for change in comparison.changes))
             found.update({str(number): unlike} if unlike is not None else {})
         return found
 
@@ -270,7 +271,7 @@ class BaselineCheck:
             yield self._not_measured(NumberLost(tuple(lost)))
         found = judgement.comparison
         if not self.run.baseline.updates and found.unknown and not found.fails():
-            yield self._not_measured(SameKernelsUnknown(tuple(found.unknown)))
+            yield self._not_measured(SameKernelsUnknown(tuple(map(change_words, found.unknown))))
         if (self.writes(old) or not found.fails()) and (blank := self._of_no_type(judgement, profile)):
             yield self._not_measured(TypesUnknown(tuple(blank)))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
@@ -316,7 +317,7 @@ class BaselineCheck:
 
     def failure_lines(self, judgement: BaselineJudgement, blame: Blame) -> Iterator[str]:
         """Yield what fails the test, a line each: what is worse with its places first, what varies anyway last."""
-        comparison, file = judgement.comparison, self.run.shown(judgement.file)
+        comparison, file = blame.comparison, self.run.shown(judgement.file)
         accept = f"  do: fix the code, or accept the change: pytest {quoted(self.nodeid)} --torchprof-baseline=update"
         held = f"the baseline {file}"
         if (side := self.run.against) is not None:
@@ -337,7 +338,13 @@ class BaselineCheck:
         if comparison.verdict == "new":
             return
         yield f"worse than {held}:" if comparison.verdict == "worse" else f"ambiguous against {held} (strict):"
-        yield from (f"  {line}" for line in (*comparison.decided(blame.places), *blame.unknown))
+        yield from (
+            f"  {line}"
+            for line in (
+                *comparison.decided(),
+                *(f"  lines: not known: {printable_line(one)}" for one in blame.unknown),
+            )
+        )
         yield from (f"  {line}" for line in self.varied(comparison))
         yield accept
 

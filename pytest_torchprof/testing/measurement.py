@@ -226,16 +226,19 @@ def judge_measurement(
     if unknown and not asked and not nothing and not stands_in:
         verdicts.append(something_ran(unknown))
     verdicts += caught
-    blame = Blame()
+    blame = None if baseline is None else Blame(comparison=baseline.comparison)
     if baseline is not None and baseline.comparison.verdict == "worse" and check.is_failed_by(baseline):
-        blame = compare.blame(profile, baseline.new(), baseline.comparison.changes)
+        blame = compare.blame(profile, baseline.new(), baseline.comparison)
+        baseline = replace(baseline, comparison=blame.comparison)
     return Judgement(
         measurement=measurement,
         profile=profile,
         verdicts=tuple(verdicts),
         baseline=baseline,
-        baseline_failure=tuple(check.failure_lines(baseline, blame)) if baseline is not None else (),
-        blamed=blame.first,
+        baseline_failure=tuple(check.failure_lines(baseline, blame))
+        if baseline is not None and blame is not None
+        else (),
+        blamed=blame.first if blame is not None else None,
         stands_in=stands_in,
         only_elsewhere=stands_in and check.only_elsewhere(label, profile),
         shows_nothing=stands_in and unknown is not None and not (asked and not check.must_be_had),

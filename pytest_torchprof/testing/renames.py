@@ -103,7 +103,7 @@ def _same_kernels(old: Entry, new: Entry) -> bool:
     if {len(step) for step in old.steps} != {len(step) for step in new.steps}:
         return False
     found = compare.compare(old, new)
-    return found.verdict != "new" and all(change.kind == "number" for change in found.changes)
+    return found.verdict != "new" and all(change.is_number for change in found.changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

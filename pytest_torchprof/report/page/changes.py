@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare import diff
-from pytest_torchprof.compare.changes import WORSE
+from pytest_torchprof.compare.change import WORSE
 from pytest_torchprof.compare.cost import Cost, gpu_time_noun
-from pytest_torchprof.compare.cost_lines import exchange_words, explain_cost, label_shift, sort_changes
+from pytest_torchprof.compare.cost_lines import large_and_small
+from pytest_torchprof.compare.number_changes import GPU_TIME
+from pytest_torchprof.compare.words import (
+    change_words,
+    explain_cost,
+    factor_words,
+    label_shift,
+    movement_words,
+)
 from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.text import counted
 
@@ -17,9 +25,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.compare import ComparisonData
-    from pytest_torchprof.compare.changes import Change
+    from pytest_torchprof.compare.change import Change
     from pytest_torchprof.compare.cost import Shift
-    from pytest_torchprof.compare.ratios import Pair
     from pytest_torchprof.devices.kinds import DeviceKind
 
 _MOST_ROWS: Final = 300
@@ -32,15 +39,17 @@ def changes_between(analysis: Analysis, before: Analysis) -> dict[str, Any]:
         found = diff(before, analysis)
     except NotMeasured as problem:
         return {"why_not": problem.text}
-    large, small = sort_changes(found.numbers, found.cost)
+    if found.cost is None:
+        return {}
+    large, small = large_and_small(found.changes)
     return {
-        "notes": [f"recorded on {' and on '.join(found.devices)}"] if found.devices else [],
-        "numbers": [_number(words, BY_NAME[name].better, found.numbers[name]) for name, words in large.items()],
-        "small": list(small.values()),
+        "notes": list(found.notes),
+        "numbers": [_changed_number(change, found.cost) for change in large],
+        "small": [change_words(change) for change in small],
         **_where(found.cost),
-        "exchange": exchange_words(found.cost.families),
+        "exchange": found.exchange,
         "words": found.words,
-        **_single([*(change.words for change in found.replaced), *(change.words for change in found.renamed)]),
+        **_single([change_words(change) for change in found.kernels if change.kind != "reordered"]),
     }
 
 
@@ -51,8 +60,8 @@ def changes_since_baseline(told: ComparisonData, verdict: str, device: DeviceKin
     return {
         "verdict": verdict,
         "notes": list(told.notes),
-        "numbers": [_changed_number(change) for change in told.numbers if not _is_small(change)],
-        "small": [change.words for change in told.numbers if _is_small(change)],
+        "numbers": [_changed_number(change, cost) for change in told.numbers if not _is_small(change)],
+        "small": [change_words(change) for change in told.numbers if _is_small(change)],
         **_where(cost),
         "exchange": told.exchange,
         "words": counted(len(told.kernels), "change") if told.kernels else "",
@@ -80,16 +89,24 @@ def _is_small(change: Change) -> bool:
     return number is not None and number.unit in ("share", "ratio") and not change.gated
 
 
-def _changed_number(change: Change) -> dict[str, Any]:
+def _changed_number(change: Change, cost: Cost) -> dict[str, Any]:
     number = BY_NAME.get(change.what)
-    values = [value if isinstance(value, int | float) else None for value in (change.old, change.new)]
-    told = _number(change.words, "lower" if number is None else number.better, (values[0], values[1]))
-    return {**told, "note": "" if change.gated or change.direction != WORSE else "not gated"}
-
-
-def _number(words: str, better: str | None, values: Pair) -> dict[str, Any]:
-    change, _, ratio = words.partition(", ")
-    return {"words": change, "ratio": ratio, "better": better, "values": values}
+    row = {
+        "words": change_words(change),
+        "ratio": "",
+        "better": "lower",
+        "values": (change.old, change.new),
+        "note": "" if change.gated or change.direction != WORSE else "not gated",
+    }
+    if number is None:
+        return row
+    called = cost.noun if change.what == GPU_TIME else None
+    return {
+        **row,
+        "words": movement_words(number, change.old, change.new, called=called),
+        "ratio": factor_words(number, change.old, change.new),
+        "better": number.better,
+    }
 
 
 def _row(shift: Shift) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.compare.ratios import GPU_TIME, ratio_of, show_factor
+from pytest_torchprof.compare.number_changes import GPU_TIME, ratio_of
+from pytest_torchprof.compare.words import show_factor
 from pytest_torchprof.report.columns import TESTS
 from pytest_torchprof.report.page.document import text
 from pytest_torchprof.report.page.measured import OUTCOMES, SHOWN

@@ -1,0 +1,132 @@
+"""One difference between two measurements: what it is about, both sides, and whether it fails a test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+
+from pytest_torchprof.analysis.source_lines import Origin  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.baseline.entry import KernelRecord  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.devices.kinds import device_kinds
+from pytest_torchprof.trace.metadata import GraphBreak  # noqa: TC001 - msgspec reads the annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Environment = Mapping[str, str | bool]
+
+Sides = tuple[str, str]
+"""What the two measurements are called."""
+
+Kind = Literal["added", "removed", "changed", "renamed", "replaced", "count", "reordered", "number"]
+Direction = Literal["better", "worse", "neutral", "ambiguous", "unknown"]
+
+BETTER: Final = "better"
+WORSE: Final = "worse"
+NEUTRAL: Final = "neutral"
+AMBIGUOUS: Final = "ambiguous"
+"""It may be worse; the samples leave it open."""
+UNKNOWN: Final = "unknown"
+"""Whether it is the same kernel is not known: nothing tells what it works on."""
+
+THIS_RUN: Final = ("the baseline", "this run")
+DEVICE_KEYS: Final = ("gpu", "compute_capability")
+
+WORTH_A_LINE: Final = 0.10
+"""A number that varies from run to run gets a line only where it moved by more than this share."""
+
+
+class LostFusion(Struct, frozen=True, kw_only=True):
+    """Operators that one kernel carried, and several carry now."""
+
+    ops: tuple[str, ...]
+    kernels: int
+    """How many kernels carry them now."""
+
+
+class Undecided(Struct, frozen=True, kw_only=True):
+    """Why times leave open whether the code became slower."""
+
+    why: Literal["no samples", "other conditions", "not confirmed", "close samples"]
+    """The baseline has none; they were taken differently; they were taken once; they tell too little."""
+    conditions: tuple[tuple[str, str | int | None, str | int | None], ...] = ()
+    """The conditions that differ: name, the baseline's, this run's."""
+
+
+class LaunchPlaces(Struct, frozen=True, kw_only=True):
+    """Where in the user's code the kernels of a change were launched."""
+
+    places: tuple[Origin, ...]
+    certain: bool = True
+    """Whether it is known which launch is at which place; else the kernel was launched at one of these."""
+    others: tuple[Origin, ...] = ()
+    """Where kernels that cannot be told apart from these were launched."""
+    alike: int = 0
+    """How many there are that cannot be told apart."""
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One difference, with which way it goes and whether that fails the test."""
+
+    kind: Kind
+    what: str
+    """A kernel's short name, or a number's name."""
+    old: int | float | None = None
+    """The number, or how often a step launches the kernel; None where that side has none."""
+    new: int | float | None = None
+    direction: Direction = NEUTRAL
+    gated: bool = False
+    """Whether it decides the verdict."""
+    before: tuple[KernelRecord, ...] = ()
+    """The kernels that were there: in recordings, several may have become one."""
+    after: tuple[KernelRecord, ...] = ()
+    times: int = 1
+    """How many launches of a step it concerns."""
+    step: int = 0
+    """Which of the new entry's distinct steps has it."""
+    launches: tuple[int, ...] = ()
+    """Which kernels of that step it is about, where the step has them."""
+    lost_fusion: LostFusion | None = None
+    undecided: Undecided | None = None
+    launched: LaunchPlaces | None = None
+    """Where the kernels were launched; None where nobody asked, or it is not known."""
+    breaks: tuple[GraphBreak, ...] = ()
+    """The graph breaks that it is about, where their places are known."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether it fails the test."""
+        return self.gated and self.direction == WORSE
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is of a number or of times, and not of kernels."""
+        return self.kind == "number"
+
+
+class OtherEnvironment(Struct, frozen=True, kw_only=True):
+    """Another device or other software: what the two measurements ran on, as far as it differs."""
+
+    sides: Sides
+    keys: tuple[str, ...]
+    """What differs: "gpu", "torch", "tf32_matmul"."""
+    old: dict[str, str | bool]
+    new: dict[str, str | bool]
+
+    @property
+    def is_other_device(self) -> bool:
+        """Whether the devices differ, and not the software alone."""
+        return any(key in DEVICE_KEYS for key in self.keys)
+
+
+def other_environment(old: Environment, new: Environment, sides: Sides) -> OtherEnvironment | None:
+    """Return how two environments differ, by the device where that differs, else by software; None if they do not."""
+    device = any(old.get(key) != new.get(key) for key in DEVICE_KEYS)
+    # Of these an entry has what its own kind of device names.
+    software = dict.fromkeys(key for kind in device_kinds() for key in kind.environment if key not in DEVICE_KEYS)
+    keys = DEVICE_KEYS if device else tuple(key for key in software if old.get(key) != new.get(key))
+    if not keys:
+        return None
+    kept_old, kept_new = ({key: side[key] for key in keys if key in side} for side in (old, new))
+    return OtherEnvironment(sides=sides, keys=keys, old=kept_old, new=kept_new)
