@@ -9,7 +9,7 @@ import pytest
 from builder import own_recording
 
 from pytest_torchprof import LimitsMissed, load
-from pytest_torchprof.limits import Screen, check_limits, error_for, read_limits
+from pytest_torchprof.limits import FailureLine, Screen, check_limits, error_for, read_limits
 
 pytestmark = pytest.mark.any_torch
 
@@ -156,17 +156,22 @@ def test_a_screen_too_small_still_names_each_limit(tmp_path):
 def test_what_holds_is_no_failure(tmp_path):
     profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
     assert error_for(check_limits(profile, read_limits({"max_kernels": 1})), profile, profile.why_missed) is None
-    assert isinstance(error_for((), profile, profile.why_missed, also=["worse"]), LimitsMissed)
+    assert isinstance(error_for((), profile, profile.why_missed, also=[FailureLine("worse", "headline")]), LimitsMissed)
 
 
 def test_however_many_kernels_came_what_to_do_is_said(tmp_path):
     profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
-    lines = ["worse than the baseline:", *(f"  + kernel {i}" for i in range(200)), "  do: fix the code"]
+    kernels = [FailureLine(f"  + kernel {i}", "came") for i in range(200)]
+    lines = [FailureLine("worse than the baseline", "headline"), *kernels, FailureLine("fix the code", "remedy")]
     told = str(error_for((), profile, profile.why_missed, also=lines)).splitlines()
     assert len(told) <= Screen().lines + 2
     assert told[-2:] == ["  and 165 more lines: pytest -vv", "  do: fix the code"]
     whole = error_for((), profile, profile.why_missed, also=lines, screen=Screen(everything=True))
-    assert str(whole).splitlines() == lines
+    assert str(whole).splitlines() == [
+        "worse than the baseline:",
+        *(line.text for line in kernels),
+        "  do: fix the code",
+    ]
 
 
 def test_what_a_caught_failure_says_does_not_depend_on_verbosity(run_tests):

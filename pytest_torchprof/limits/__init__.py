@@ -13,7 +13,7 @@ from pytest_torchprof.limits.asked import Asked, check_limits, needs_flops, noth
 from pytest_torchprof.limits.communication_limits import COMMUNICATION_LIMITS
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.evidence import FindingLine, LineInWords
-from pytest_torchprof.limits.failure import Screen, error_for
+from pytest_torchprof.limits.failure import FailureLine, Screen, error_for
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
 from pytest_torchprof.limits.limit import (
     COMPILE,
@@ -50,6 +50,7 @@ __all__ = [
     "MISSED",
     "NOT_MEASURED",
     "Asked",
+    "FailureLine",
     "InWords",
     "Limit",
     "LineInWords",

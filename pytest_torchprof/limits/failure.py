@@ -6,8 +6,9 @@ import re
 import textwrap
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
@@ -52,8 +53,16 @@ DEFAULT = Screen()
 REMEDY = "  do: "
 """How a line begins that says what to do."""
 _COMMAND = re.compile(r": (?P<command>(?:pytest|torchprof) .*)")
-_MOVED = ("+ ", "~ ", "- ")
-"""How lines begin that say what became of a kernel."""
+_MOVED = ("came", "changed", "went")
+"""What lines are about that say what became of a kernel: first what is more likely to be the cause."""
+
+
+class FailureLine(Struct, frozen=True):
+    """A line about what fails a test beside its limits, and what it is about."""
+
+    text: str
+    about: Literal["headline", "came", "changed", "went", "other", "remedy"] = "other"
+    """The headline comes first; if it is more than what there is to do, the lines below it say what it means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +152,7 @@ def error_for(
     analysis: Analysis,
     why: Callable[[str], Sequence[str]],
     *,
-    also: Iterable[str] = (),
+    also: Iterable[FailureLine] = (),
     screen: Screen = DEFAULT,
 ) -> LimitsMissed | NotMeasured | None:
     """Return the error for verdicts that do not hold and lines of other failures, None where there are none.
@@ -169,15 +178,15 @@ def _failure_text(
     verdicts: tuple[Verdict, ...],
     analysis: Analysis,
     why: Callable[[str], Sequence[str]],
-    others: tuple[str, ...],
+    others: tuple[FailureLine, ...],
     screen: Screen,
 ) -> str:
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
     # What to do stands last, and is wanted the more the longer the rest is.
-    remedy = others[-1:] if len(others) > most and others[-1].startswith(REMEDY) else ()
-    told = others[: len(others) - len(remedy)]
+    remedy = others[-1:] if len(others) > most and others[-1].about == "remedy" else ()
+    told = _other_lines(others)[: len(others) - len(remedy)]
     left = _left(len(told) - most, "line", 2, screen)
-    more = _broken([*map(printable, told[:most]), *left, *map(printable, remedy)], screen)
+    more = _broken([*told[:most], *left, *_other_lines(remedy)], screen)
     if not verdicts:
         return "\n".join(more)
     tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)]
@@ -187,6 +196,17 @@ def _failure_text(
     sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
     head = _broken([_headline(verdicts, analysis), ""], screen)
     return "\n".join([*head, *chain.from_iterable(sections), *_broken(tail, screen)])
+
+
+def _other_lines(lines: Sequence[FailureLine]) -> list[str]:
+    """Return the lines as they stand on a screen."""
+    texts = [printable(f"{REMEDY}{line.text}" if line.about == "remedy" else line.text) for line in lines]
+    return [f"{texts[0]}:", *texts[1:]] if _has_details(lines) else texts
+
+
+def _has_details(lines: Sequence[FailureLine]) -> bool:
+    """Whether a headline is followed by what it means."""
+    return len(lines) > 1 and lines[0].about == "headline" and lines[1].about != "remedy"
 
 
 def _broken(lines: Sequence[str], screen: Screen) -> list[str]:
@@ -299,23 +319,23 @@ def _said(verdict: Verdict) -> str:
     return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
 
 
-def _brief_text(verdicts: Sequence[Verdict], others: tuple[str, ...], screen: Screen) -> str:
+def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], screen: Screen) -> str:
     """Return a line of what fails, and below it what came, went or changed against a baseline, and what to do."""
-    moved = [line for line in others[1:] if line.lstrip().startswith(_MOVED)]
-    remedy = [line for line in others[1:] if line.startswith(REMEDY)]
+    moved = [line for line in others[1:] if line.about in _MOVED]
+    remedy = [line for line in others[1:] if line.about == "remedy"]
     if verdicts:
         first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
         also = f"; also: {', '.join(more)}" if more else ""
-        worse = f"; {others[0].removesuffix(':')}" if others else ""
+        worse = f"; {others[0].text}" if others else ""
         head = f"{first.written}: {_said(first)}{_brief_cause(first)}{also}{worse}"
     else:
         # Behind the headline's colon, what it is about: what came is more likely to be what failed than what went.
-        first_told = [*sorted(moved, key=lambda line: _MOVED.index(line.lstrip()[:2])), *others[1:]][:1]
-        about = first_told if others[0].endswith(":") else []
+        first_told = [*sorted(moved, key=lambda line: _MOVED.index(line.about)), *others[1:]][:1]
+        about = first_told if _has_details(others) else []
         moved = [line for line in moved if line not in about]
-        head = printable_line(" ".join([others[0], *(line.strip() for line in about)]))
+        head = printable_line(" ".join([_other_lines(others)[0], *(line.text.strip() for line in about)]))
     left = _left(len(moved) - screen.lines, "line", 2, screen)
-    return "\n".join([head, *map(printable, moved[: screen.lines]), *left, *map(printable, remedy)])
+    return "\n".join([head, *_other_lines(moved[: screen.lines]), *left, *_other_lines(remedy)])
 
 
 def _brief_cause(verdict: Verdict) -> str:

@@ -14,6 +14,7 @@ from pytest_torchprof.against.outcomes import base_outcomes
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.kernels.operand_types import hides_types
+from pytest_torchprof.limits import FailureLine
 from pytest_torchprof.limits.limit import unmeasured
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.comparing import (
@@ -315,38 +316,43 @@ class BaselineCheck:
         """Return what differs as reports keep it, likewise."""
         return compare.data_of(comparison, noise=self.run.against is None)
 
-    def failure_lines(self, judgement: BaselineJudgement, blame: Blame) -> Iterator[str]:
+    def failure_lines(self, judgement: BaselineJudgement, blame: Blame) -> Iterator[FailureLine]:
         """Yield what fails the test, a line each: what is worse with its places first, what varies anyway last."""
-        comparison, file = blame.comparison, self.run.shown(judgement.file)
-        accept = f"  do: fix the code, or accept the change: pytest {quoted(self.nodeid)} --torchprof-baseline=update"
-        held = f"the baseline {file}"
-        if (side := self.run.against) is not None:
-            held = f"at {side.reference.shown}"
-            meant = ", ".join(f'"{name}": {more:g}' for name, more in compare.tolerance_for(comparison.changes).items())
-            accept = "  do: fix the code" + (f", or allow it in the marker: tolerance={{{meant}}}" if meant else "")
         if not self.is_failed_by(judgement):
             return
-        if judgement.formers:
-            formers = first_of([gone.test for gone in judgement.formers])
-            none = f"no baseline for this test and device in {file} (strict)"
-            yield f"{none}, and its kernels are those of {formers}, gone"
-            yield "  do: if it was renamed, run the command that the end of this run names (torchprof baseline rename)"
-            yield "  do: if it is new, remove what is gone: torchprof baseline prune"
-        elif comparison.verdict == "new":
-            yield f"no baseline for this test and device in {file} (strict)"
-            yield f"  do: pytest {quoted(self.nodeid)} --torchprof-baseline=add"
-        if comparison.verdict == "new":
+        if judgement.comparison.verdict == "new":
+            yield from self._missing_baseline(judgement)
             return
-        yield f"worse than {held}:" if comparison.verdict == "worse" else f"ambiguous against {held} (strict):"
-        yield from (
-            f"  {line}"
-            for line in (
-                *comparison.decided(),
-                *(f"  lines: not known: {printable_line(one)}" for one in blame.unknown),
-            )
+        comparison, side = blame.comparison, self.run.against
+        compared_with = (
+            f"the baseline {self.run.shown(judgement.file)}" if side is None else f"at {side.reference.shown}"
         )
-        yield from (f"  {line}" for line in self.varied(comparison))
-        yield accept
+        is_worse = comparison.verdict == "worse"
+        headline = f"worse than {compared_with}" if is_worse else f"ambiguous against {compared_with} (strict)"
+        yield FailureLine(headline, "headline")
+        yield from (FailureLine(f"  {line.text}", line.about) for line in comparison.decided_lines())
+        yield from (FailureLine(f"    lines: not known: {printable_line(reason)}") for reason in blame.unknown)
+        yield from (FailureLine(f"  {line}") for line in self.varied(comparison))
+        if side is None:
+            accept = f"accept the change: pytest {quoted(self.nodeid)} --torchprof-baseline=update"
+            yield FailureLine(f"fix the code, or {accept}", "remedy")
+        else:
+            allowed = compare.tolerance_for(comparison.changes)
+            tolerance = ", ".join(f'"{name}": {more:g}' for name, more in allowed.items())
+            allow = f", or allow it in the marker: tolerance={{{tolerance}}}" if tolerance else ""
+            yield FailureLine(f"fix the code{allow}", "remedy")
+
+    def _missing_baseline(self, judgement: BaselineJudgement) -> Iterator[FailureLine]:
+        missing = f"no baseline for this test and device in {self.run.shown(judgement.file)} (strict)"
+        if not judgement.formers:
+            yield FailureLine(missing, "headline")
+            yield FailureLine(f"pytest {quoted(self.nodeid)} --torchprof-baseline=add", "remedy")
+            return
+        formers = first_of([gone.test for gone in judgement.formers])
+        rename = "run the command that the end of this run names (torchprof baseline rename)"
+        yield FailureLine(f"{missing}, and its kernels are those of {formers}, which is gone", "headline")
+        yield FailureLine(f"if it was renamed, {rename}", "remedy")
+        yield FailureLine("if it is new, remove the entries of what is gone: torchprof baseline prune", "remedy")
 
     def is_failed_by(self, judgement: BaselineJudgement) -> bool:
         """Whether a comparison fails the test, as far as the mode of the run lets it."""

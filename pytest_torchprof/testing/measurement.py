@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.kernels.own_kernels import OwnKernels
-    from pytest_torchprof.limits import Asked, Screen
+    from pytest_torchprof.limits import Asked, FailureLine, Screen
     from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons import Reason
@@ -156,7 +156,7 @@ class Judgement:
     verdicts: tuple[Verdict, ...] = ()
     baseline: BaselineJudgement | None = None
     """None where it is not compared."""
-    baseline_failure: tuple[str, ...] = ()
+    baseline_failure: tuple[FailureLine, ...] = ()
     """Why the baseline fails the test, a line each."""
     blamed: tuple[str, int] | None = None
     """The file and line by which it does, where it is known."""

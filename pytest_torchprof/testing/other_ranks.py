@@ -12,7 +12,7 @@ from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_told, to_plain
 from pytest_torchprof.analysis.ranks import InJob
 from pytest_torchprof.errors import TorchprofError, reason_of
-from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, FailureLine, Verdict
 from pytest_torchprof.limits.evidence import OtherwiseOnRank, WorstRank
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.profiles import Profile
@@ -72,7 +72,7 @@ def to_tell(judgement: Judgement | None, check: BaselineCheck) -> Told:
             for verdict in judgement.verdicts
             if verdict.limit not in ON_ALL_RANKS
         ],
-        "baseline": list(judgement.baseline_failure),
+        "baseline": to_builtins(judgement.baseline_failure),
         "lacks_lines": judgement.lacks_lines,
     }
 
@@ -130,6 +130,9 @@ def _worst(of_rank: Mapping[int, Verdict]) -> int:
     return (min if least else max)(numbers, key=lambda rank: numbers[rank])
 
 
-def _baseline_of_others(told: Sequence[Told]) -> tuple[str, ...]:
-    failures = {rank: lines for rank, one in enumerate(told) if (lines := one.get("baseline"))}
-    return next(((f"rank {rank}: {lines[0]}", *lines[1:]) for rank, lines in failures.items()), ())
+def _baseline_of_others(told: Sequence[Told]) -> tuple[FailureLine, ...]:
+    for rank, one in enumerate(told):
+        if one.get("baseline"):
+            headline, *lines = convert(one["baseline"], tuple[FailureLine, ...])
+            return structs.replace(headline, text=f"rank {rank}: {headline.text}"), *lines
+    return ()
