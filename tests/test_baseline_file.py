@@ -169,6 +169,7 @@ def repeated(text: str, *, repeat: int, only_in: str | None = None) -> str:
 
 LINE_OF_ALL = '{"only_in": "1-999999", "name": "k"}'
 DAMAGE = {
+    "older schema": (lambda text: text.replace('"schema": 2', '"schema": 1'), "reads schema 2 alone"),
     "newer schema": (lambda text: text.replace('"schema": 2', '"schema": 3'), "install a newer pytest-torchprof"),
     "merge markers": (merge_markers, "a merge left its markers"),
     "an entry twice": (lambda text: text.replace("test_b", "test_a"), '"test_a" twice'),

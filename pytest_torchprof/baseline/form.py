@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import msgspec
 from msgspec import Meta, Struct
 
-from pytest_torchprof.baseline.entry import Count, Entry, KernelRecord, RankEntry, Times
+from pytest_torchprof.baseline.entry import Entry, RankEntry, Times
 from pytest_torchprof.baseline.launch_order import launches
-from pytest_torchprof.baseline.step_form import END, orders_of, plain_steps, read_steps, refuse_too_many
+from pytest_torchprof.baseline.step_form import orders_of, plain_steps, read_steps, refuse_too_many
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import UnreadableBaseline
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline.launch_order import Order
 
-# A field that is added has a default. One that changes its meaning raises the number, and `loads` turns what older
-# numbers mean into the present form before it is checked; so does a gated number that is added, which entries of older
-# forms get as null. `tests/baselines_before` holds a file of each form.
+# A field that is added has a default. One that changes its meaning raises the number, and so does a gated number that
+# is added. `tests/baselines_before` holds files that earlier commits wrote.
 SCHEMA: Final = 2
 
 MOST_BYTES: Final = 16 * 1024**2
@@ -72,25 +71,9 @@ class EntryFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """By rank from 1 on, where a job has several."""
 
 
-class FirstKernelLine(KernelRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kernel as files of schema 1 have it."""
-
-    count: Count
-    """How often the step that launches it most does so."""
-
-
-class FirstLaunches(Struct):
-    """How files of schema 1 keep what is launched."""
-
-    kernels: tuple[FirstKernelLine, ...]
-    steps: tuple[tuple[Annotated[int, Meta(ge=0)], ...], ...]
-    """The distinct launch orders, as places in ``kernels``."""
-
-
 # msgspec looks a type's annotations up in sys.modules when it is first used. In a test run of test runs (pytester) this
 # module may have left there by then; so they are resolved here.
-for _type in (EntryFields, FirstLaunches):
-    msgspec.json.Decoder(_type)
+msgspec.json.Decoder(EntryFields)
 
 
 class _NotKeptError(ValueError):
@@ -118,7 +101,7 @@ def plain(entry: Entry) -> dict[str, Any]:
 
 def from_plain(value: object) -> Entry:
     """Return the entry that `plain` made JSON values of; ValueError where it is none."""
-    return _read_entry(value, SCHEMA).entry
+    return _read_entry(value).entry
 
 
 def dumps(entries: Mapping[str, WrittenEntry]) -> bytes:
@@ -136,9 +119,11 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
     schema = value.get("schema") if isinstance(value, dict) else None
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         _refuse(path, 'it is JSON, but no baseline (there is no top-level integer "schema")')
+    if schema < SCHEMA:
+        _refuse(path, f"it has schema {schema}, and this pytest-torchprof reads schema {SCHEMA} alone")
     if schema > SCHEMA:
         raise UnreadableBaseline(
-            f"{path}: this baseline has schema {schema}, and this pytest-torchprof knows up to {SCHEMA}: "
+            f"{path}: this baseline has schema {schema}, and this pytest-torchprof reads schema {SCHEMA}: "
             "install a newer pytest-torchprof; the file is left as it is",
             Code.BASELINE_NEWER,
         )
@@ -150,7 +135,7 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
     made, unfolded = {}, 0
     for key, entry in entries.items():
         try:
-            made[key] = _read_entry(entry, schema)
+            made[key] = _read_entry(entry)
         except ValueError as error:  # msgspec's ValidationError is one
             _refuse(path, f"it does not have a baseline's form: {_string(key)}: {error}")
         entry_made = made[key].entry
@@ -166,8 +151,8 @@ def has_conflict(text: str) -> bool:
     return any(line.startswith((OURS, BASE, THEIRS, THEIRS_END)) for line in text.splitlines())
 
 
-def _read_entry(value: object, schema: int) -> WrittenEntry:
-    fields = msgspec.convert(_from_first_form(value) if schema == 1 else value, EntryFields)
+def _read_entry(value: object) -> WrittenEntry:
+    fields = msgspec.convert(value, EntryFields)
     refuse_too_many([*fields.steps, *chain.from_iterable(one.steps or () for one in fields.ranks.values())])
     orders = read_steps(fields.steps)
     of_ranks = {rank: read_steps(one.steps) for rank, one in fields.ranks.items() if one.steps}
@@ -189,19 +174,6 @@ def _read_rank(fields: RankFields, orders: tuple[Order, ...] | None) -> RankEntr
         return RankEntry(numbers=fields.numbers)
     steps = tuple(map(launches, orders))
     return RankEntry(steps=steps, numbers={**fields.numbers, "kernels": max(map(len, steps))})
-
-
-def _from_first_form(value: object) -> dict[str, Any]:
-    """Return an entry of schema 1, where a step is a list of places in a list of kernels, in the present form."""
-    first, fields = msgspec.convert(value, FirstLaunches), msgspec.convert(value, dict[str, Any])
-    if any(place >= len(first.kernels) for step in first.steps for place in step):
-        raise ValueError('"steps" names a kernel that "kernels" does not have (merged by hand?)')
-    counts = [Counter(step) for step in first.steps]
-    most = [max((count[place] for count in counts), default=0) for place in range(len(first.kernels))]
-    if most != [kernel.count for kernel in first.kernels]:
-        raise ValueError('the counts of "kernels" and the orders of "steps" differ (merged by hand?)')
-    lines = [{name: field for name, field in line.items() if name != "count"} for line in fields.pop("kernels")]
-    return {**fields, "steps": [[*(lines[place] for place in step), END] for step in first.steps]}
 
 
 def _plain(written: WrittenEntry) -> dict[str, Any]:
