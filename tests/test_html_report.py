@@ -18,7 +18,7 @@ from pages import HOSTILE, Page, result, write
 from pytest_torchprof import load
 from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
-from pytest_torchprof.compare import compare, data_of
+from pytest_torchprof.compare import compare
 from pytest_torchprof.report import Reference, RunResults, html_report, json_report
 from pytest_torchprof.report.page import document
 from pytest_torchprof.report.page.measured import MOST_DRAWN
@@ -225,7 +225,7 @@ def test_what_a_baseline_says_has_the_form_of_two_recordings(tmp_path, report):
     """In the page of a run, and in the one that is made later of its JSON report."""
     before, after = load(small(tmp_path / "before.json")), load(small(tmp_path / "after.json", kernels=4, slow=4))
     found = compare(entry_of(before, source_hash="a"), entry_of(after, source_hash="b"))
-    told = {"baseline": found.summary, "comparison": to_builtins(data_of(found)), "changes": found.lines}
+    told = {"baseline": found.summary, "comparison": to_builtins(found), "changes": found.lines}
     run = RunResults(results=(result(**told), result(1, baseline="new", baseline_state=BaselineState.NEW)))
     (tmp_path / "report.json").write_text(json_report.render(run))
     status, later, said = report(tmp_path / "report.json", output=tmp_path / "later.html")

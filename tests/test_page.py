@@ -16,7 +16,7 @@ from pages import HOSTILE, result, write
 from pytest_torchprof import load
 from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
-from pytest_torchprof.compare import compare, data_of
+from pytest_torchprof.compare import compare
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.text import show_rate, show_us
 
@@ -158,7 +158,7 @@ def test_what_changed_against_a_baseline_stands_in_tables(browser, tmp_path):
         entry_of(load(recording(tmp_path / f"{slow}.json", slow=slow)), source_hash="a") for slow in (1, 4)
     )
     found = compare(before, after)
-    told = {"baseline": found.summary, "comparison": to_builtins(data_of(found))}
+    told = {"baseline": found.summary, "comparison": to_builtins(found)}
     page = write(tmp_path / "run.html", result(**told), result(1, baseline="new"))
     browser.open(page, fragment="#0/changes")
     changes = "[id='0/changes']"

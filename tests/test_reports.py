@@ -7,7 +7,8 @@ import json
 import pytest
 from wcwidth import wcswidth
 
-from pytest_torchprof.compare import ComparisonData
+from pytest_torchprof.baseline import KernelRecord
+from pytest_torchprof.compare import Change, Comparison
 from pytest_torchprof.report import RunResults, markdown
 from pytest_torchprof.report.result import BaselineState, KernelCalls, Outcome, Result, Summary
 from pytest_torchprof.report.terminal import describe_environment, heading_lines, render
@@ -153,18 +154,26 @@ def test_where_a_run_measured_is_said_in_the_words_of_its_maker(environment, sai
     assert describe_environment(Environment(**environment)) == said
 
 
+FEWER = Comparison(
+    verdict="better",
+    changes=(
+        *(
+            Change(
+                kind="count", what=f"op_{i}", old=2, new=1, direction="better", gated=True, before=(one,), after=(one,)
+            )
+            for i in range(9)
+            for one in [KernelRecord(name=f"op_{i}", family="pointwise", op=f"aten::op_{i}")]
+        ),
+        Change(kind="number", what="kernels", old=24, new=12, direction="better", gated=True),
+    ),
+)
 CHANGED = Result(
     nodeid="tests/test_model.py::test_block",
     outcome=Outcome.FAILED,
     baseline="better (-12 kernels changed)",
     baseline_state=BaselineState.BETTER,
-    changes=(
-        "  kernels 24 -> 12",
-        *(f"  - pointwise op_{i}: 2 -> 1 per step, launched by aten::op_{i}" for i in range(9)),
-    ),
-    comparison=ComparisonData(
-        kernels=tuple(f"- pointwise op_{i}: 2 -> 1 per step, launched by aten::op_{i}" for i in range(9))
-    ),
+    changes=FEWER.decided(),
+    comparison=FEWER,
     kernels=(KernelCalls(name="pointwise op", count=3, time_us=9.0, min_us=1.0, max_us=5.0, ops=("aten::op",)),),
     summary=Summary(kernels=12, launches=12, gpu_busy_us=36.0, cpu_gpu_ratio=4.4, graph_breaks=0),
     environment=Environment(gpu="NVIDIA H100 80GB HBM3", torch="2.15.0", cuda="13.2"),

@@ -322,6 +322,7 @@ def report() -> Schema:
         "environment": of_type(Environment, whole=False),
         "compile_caches": perhaps(CACHES),
         "findings": listed(fields(FINDING)),
+        "comparison": perhaps(comparison()),
     }
     environment = of_type(Environment, whole=False)
     unused = {str(why): mapped(listed(TEXT)) for why in Disuse}

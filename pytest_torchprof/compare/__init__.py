@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pytest_torchprof.compare.change import Change
 from pytest_torchprof.compare.comparison import Comparison, compare
-from pytest_torchprof.compare.comparison_data import ComparisonData, data_of
 from pytest_torchprof.compare.number_changes import GATED, lacking, tolerance_for
 from pytest_torchprof.compare.origins import Blame, blame
 from pytest_torchprof.compare.recordings import diff
@@ -16,10 +15,8 @@ __all__ = [
     "Blame",
     "Change",
     "Comparison",
-    "ComparisonData",
     "blame",
     "compare",
-    "data_of",
     "diff",
     "lacking",
     "lacking_kernels",

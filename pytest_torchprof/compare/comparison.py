@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.compare import words
@@ -175,9 +176,13 @@ class Comparison(Struct, frozen=True, kw_only=True):
         if self.stale:
             yield DifferenceLine(f"  {words.STALE}")
 
-    def varied(self, *, numbers: bool = True) -> tuple[str, ...]:
-        """Return a line of what varies from run to run and gates nothing; without ``numbers``, of where the time is."""
-        moved = [words.change_words(change) for change in self.numbers if numbers and is_noise(change)]
+    def without_noise(self) -> Comparison:
+        """Return the comparison without the numbers that vary from run to run and gate nothing."""
+        return replace(self, changes=tuple(change for change in self.changes if not is_noise(change)))
+
+    def varied(self) -> tuple[str, ...]:
+        """Return a line of what varies from run to run and gates nothing: numbers, and where the time is."""
+        moved = [words.change_words(change) for change in self.numbers if is_noise(change)]
         families = words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
         return (f"  not gated: {'; '.join([*moved, *where])}",) if moved or where else ()

@@ -101,6 +101,12 @@ def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile
     )
 
 
+def cost_by_family(families: tuple[Shift, ...], device: DeviceKind) -> Cost:
+    """Return what a step cost where times are known by family alone."""
+    before, after = (sum(shift.time_us[side] for shift in families) for side in (0, 1))
+    return Cost(noun=gpu_time_noun(device), time_us=(before, after), families=families, kernels=())
+
+
 def exchanged(before: Iterable[KernelRecord], after: Iterable[KernelRecord]) -> tuple[Shift, ...]:
     """Return what two steps launch, by family, where no times are known: each is 0."""
     first, second = ({kernel: _Spent(count) for kernel, count in Counter(side).items()} for side in (before, after))

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.compare import ComparisonData  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.pace import PaceVerdict  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
@@ -124,7 +124,7 @@ class Result(Struct, frozen=True, kw_only=True):
     baseline_state: BaselineState | None = None
     changes: tuple[str, ...] = ()
     """What differs from the baseline without failing the test, a line each."""
-    comparison: ComparisonData | None = None
+    comparison: Comparison | None = None
     """All that differs, whether it fails the test or not; None where nothing is compared."""
     noise: tuple[str, ...] = ()
     """Those of the changes that are of numbers which vary from run to run and gate nothing."""
@@ -178,6 +178,7 @@ def as_reported(result: Result) -> dict[str, Any]:
         "findings": [one.in_words() for one in result.findings],
         "summary": plain["summary"] or {},
         "environment": known_of(result.environment),
+        "comparison": None if result.comparison is None else result.comparison.to_dict(),
     }
 
 

@@ -28,7 +28,6 @@ makes such a run fail"""
 """Said once, with the first baseline."""
 _NARROWEST_NAME: Final = 16
 """What they have where no column is left that can."""
-_FEW_KERNELS: Final = 4
 _OUTCOMES: Final = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "failed",
@@ -119,11 +118,12 @@ def render_briefly(run: RunResults) -> list[str]:
 
 def _brief_changes(result: Result) -> list[str]:
     """Return what differs as far as the code decides it; of many kernels the first ones."""
-    kernels = frozenset(() if result.comparison is None else result.comparison.kernels[_FEW_KERNELS:])
     changes = [line for line in result.changes if line not in result.noise]
-    shown = [line for line in changes if line.strip() not in kernels]
-    hidden = len(changes) - len(shown)
-    return [*shown, *([f"  ... and {counted(hidden, 'more change')} (-v)"] if hidden else [])]
+    if result.comparison is None:
+        return changes
+    decided = frozenset(result.comparison.decided())
+    others = [line for line in changes if line not in decided]
+    return [*result.comparison.decided(every=False), *others] if len(others) < len(changes) else others
 
 
 def _held_limits(name: str, result: Result) -> Iterator[str]:

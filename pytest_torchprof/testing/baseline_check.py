@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.baseline import Entry, RankEntry
-    from pytest_torchprof.compare import Blame, Comparison, ComparisonData
+    from pytest_torchprof.compare import Blame, Comparison
     from pytest_torchprof.limits import Verdict
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons import Reason
@@ -138,6 +138,9 @@ class BaselineCheck:
         comparison = compare.compare(
             old, new() if old else None, names=self.options.names, tolerance=allowed, sides=sides
         )
+        if side is not None:
+            # What varies from run to run differs between any two processes.
+            comparison = comparison.without_noise()
         formers = self.gone.like(file, label, new) if self._looks_for_formers and old is None else ()
         return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison, formers=formers)
 
@@ -308,14 +311,6 @@ class BaselineCheck:
     def _not_measured(self, reason: Reason) -> Verdict:
         return unmeasured(reason).on("baseline", str(self.run.baseline))
 
-    def varied(self, comparison: Comparison) -> tuple[str, ...]:
-        """Return what varies from run to run; of two processes, not the numbers that differ between any two."""
-        return comparison.varied(numbers=self.run.against is None)
-
-    def data(self, comparison: Comparison) -> ComparisonData:
-        """Return what differs as reports keep it, likewise."""
-        return compare.data_of(comparison, noise=self.run.against is None)
-
     def failure_lines(self, judgement: BaselineJudgement, blame: Blame) -> Iterator[FailureLine]:
         """Yield what fails the test, a line each: what is worse with its places first, what varies anyway last."""
         if not self.is_failed_by(judgement):
@@ -332,7 +327,7 @@ class BaselineCheck:
         yield FailureLine(headline, "headline")
         yield from (FailureLine(f"  {line.text}", line.about) for line in comparison.decided_lines())
         yield from (FailureLine(f"    lines: not known: {printable_line(reason)}") for reason in blame.unknown)
-        yield from (FailureLine(f"  {line}") for line in self.varied(comparison))
+        yield from (FailureLine(f"  {line}") for line in comparison.varied())
         if side is None:
             accept = f"accept the change: pytest {quoted(self.nodeid)} --torchprof-baseline=update"
             yield FailureLine(f"fix the code, or {accept}", "remedy")

@@ -260,7 +260,7 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     comparison = compared.comparison
     summary = comparison.summary
     if comparison.verdict != "new" and comparison.lines:
-        result = replace(result, comparison=check.data(comparison))
+        result = replace(result, comparison=comparison)
     if writable and check.writes(compared.old, compared.formers):
         state = BaselineState.WRITTEN if this_rank().writes else BaselineState.LEFT_TO_RANK_0
         is_first = compared.old is None and state is BaselineState.WRITTEN
@@ -270,7 +270,7 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
         # Where warnings are errors this one is none: only strict fails what the samples do not tell.
         with suppress(TorchprofWarning):
             warnings.warn(f"{result.nodeid}: {summary} against the baseline", TorchprofWarning, stacklevel=2)
-    varied = check.varied(comparison)
+    varied = comparison.varied()
     changes = () if judgement.baseline_failure else (*comparison.decided(), *varied)
     return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=varied)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare import diff
 from pytest_torchprof.compare.change import WORSE
-from pytest_torchprof.compare.cost import Cost, gpu_time_noun
+from pytest_torchprof.compare.cost import cost_by_family
 from pytest_torchprof.compare.cost_lines import large_and_small
 from pytest_torchprof.compare.number_changes import GPU_TIME
 from pytest_torchprof.compare.words import (
@@ -18,15 +18,14 @@ from pytest_torchprof.compare.words import (
     movement_words,
 )
 from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.compare import ComparisonData
+    from pytest_torchprof.compare import Comparison
     from pytest_torchprof.compare.change import Change
-    from pytest_torchprof.compare.cost import Shift
+    from pytest_torchprof.compare.cost import Cost, Shift
     from pytest_torchprof.devices.kinds import DeviceKind
 
 _MOST_ROWS: Final = 300
@@ -34,38 +33,32 @@ _MOST_LINES: Final = 60
 
 
 def changes_between(analysis: Analysis, before: Analysis) -> dict[str, Any]:
-    """Return the numbers that changed, where the GPU time went, what came and went, and what became of kernels."""
+    """Return what changed between two recordings, or why that is not known."""
     try:
-        found = diff(before, analysis)
+        return changes_in(diff(before, analysis), analysis.trace.device_kind)
     except NotMeasured as problem:
         return {"why_not": problem.text}
+
+
+def changes_in(found: Comparison, device: DeviceKind) -> dict[str, Any]:
+    """Return the numbers that changed, where the GPU time went, what came and went, and what became of kernels.
+
+    A comparison with a baseline has times by family, and none of single kernels.
+    """
     if found.cost is None:
-        return {}
-    large, small = large_and_small(found.changes)
+        cost = cost_by_family(found.families, device)
+        large, small = ([one for one in found.numbers if _is_small(one) is small] for small in (False, True))
+    else:
+        cost = found.cost
+        large, small = large_and_small(found.changes)
     return {
         "notes": list(found.notes),
-        "numbers": [_changed_number(change, found.cost) for change in large],
+        "numbers": [_changed_number(change, cost) for change in large],
         "small": [change_words(change) for change in small],
-        **_where(found.cost),
-        "exchange": found.exchange,
-        "words": found.words,
-        **_single([change_words(change) for change in found.kernels if change.kind != "reordered"]),
-    }
-
-
-def changes_since_baseline(told: ComparisonData, verdict: str, device: DeviceKind) -> dict[str, Any]:
-    """Return the same of what a run tells of a baseline, which has times by family, and none of single kernels."""
-    sums = (sum(shift.time_us[side] for shift in told.families) for side in (0, 1))
-    cost = Cost(noun=gpu_time_noun(device), time_us=(next(sums), next(sums)), families=told.families, kernels=())
-    return {
-        "verdict": verdict,
-        "notes": list(told.notes),
-        "numbers": [_changed_number(change, cost) for change in told.numbers if not _is_small(change)],
-        "small": [change_words(change) for change in told.numbers if _is_small(change)],
         **_where(cost),
-        "exchange": told.exchange,
-        "words": counted(len(told.kernels), "change") if told.kernels else "",
-        **_single(told.kernels),
+        "exchange": found.exchange,
+        "words": "" if found.cost is None and not found.kernels else found.words,
+        **_single([line.strip() for line in found.kernel_lines]),
     }
 
 

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.report.page.changes import changes_between, changes_since_baseline
+from pytest_torchprof.report.page.changes import changes_between, changes_in
 from pytest_torchprof.report.page.tables import kernel_names, table_of_calls, tables_of, time_breakdown
 from pytest_torchprof.report.result import as_reported, known_of
 
@@ -43,7 +43,7 @@ def details_of(measured: Measured) -> dict[str, Any]:
     elif result.kernels:
         found["tables"] = {"kernel": table_of_calls(result.kernels)}
     if "compared" not in found and result.comparison is not None:
-        found["compared"] = changes_since_baseline(result.comparison, str(result.baseline), measured.device)
+        found["compared"] = {"verdict": str(result.baseline), **changes_in(result.comparison, measured.device)}
     if result.against_time is not None:
         found["pace"] = result.against_time.words
     kernels = found.get("tables", {}).get("kernel")
