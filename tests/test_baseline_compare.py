@@ -184,7 +184,7 @@ def test_a_pointwise_kernel_of_another_dtype_fails():
 def test_a_dtype_that_is_no_longer_told_is_shown_and_passes():
     comparison = compare(entry((GEMM,)), entry((replace(GEMM, dtype=None),)))
     assert (comparison.verdict, kinds(comparison)) == ("changed", [("changed", "neutral", False)])
-    assert "bf16 tn -> tn, dtype not told" in comparison.lines[0]
+    assert "bf16 tn -> tn, dtype unknown" in comparison.lines[0]
 
 
 def test_what_a_newer_version_of_the_package_reads_from_the_same_names_is_no_change():
@@ -470,13 +470,13 @@ def test_of_many_kernels_the_cause_is_told_first_and_then_what_came():
     fused = KernelRecord(name="triton_poi_fused_add_mul_0", family="pointwise")
     came = (pointwise("add"), pointwise("mul"))
     comparison = compare(entry((*gone, fused)), entry(came))
-    brief = comparison.told(every=False)
+    brief = comparison.screen_lines(every=False)
     first = brief.index(comparison.kernel_lines[0])
     end = first + 4
     assert [line.split()[0] for line in brief[first:end]] == ["-", "+", "+", "-"]
     assert "; fusion lost: add and mul ran in this kernel" in brief[first]
     assert brief[end] == "  ... and 4 more changes (-v)"
-    assert comparison.told(every=True) == (*brief[:end], *comparison.kernel_lines[4:], *brief[end + 1 :])
+    assert comparison.screen_lines(every=True) == (*brief[:end], *comparison.kernel_lines[4:], *brief[end + 1 :])
 
 
 def test_names_that_only_another_version_gives_are_told_together():

@@ -82,7 +82,9 @@ def test_other_counters_lock_nothing(write, name):
 
 def test_a_comparison_says_that_the_clocks_of_one_side_were_locked(write, capsys):
     plain, sampled = write(with_events(), "a.json"), write(with_events(SAMPLED["kineto"]), "b.json")
-    told = "times tell nothing of the code: in the second the GPU's units were sampled (PM sampling), at locked clocks"
+    told = (
+        "times say nothing about the code: in the second the GPU's units were sampled (PM sampling), at locked clocks"
+    )
     main(["diff", plain, sampled])
     assert told in capsys.readouterr().out.splitlines()
     for both in (plain, sampled):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_torchprof.compare.changes import explain_rename
+from pytest_torchprof.compare.renames import explain_rename
 
 pytestmark = pytest.mark.any_torch
 

@@ -154,15 +154,18 @@ def summary_of(found: Comparison) -> str:
 def _of_baselines(first: Path, second: Path, *, every: bool) -> _Compared:
     from pytest_torchprof.baseline import read  # noqa: PLC0415 - likewise
 
-    return _told(differences(read(first).entries, read(second).entries), every=every)
+    return _by_test(differences(read(first).entries, read(second).entries), every=every)
 
 
-def _told(found: Mapping[str, Comparison], *, every: bool) -> _Compared:
+def _by_test(found: Mapping[str, Comparison], *, every: bool) -> _Compared:
     tests: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
     for key, one in found.items():
         tests[key] = {**one.to_dict(), "summary": summary_of(one)}
-        lines += [printable(f"{key}: {summary_of(one)}"), *(f"  {printable(line)}" for line in one.told(every=every))]
+        lines += [
+            printable(f"{key}: {summary_of(one)}"),
+            *(f"  {printable(line)}" for line in one.screen_lines(every=every)),
+        ]
     differ = any(one.kernels_differ for one in found.values())
     return _Compared(differ, {"tests": tests}, lines or ["no tests in either baseline file"])
 
@@ -187,7 +190,7 @@ def _of_recording_and_baseline(
     (key,) = keys
     kept = {key: entries[key]}
     measured = {key: entry_of(profile, source_hash=entries[key].source)}
-    return _told(differences(kept, measured) if baseline_first else differences(measured, kept), every=every)
+    return _by_test(differences(kept, measured) if baseline_first else differences(measured, kept), every=every)
 
 
 def _of_folders(first: Path, second: Path, device: str | None, *, every: bool) -> _Compared:
@@ -238,7 +241,9 @@ def _of_recordings(first: Path, second: Path, device: str | None, *, every: bool
 
     before, after = (load_file(str(file), device=device) for file in (first, second))
     found: Comparison = before.diff(after)
-    return _Compared(found.kernels_differ, found.to_dict(), [*found.told(width=terminal_width() - indent, every=every)])
+    return _Compared(
+        found.kernels_differ, found.to_dict(), [*found.screen_lines(width=terminal_width() - indent, every=every)]
+    )
 
 
 def _is_baseline(path: Path) -> bool:

@@ -7,7 +7,7 @@ from pytest_torchprof.compare.comparison import Comparison, compare
 from pytest_torchprof.compare.number_changes import GATED, lacking, tolerance_for
 from pytest_torchprof.compare.origins import Blame, blame
 from pytest_torchprof.compare.recordings import diff
-from pytest_torchprof.compare.sameness import lacking_kernels, tells_a_type
+from pytest_torchprof.compare.sameness import has_types, lacking_kernels
 from pytest_torchprof.compare.time_changes import unsure
 
 __all__ = [
@@ -18,9 +18,9 @@ __all__ = [
     "blame",
     "compare",
     "diff",
+    "has_types",
     "lacking",
     "lacking_kernels",
-    "tells_a_type",
     "tolerance_for",
     "unsure",
 ]

@@ -28,7 +28,7 @@ NEUTRAL: Final = "neutral"
 AMBIGUOUS: Final = "ambiguous"
 """It may be worse; the samples leave it open."""
 UNKNOWN: Final = "unknown"
-"""Whether it is the same kernel is not known: nothing tells what it works on."""
+"""Whether it is the same kernel is not known: nothing shows what it works on."""
 
 THIS_RUN: Final = ("the baseline", "this run")
 DEVICE_KEYS: Final = ("gpu", "compute_capability")
@@ -49,7 +49,7 @@ class Undecided(Struct, frozen=True, kw_only=True):
     """Why times leave open whether the code became slower."""
 
     why: Literal["no samples", "other conditions", "not confirmed", "close samples"]
-    """The baseline has none; they were taken differently; they were taken once; they tell too little."""
+    """The baseline has none; they were taken differently; they were taken once; they lie too close together."""
     conditions: tuple[tuple[str, str | int | None, str | int | None], ...] = ()
     """The conditions that differ: name, the baseline's, this run's."""
 
@@ -90,7 +90,7 @@ class Change(Struct, frozen=True, kw_only=True):
     lost_fusion: LostFusion | None = None
     undecided: Undecided | None = None
     launched: LaunchPlaces | None = None
-    """Where the kernels were launched; None where nobody asked, or it is not known."""
+    """Where the kernels were launched; None where that was not looked up, or is not known."""
     breaks: tuple[GraphBreak, ...] = ()
     """The graph breaks that it is about, where their places are known."""
 

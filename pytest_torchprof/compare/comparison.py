@@ -87,7 +87,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     steps: tuple[str | None, str | None] | None = None
     """The names of the compared steps of recordings, where they are not those with most kernels."""
     sampled: tuple[bool, bool] = (False, False)
-    """In which recording the GPU's units were sampled, at locked clocks; if in one, times say nothing of the code."""
+    """In which recording the GPU's units were sampled, at locked clocks; if in one, its times are not comparable."""
 
     def __bool__(self) -> bool:
         return self.kernels_differ
@@ -138,9 +138,9 @@ class Comparison(Struct, frozen=True, kw_only=True):
     @property
     def lines(self) -> tuple[str, ...]:
         """What changed, a line each: of recordings the first of the kernels, else all of them."""
-        return self.told(every=self.cost is None)
+        return self.screen_lines(every=self.cost is None)
 
-    def told(self, *, every: bool, width: int = WIDTH) -> tuple[str, ...]:
+    def screen_lines(self, *, every: bool, width: int = WIDTH) -> tuple[str, ...]:
         """Return what changed, a line each; ``every``: all kernels, not only the first ones.
 
         Those of recordings fit ``width`` columns.

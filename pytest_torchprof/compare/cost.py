@@ -38,7 +38,7 @@ class Shift(Struct, frozen=True, kw_only=True):
     kernels: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """Names that people know, the costliest first; none in a row of a whole family."""
     ops: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """The operators that launched them, where the recording tells."""
+    """The operators that launched them, where the recording names them."""
 
     @property
     def difference_us(self) -> float:
@@ -151,7 +151,7 @@ def _pairs(before: Calls, after: Calls) -> Iterator[tuple[Calls, Calls]]:
     for key in dict.fromkeys((*groups[0], *groups[1])):
         first, second = (_by_operator(side.get(key, {})) for side in groups)
         if first and second and None in first.keys() ^ second.keys():
-            # A replayed graph, for one, does not tell which operator a kernel is of.
+            # The recording of a replayed graph, for example, does not say which operator a kernel is of.
             yield groups[0][key], groups[1][key]
             continue
         common = first.keys() & second.keys()
@@ -274,8 +274,8 @@ def costliest_first(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
 def family_shifts(old: Entry, new: Entry) -> tuple[Shift, ...]:
     """Return the time of each family, the costliest difference first; none where the busy time did not move.
 
-    Times are those of the middle step; of how many calls, is known where all steps run the same kernels. An entry may
-    be older than these times.
+    Times are those of the middle step; the numbers of calls are known where all steps run the same kernels. Entries of
+    earlier versions have no such times.
     """
     times = [times_by_family(side.varying) for side in (old, new)]
     busy = [side.varying.get("gpu_busy_us", 0.0) for side in (old, new)]

@@ -88,7 +88,7 @@ def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
 
 
 def _may_be_one(was: KernelRecord, now: KernelRecord, names: Names) -> bool:
-    """Whether nothing tells a kernel from the baseline's, which was written before its operands were kept."""
+    """Whether a kernel may be the baseline's, which was written before operands were kept."""
     same_name = was.name == now.name if names == "exact" else without_index(was.name) == without_index(now.name)
     return same_name and said_less(was, now) and work_on_the_same(was, now).may_be
 
@@ -98,9 +98,9 @@ def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], name
     differ = any(getattr(was, fact) != getattr(now, fact) for fact in ("dtype", "layout", "operands"))
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
     is_variant = same.may_be and same_name and (names != "exact" or (differ and was.name == now.name))
-    is_told = same is not NOT_KNOWN or said_less(was, now) or _is_one_code(was, now)
+    is_known = same is not NOT_KNOWN or said_less(was, now) or _is_one_code(was, now)
     direction: Direction = NEUTRAL if is_variant else WORSE
-    if is_variant and was.family in STRUCTURAL and not is_told:
+    if is_variant and was.family in STRUCTURAL and not is_known:
         direction = UNKNOWN
     return Change(
         kind="renamed" if names == "structure" and not differ and was.op == now.op else "changed",

@@ -72,7 +72,7 @@ def _launched(
     places = _places(profile)
     same = [at for at, kernel in enumerate(step) if kernel == step[change.launches[0]]]
     if places is None:
-        # The repeat launched them in another order: which is which it does not tell.
+        # The repeat launched them in another order, so that it does not show which is which.
         anywhere = _distinct(_anywhere(profile, same))
         return LaunchPlaces(places=anywhere, certain=False) if anywhere else None
     here = _distinct(places[at] for at in change.launches)

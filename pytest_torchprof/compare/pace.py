@@ -55,7 +55,7 @@ class Slowdown:
 
 @lru_cache(maxsize=1024)
 def slowdown(pairs: tuple[TimePair, ...]) -> Slowdown:
-    """Return what pairs of processes, in the order in which they ran, say; at least two."""
+    """Return what pairs of processes, in the order in which they ran, show; at least two."""
     ratios = [math.log(pair.here_us / pair.base_us) for pair in pairs]
     apart = [abs(math.log(later.base_us / earlier.base_us)) for earlier, later in pairwise(pairs)]
     low, high = interval(ratios)
@@ -69,7 +69,7 @@ def slowdown(pairs: tuple[TimePair, ...]) -> Slowdown:
 
 
 def speedup(pairs: tuple[TimePair, ...]) -> Slowdown:
-    """Return the same with the sides exchanged, but for the floor: by how much the code was slower before."""
+    """Return by how much the code was slower before; the floor is that of ``slowdown``."""
     exchanged = slowdown(tuple(TimePair(pair.here_us, pair.base_us) for pair in pairs))
     return replace(exchanged, floor=slowdown(pairs).floor)
 
@@ -85,7 +85,7 @@ class TimedPairs:
     """Those that came after the first ones had shown it to be slower: they confirm that, or do not."""
 
     def with_pair(self, pair: TimePair) -> TimedPairs:
-        """Return the same with one pair more."""
+        """Return the times with one more pair."""
         if self.doubted:
             return TimedPairs(allowed=self.allowed, pairs=self.pairs, fresh=(*self.fresh, pair))
         return TimedPairs(allowed=self.allowed, pairs=(*self.pairs, pair))
@@ -110,12 +110,12 @@ class TimedPairs:
 
     @property
     def verdict(self) -> PaceVerdict:
-        """What the pairs so far say."""
+        """What the pairs so far show."""
         return self._decision or "ambiguous"
 
     @property
     def _decision(self) -> PaceVerdict | None:
-        """What the pairs say, None where they leave it open."""
+        """What the pairs show, None where they leave it open."""
         if len(self.pairs) < LEAST_PAIRS:
             return None
         if self.doubted:

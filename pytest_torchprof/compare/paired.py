@@ -28,9 +28,9 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[f
 
 
 def chance_of_sum(values: Sequence[float]) -> float:
-    """Return how often differences whose signs are thrown anew sum up to as much as these do, 0..1: one-sided, exact.
+    """Return how often differences whose signs are drawn anew sum up to as much as these do, 0..1: one-sided, exact.
 
-    All ways to throw them are counted: at most 20 values.
+    All ways to draw them are counted: at most 20 values.
     """
     sums = [0.0]
     for value in values:
@@ -45,7 +45,7 @@ def _walsh_averages(values: Sequence[float]) -> list[float]:
 
 
 def _signed_rank_quantile(count: int, tail: float) -> int:
-    """Return the largest rank sum that at most this share of all 2**count throws of signs stays within; at least 0."""
+    """Return the largest rank sum that at most this share of all 2**count draws of signs stays within; at least 0."""
     ways = [1]
     for rank in range(1, count + 1):
         longer = [*ways, *[0] * rank]

@@ -102,17 +102,17 @@ def _count_kernels(step: StepProfile) -> int:
 
 
 def _kinds(steps: Sequence[StepProfile]) -> Kinds:
-    """Return how many kernels of each name and types each step runs; where types are not told somewhere, of each name.
+    """Return how many kernels of each name and types each step runs; where some types are unknown, of each name.
 
     One of two recordings may hold no operands.
     """
-    told = {step: Counter((without_index(one.name), told_types(one)) for one in step.kernels) for step in steps}
-    untold = {name for counts in told.values() for name, types in counts if types is None}
+    counted = {step: Counter((without_index(one.name), told_types(one)) for one in step.kernels) for step in steps}
+    of_unknown_types = {name for counts in counted.values() for name, types in counts if types is None}
     kinds = {}
-    for step, counts in told.items():
+    for step, counts in counted.items():
         kernels: Counter[tuple[str, str | None]] = Counter()
         for (name, types), count in counts.items():
-            kernels[name, None if name in untold else types] += count
+            kernels[name, None if name in of_unknown_types else types] += count
         kinds[step] = frozenset(kernels.items())
     return kinds
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # In the order people ask for them: what it computes, on what, then how.
 _FACTS: Final = ("family", "layout", "dtype", "tensor_core", "library", "triton", "collective", "helper")
 _TUNING: Final = ("tile", "stages", "cluster", "split_k", "epilogue", "alignment", "arch")
-# How ATen's pointwise kernels walk their operands tells what became of these (aten/src/ATen/native/cuda/CUDALoops.cuh).
+# How ATen's pointwise kernels walk their operands shows what became of these (aten/src/ATen/native/cuda/CUDALoops.cuh).
 _LOOPS: Final = {
     "vectorized_elementwise_kernel": "vectorized",
     "unrolled_elementwise_kernel": "unrolled, operands that are converted or not aligned",
@@ -24,7 +24,7 @@ _WORDS: Final = {"tensor_core": "tensor core", "split_k": "split-K", "triton": "
 def explain_rename(a: str, b: str) -> str:
     """Return what changed from kernel name ``a`` to ``b``: "layout tn -> nn, tile 128x256 -> 64x64 (bf16 as before)".
 
-    Only what both names tell is called a change; a field that one of them leaves open is "not told".
+    Only what both names say is called a change; a field that one of them leaves open is "unknown".
     """
     if a == b:
         return "same name"
@@ -79,7 +79,7 @@ def _explain_fact(fact: str, old: KernelName, new: KernelName) -> str | None:
 
 
 def _explain_tile(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
-    """Compare two tiles as far as both are told; the K step is shown only where nothing else differs."""
+    """Compare two tiles as far as both are known; the K step is shown only where nothing else differs."""
     for length in (2, 3):
         old, new = before[:length], after[:length]
         if len(old) == len(new) and old != new:
@@ -89,7 +89,7 @@ def _explain_tile(before: tuple[int, ...], after: tuple[int, ...]) -> str | None
 
 def _show_fact(value: object) -> str:
     if value is None:
-        return "not told"
+        return "unknown"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def work_on_the_same(was: KernelRecord, now: KernelRecord) -> Reply:
-    """Tell whether two kernels of one family have the same types and the same layout."""
+    """Return whether two kernels of one family have the same types and the same layout."""
     return every((_same_types(was, now), _same_layout(was, now)))
 
 
@@ -48,7 +48,7 @@ def _same_types(was: KernelRecord, now: KernelRecord) -> Reply:
 
 
 def _all_types(kernel: KernelRecord) -> tuple[str, ...] | None:
-    """Return the types of all that a kernel's operator was given, None where not all are told."""
+    """Return the types of all that a kernel's operator was given, None where not all are known."""
     if kernel.operands is not None:
         return types_of(kernel.operands)
     told = kernel.dtype is not None and tells_all_types(kernel.name, kernel.op, kernel.family)
@@ -67,12 +67,12 @@ def _same_layout(was: KernelRecord, now: KernelRecord) -> Reply:
     untold = was if was.layout is None else now
     if untold.operands is None:
         return NOT_KNOWN
-    # Of a size of 1 no layout is told, which contradicts none.
+    # A size of 1 has no layout, which contradicts none.
     return known(told=not has_no_unit_stride(untold.operands))
 
 
 def said_less(was: KernelRecord, now: KernelRecord) -> bool:
-    """Whether a baseline's kernel lacks what this run tells of its operator's: what wrote it kept no operands."""
+    """Whether a baseline's kernel lacks what this run knows of its operands: an earlier version kept none."""
     if was.op is None or was.op != now.op or was.operands is not None:
         return False
     return (leaves_open(*was.structure) or was.op in ALWAYS_ASKED) and (
@@ -94,8 +94,8 @@ def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
             yield was
 
 
-def tells_a_type(entry: Entry) -> bool:
-    """Whether some kernel of an entry tells on what type it works, beside those that tell none."""
+def has_types(entry: Entry) -> bool:
+    """Whether an entry has the type of at least one kernel."""
     return any(not one.is_untold or one.name != one.op for one in entry.kernels)
 
 

@@ -38,7 +38,7 @@ _NOUNS: Final = {
     "memcpy": "memory copy",
     "memset": "memory fill",
 }
-_FEW: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_SPELLED: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _HANDFUL: Final = 10
 """Counts below it are said without their ratio."""
 _SWITCHES: Final[dict[object, str]] = {None: "unknown", True: "on", False: "off"}
@@ -111,19 +111,19 @@ def _types_differ(was: KernelRecord, now: KernelRecord) -> bool:
 def _type_words(was: KernelRecord, now: KernelRecord) -> str:
     """Return "gemm mm: bf16 tn -> fp32 nn, launched by aten::mm": each side with all that is known of it."""
     facts = [fact for fact in ("dtype", "layout") if getattr(was, fact) or getattr(now, fact)]
-    sides = (_tell(one, facts) for one in (was, now))
+    sides = (_side_words(one, facts) for one in (was, now))
     bare = [structs.replace(one, dtype=None, layout=None).short for one in (was, now)]
     launched = f", launched by {printable(now.op)}" if now.op else ""
     return f"{' -> '.join(dict.fromkeys(bare))}: {' -> '.join(sides)}{launched}"
 
 
-def _tell(kernel: KernelRecord, facts: Sequence[str]) -> str:
-    told = " ".join(getattr(kernel, fact) for fact in facts if getattr(kernel, fact))
+def _side_words(kernel: KernelRecord, facts: Sequence[str]) -> str:
+    known = " ".join(getattr(kernel, fact) for fact in facts if getattr(kernel, fact))
     if kernel.operands is not None:
         given = [] if kernel.operands == kernel.dtype else [f"given {printable(kernel.operands)}"]
-        return ", ".join(filter(None, (told, *given)))
-    untold = [f"{fact} not told" for fact in facts or ["dtype"] if not getattr(kernel, fact)]
-    return ", ".join(filter(None, (told, *untold)))
+        return ", ".join(filter(None, (known, *given)))
+    unknown = [f"{fact} unknown" for fact in facts or ["dtype"] if not getattr(kernel, fact)]
+    return ", ".join(filter(None, (known, *unknown)))
 
 
 def _kinds_words(kernels: Sequence[KernelRecord]) -> str:
@@ -292,7 +292,9 @@ def clock_words(sampled: tuple[bool, bool]) -> str:
     if sampled[0] == sampled[1]:
         return ""
     one = "first" if sampled[0] else "second"
-    return f"times tell nothing of the code: in the {one} the GPU's units were sampled (PM sampling), at locked clocks"
+    return (
+        f"times say nothing about the code: in the {one} the GPU's units were sampled (PM sampling), at locked clocks"
+    )
 
 
 def environment_words(other: OtherEnvironment) -> str:
@@ -338,7 +340,7 @@ def number_of(kind: str, count: int) -> str:
 
 def amount(count: int) -> str:
     """Return a number as prose has it, the small ones spelled out."""
-    return _FEW[count] if count < len(_FEW) else str(count)
+    return _SPELLED[count] if count < len(_SPELLED) else str(count)
 
 
 def calls_words(row: Shift) -> str:

@@ -8,7 +8,7 @@ from pytest_torchprof.limits.failure import Screen, fit
 from pytest_torchprof.report.columns import CALLS, TESTS, Among, terminal_columns
 from pytest_torchprof.report.result import BaselineState, Outcome
 from pytest_torchprof.tables import cells, fitted, headed, ruled
-from pytest_torchprof.text import counted, cut, ending, first_of, printable, width_of
+from pytest_torchprof.text import cut, ending, first_of, printable, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.against.outcomes import base_outcomes
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineJudgement:
-    """A measurement held against the entry that its baseline has."""
+    """A measurement compared with the entry that its baseline has."""
 
     file: Path
     key: str
     old: Entry | None
     new: Callable[[], Entry]
-    """Returns what this measurement would leave as an entry: most have no old one to be held against."""
+    """Returns the entry that this measurement would write: most are not needed, since there is no old one."""
     comparison: Comparison
     formers: tuple[Gone, ...] = ()
     """The tests that are gone and whose kernels these are, where there is no entry: one of them may be this test."""
@@ -124,7 +124,7 @@ class BaselineCheck:
         return bool(known) and file not in known
 
     def compare(self, label: str | None, profile: Profile) -> BaselineJudgement | None:
-        """Compare a measurement with its baseline's entry; None where that is not asked for or cannot be told."""
+        """Compare a measurement with its baseline's entry; None where that is not asked for or impossible."""
         if not self.wanted or profile.doubt is not None or profile.kernels_unknown is not None:
             return None
         file, key = self.place(label, profile)
@@ -220,9 +220,9 @@ class BaselineCheck:
     def not_comparable(
         self, label: str | None, profile: Profile, reason: Reason, *, stands_in: bool
     ) -> Iterator[Verdict]:
-        """Yield a verdict where a baseline is compared with, asked for or written, and for a reason cannot be.
+        """Yield a verdict where ``reason`` prevents that a baseline is compared with or written.
 
-        ``stands_in``: the CPU was measured for want of a GPU, and nobody asks it for a baseline that it has not.
+        ``stands_in``: the CPU was measured for want of a GPU, and needs no baseline.
         """
         if not self.wanted:
             return
@@ -284,7 +284,7 @@ class BaselineCheck:
     def _of_no_type(self, judgement: BaselineJudgement, profile: Profile) -> list[str]:
         """Return the kernels of which no entry would notice another type, where one is compared with or written.
 
-        Beside kernels that tell theirs they pass, except under strict: another type is found by what makes or reads
+        Beside kernels whose types are known they pass, except under strict: another type shows in what makes or reads
         the tensors.
         """
         old = judgement.old
@@ -292,8 +292,8 @@ class BaselineCheck:
         if not hidden or (old is None and not self.writes(old)):
             return []
         entries = (judgement.new(),) if old is None else (judgement.new(), old)
-        told = self.run.baseline is not BaselineMode.STRICT and any(map(compare.tells_a_type, entries))
-        return [] if told else [*hidden]
+        shown = self.run.baseline is not BaselineMode.STRICT and any(map(compare.has_types, entries))
+        return [] if shown else [*hidden]
 
     def _lacking(self, old: Entry, new: Entry) -> list[str]:
         strict = self.run.baseline is BaselineMode.STRICT
@@ -304,7 +304,7 @@ class BaselineCheck:
         return numbers
 
     def says_less(self, judgement: BaselineJudgement) -> bool:
-        """Whether the entry does not tell of all kernels on what they work, though this measurement does."""
+        """Whether the entry lacks what some kernels work on, though this measurement knows it."""
         old = judgement.old
         return old is not None and any(compare.lacking_kernels(old, judgement.new()))
 
@@ -353,8 +353,3 @@ class BaselineCheck:
         """Whether a comparison fails the test, as far as the mode of the run lets it."""
         strict = self.run.baseline is BaselineMode.STRICT
         return not self.run.baseline.updates and judgement.comparison.fails(strict=strict)
-
-
-def environment_of(profile: Profile) -> Mapping[str, Any]:
-    """Return where a recording was made; empty where it does not tell."""
-    return asdict(profile.trace.environment)
