@@ -9,7 +9,7 @@ import pytest
 
 from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times
-from pytest_torchprof.compare import ComparisonData
+from pytest_torchprof.compare import Change, Comparison
 from pytest_torchprof.findings import OtherFinding
 from pytest_torchprof.findings.catalogue.recordings import ProfilerGap
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, Verdict
@@ -52,7 +52,11 @@ WHOLE = Result(
     baseline="changed (1 kernel)",
     baseline_state=BaselineState.CHANGED,
     changes=("a line",),
-    comparison=ComparisonData(notes=("stale",)),
+    comparison=Comparison(
+        verdict="changed",
+        kernels_differ=True,
+        changes=(Change(kind="number", what="kernels", old=2, new=3, direction="worse", gated=True),),
+    ),
     noise=("a line",),
     limits=(MISSED_LIMIT, LOST),
     summary=Summary(kernels=3, worst=Numbers(kernels=4)),

@@ -19,10 +19,10 @@ from urllib.parse import quote, unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pytest_torchprof.trace.metadata import SourceLine  # noqa: TC001 - msgspec reads the annotation
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Nesting
+from pytest_torchprof.trace.metadata import SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
