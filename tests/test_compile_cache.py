@@ -211,7 +211,7 @@ def recorded(folder, caches):
 
 def test_a_bound_on_caches_that_were_not_measured_so_is_not_measured(tmp_path):
     for caches in (None, {"uses": KNOWN}):
-        with pytest.raises(NotMeasured, match="no measurement with cold caches: compile_cache='warm'"):
+        with pytest.raises(NotMeasured, match="no measurement with cold caches; compile_cache='warm'"):
             recorded(tmp_path, caches).expect(max_compile_time={"cold": 3})
     recorded(tmp_path, {"uses": KNOWN, "phase": "cold"}).expect(max_compile_time={"cold": 2})
     with pytest.raises(NotMeasured, match="no measurement with warm caches"):
