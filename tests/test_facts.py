@@ -14,7 +14,6 @@ PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 TAKING_APART = {"partition", "rpartition", "split", "rsplit", "startswith", "endswith", "removeprefix", "removesuffix"}
 # Which files read what others write, and whose it is. Whoever adds a file here says why no field could tell it.
 FOREIGN = {
-    "against/bisect.py": "the last line of a traceback",
     "against/git.py": "git's output",
     "against/launch.py": "words of a command line",
     "against/outcomes.py": "pytest's reports of skips and of errors while collecting",
@@ -35,9 +34,7 @@ FOREIGN = {
     "cli/__init__.py": "words of a command line",
     "cli/check.py": "what users write as a limit",
     "cli/explain.py": "tables of the documentation",
-    "doctor/inquiry.py": "keys of what a child process tells",
     "doctor/machine.py": "Python's message of a missing module",
-    "doctor/measurements.py": "keys of what a child process tells",
     "documentation.py": "tables of the documentation",
     "findings/compiling.py": "names of Inductor's ranges",
     "findings/finding.py": "what users write as a threshold",
@@ -55,7 +52,6 @@ FOREIGN = {
 STILL = {
     "against/pairs.py": "the message of a result",
     "analysis/numbers.py": "the noun of a number",
-    "report/terminal.py": "words of a heading",
 }
 SENTENCES = {
     "text",
