@@ -348,5 +348,6 @@ def pytest_testnodedown(node: Any) -> None:
     plain = getattr(node, "workeroutput", {}).get(WORKER_KEY)
     if plain is not None:
         from pytest_torchprof.testing.collection import state_of
+        from pytest_torchprof.testing.session import HandedOver
 
-        state_of(node.config).merge(plain)
+        state_of(node.config).merge(HandedOver.from_json(plain))

@@ -18,10 +18,11 @@ import pytest
 from left_behind import left_in
 
 from pytest_torchprof import load
-from pytest_torchprof.report.result import Outcome, Result, encode
+from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
 from pytest_torchprof.testing.ranks.task import Phase, RankEnd
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
+from pytest_torchprof.testing.session import HandedOver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,7 +219,7 @@ def phase(outcome="passed", line="", when="call", ended_s=0.0, code=None):
 
 
 def end_of(*phases, results=(), status=0):
-    return RankEnd(phases=phases, status=status, state=json.dumps({"results": encode(results)}))
+    return RankEnd(phases=phases, status=status, state=HandedOver(results=tuple(results)).to_json())
 
 
 KILLED = LostRank(number=1, how="was killed by SIGKILL", last_lines=(), outlived=False)
@@ -254,8 +255,8 @@ def test_what_a_rank_measured_of_a_test_that_failed_on_another_did_not_pass():
     measured = Result(nodeid="test_it", label=None, outcome=Outcome.PASSED)
     broken = end_of(phase("failed", "ImportError: none", when="collect"), status=2)
     verdict = verdict_of(JobEnd(ranks=(end_of(phase(), results=(measured,)), broken), lost=()))
-    (result,) = json.loads(merged_state("test_it", verdict))["results"]
-    assert (result["outcome"], result["message"]) == ("failed", "rank 1 of 2: ImportError: none")
+    (result,) = merged_state("test_it", verdict).results
+    assert (result.outcome, result.message) == ("failed", "rank 1 of 2: ImportError: none")
 
 
 def test_a_job_ends_with_who_waits_for_it(tmp_path):

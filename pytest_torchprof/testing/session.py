@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from pytest_torchprof import baseline
@@ -23,11 +24,11 @@ from pytest_torchprof.limits import Screen
 from pytest_torchprof.recording.files import hide, stacks_name
 from pytest_torchprof.replacing import replacing
 from pytest_torchprof.report import RunResults, UnusedEntries, ci, terminal
-from pytest_torchprof.report.result import BaselineState, Outcome, Result, decode, encode
+from pytest_torchprof.report.result import BaselineState, Outcome, Result
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.commit import commit_of
 from pytest_torchprof.testing.recordings import SUFFIX
-from pytest_torchprof.testing.renames import Gone, NewTest
+from pytest_torchprof.testing.renames import Gone, NewTest  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.testing.unused import BaselineUse, unused_entries
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
@@ -65,6 +66,31 @@ class BaselineNote:
     """What is to be written."""
     at_once: bool = False
     """Whether it is written whatever the rest of the test comes to."""
+
+
+class HandedOver(Struct, frozen=True, kw_only=True):
+    """What a process that runs tests for another one, as a worker of pytest-xdist or a rank, hands over to it."""
+
+    results: tuple[Result, ...] = ()
+    baseline_updates: dict[str, dict[str, Any]] = {}
+    """Baseline file -> key -> entry as a file has it; None removes one."""
+    replayed: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    lacks_gpu: bool = False
+    collected: dict[str, tuple[str, ...]] = {}
+    passed: dict[str, str] = {}
+    compared: dict[str, tuple[str, ...]] = {}
+    untold: dict[str, tuple[str, ...]] = {}
+    formers: tuple[tuple[NewTest, tuple[tuple[str | None, tuple[Gone, ...]], ...]], ...] = ()
+
+    def to_json(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(to_builtins(self, enc_hook=str))
+
+    @classmethod
+    def from_json(cls, text: str) -> HandedOver:
+        """Return what ``to_json`` gave."""
+        return convert(json.loads(text), cls)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -293,53 +319,49 @@ class RunState:
             self._has_baselines[test_file] = bool(files)
         return self._has_baselines[test_file]
 
-    def to_plain(self) -> str:
-        """Return what a worker hands to the controller, as JSON."""
-        return json.dumps(
-            {
-                "results": encode(self.results.values()),
-                "baseline_updates": {
-                    str(file): {key: entry and baseline.plain(entry) for key, entry in entries.items()}
-                    for file, entries in self.baseline_updates.items()
-                },
-                "replayed": sorted(self.replayed),
-                "problems": self.problems,
-                "lacks_gpu": self.lacks_gpu,
-                "collected": {str(path): ids for path, ids in self.collected.items() if self._has_baseline(path)},
-                "passed": {nodeid: str(path) for nodeid, path in self.passed.items() if self._has_baseline(path)},
-                "compared": {str(file): sorted(keys) for file, keys in self.compared_keys.items()},
-                "untold": {str(file): sorted(keys) for file, keys in self.untold_keys.items()},
-                "formers": [[*new, list(likes.items())] for new, likes in self.formers.items()],
-            }
+    def handed_over(self) -> HandedOver:
+        """Return what a process that runs tests for another one hands over."""
+        return HandedOver(
+            results=tuple(self.results.values()),
+            baseline_updates={
+                str(file): {key: entry and baseline.plain(entry) for key, entry in entries.items()}
+                for file, entries in self.baseline_updates.items()
+            },
+            replayed=tuple(sorted(self.replayed)),
+            problems=tuple(self.problems),
+            lacks_gpu=self.lacks_gpu,
+            collected={str(path): tuple(ids) for path, ids in self.collected.items() if self._has_baseline(path)},
+            passed={nodeid: str(path) for nodeid, path in self.passed.items() if self._has_baseline(path)},
+            compared={str(file): tuple(sorted(keys)) for file, keys in self.compared_keys.items()},
+            untold={str(file): tuple(sorted(keys)) for file, keys in self.untold_keys.items()},
+            formers=tuple((new, tuple(found.items())) for new, found in self.formers.items()),
         )
 
     def taken(self) -> str:
-        """Return what a rank hands over of the test that has ended, and begin anew for the next."""
-        plain = self.to_plain()
+        """Return what a rank hands over of the test that has ended, as JSON, and begin anew for the next."""
+        text = self.handed_over().to_json()
         for found in (self.results, self.baseline_updates, self.replayed, self.problems, self.formers):
             found.clear()
         self.compared_keys.clear()
         self.untold_keys.clear()
-        return plain
+        return text
 
-    def merge(self, plain: str) -> None:
-        """Take over what a worker handed over."""
-        other = json.loads(plain)
-        for result in decode(other["results"]):
+    def merge(self, other: HandedOver) -> None:
+        """Take over what a process handed over that ran tests for this one."""
+        for result in other.results:
             self.add(result)
-        for file, entries in other["baseline_updates"].items():
+        for file, entries in other.baseline_updates.items():
             read = {key: entry and baseline.from_plain(entry) for key, entry in entries.items()}
             self.baseline_updates.setdefault(Path(file), {}).update(read)
-        self.replayed.update(other["replayed"])
-        self.problems.extend(other["problems"])
-        self.lacks_gpu |= other["lacks_gpu"]
-        self.collected.update({Path(path): ids for path, ids in other["collected"].items()})
-        self.passed.update({nodeid: Path(path) for nodeid, path in other["passed"].items()})
-        for test_file, test, likes in other["formers"]:
-            read_likes = {label: tuple(Gone(*gone) for gone in found) for label, found in likes}
-            self.formers.setdefault(NewTest(test_file, test), {}).update(read_likes)
-        for told, keys_of in (("compared", self.compared_keys), ("untold", self.untold_keys)):
-            for file, keys in other[told].items():
+        self.replayed.update(other.replayed)
+        self.problems.extend(other.problems)
+        self.lacks_gpu |= other.lacks_gpu
+        self.collected.update({Path(path): list(ids) for path, ids in other.collected.items()})
+        self.passed.update({nodeid: Path(path) for nodeid, path in other.passed.items()})
+        for new, found in other.formers:
+            self.formers.setdefault(new, {}).update(found)
+        for handed, keys_of in ((other.compared, self.compared_keys), (other.untold, self.untold_keys)):
+            for file, keys in handed.items():
                 keys_of.setdefault(Path(file), set()).update(keys)
 
 
@@ -410,7 +432,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
     """Write what the run leaves behind; on a worker, hand it to the controller, which alone writes."""
     try:
         if is_worker(session.config):
-            hand_over(session.config, state.to_plain())
+            hand_over(session.config, state.handed_over().to_json())
             return
         if this_rank().writes:
             side = state.options.against

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
@@ -16,18 +16,6 @@ if TYPE_CHECKING:
 
 WORKER_KEY = "torchprof"
 """Under which name a worker hands its results over."""
-NOTHING_TOLD: Mapping[str, Any] = {
-    "baseline_updates": {},
-    "replayed": [],
-    "problems": [],
-    "lacks_gpu": False,
-    "collected": {},
-    "passed": {},
-    "compared": {},
-    "untold": {},
-    "formers": [],
-}
-"""What one hands over beside its results, where it has nothing to tell."""
 WORDS_KEY = "torchprof_words"
 """Under which name a worker finds the words that pytest was called with."""
 HAND_OVER: pytest.StashKey[Callable[[str], None]] = pytest.StashKey()

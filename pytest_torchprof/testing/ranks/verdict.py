@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -12,12 +11,12 @@ from msgspec.structs import replace
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.report.result import Outcome, Result, decode, encode
+from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.ranks.task import Phase
-from pytest_torchprof.testing.workers import NOTHING_TOLD
+from pytest_torchprof.testing.session import HandedOver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
     from pytest_torchprof.testing.ranks.task import RankEnd
@@ -152,32 +151,29 @@ def _outcome(phase: Phase) -> tuple[str, Phase]:
     return "xfailed" if phase.outcome == "skipped" and phase.expected is not None else phase.outcome, phase
 
 
-def merged_state(nodeid: str, verdict: JobVerdict) -> str:
-    """Return what the ranks hand over together, in the form in which a worker does: of each measurement the worst rank.
+def merged_state(nodeid: str, verdict: JobVerdict) -> HandedOver:
+    """Return what the ranks hand over together: of each measurement the result of the worst rank.
 
     Baselines are rank 0's, and written if the test has passed on all.
     """
-    states = [json.loads(end.state) if end.state else {} for end in verdict.job.ranks]
-    first = states[0]
-    results = encode(_results(nodeid, verdict, states))
-    told = {
-        **NOTHING_TOLD,
-        **first,
-        "results": results,
-        "replayed": sorted(set(chain.from_iterable(state.get("replayed", ()) for state in states))),
-        "problems": list(dict.fromkeys(chain.from_iterable(state.get("problems", ()) for state in states))),
+    of_ranks = [HandedOver.from_json(end.state) if end.state else HandedOver() for end in verdict.job.ranks]
+    return replace(
+        of_ranks[0],
+        results=tuple(_results(nodeid, verdict, of_ranks)),
+        replayed=tuple(sorted(set(chain.from_iterable(one.replayed for one in of_ranks)))),
+        problems=tuple(dict.fromkeys(chain.from_iterable(one.problems for one in of_ranks))),
+        baseline_updates=of_ranks[0].baseline_updates if verdict.outcome == "passed" else {},
         # What was collected and has passed this process knows by itself.
-        **{key: NOTHING_TOLD[key] for key in ("lacks_gpu", "collected", "passed")},
-    }
-    if verdict.outcome != "passed":
-        told["baseline_updates"] = {}
-    return json.dumps(told)
+        lacks_gpu=False,
+        collected={},
+        passed={},
+    )
 
 
-def _results(nodeid: str, verdict: JobVerdict, states: list[dict[str, Any]]) -> Iterator[Result]:
+def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[HandedOver]) -> Iterator[Result]:
     found: dict[str | None, list[Result]] = {}
-    for one, state in zip(verdict.ranks, states, strict=True):
-        for result in decode(state.get("results", ())):
+    for one, handed in zip(verdict.ranks, of_ranks, strict=True):
+        for result in handed.results:
             said = f"{one.rank}: {result.message}" if result.message and not one.process else result.message
             found.setdefault(result.label, []).append(replace(result, message=said))
     worst = {label: min(those, key=_place) for label, those in found.items()}
