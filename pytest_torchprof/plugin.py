@@ -348,6 +348,6 @@ def pytest_testnodedown(node: Any) -> None:
     plain = getattr(node, "workeroutput", {}).get(WORKER_KEY)
     if plain is not None:
         from pytest_torchprof.testing.collection import state_of
-        from pytest_torchprof.testing.session import HandedOver
+        from pytest_torchprof.testing.session import ProcessResults
 
-        state_of(node.config).merge(HandedOver.from_json(plain))
+        state_of(node.config).merge(ProcessResults.from_json(plain))

@@ -22,7 +22,7 @@ from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
 from pytest_torchprof.testing.ranks.task import Phase, RankEnd
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
-from pytest_torchprof.testing.session import HandedOver
+from pytest_torchprof.testing.session import ProcessResults
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,7 +219,7 @@ def phase(outcome="passed", line="", when="call", ended_s=0.0, code=None):
 
 
 def end_of(*phases, results=(), status=0):
-    return RankEnd(phases=phases, status=status, state=HandedOver(results=tuple(results)).to_json())
+    return RankEnd(phases=phases, status=status, state=ProcessResults(results=tuple(results)).to_json())
 
 
 KILLED = LostRank(number=1, how="was killed by SIGKILL", last_lines=(), outlived=False)

@@ -68,7 +68,7 @@ class BaselineNote:
     """Whether it is written whatever the rest of the test comes to."""
 
 
-class HandedOver(Struct, frozen=True, kw_only=True):
+class ProcessResults(Struct, frozen=True, kw_only=True):
     """What a process that runs tests for another one, as a worker of pytest-xdist or a rank, hands over to it."""
 
     results: tuple[Result, ...] = ()
@@ -88,7 +88,7 @@ class HandedOver(Struct, frozen=True, kw_only=True):
         return json.dumps(to_builtins(self, enc_hook=str))
 
     @classmethod
-    def from_json(cls, text: str) -> HandedOver:
+    def from_json(cls, text: str) -> ProcessResults:
         """Return what ``to_json`` gave."""
         return convert(json.loads(text), cls)
 
@@ -319,9 +319,9 @@ class RunState:
             self._has_baselines[test_file] = bool(files)
         return self._has_baselines[test_file]
 
-    def handed_over(self) -> HandedOver:
+    def handed_over(self) -> ProcessResults:
         """Return what a process that runs tests for another one hands over."""
-        return HandedOver(
+        return ProcessResults(
             results=tuple(self.results.values()),
             baseline_updates={
                 str(file): {key: entry and baseline.plain(entry) for key, entry in entries.items()}
@@ -346,7 +346,7 @@ class RunState:
         self.untold_keys.clear()
         return text
 
-    def merge(self, other: HandedOver) -> None:
+    def merge(self, other: ProcessResults) -> None:
         """Take over what a process handed over that ran tests for this one."""
         for result in other.results:
             self.add(result)

@@ -13,7 +13,7 @@ from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.ranks.task import Phase
-from pytest_torchprof.testing.session import HandedOver
+from pytest_torchprof.testing.session import ProcessResults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -151,12 +151,12 @@ def _outcome(phase: Phase) -> tuple[str, Phase]:
     return "xfailed" if phase.outcome == "skipped" and phase.expected is not None else phase.outcome, phase
 
 
-def merged_state(nodeid: str, verdict: JobVerdict) -> HandedOver:
+def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
     """Return what the ranks hand over together: of each measurement the result of the worst rank.
 
     Baselines are rank 0's, and written if the test has passed on all.
     """
-    of_ranks = [HandedOver.from_json(end.state) if end.state else HandedOver() for end in verdict.job.ranks]
+    of_ranks = [ProcessResults.from_json(end.state) if end.state else ProcessResults() for end in verdict.job.ranks]
     return replace(
         of_ranks[0],
         results=tuple(_results(nodeid, verdict, of_ranks)),
@@ -170,7 +170,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> HandedOver:
     )
 
 
-def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[HandedOver]) -> Iterator[Result]:
+def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults]) -> Iterator[Result]:
     found: dict[str | None, list[Result]] = {}
     for one, handed in zip(verdict.ranks, of_ranks, strict=True):
         for result in handed.results:
