@@ -311,7 +311,7 @@ class GpuWork:
         return origin.file_line if origin else None
 
     def source_of_call(self, call: int) -> str | None:
-        """Return the user's line that made a call, likewise."""
+        """Return the user's line that made a call; None without recorded stacks."""
         origin = self.launching.origins.of_call(call, ABSENT)
         return origin.file_line if origin else None
 

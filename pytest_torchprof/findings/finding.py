@@ -248,7 +248,7 @@ OCCUPANCY = Need(
 )
 
 
-def told(
+def need_known_kernels(
     missing: Reason,
     open_of: Callable[[Analysis, Group], bool],
     least: Threshold,
@@ -264,17 +264,17 @@ def told(
 
     def there(analysis: Analysis, share: float) -> bool:
         work = analysis.gpu_work
-        perhaps = [group for group in work.groups if open_of(analysis, group)]
-        if not perhaps:
+        undecided = [group for group in work.groups if open_of(analysis, group)]
+        if not undecided:
             return True
-        perhaps += [group for group in work.groups if surely(analysis, group)]
+        undecided += [group for group in work.groups if surely(analysis, group)]
         among = [group for group in work.groups if not families or work.decoded(group).is_of(*families).may_be]
-        return _time_ns(perhaps) < share * _time_ns(among)
+        return _time_ns(undecided) < share * _time_ns(among)
 
     return Need(missing=missing, there=there, by=(least,))
 
 
-def told_of_each(missing: Reason, replies: Callable[..., Replies[int]], *by: Threshold) -> Need:
+def need_known_operations(missing: Reason, replies: Callable[..., Replies[int]], *by: Threshold) -> Need:
     """Return the need that operations of which the answer is not known take too little time for a finding.
 
     ``replies`` takes the values of all thresholds but the last one, the share of the time of all kernels from which on

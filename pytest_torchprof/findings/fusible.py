@@ -94,8 +94,8 @@ def _stem(work: GpuWork, gpu_op: int) -> str:
     return decoded.stem or decoded.short
 
 
-def _pointwise_chains(analysis: Analysis, least: float, *, perhaps: bool = False) -> Iterator[list[int]]:
-    """Yield the chains; with ``perhaps`` as if kernels of which no size is recorded had that of those beside them."""
+def _pointwise_chains(analysis: Analysis, least: float, *, undecided: bool = False) -> Iterator[list[int]]:
+    """Yield the chains; with ``undecided`` as if kernels of which no size is recorded had that of those beside them."""
     work, trace = analysis.gpu_work, analysis.trace
     fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
     name, stream, process = trace.gpu.name, trace.gpu.stream, trace.gpu.process
@@ -107,7 +107,7 @@ def _pointwise_chains(analysis: Analysis, least: float, *, perhaps: bool = False
         inputs = trace.ops.inputs[op] if op >= 0 else -1
         if inputs not in elements:
             elements[inputs] = _elements(analysis.launching.operands(inputs)[1] if inputs >= 0 else None)
-        return elements[inputs] if perhaps and op >= 0 else elements[inputs] or 0
+        return elements[inputs] if undecided and op >= 0 else elements[inputs] or 0
 
     for ops in work.launched_together:
         in_turn = zip(map(fusible.__contains__, map(name.__getitem__, ops)), ops, strict=True)
@@ -146,17 +146,17 @@ def _elements(shapes: Sequence[Any] | None) -> int | None:
     return max(sizes, default=0)
 
 
-def _sizes_told(analysis: Analysis, least: float, share: float) -> bool:
+def _sizes_known(analysis: Analysis, least: float, share: float) -> bool:
     """Whether kernels of which nothing tells on how many elements they work could not save enough with the others."""
     work = analysis.gpu_work
     fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
     untold = [i for i in work.of_untold_operators.intersection(work.kernels) if work.trace.gpu.name[i] in fusible]
-    surely, perhaps = (list(_pointwise_chains(analysis, least, perhaps=one)) for one in (False, True))
-    most_us = _saved_us(analysis, perhaps) + work.time_us(untold)
-    return (surely == perhaps and not untold) or most_us < share * work.kernel_time_us
+    surely, undecided = (list(_pointwise_chains(analysis, least, undecided=one)) for one in (False, True))
+    most_us = _saved_us(analysis, undecided) + work.time_us(untold)
+    return (surely == undecided and not untold) or most_us < share * work.kernel_time_us
 
 
-def _products_told(analysis: Analysis) -> bool:
+def _products_known(analysis: Analysis) -> bool:
     """Whether it is known which products a softmax may lie between."""
     work = analysis.gpu_work
     if not any(_is_softmax(decoded) or decoded.is_of("softmax") is NOT_KNOWN for decoded in work.named.values()):
@@ -286,7 +286,7 @@ def _steps_of(ranges: Sequence[Span]) -> int:
     return len({(span.tid, span.start_ns) for span in ranges})
 
 
-def _optimizer_told(analysis: Analysis, kernels: float, share: float) -> bool:
+def _optimizer_known(analysis: Analysis, kernels: float, share: float) -> bool:
     """Whether it is none that takes tensors one by one, had it launched all kernels of which the launch is missing."""
     ranges = analysis.trace.spans_in_steps(_STEP)
     call_of = analysis.trace.links.call_of
@@ -319,7 +319,7 @@ RULES = (
             SHAPES,
             Need(
                 missing=ElementsOfSomeUnknown(),
-                there=_sizes_told,
+                there=_sizes_known,
                 by=(CHAIN, SAVED),
             ),
         ),
@@ -331,7 +331,7 @@ RULES = (
         find=_unfused_attention,
         needs=(
             LAUNCHES,
-            Need(missing=ProductsOfSomeUnknown(), there=_products_told),
+            Need(missing=ProductsOfSomeUnknown(), there=_products_known),
         ),
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, *SLOW_KERNELS, "max_peak_memory"),
     ),
@@ -349,7 +349,7 @@ RULES = (
             OPERATORS,
             Need(
                 missing=OptimizerOfSomeUnknown(),
-                there=_optimizer_told,
+                there=_optimizer_known,
                 by=(KERNELS, OF_OPTIMIZER),
             ),
         ),

@@ -14,7 +14,7 @@ from pytest_torchprof.findings.finding import (
     Finding,
     Rule,
     Threshold,
-    told_of_each,
+    need_known_operations,
 )
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, ask
 from pytest_torchprof.reasons.findings import BlocksOfSomeUnknown, WarpsOfSomeUnknown
@@ -154,7 +154,7 @@ RULES = (
         find=_small_grid,
         needs=(
             BLOCKS_PER_SM,
-            told_of_each(BlocksOfSomeUnknown(), _small_grids, FEW_BLOCKS),
+            need_known_operations(BlocksOfSomeUnknown(), _small_grids, FEW_BLOCKS),
         ),
         thresholds=(FEW_BLOCKS,),
         explains=(*SLOW_KERNELS, "min_sm_efficiency"),
@@ -164,7 +164,7 @@ RULES = (
         find=_low_occupancy,
         needs=(
             OCCUPANCY,
-            told_of_each(WarpsOfSomeUnknown(), _with_few_warps, LOW, BLOCKS, LOW_SHARE),
+            need_known_operations(WarpsOfSomeUnknown(), _with_few_warps, LOW, BLOCKS, LOW_SHARE),
         ),
         thresholds=(LOW, BLOCKS, LOW_SHARE),
         explains=SLOW_KERNELS,

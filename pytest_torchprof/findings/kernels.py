@@ -86,7 +86,7 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
     )
 
 
-def _operators_told(analysis: Analysis, share: float, names: float) -> bool:
+def _operators_known(analysis: Analysis, share: float, names: float) -> bool:
     """Whether no operator can have most of the time, had it launched all kernels of which the operator is not known."""
     trace, work = analysis.trace, analysis.gpu_work
     by_op: Counter[int] = Counter()
@@ -148,7 +148,7 @@ def _waits_for_launches(analysis: Analysis, most: float) -> bool:
     return analysis.gpu_work.busy_share < most and not analysis.graph_launches
 
 
-def _calls_told(analysis: Analysis, calls: float, small_us: float, share: float, most: float) -> bool:
+def _calls_known(analysis: Analysis, calls: float, small_us: float, share: float, most: float) -> bool:
     """Whether no operator can be the one, had it launched those that it might of which the operator is not known."""
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     untold_us = sorted(
@@ -219,7 +219,7 @@ RULES = (
             GPU_WORK,
             Need(
                 missing=OperatorsOfSomeUnknown(),
-                there=_operators_told,
+                there=_operators_known,
                 by=(SHARE, NAMES),
             ),
         ),
@@ -233,7 +233,7 @@ RULES = (
             OPERATORS,
             Need(
                 missing=OperatorsOfSomeUnknown(),
-                there=_calls_told,
+                there=_calls_known,
                 by=(CALLS, SMALL_US, OF_CALLS, TO_SPARE),
             ),
         ),

@@ -26,8 +26,8 @@ from pytest_torchprof.findings.finding import (
     Need,
     Rule,
     Threshold,
-    told,
-    told_of_each,
+    need_known_kernels,
+    need_known_operations,
 )
 from pytest_torchprof.kernels.computed_types import computes_in
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
@@ -78,9 +78,9 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
     return (found, spent) if spent and spent >= least * work.kernel_time_us else ([], 0.0)
 
 
-def _types_told(dtype: str, least: Threshold, *families: str) -> Need:
+def _need_types(dtype: str, least: Threshold, *families: str) -> Need:
     """Return the need that of no products it is open whether they compute in a type, which would be worth a finding."""
-    return told(
+    return need_known_kernels(
         TypesOfSomeUnknown(dtype),
         partial(_may_compute_in, dtype=dtype),
         least,
@@ -289,21 +289,21 @@ RULES = (
     Rule(
         code="fp32-gemm",
         find=_fp32_gemm,
-        needs=(GPU_WORK, _types_told("fp32", SLOW_TYPE, "gemm", "conv")),
+        needs=(GPU_WORK, _need_types("fp32", SLOW_TYPE, "gemm", "conv")),
         thresholds=(SLOW_TYPE,),
         explains=(*WHICH_KERNELS, *SLOW_KERNELS),
     ),
     Rule(
         code="tf32-gemm",
         find=_tf32_gemm,
-        needs=(GPU_WORK, _types_told("tf32", SLOW_TYPE, "gemm", "conv")),
+        needs=(GPU_WORK, _need_types("tf32", SLOW_TYPE, "gemm", "conv")),
         thresholds=(SLOW_TYPE,),
         explains=(*WHICH_KERNELS, *SLOW_KERNELS),
     ),
     Rule(
         code="unasked-fp64",
         find=_unasked_fp64,
-        needs=(GPU_WORK, _types_told("fp64", DOUBLE, *FAMILIES)),
+        needs=(GPU_WORK, _need_types("fp64", DOUBLE, *FAMILIES)),
         thresholds=(DOUBLE, MEANT),
         explains=SLOW_KERNELS,
     ),
@@ -313,7 +313,7 @@ RULES = (
         needs=(
             OPERATORS,
             SHAPES,
-            told(
+            need_known_kernels(
                 SizesOfSomeUnknown(),
                 _may_be_odd,
                 MISALIGNED,
@@ -329,7 +329,7 @@ RULES = (
         find=_hidden_copy,
         needs=(
             OPERATORS,
-            told_of_each(CopiesOfSomeUnknown(), _bias_copies, COPYING),
+            need_known_operations(CopiesOfSomeUnknown(), _bias_copies, COPYING),
         ),
         thresholds=(COPYING,),
         explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *SLOW_KERNELS, "max_memcpys"),

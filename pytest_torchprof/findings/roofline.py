@@ -89,7 +89,7 @@ def _bound_us(analysis: Analysis, group: Group, work: OperandWork, peak: Peak) -
     return None if tflops is None else max(moving, work.flops / tflops / 1e6)
 
 
-def _bounds_told(analysis: Analysis, times: float, small_us: float, share: float) -> bool:
+def _bounds_known(analysis: Analysis, times: float, small_us: float, share: float) -> bool:
     """Whether kernels of which a bound would be known if more were recorded could not waste enough with the others."""
     work, peak = analysis.gpu_work, peak_of_trace(analysis.trace)
     if peak is None:
@@ -158,7 +158,7 @@ RULES = (
             WORK_KNOWN,
             Need(
                 missing=BoundsOfSomeUnknown(),
-                there=_bounds_told,
+                there=_bounds_known,
                 by=(FAR, SMALL, COSTLY),
             ),
         ),
