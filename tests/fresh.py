@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,19 +23,27 @@ import pytest
 from simulated import gpu_is_simulated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["torch", "torch.profiler", "torch._dynamo", "torch.distributed"])
 
 
 class Fresh:
-    """Something that runs in a fresh process, in the current folder, with these variables besides the current ones."""
+    """Something that runs in a fresh process."""
 
-    def __init__(self, task: Callable[..., None], *told: str, **environment: str) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.outputs = [Path(self.folder.name, name) for name in ("stdout", "stderr")]
-        where = (os.environ | environment, str(Path.cwd()), [str(path) for path in self.outputs])
+    def __init__(
+        self,
+        task: Callable[..., None],
+        *told: str,
+        environment: Mapping[str, str],
+        folder: Path | None = None,
+        log: Path | None = None,
+    ) -> None:
+        """Start it in a folder, the current one if there is none given; a log is where all that it writes is added."""
+        self.kept = tempfile.TemporaryDirectory()
+        self.outputs = [log or Path(self.kept.name, name) for name in ("stdout", "stderr")]
+        where = (dict(environment), str(folder or Path.cwd()), [str(path) for path in self.outputs])
         self.process = _FORKS.Process(target=_run, args=(where, task, *told))
         self.process.start()
 
@@ -44,13 +53,13 @@ class Fresh:
         self.process.kill()
         self.process.join()
         out, err = (path.read_text() if path.exists() else "" for path in self.outputs)
-        self.folder.cleanup()
+        self.kept.cleanup()
         return subprocess.CompletedProcess([], self.process.exitcode, out, err)
 
 
 def start_pytest(*words: str, **environment: str) -> Fresh:
-    """Start pytest, as its command does."""
-    return Fresh(_pytest, *words, **environment)
+    """Start pytest, as its command does, with these variables besides the current ones."""
+    return Fresh(_pytest, *words, environment=os.environ | environment)
 
 
 def run_pytest(*words: str, **environment: str) -> pytest.RunResult:
@@ -68,8 +77,8 @@ def run_code(code: str, *words: str, **environment: str) -> subprocess.Completed
 
 
 def start_code(code: str, *words: str, **environment: str) -> Fresh:
-    """Start a program, as `python -c` does."""
-    return Fresh(_code, code, *words, **environment)
+    """Start a program, as `python -c` does, with these variables besides the current ones."""
+    return Fresh(_code, code, *words, environment=os.environ | environment)
 
 
 # ------------------------------------------------------------------------------------------------- in the fresh process
@@ -78,8 +87,10 @@ def start_code(code: str, *words: str, **environment: str) -> Fresh:
 def _settle(where: tuple[dict[str, str], str, list[str]]) -> None:
     """Make this process one of its own: what it was told, and all that is written, goes where its owner says."""
     environment, folder, outputs = where
+    # Python would start another server for the forks of a fork.
+    forkserver._forkserver.ensure_running = lambda: None
     for stream, path in enumerate(outputs, 1):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = [
         os.fdopen(stream, "w", closefd=False) for stream in (1, 2)
     ]

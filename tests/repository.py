@@ -1,13 +1,28 @@
-"""Repositories of git with a package and tests in them, and runs of pytest that compare two of their states."""
+"""Repositories of git with a package and tests in them, and runs of pytest that compare two of their states.
+
+A run and the sides that it starts are forks which have torch at hand (`fresh`), but where another Python is asked for, or
+`by_fork=False`: whether they may be forks, what becomes of them when somebody is killed, and one comparison and search from
+end to end are shown with processes as users have them.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import fresh
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ASKED = (("worktree", "list", "--porcelain"), ("stash", "list"), ("for-each-ref",), ("fsck", "--no-progress"))
 """Questions to git whose answers a comparison must not change."""
@@ -94,12 +109,28 @@ class Repository:
             start_new_session=True,  # A group of processes of its own, as a terminal makes it.
         )
 
-    def run(self, *words: str, patience_s: float = 300, **how: object) -> Run:
-        """Run pytest in the repository to its end."""
-        process = self.start(*words, **how)
-        out, _ = process.communicate(timeout=patience_s)
-        sys.stdout.write(out)
-        return Run(process.returncode, out)
+    def run(
+        self,
+        *words: str,
+        by_fork: bool = True,
+        python: str = sys.executable,
+        program: tuple[str, ...] = PYTEST,
+        cwd: Path | None = None,
+        patience_s: float = 300,
+        **more: str,
+    ) -> Run:
+        """Run pytest, or another program, in the repository to its end."""
+        if by_fork and python == sys.executable and sys.platform == "linux":
+            with tempfile.TemporaryDirectory() as folder:
+                log = Path(folder, "log")
+                started = _start_fork([*program, *words], environment(**more), cwd or self.path, log)
+                run = Run(started.done(patience_s).returncode, log.read_text())
+        else:
+            process = self.start(*words, python=python, program=program, cwd=cwd, **more)
+            out, _ = process.communicate(timeout=patience_s)
+            run = Run(process.returncode, out)
+        sys.stdout.write(run.out)
+        return run
 
     def torchprof(self, *words: str, **how: object) -> Run:
         """Run the command ``torchprof`` in the repository to its end."""
@@ -138,3 +169,68 @@ class Run:
             r"^\S*?::(\S+(?: \(\w+\))?) .*?  ([a-z]+(?: \(.*?\))?|-) +([a-z]+(?: [a-z]+)*)$", self.out, re.MULTILINE
         )
         return {name: (against, verdict) for name, against, verdict in rows}
+
+
+# ------------------------------------------------------------------------------------------------------ what is forked
+
+
+def _start_fork(words: list[str], environment: Mapping[str, str], folder: Path | str, log: Path) -> fresh.Fresh:
+    """Start what Python does with these words."""
+    return fresh.Fresh(_as_python, *words, environment=environment, folder=Path(folder), log=log)
+
+
+def _as_python(*words: str) -> None:
+    """Do in a fork what Python does with these words, and start sides as forks too."""
+    places = os.environ["PYTHONPATH"].split(os.pathsep)
+    sys.path[:] = [*places, *(place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix)))]
+    if words[0] == "-P":
+        words = words[1:]
+    else:
+        sys.path.insert(0, str(Path.cwd()))
+    if words[:2] == PYTEST:
+        sys.argv[:] = ["pytest", *words[2:]]
+        sys.exit(pytest.main([*words[2:]], plugins=[_SidesByFork()]))
+    _start_sides_by_fork()
+    sys.argv[:] = ["-c", *words[2:]]
+    exec(words[1], {"__name__": "__main__"})
+
+
+class _SidesByFork:
+    """A plugin that takes effect when pytest has imported the one that is tested."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cmdline_main(self) -> None:
+        _start_sides_by_fork()
+
+
+def _start_sides_by_fork() -> None:
+    launch, run, warm = (
+        importlib.import_module(f"pytest_torchprof.against.{name}") for name in ("launch", "run", "warm")
+    )
+    launch.SideLaunch.run = _run_side
+    warm.WarmPython.run = lambda _, side, log: _run_side(side, log)
+    run.subprocess = SimpleNamespace(Popen=_Here)
+
+
+def _run_side(side, log: Path) -> int:
+    log.write_bytes(b"")
+    if side.python == sys.executable:
+        words = ["-P", *PYTEST, *side.words]
+        return _start_fork(words, side.environment, side.folder, log).done().returncode
+    with log.open("wb") as file:
+        command = [side.python, "-P", *PYTEST, *side.words]
+        done = subprocess.run(command, cwd=side.folder, env=side.environment, stdout=file, stderr=file, check=False)
+    return done.returncode
+
+
+class _Here:
+    """The working tree's side, which writes where its starter does."""
+
+    def __init__(self, command: list[str], env: Mapping[str, str]) -> None:
+        if command[0] != sys.executable:
+            self.wait = subprocess.Popen(command, env=env).wait
+            return
+        self._fork = _start_fork(command[1:], env, Path.cwd(), Path("/proc/self/fd/1").readlink())
+
+    def wait(self) -> int:
+        return self._fork.done().returncode

@@ -54,7 +54,7 @@ def before(repository):
 
 @pytest.fixture(scope="module")
 def by_limit(repository, before):
-    return repository.torchprof("bisect", *LIMIT, TEST, "--good", "the-first")
+    return repository.torchprof("bisect", *LIMIT, TEST, "--good", "the-first", by_fork=False)
 
 
 def answers(repository, out: str) -> dict[str, str]:

@@ -189,7 +189,8 @@ def test_a_search_starts_one_process_and_proves_which_code_ran(tmp_path):
         made.commit(subject)
     made.write({"waves.py": PACKAGE + "# differs\n"})
     told = {"NOTED": str(tmp_path / "noted"), "ELSEWHERE": str(made.path / "waves.py")}
-    run = made.torchprof("bisect", "--limit", "max_kernels=1", "test_waves.py", "--good", good, **told)
+    words = ("bisect", "--limit", "max_kernels=1", "test_waves.py", "--good", good)
+    run = made.torchprof(*words, by_fork=False, **told)
     assert run.status == 3
     assert "the file waves.py was read from" in run.out
     parents = (tmp_path / "noted").read_text().split()
