@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import fresh
+
+if TYPE_CHECKING:
+    import subprocess
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "cookbook.md"
@@ -82,9 +87,9 @@ def copy(folder: Path) -> Path:
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run pytest on a copy of the examples."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--disable-warnings", "--show-capture=no"]
+    words = ["-m", "pytest", "-p", "no:cacheprovider", "--disable-warnings", "--show-capture=no", *words]
     environment = {name: value for name, value in os.environ.items() if name != "CI"} | {"COLUMNS": str(WIDTH)}
-    return subprocess.run([*command, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return fresh.run_python(*words, folder=folder, environment=environment)
 
 
 def fail(mutant: Mutant, folder: Path) -> str:
@@ -94,7 +99,7 @@ def fail(mutant: Mutant, folder: Path) -> str:
     assert path.read_text().count(mutant.right) == 1, mutant.right
     path.write_text(path.read_text().replace(mutant.right, mutant.wrong))
     ran = run(folder, "-x", f"examples/cookbook/{mutant.tested_by}")
-    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert ran.returncode == 1, ran.stdout
     failure = re.search(r"^_+ \S.*? _+\n(.*?)(?=^-+ torchprof: |^=+ |^_+ )", ran.stdout, re.DOTALL | re.MULTILINE)
     assert failure is not None, ran.stdout
     return "\n".join(line.rstrip() for line in said_by_us(failure[1])).strip("\n") + "\n"

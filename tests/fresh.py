@@ -23,8 +23,9 @@ import pytest
 from simulated import gpu_is_simulated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+ROOT = Path(__file__).parents[1]
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["torch", "torch.profiler", "torch._dynamo", "torch.distributed"])
 
@@ -81,6 +82,19 @@ def start_code(code: str, *words: str, **environment: str) -> Fresh:
     return Fresh(_code, code, *words, environment=os.environ | environment)
 
 
+def start_python(*words: str, folder: Path, environment: Mapping[str, str]) -> Fresh:
+    """Start what Python does with these words: `-m pytest ...` or `-c CODE ...`."""
+    return Fresh(as_python, *words, environment=environment, folder=folder)
+
+
+def run_python(
+    *words: str, folder: Path, environment: Mapping[str, str], limit_s: float = 300
+) -> subprocess.CompletedProcess[str]:
+    """Run what Python does with these words; what it writes to stderr stands behind what it writes to stdout."""
+    done = start_python(*words, folder=folder, environment=environment).done(limit_s)
+    return subprocess.CompletedProcess([], done.returncode, done.stdout + done.stderr)
+
+
 # ------------------------------------------------------------------------------------------------- in the fresh process
 
 
@@ -124,3 +138,18 @@ def _pytest(*words: str) -> None:
 def _code(code: str, *words: str) -> None:
     sys.argv[:] = ["-c", *words]
     exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+
+
+def as_python(*words: str, plugins: Sequence[object] = ()) -> None:
+    """Do what Python does with these words, on a path of its own; pytest has further plugins."""
+    installed = [place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix))]
+    told = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:] = [*told, *installed, str(ROOT)]
+    if words[0] == "-P":
+        words = words[1:]
+    else:
+        sys.path.insert(0, str(Path.cwd()))
+    sys.argv[:] = ["pytest" if words[0] == "-m" else "-c", *words[2:]]
+    if words[0] == "-m":
+        sys.exit(pytest.main([*words[2:]], plugins=plugins))
+    exec(words[1], {"__name__": "__main__"})

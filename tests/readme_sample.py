@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+import fresh
 
 README = Path(__file__).parents[1] / "README.md"
 WIDTH = 100
@@ -32,26 +32,14 @@ def shown() -> str:
 def make(folder: Path) -> str:
     """Return what pytest prints of the example: the failure, and the plugin's own table."""
     (folder / "test_block.py").write_text(code())
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            "--disable-warnings",
-            "--show-capture=no",
-            "test_block.py",
-        ],
-        cwd=folder,
-        env={**{name: value for name, value in os.environ.items() if name != "CI"}, "COLUMNS": str(WIDTH)}
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "--disable-warnings", "--show-capture=no", "test_block.py")
+    environment = {name: value for name, value in os.environ.items() if name != "CI"} | {
+        "COLUMNS": str(WIDTH),
         # Lines are those of the file that was compiled, which Inductor's cache may have from another folder.
-        | {"TORCHINDUCTOR_CACHE_DIR": f"{folder}-inductor"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 1, ran.stdout + ran.stderr
+        "TORCHINDUCTOR_CACHE_DIR": f"{folder}-inductor",
+    }
+    ran = fresh.run_python(*words, folder=folder, environment=environment)
+    assert ran.returncode == 1, ran.stdout
     begin = ran.stdout.index("\n", ran.stdout.index("_ test_block_stays_fused _")) + 1
     return ran.stdout[begin : ran.stdout.index("\n\n1 failed", begin) + 1]
 

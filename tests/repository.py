@@ -181,18 +181,10 @@ def _start_fork(words: list[str], environment: Mapping[str, str], folder: Path |
 
 def _as_python(*words: str) -> None:
     """Do in a fork what Python does with these words, and start sides as forks too."""
-    places = os.environ["PYTHONPATH"].split(os.pathsep)
-    sys.path[:] = [*places, *(place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix)))]
-    if words[0] == "-P":
-        words = words[1:]
-    else:
-        sys.path.insert(0, str(Path.cwd()))
-    if words[:2] == PYTEST:
-        sys.argv[:] = ["pytest", *words[2:]]
-        sys.exit(pytest.main([*words[2:]], plugins=[_SidesByFork()]))
-    _start_sides_by_fork()
-    sys.argv[:] = ["-c", *words[2:]]
-    exec(words[1], {"__name__": "__main__"})
+    if words[0] == "-c":
+        sys.path.insert(0, str(ROOT))
+        _start_sides_by_fork()
+    fresh.as_python(*words, plugins=[_SidesByFork()])
 
 
 class _SidesByFork:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import fresh
 import pytest
+
+if TYPE_CHECKING:
+    import subprocess
 
 ROOT = Path(__file__).parents[1]
 RECORDINGS = ROOT / "tests" / "recordings"
@@ -20,10 +24,10 @@ def run_examples(tmp_path: Path, *args: str) -> tuple[subprocess.CompletedProces
     """Run a copy of the examples as a user does, and return what came out and the outcome of each measurement."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", dirs_exist_ok=True)
     shutil.copytree(RECORDINGS, tmp_path / "tests" / "recordings", dirs_exist_ok=True)
-    command = [sys.executable, "-m", "pytest", "examples", "--torchprof-report=report.json"]
+    words = ["-m", "pytest", "examples", "--torchprof-report=report.json"]
     ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     options = [word for filters in ours["filterwarnings"] for word in ("-W", filters)]
-    done = subprocess.run([*command, *options, *args], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = fresh.run_python(*words, *options, *args, folder=tmp_path, environment=os.environ)
     report = json.loads((tmp_path / "report.json").read_text())
     return done, {f"{entry['nodeid']} {entry['label']}": entry["outcome"] for entry in report["results"]}
 
@@ -61,16 +65,8 @@ def test_examples_whose_expectation_is_wrong_fail(tmp_path):
         path = tmp_path / "examples" / test.partition("::")[0]
         assert right in path.read_text()
         path.write_text(path.read_text().replace(right, wrong))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "examples",
-        *NOT_RECORDED,
-        f"--torchprof-replay={RECORDINGS}",
-        "--torchprof-report=r.json",
-    ]
-    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    words = ("-m", "pytest", "examples", *NOT_RECORDED, f"--torchprof-replay={RECORDINGS}", "--torchprof-report=r.json")
+    fresh.run_python(*words, folder=tmp_path, environment=os.environ)
     report = json.loads((tmp_path / "r.json").read_text())
     failed = {entry["nodeid"] for entry in report["results"] if entry["outcome"] == "failed"}
     assert {f"examples/{test}" for test, _, _ in WRONG} <= failed

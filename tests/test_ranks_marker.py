@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -102,15 +100,10 @@ def write(folder: Path, tests: str) -> None:
     (folder / "test_it.py").write_text(TWO + tests, encoding="utf-8")
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir=.", *words],
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "160"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def start(folder: Path, *words: str) -> fresh.Fresh:
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "--rootdir=.", *words)
+    environment = {**os.environ, "TMPDIR": str(folder), "COLUMNS": "160"}
+    return fresh.start_python(*words, folder=folder, environment=environment)
 
 
 @pytest.fixture(scope="module")
@@ -131,11 +124,10 @@ def run_jobs(folder: Path) -> None:
     folder.mkdir()
     write(folder, TESTS)
     words = ("--torchprof-save=kept", "--torchprof-report=r.json", "--junitxml=r.xml", "--torchprof-baseline=update")
-    process = start(folder, "-n2", "-rA", "--deselect=test_it.py::TestSum::test_passes[other]", *words)
-    said = process.communicate(timeout=300)[0]
-    assert process.returncode == 1, said
+    done = start(folder, "-n2", "-rA", "--deselect=test_it.py::TestSum::test_passes[other]", *words).done()
+    assert done.returncode == 1, done.stdout
     assert left_in(folder) == {}
-    (folder / "said").write_text(said)
+    (folder / "said").write_text(done.stdout)
 
 
 OTHER_IDS = """
@@ -148,9 +140,9 @@ def test_odd(torchprof, number):
 
 def test_an_id_that_a_rank_has_not_collected_is_said_to_be_that(tmp_path):
     write(tmp_path, OTHER_IDS)
-    process = start(tmp_path)
-    said = " ".join(process.communicate(timeout=300)[0].split())
-    assert process.returncode == 1
+    done = start(tmp_path).done()
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 1
     assert "the test was not collected there: test_it.py::test_odd[" in said
     assert "is no id in that process; of test_it.py::test_odd there are test_it.py::test_odd[" in said
 
@@ -205,11 +197,9 @@ def test_baselines_and_properties_are_those_of_rank_0(run):
 
 
 def test_recordings_of_ranks_are_judged_without_a_job(run):
-    replay = start(run.folder, "--torchprof-replay=kept", f"test_it.py::TestSum::{PASSING}")
-    said = replay.communicate(timeout=120)[0]
+    said = start(run.folder, "--torchprof-replay=kept", f"test_it.py::TestSum::{PASSING}").done().stdout
     assert "1 passed" in said, said
-    missing = start(run.folder, "--torchprof-replay=kept", "-k", "other")
-    said = missing.communicate(timeout=120)[0]
+    said = start(run.folder, "--torchprof-replay=kept", "-k", "other").done().stdout
     assert "rank 0 of 2: " in said
     assert "[replay-missing]" in said
 
@@ -266,8 +256,7 @@ def test_a_job_ends_with_who_waits_for_it(tmp_path):
     while sum(path.name.isdigit() for path in tmp_path.iterdir()) < 2:
         assert time.monotonic() < until
         time.sleep(0.1)
-    process.kill()
-    process.communicate(timeout=jobs.LONGEST_S)
+    process.done(0)
     while left := left_in(tmp_path):
         assert time.monotonic() < until + jobs.LONGEST_S, left
         time.sleep(0.1)

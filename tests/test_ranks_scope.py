@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import filelock
+import fresh
 import pytest
 import rank_jobs
 from left_behind import left_in
@@ -112,21 +113,15 @@ def test_of_one_rank(torchprof):
 
 
 def pytest_in(folder, *words):
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", *words],
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "160"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=rank_jobs.LONGEST_S,
-    )
+    environment = {**os.environ, "TMPDIR": str(folder), "COLUMNS": "160"}
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "-rA", *words)
+    said = fresh.run_python(*words, folder=folder, environment=environment, limit_s=rank_jobs.LONGEST_S).stdout
     until = time.monotonic() + rank_jobs.LONGEST_S
     while left := left_in(folder):
         assert time.monotonic() < until, left
         time.sleep(0.1)
     assert not list(folder.glob("torchprof-*"))
-    return done.stdout + done.stderr
+    return said
 
 
 def noted(folder):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import fresh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,16 +42,9 @@ def _run(command: str, folder: Path) -> str:
     """Return what a command prints; pytest and torchprof are those of this environment."""
     program, *words = command.split()
     module = {"pytest": ["-m", "pytest", "-p", "no:cacheprovider", "--disable-warnings"]}.get(program)
-    start = [sys.executable, *(module or ["-c", "from pytest_torchprof.cli import main; raise SystemExit(main())"])]
-    ran = subprocess.run(
-        [*start, *words],
-        cwd=folder,
-        env={**{name: value for name, value in os.environ.items() if name != "CI"}, "COLUMNS": str(WIDTH)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    start = module or ["-c", "from pytest_torchprof.cli import main; raise SystemExit(main())"]
+    environment = {name: value for name, value in os.environ.items() if name != "CI"} | {"COLUMNS": str(WIDTH)}
+    ran = fresh.run_python(*start, *words, folder=folder, environment=environment)
     return re.sub(r"\n{3,}", "\n\n", _FRAME.sub("", ran.stdout)).strip("\n") + "\n"
 
 
