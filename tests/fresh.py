@@ -144,7 +144,8 @@ def as_python(*words: str, plugins: Sequence[object] = ()) -> None:
     """Do what Python does with these words, on a path of its own; pytest has further plugins."""
     installed = [place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix))]
     told = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    sys.path[:] = [*told, *installed, str(ROOT)]
+    # The last one is for what its own forks are to do.
+    sys.path[:] = [*told, *installed, str(ROOT), str(ROOT / "tests")]
     if words[0] == "-P":
         words = words[1:]
     else:

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
@@ -182,7 +183,6 @@ def _start_fork(words: list[str], environment: Mapping[str, str], folder: Path |
 def _as_python(*words: str) -> None:
     """Do in a fork what Python does with these words, and start sides as forks too."""
     if words[0] == "-c":
-        sys.path.insert(0, str(ROOT))
         _start_sides_by_fork()
     fresh.as_python(*words, plugins=[_SidesByFork()])
 
@@ -191,17 +191,15 @@ class _SidesByFork:
     """A plugin that takes effect when pytest has imported the one that is tested."""
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_cmdline_main(self) -> None:
+    def pytest_load_initial_conftests(self) -> None:
         _start_sides_by_fork()
 
 
 def _start_sides_by_fork() -> None:
-    launch, run, warm = (
-        importlib.import_module(f"pytest_torchprof.against.{name}") for name in ("launch", "run", "warm")
-    )
-    launch.SideLaunch.run = _run_side
-    warm.WarmPython.run = lambda _, side, log: _run_side(side, log)
-    run.subprocess = SimpleNamespace(Popen=_Here)
+    against = partial(importlib.import_module, package="pytest_torchprof.against")
+    against(".launch").SideLaunch.run = _run_side  # Before others take it from there.
+    against(".warm").WarmPython.run = lambda _, side, log: _run_side(side, log)
+    against(".run").subprocess = SimpleNamespace(Popen=_Here)
 
 
 def _run_side(side, log: Path) -> int:

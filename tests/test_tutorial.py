@@ -21,7 +21,7 @@ _TIMES = re.compile(r"^    not gated: .*\n(?: {6}.*\n)*", re.MULTILINE)
 
 def _kept(text):
     """Return the lines without what differs from run to run; which kernel took longest, and stands first, differs too."""
-    return sorted(_VARIES.sub(" ", line).strip() for line in _TIMES.sub("", text).splitlines())
+    return sorted(" ".join(_VARIES.sub(" ", line).split()) for line in _TIMES.sub("", text).splitlines())
 
 
 def test_each_command_of_the_tutorial_prints_what_the_page_shows(tmp_path):
