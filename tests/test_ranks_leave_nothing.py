@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 torch = pytest.importorskip("torch")
 pytestmark = [
+    pytest.mark.any_torch,
     pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo"),
     pytest.mark.skipif(not Path("/proc/locks").exists(), reason="looks at /proc"),
 ]

@@ -19,7 +19,10 @@ import rank_jobs
 from left_behind import left_in
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo")
+pytestmark = [
+    pytest.mark.any_torch,
+    pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs torch.distributed with gloo"),
+]
 
 HEAD = """
 import os, sys
