@@ -1,0 +1,30 @@
+"""What tests ask of a reason: its kind and its facts. How it reads is asked in tests/test_messages.py alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_torchprof import NotMeasured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_torchprof.reasons import Reason
+
+
+def says(reason: Reason | None, kind: type[Reason], **facts: object) -> bool:
+    """Whether a reason, or one of those that it is composed of, is of this kind and has these facts."""
+    if reason is None:
+        return False
+    if isinstance(reason, kind) and facts.items() <= {name: getattr(reason, name) for name in facts}.items():
+        return True
+    return any(says(part, kind, **facts) for part in (*getattr(reason, "whys", ()), getattr(reason, "why", None)))
+
+
+def why_not(judge: Callable[[], object]) -> Reason:
+    """Return for which reason nothing is judged."""
+    with pytest.raises(NotMeasured) as raised:
+        judge()
+    return raised.value.reason
