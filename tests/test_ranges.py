@@ -9,9 +9,12 @@ import sys
 import pytest
 import torch
 from builder import AUTOGRAD, MAIN, TraceBuilder
+from facts import says, why_not
 
 from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, load, mark
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons.limits import NothingRan, RangeNotInStep, RangeOfLaunchesUnknown
+from pytest_torchprof.reasons.recordings import NoRangeOfName
 
 STEP_US = 10_000
 
@@ -67,9 +70,8 @@ def missed(profile, **limits):
 
 
 def not_measured(profile, **limits):
-    with pytest.raises(NotMeasured) as error:
-        profile.expect(ranges=limits)
-    return " ".join(str(error.value).split())
+    """Return for which reason these limits on ranges are not judged."""
+    return why_not(lambda: profile.expect(ranges=limits))
 
 
 def test_one_item_in_occurrence_17_of_24_is_named_with_its_line(profile):
@@ -204,22 +206,22 @@ def test_a_step_without_the_range_is_not_measured(profile):
     builder.events = [
         event for event in builder.events if not (event["name"] == "decode" and event["ts"] > builder.begin + STEP_US)
     ]
-    text = not_measured(profile(builder), decode={"max_kernels": 9})
-    assert 'no range "decode" begins in step 2 of 3; it begins in 1 other step [not-in-recording]' in text
+    reason = not_measured(profile(builder), decode={"max_kernels": 9})
+    assert says(reason, RangeNotInStep, name="decode", step="step 2 of 3", others=1)
 
 
 def test_a_name_that_no_range_has_is_not_measured_and_the_nearest_is_told(profile):
-    text = not_measured(profile(recording()), decod={"max_kernels": 9, "max_syncs": 0})
-    assert text.count('no range "decod" begins in step 1 of 3; did you mean') == 2
-    assert "ranges in the recording: decode" in not_measured(profile(recording()), prefill={"max_kernels": 9})
+    reason = not_measured(profile(recording()), decod={"max_kernels": 9, "max_syncs": 0})
+    assert says(reason, RangeNotInStep, name="decod", step="step 1 of 3", near="decode")
+    reason = not_measured(profile(recording()), prefill={"max_kernels": 9})
+    assert says(reason, RangeNotInStep, name="prefill", near=None, there=("decode",))
 
 
 def test_where_code_was_compiled_the_text_says_what_becomes_of_ranges_in_it(profile):
     builder = recording(occurrences=0)
     for step in range(3):
         builder.region("0/0", step * STEP_US + 5, 50)
-    text = not_measured(profile(builder), decode={"max_kernels": 9})
-    assert "torch.compile drops ranges inside the code that it compiles: put it around the call of that code" in text
+    assert says(not_measured(profile(builder), decode={"max_kernels": 9}), RangeNotInStep, compiled=True)
 
 
 def test_an_occurrence_in_which_nothing_ran_is_not_measured_unless_that_is_meant(profile):
@@ -227,9 +229,8 @@ def test_an_occurrence_in_which_nothing_ran_is_not_measured_unless_that_is_meant
     builder.annotation("decode", begin_of(1, 5), 50)
     measured = profile(builder)
     for limits in ({"max_kernels": 9}, {"max_syncs": 0}):
-        text = not_measured(measured, decode=limits)
-        assert "nothing ran on the device in occurrence 4 of 4 in step 2 of 3" in text
-        assert "if that is meant, say min_kernels=0" in text
+        reason = not_measured(measured, decode=limits)
+        assert says(reason, NothingRan, step="occurrence 4 of 4 in step 2 of 3, model.py:230")
         measured.expect(ranges={"decode": {**limits, "min_kernels": 0}})
     with pytest.raises(NotMeasured):
         measured.expect(ranges={"decode": {"max_kernels": 9}}, min_kernels=0)
@@ -243,8 +244,8 @@ def test_work_whose_launch_is_not_recorded_may_be_of_the_range_or_not(profile):
     builder.launched("k", 110)
     builder.kernel("g", 400, 10, builder.unrecorded())
     builder.sync(1100, 50)
-    text = not_measured(profile(builder), decode={"max_kernels": 9})
-    assert '1 GPU operation without a recorded launch: whether "decode" launched them is not known' in text
+    reason = not_measured(profile(builder), decode={"max_kernels": 9})
+    assert says(reason, RangeOfLaunchesUnknown, operations=1, name="decode")
 
 
 def test_occurrences_are_like_steps_to_look_at(profile):
@@ -258,8 +259,7 @@ def test_occurrences_are_like_steps_to_look_at(profile):
     )  # fmt: skip
     assert (last.syncs, len(last.kernels), last.launches, dict(last.ops)) == (1, 2, 2, {"aten::mul": 2})
     assert repr(last) == "<decode, occurrence 2 of 2 in step 2 of 2, model.py:212: 2 kernels>"
-    with pytest.raises(NotMeasured, match="there is no range 'nothing' in the recording"):
-        profile(builder).ranges("nothing")
+    assert says(why_not(lambda: profile(builder).ranges("nothing")), NoRangeOfName, name="nothing")
     with pytest.raises(TorchprofError, match="expected the name of a range, got None"):
         profile(builder).ranges(None)
 
