@@ -106,7 +106,7 @@ def _settle(where: tuple[dict[str, str], str, list[str]]) -> None:
     for stream, path in enumerate(outputs, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = [
-        os.fdopen(stream, "w", closefd=False) for stream in (1, 2)
+        os.fdopen(stream, "w", buffering, closefd=False) for stream, buffering in ((1, -1), (2, 1))
     ]
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.default_int_handler)
