@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -23,7 +24,7 @@ import fresh
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 ASKED = (("worktree", "list", "--porcelain"), ("stash", "list"), ("for-each-ref",), ("fsck", "--no-progress"))
 """Questions to git whose answers a comparison must not change."""
@@ -199,7 +200,7 @@ def _start_sides_by_fork() -> None:
     against = partial(importlib.import_module, package="pytest_torchprof.against")
     against(".launch").SideLaunch.run = _run_side  # Before others take it from there.
     against(".warm").WarmPython.run = lambda _, side, log: _run_side(side, log)
-    against(".run").subprocess = SimpleNamespace(Popen=_Here)
+    against(".run").running = _running_here
 
 
 def _run_side(side, log: Path) -> int:
@@ -213,14 +214,12 @@ def _run_side(side, log: Path) -> int:
     return done.returncode
 
 
-class _Here:
-    """The working tree's side, which writes where its starter does."""
-
-    def __init__(self, command: list[str], env: Mapping[str, str]) -> None:
-        if command[0] != sys.executable:
-            self.wait = subprocess.Popen(command, env=env).wait
-            return
-        self._fork = _start_fork(command[1:], env, Path.cwd(), Path("/proc/self/fd/1").readlink())
-
-    def wait(self) -> int:
-        return self._fork.done().returncode
+@contextmanager
+def _running_here(command: list[str], *, env: Mapping[str, str], stdin: None) -> Iterator[object]:
+    """Start the working tree's side, which writes where its starter does."""
+    if command[0] != sys.executable:
+        with subprocess.Popen(command, env=env, stdin=stdin) as process:
+            yield process
+        return
+    fork = _start_fork(command[1:], env, Path.cwd(), Path("/proc/self/fd/1").readlink())
+    yield SimpleNamespace(wait=lambda: fork.done().returncode)
