@@ -11,9 +11,9 @@ from facts import says, why_not
 from pytest_torchprof import gemm, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.errors import LimitsMissed
+from pytest_torchprof.reasons.composed import FindingUntold
 from pytest_torchprof.reasons.limits import (
     CarriedUntold,
-    FindingUntold,
     NothingRan,
     OperatorMatchUntold,
     OperatorUntold,
