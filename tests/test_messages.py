@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import msgspec
 import pytest
 
+from pytest_torchprof import reasons
 from pytest_torchprof.codes import Code
 from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
@@ -189,6 +192,9 @@ def test_each_kind_says_what_it_is_and_all_its_fields_stand_in_its_words_or_deci
 
 
 def test_all_kinds_are_in_a_catalogue():
+    for module in iter_modules(reasons.__path__, f"{reasons.__name__}."):
+        import_module(module.name)
+
     def below(kind):
         return {kind, *(one for sub in kind.__subclasses__() for one in below(sub))}
 

@@ -318,6 +318,7 @@ def test_without_a_gpu_times_are_not_judged_and_not_sampled(run_tests, pytester)
 
 def test_times_beside_other_workers_are_refused(run_tests):
     result = run_tests(LIVE, "-n", "2")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*2 workers of pytest-xdist share the device*", "*with -n 0*"])
     run_tests(LIVE, "-n", "1").assert_outcomes(passed=1)

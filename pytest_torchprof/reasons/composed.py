@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Final, Union
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
+    adopting,
     caches,
     capturing,
+    comparing,
     compiling,
     findings,
     limits,
     measuring,
     recordings,
+    testing,
 )
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import enumerated
