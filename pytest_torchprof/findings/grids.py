@@ -21,7 +21,7 @@ from pytest_torchprof.reasons.findings import BlocksOfSomeUnknown, WarpsOfSomeUn
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
@@ -45,8 +45,10 @@ _FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
 
 def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels with fewer blocks than the GPU has multiprocessors."""
-    work, small = analysis.gpu_work, set(_small_grids(analysis).yes)
-    partly = [(device, one) for device, one in _partly_filled(work) if not small.isdisjoint(one.kernels)]
+    work = analysis.gpu_work
+    times = [*_partly_filled(work)]
+    small = set(_small_among(analysis, times).yes)
+    partly = [(device, one) for device, one in times if not small.isdisjoint(one.kernels)]
     spent = sum((one.end - one.start) * len(small.intersection(one.kernels)) for _, one in partly) / 1000
     if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
@@ -79,35 +81,50 @@ def _partly_filled(work: GpuWork) -> Iterator[tuple[int, _PartlyFilled]]:
     gpu = work.trace.gpu
     start, end, blocks, kind = gpu.start, gpu.end, gpu.blocks_per_sm, gpu.kind
     for device, ops in work.by_device.items():
-        together: list[int] = []
-        reached = 0
-        for i in [i for i in ops if kind[i] == KERNEL]:
-            if together and start[i] >= reached:
+        for together in _beside_each_other([i for i in ops if kind[i] == KERNEL], start, end):
+            if len(together) > 1:
                 yield from ((device, one) for one in _filled_together(together, start, end, blocks))
-                together = []
-            together.append(i)
-            reached = max(reached, end[i])
-        yield from ((device, one) for one in _filled_together(together, start, end, blocks))
+            elif 0 <= blocks[together[0]] < 1:
+                (alone,) = together
+                yield device, _PartlyFilled(start[alone], end[alone], blocks[alone], together)
+
+
+def _beside_each_other(kernels: Iterable[int], start: Sequence[int], end: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield kernels, given in the order of their start, with those that run before all of them have ended."""
+    together: list[int] = []
+    reached = 0
+    for i in kernels:
+        if together and start[i] >= reached:
+            yield tuple(together)
+            together = []
+        together.append(i)
+        reached = max(reached, end[i])
+    if together:
+        yield tuple(together)
 
 
 def _filled_together(
     kernels: Sequence[int], start: Sequence[int], end: Sequence[int], blocks: Sequence[float]
 ) -> Iterator[_PartlyFilled]:
-    edges = sorted({edge for i in kernels for edge in (start[i], end[i])}) if len(kernels) > 1 else []
-    for begin, until in pairwise(edges) if edges else [(start[i], end[i]) for i in kernels]:
+    edges = sorted({edge for i in kernels for edge in (start[i], end[i])})
+    for begin, until in pairwise(edges):
         running = tuple(i for i in kernels if start[i] <= begin and until <= end[i])
-        filled = sum(blocks[i] for i in running)
-        if running and filled < 1 and min(blocks[i] for i in running) >= 0:
+        filled = sum([blocks[i] for i in running])
+        if running and filled < 1 and min([blocks[i] for i in running]) >= 0:
             yield _PartlyFilled(begin, until, filled, running)
 
 
 def _small_grids(analysis: Analysis) -> Replies[int]:
+    return _small_among(analysis, _partly_filled(analysis.gpu_work))
+
+
+def _small_among(analysis: Analysis, times: Iterable[tuple[int, _PartlyFilled]]) -> Replies[int]:
     """Ask each kernel whether it leaves multiprocessors without a block, even with what runs beside it.
 
-    Communication needs no more.
+    Communication needs no more. ``times`` are those in which a device was not filled.
     """
     blocks, talking = analysis.trace.gpu.blocks_per_sm, analysis.gpu_work.communication
-    partly = {i for _, one in _partly_filled(analysis.gpu_work) for i in one.kernels}
+    partly = {i for _, one in times for i in one.kernels}
 
     def is_small(kernel: int) -> Reply:
         if blocks[kernel] >= 1 or kernel in talking:

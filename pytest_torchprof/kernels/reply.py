@@ -20,6 +20,9 @@ class Reply(Enum):
     NO = "no"
     NOT_KNOWN = "not known"
 
+    # Enum hashes names in Python, and each question looks its reply up.
+    __hash__ = object.__hash__
+
     def __bool__(self) -> bool:
         raise TypeError("a reply is YES, NO or NOT_KNOWN, and not true or false: compare it with one of them")
 
