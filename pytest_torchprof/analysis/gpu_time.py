@@ -170,14 +170,13 @@ def idle_gaps(trace: Trace, in_order: Iterable[int]) -> list[Gap]:
     starts = [trace.gpu.start[i] for i in order]
     reached = accumulate([trace.gpu.end[i] for i in order], max)
     following = zip(reached, islice(starts, 1, None), islice(order, 1, None), strict=False)
-
-    def cause(since: int, until: int, before: int) -> Cause:
-        call = call_of[before]
-        if call >= 0 and launched[call] > since:
-            return "host"
-        return "kernel" if until - since < KERNEL_WAIT_NS else "other"
-
-    return [(since, until, cause(since, until, i), i) for since, until, i in following if until > since]
+    found: list[Gap] = []
+    for since, until, i in following:
+        if until > since:
+            call = call_of[i]
+            late = call >= 0 and launched[call] > since
+            found.append((since, until, "host" if late else "kernel" if until - since < KERNEL_WAIT_NS else "other", i))
+    return found
 
 
 def idle_time(found: Sequence[Gap]) -> Idle:

@@ -41,8 +41,13 @@ def work_by_variant(trace: Trace, launching: Launching, kernels: Iterable[int]) 
     for i in of_ops:
         op = op_of[i]
         variant = named[i], ops.name[op], ops.inputs[op]
-        alone = named[i] in working and launched[op] == 1 and launching.decoded(i).helper is None
-        variants[variant] = variants.get(variant, True) and alone
+        # The cheaper questions first: a variant has thousands of kernels.
+        variants[variant] = (
+            variants.get(variant, True)
+            and named[i] in working
+            and launched[op] == 1
+            and launching.decoded(i).helper is None
+        )
     found = {}
     for variant in (variant for variant, alone in variants.items() if alone):
         name, op_name, inputs = variant

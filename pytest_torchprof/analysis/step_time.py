@@ -145,11 +145,10 @@ def _neighbours(
     # A gap is in the step that begins last before it; between two steps there is none.
     one = len(steps) == 1
     of_gaps = [steps[0 if one else bisect_right(steps, (start, _NEVER)) - 1] for start, _ in silent]
-    # Most gaps lie between two such ranges; only beside the GPU's have they to be looked for.
-    in_turn, there = [-_NEVER, *sorted(ends)], set(ends)
-    ended = [start if start in there else in_turn[bisect_right(in_turn, start) - 1] for start, _ in silent]
-    in_turn, there = [*sorted(starts), _NEVER], set(starts)
-    begun = [end if end in there else in_turn[bisect_left(in_turn, end, hi=len(starts))] for _, end in silent]
+    in_turn = [-_NEVER, *sorted(ends)]
+    ended = [in_turn[bisect_right(in_turn, start) - 1] for start, _ in silent]
+    in_turn = [*sorted(starts), _NEVER]
+    begun = [in_turn[bisect_left(in_turn, end)] for _, end in silent]
     after, before = _names_at(trace, ended, ends, starts, named), _names_at(trace, begun, starts, ends, named)
     return (
         [after.get(moment) if moment > begin else None for moment, (begin, _) in zip(ended, of_gaps, strict=True)],
@@ -163,9 +162,10 @@ def _names_at(
     """Return for moments in the column what began or ended then: of several the longest, which is the outermost."""
     found: dict[int, int] = {}
     for i in where(column, {*moments}):
-        other = found.setdefault(column[i], i)
-        if abs(opposite[i] - column[i]) > abs(opposite[other] - column[i]):
-            found[column[i]] = i
+        moment = column[i]
+        other = found.get(moment)
+        if other is None or abs(opposite[i] - moment) > abs(opposite[other] - moment):
+            found[moment] = i
     return {moment: trace.names[named[i]] for moment, i in found.items()}
 
 

@@ -280,9 +280,11 @@ def _bias_copies(analysis: Analysis) -> Replies[int]:
 
 def _product_around(analysis: Analysis, gpu_op: int) -> str | None:
     """Return the product's operator if it, or a copy directly inside it, launched this."""
-    chain = analysis.launching.chain(analysis.launching.op_of[gpu_op])
-    inner = chain[:-1] if chain and chain[-1] == "aten::copy_" else chain
-    return inner[-1] if inner and inner[-1] in _ADDING else None
+    trace, op = analysis.trace, analysis.launching.op_of[gpu_op]
+    if op >= 0 and trace.names[trace.ops.name[op]] == "aten::copy_":
+        op = trace.nesting.parent[op]
+    name = trace.names[trace.ops.name[op]] if op >= 0 else None
+    return name if name in _ADDING else None
 
 
 RULES = (

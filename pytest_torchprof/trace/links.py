@@ -313,6 +313,15 @@ class Nesting:
             yield member
             member = self.parent[member]
 
+    def around_all(self, members: Iterable[int]) -> set[int]:
+        """Return the ranges and all those around them."""
+        found: set[int] = set()
+        for member in members:
+            while member >= 0 and member not in found:
+                found.add(member)
+                member = self.parent[member]
+        return found
+
 
 _DEEPEST = 1000
 """As many calls inside one another as Python itself allows."""
