@@ -171,11 +171,15 @@ def idle_gaps(trace: Trace, in_order: Iterable[int]) -> list[Gap]:
     reached = accumulate([trace.gpu.end[i] for i in order], max)
     following = zip(reached, islice(starts, 1, None), islice(order, 1, None), strict=False)
     found: list[Gap] = []
+    cause: Cause
     for since, until, i in following:
         if until > since:
             call = call_of[i]
-            late = call >= 0 and launched[call] > since
-            found.append((since, until, "host" if late else "kernel" if until - since < KERNEL_WAIT_NS else "other", i))
+            if call >= 0 and launched[call] > since:
+                cause = "host"
+            else:
+                cause = "kernel" if until - since < KERNEL_WAIT_NS else "other"
+            found.append((since, until, cause, i))
     return found
 
 

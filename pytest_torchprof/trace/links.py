@@ -317,9 +317,10 @@ class Nesting:
         """Return the ranges and all those around them."""
         found: set[int] = set()
         for member in members:
-            while member >= 0 and member not in found:
-                found.add(member)
-                member = self.parent[member]
+            one = member
+            while one >= 0 and one not in found:
+                found.add(one)
+                one = self.parent[one]
         return found
 
 
