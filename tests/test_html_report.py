@@ -292,6 +292,7 @@ def test_a_json_report_becomes_a_page_with_the_recordings_beside_it(run_tests, p
         ('["schema", "results"]', "recording-damaged"),
         ('{"schema": 1, "results": [], "environment": {"gpu": 5}}', "recording-damaged"),
         ('{"schema": 1, "results": [{"nodeid": "t", "outcome": "passed", "findings": [1]}]}', "recording-damaged"),
+        ('{"schema": 1, "results": [{"nodeid": "t", "outcome": "\\udc80"}]}', "recording-damaged"),
         ('{"traceEvents": [', "recording-cut-off"),
         (None, "recording-missing"),
     ],

@@ -58,6 +58,7 @@ class TestSum:
         torchprof(step).expect(collectives={"all_reduce": 1})
         print("printed by", ranks.rank)
         record_property("by", ranks.rank)
+        record_property("loss", float("nan"))
 
 @two
 def test_misses(torchprof):
@@ -193,7 +194,8 @@ def test_a_rerun_is_a_new_job_and_a_rank_that_skips_skips_the_test(run):
 def test_baselines_and_properties_are_those_of_rank_0(run):
     (file,) = (run.folder / "__torchprof__").glob("*.json")
     assert [key.partition("[")[0] for key in json.loads(file.read_text())["entries"]] == ["TestSum::test_passes"]
-    assert [one.get("value") for one in run.cases[PASSING].iter("property") if one.get("name") == "by"] == ["0"]
+    properties = [(one.get("name"), one.get("value")) for one in run.cases[PASSING].iter("property")]
+    assert [(name, value) for name, value in properties if name in ("by", "loss")] == [("by", "0"), ("loss", "nan")]
 
 
 def test_recordings_of_ranks_are_judged_without_a_job(run):

@@ -50,7 +50,7 @@ def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
         if isinstance(found, dict) and isinstance(results := found.get("results"), list):
             found["results"] = [from_report(one) if isinstance(one, dict) else one for one in results]
         report = msgspec.convert(found, _ReportFile)
-    except msgspec.ValidationError as problem:
+    except (UnicodeError, msgspec.ValidationError) as problem:
         said = f"{path}: is no JSON report as this version writes it: {problem}; write it again"
         raise TorchprofError(said, Code.RECORDING_DAMAGED) from None
     if not all(verdict.limit for result in report.results for verdict in result.limits):
