@@ -47,7 +47,7 @@ def test_a_package_that_is_installed_as_a_copy_is_not_measured(tmp_path, copy):
         f"the module waves was imported from {library}/waves/__init__.py, not from either side, which differ in"
         in said(run)
     )
-    assert "packages/a/src/waves/__init__.py: pytest's setting pythonpath names the folder" in said(run)
+    assert "which differ in packages/a/src/waves/__init__.py; pytest's setting pythonpath names the folder" in said(run)
     assert "1 code file differs; neither side has read packages/a/src/waves/__init__.py" in said(run)
     made.write({"pytest.ini": "[pytest]\npythonpath = packages/a/src\n"})
     assert made.against("main", python=python).rows == WORSE

@@ -21,9 +21,13 @@ WORDS = {limit.name for limit in LIMITS} | settings_of(LIMITS).keys()
 # Times, the names of graphs and places, and the layout with them: what differs from run to run.
 _VARIES = re.compile(r"[\d.,]+ (?:us|ms|s)\b|graph_\d+|[- ]{2,}")
 
+# A list of kernels that is cut: which of those that are called as seldom as the last one stand there, times decide.
+_CUT = re.compile(r"(?: {9}\d+ x .*\n)* {9}(\d+) x .*\n {9}and \d+ more.*\n")
+
 
 def steady(text):
     """Return the lines of a text without what differs from run to run, in order where times decide which comes first."""
+    text = _CUT.sub(lambda cut: re.sub(rf" {{9}}{cut[1]} x .*\n", "", cut[0]), text)
     return sorted(_VARIES.sub(" ", line).strip() for line in text.splitlines())
 
 
