@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +26,15 @@ def check(tmp_path):
         return main(["check", str(path), *(word for limit in limits for word in ("--limit", limit))])
 
     return run
+
+
+def test_the_examples_of_its_help_are_understood(tmp_path, capsys):
+    assert main(["check", "--help"]) == 0
+    examples = re.findall(r"^  torchprof (check \S+ .*)$", capsys.readouterr().out, re.MULTILINE)
+    assert examples
+    path = str(own_recording({"one": 3}, steps=1).write(tmp_path / "t.json"))
+    for command, _, *words in map(shlex.split, examples):
+        assert "--ranks" in words or main([command, path, *words]) != 2, capsys.readouterr().err
 
 
 def test_thresholds_change_what_is_found(tmp_path, capsys):

@@ -282,6 +282,11 @@ def test_a_json_report_becomes_a_page_with_the_recordings_beside_it(run_tests, p
     assert page.details[1]["compared"]["time_us"][0] == page.details[1]["compared"]["time_us"][1]
 
 
+NUMBER_OF_LATER = """{"schema": 1, "results": [{"nodeid": "t", "outcome": "passed", "limits": [
+    {"limit": "l", "status": "holds", "seen": [{"seen": "number-seen", "number": "of-a-later-version", "value": 1}]}
+]}]}"""
+
+
 @pytest.mark.any_torch
 @pytest.mark.parametrize(
     ("content", "said"),
@@ -293,6 +298,7 @@ def test_a_json_report_becomes_a_page_with_the_recordings_beside_it(run_tests, p
         ('{"schema": 1, "results": [], "environment": {"gpu": 5}}', "recording-damaged"),
         ('{"schema": 1, "results": [{"nodeid": "t", "outcome": "passed", "findings": [1]}]}', "recording-damaged"),
         ('{"schema": 1, "results": [{"nodeid": "t", "outcome": "\\udc80"}]}', "recording-damaged"),
+        (NUMBER_OF_LATER, "recording-damaged"),
         ('{"traceEvents": [', "recording-cut-off"),
         (None, "recording-missing"),
     ],

@@ -176,6 +176,7 @@ def test_a_text_of_an_earlier_version_is_read_as_it_stands():
         {"reason": "lost-steps", "found": "two", "measured": [3]},
         {"reason": "of-rank", "rank": 1, "why": {"reason": "of-a-later-version"}},
         {"reason": ["lost-steps"]},
+        {"reason": "several", "whys": []},
         {},
     ],
 )

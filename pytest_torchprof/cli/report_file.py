@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.codes import Code
 from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.report.result import Result, from_report
+from pytest_torchprof.report.result import Result, as_reported, from_report
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotation
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
         if isinstance(found, dict) and isinstance(results := found.get("results"), list):
             found["results"] = [from_report(one) if isinstance(one, dict) else one for one in results]
         report = msgspec.convert(found, _ReportFile)
-    except (UnicodeError, msgspec.ValidationError) as problem:
+        for result in report.results:
+            as_reported(result)  # Facts of the right type may be none that this version has words for.
+    except (LookupError, ValueError) as problem:  # msgspec's ValidationError is a ValueError.
         said = f"{path}: is no JSON report as this version writes it: {problem}; write it again"
         raise TorchprofError(said, Code.RECORDING_DAMAGED) from None
     if not all(verdict.limit for result in report.results for verdict in result.limits):

@@ -26,7 +26,7 @@ def from_plain(plain: Mapping[str, Any] | str) -> Reason:
         return Verbatim(plain)
     try:
         reason: Reason = convert(plain, AnyReason)
-        str(reason)
+        str(reason), reason.code
     except (IndexError, ValidationError):
         return Verbatim(f"for a reason that this version does not know: {encode(plain).decode()}")
     return reason
