@@ -1,7 +1,7 @@
 """The catalogues of reasons, of what limits see, and of their evidence: each kind as it reads and as it travels.
 
 The sentences stand in messages.txt beside this file, of one and of several of what is counted; after a change
-``python tests/test_messages.py`` writes it anew, and the tables of texts in docs/messages.md.
+``python tests/test_messages.py`` writes it anew, and the rows of docs/messages.md that are not written by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pytest_torchprof.limits.seen import AnySeen, NumberSeen
 from pytest_torchprof.reasons import Reason, Verbatim, catalogue
 from pytest_torchprof.reasons.capturing import NotReadBack
 from pytest_torchprof.reasons.catalogue import AnyReason
-from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.composed import FindingUntold, OfRank
 from pytest_torchprof.reasons.recordings import EarlierWork, LostKernels, NoOperator, StepsOverlap
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.any_torch
 
 SENTENCES = Path(__file__).with_name("messages.txt")
 PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
-TITLES = "| all texts of this code | when | what to do |\n|---|---|---|\n"
+TITLES = "| text | what it means | what to do |\n|---|---|---|\n"
 
 CATALOGUES = {
     "reasons": (catalogue.KINDS, AnyReason),
@@ -115,36 +115,56 @@ def written():
     return "\n".join(lines) + "\n"
 
 
-def with_tables(page):
-    """Return the page with a table of all texts of a code at the end of its section."""
-    without = re.sub(rf"\n{re.escape(TITLES)}(\|.*\n)*", "", page)
-    return (
-        re.sub(
-            r"^(##+ ([a-z-]+)\n.*?)(?=^##|\Z)",
-            lambda found: found[1].rstrip() + "\n" + table(found[2]) + "\n",
-            without,
-            flags=re.MULTILINE | re.DOTALL,
-        ).rstrip()
-        + "\n"
-    )
+def with_rows(page):
+    """Return the page with a row for each kind of reason at the end of its code's table.
+
+    Rows that begin with an asterisk are written by hand, and a kind that has one gets no other: in a text between
+    asterisks, "..." and single capitals stand for what varies.
+    """
+    by_hand = re.sub(rf"\n{re.escape(TITLES)}(?!\| \*)|^\| (?!\*|text).*\n", "", page, flags=re.MULTILINE)
+    return re.sub(r"^##+ ([a-z-]+)\n.*?(?=^##|\Z)", completed, by_hand, flags=re.MULTILINE | re.DOTALL)
 
 
-def table(code):
-    kinds = [kind for kind in catalogue.KINDS if vars(kind).get("CODE") == code]
-    rows = sorted(row(kind) for kind in kinds)
-    return f"\n{TITLES}{''.join(rows)}" if rows else ""
+def completed(found):
+    section, code = found[0], found[1]
+    written = [
+        ".*".join(re.escape(part.strip()) for part in re.split(r"\.\.\.|\b[A-Z]\b", text))
+        for text in re.findall(r"\*([^*\n]+)\*", section)
+    ]
+    kinds = [kind for kind in catalogue.KINDS if vars(kind).get("CODE") == code and has_words(kind)]
+    rows = "".join(sorted(row(kind) for kind in kinds if not has_row(kind, written)))
+    if not rows:
+        return section
+    before, titles, table = section.partition(TITLES)
+    if not titles:
+        return f"{section.rstrip()}\n\n{TITLES}{rows}\n"
+    end = re.match(r"(\|.*\n)*", table).end()
+    return f"{before}{titles}{table[:end]}{rows}{table[end:]}"
+
+
+def has_words(kind):
+    """Return whether a kind has a sentence of its own around what others say."""
+    return re.search(r"[a-z]", re.sub(r"<\w+>", "", examples(kind)[-1].sentence))
+
+
+def has_row(kind, written):
+    """Return whether a text written by hand is of this kind, or of a finding that cannot be told for such a reason."""
+    of_finding = kind.__module__.endswith(".findings")
+    reasons = [FindingUntold("x", why) if of_finding else OfRank(7, why) for why in examples(kind)]
+    return any(re.search(text, str(why)) for text in written for why in reasons)
 
 
 def row(kind):
-    """Return a row of the table: what is said, with N for numbers and capitals for names; when; and what to do."""
+    """Return a row: what is said, with N for numbers and capitals for names; what it means; and what to do."""
     few, many = examples(kind)[0], examples(kind)[-1]
     text, remedy = (re.sub(r"<(\w+)>", lambda name: name[1].upper(), part) for part in (many.sentence, few.remedy))
-    cells = (re.sub(r"\b(3,?000|2,?500|2\.50)(\.0)?\b", "N", text), kind.__doc__.partition("\n")[0], remedy or "-")
+    text = re.sub(r"\b(3,?000|2,?500|2\.50)(\.0)?\b", "N", text)
+    cells = (text, kind.__doc__.partition("\n")[0], "what the text says" if remedy == "ADVICE" else remedy or "-")
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
 
 
-def test_the_page_has_all_texts_of_each_code():
-    assert with_tables(PAGE.read_text()) == PAGE.read_text()
+def test_the_page_has_a_row_for_each_kind_of_reason():
+    assert with_rows(PAGE.read_text()) == PAGE.read_text()
 
 
 def test_each_message_reads_as_it_is_written_down():
@@ -217,4 +237,4 @@ def test_a_reason_of_another_rank_names_it_and_is_for_that_ranks_own_doctor():
 
 if __name__ == "__main__":
     SENTENCES.write_text(written())
-    PAGE.write_text(with_tables(PAGE.read_text()))
+    PAGE.write_text(with_rows(PAGE.read_text()))

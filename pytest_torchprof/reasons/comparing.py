@@ -103,7 +103,7 @@ class WorkersShareDevice(Reason, frozen=True):
 
 
 class AdoptedWithoutTimes(Reason, frozen=True):
-    """The recording of another process has no samples of times."""
+    """Another process made the recording, and it took no samples."""
 
     CODE = Code.NO_TIMES
     SENTENCE = "the recording of another process has no samples of times"

@@ -401,7 +401,7 @@ class NoGroupOfTwo(Reason, frozen=True):
 
 
 class KernelsOfRankUnknown(Reason, frozen=True):
-    """Which kernels a rank ran is not known."""
+    """Ranks are to be compared by their kernels, and the recording of one of them lacks these."""
 
     CODE = Code.NOT_RECORDED
     SENTENCE = "which kernels a rank ran is not known"
