@@ -130,7 +130,9 @@ def numbers() -> str:
             *_table(("number", "what", "unit", "of", "decided by", "in a baseline", "needs"), rows),
             "",
             "Numbers that the code decides are the same in every run; the worst step counts. Those that the run decides vary, and are shown as the median.",
-            "An unknown number is None, never 0, and a limit on it is *not measured*.\n",
+            "An unknown number is None, never 0, and a limit on it is *not measured*.",
+            "`gpu_utilization` is 0 where nothing but copies and fills ran: no kernel used the GPU. `cpu_time_us` of a recording without a single operator, call or",
+            "range of the CPU (the GPU alone, frames of Python alone) is unknown.\n",
         ]
     )
 
