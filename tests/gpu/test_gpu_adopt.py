@@ -69,4 +69,4 @@ def test_nor_is_one_that_saw_no_gpu_on_a_machine_that_has_one(run_tests):
     )
     result = run_tests(blind.replace("*('CPU',)", "'CPU', CUDA_VISIBLE_DEVICES=''"))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*has no GPU operation and no launch, and this machine has a GPU: *"])
+    result.stdout.fnmatch_lines(["*has no GPU operation and no launch, and this machine has a GPU; *"])

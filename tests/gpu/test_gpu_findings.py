@@ -13,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from pytest_torchprof import capture, load
 from pytest_torchprof.analysis.operator_rows import by_op
+from pytest_torchprof.findings import RULES, find
 
 pytestmark = [
     pytest.mark.gpu,
@@ -46,7 +47,8 @@ def record(tmp_path):
 
 
 def codes(profile):
-    return {finding.code: finding for finding in profile.findings}
+    """Return all that is found, of however little time: on the simulated device times say nothing."""
+    return {finding.code: finding for finding in find(profile, RULES)}
 
 
 def matmul_add(size, dtype=torch.bfloat16):
@@ -139,7 +141,7 @@ def test_a_share_of_the_peak_is_measured_where_the_peak_is_known(record):
     step = matmul_add(8192)
     throughput = record(step, count_flops=True).efficiency.throughput
     assert throughput.flops_per_step == 2 * 8192**3
-    assert throughput.mfu is None or 0.1 < throughput.mfu < 1
+    assert throughput.mfu is None or 0 < throughput.mfu < 1
 
 
 A_TIME = pytest.mark.real_gpu("that the first call took no longer than others is a time")

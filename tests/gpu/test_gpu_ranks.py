@@ -12,6 +12,7 @@ import pytest
 import torch
 from simulated import gpu_is_simulated
 
+from pytest_torchprof.capture import gpu_lock
 from pytest_torchprof.capture.devices.cuda import gpu_uuid
 from pytest_torchprof.capture.processes import only_measurement
 
@@ -63,10 +64,12 @@ test_other_worker = test_worker
 """
 TRY = """
 import sys
-from pytest_torchprof.capture.gpu_lock import holding
+from pathlib import Path
+from pytest_torchprof.capture import gpu_lock
 from pytest_torchprof.errors import NotMeasured
+gpu_lock._EVERYBODYS = Path("no folder for the locks of all")
 try:
-    with holding(sys.argv[1], lambda _: None, wait_s=0):
+    with gpu_lock.holding(sys.argv[1], lambda _: None, wait_s=0):
         print("free")
 except NotMeasured:
     print("held")
@@ -107,6 +110,8 @@ def test_the_first_rank_holds_the_lock_for_all(rank, said, monkeypatch, tmp_path
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
+    # Tests beside this one may hold the lock of all accounts.
+    monkeypatch.setattr(gpu_lock, "_EVERYBODYS", tmp_path / "no folder for the locks of all")
     with only_measurement("cuda:0"):
         other = subprocess.run(
             [sys.executable, "-c", TRY, gpu_uuid("cuda:0")], cwd=ROOT, capture_output=True, text=True, check=True
