@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.numbers import Numbers
-    from pytest_torchprof.annotation import mark
-    from pytest_torchprof.errors import (
+    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.kernels import Kernels
+    from pytest_torchprof.kernels.selectors import attention, communication, conv, family, gemm, library, triton
+    from pytest_torchprof.limits.keywords import Limits, MarkerKeywords
+    from pytest_torchprof.measuring.annotation import mark
+    from pytest_torchprof.measuring.block import MeasuredBlock
+    from pytest_torchprof.measuring.script import measure, profile
+    from pytest_torchprof.profiles import Profile, StepProfile, load, load_ranks
+    from pytest_torchprof.reasons.errors import (
         LimitsMissed,
         NotMeasured,
         TorchprofError,
@@ -17,13 +24,6 @@ if TYPE_CHECKING:
         UnreadableBaseline,
         UnreadableRecording,
     )
-    from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.kernels.kernels import Kernels
-    from pytest_torchprof.kernels.selectors import attention, communication, conv, family, gemm, library, triton
-    from pytest_torchprof.keywords import Limits, MarkerKeywords
-    from pytest_torchprof.measuring.block import MeasuredBlock
-    from pytest_torchprof.measuring.script import measure, profile
-    from pytest_torchprof.profiles import Profile, StepProfile, load, load_ranks
     from pytest_torchprof.testing.fixture import Torchprof
     from pytest_torchprof.testing.ranks.place import Ranks
     from pytest_torchprof.trace import Trace
@@ -72,17 +72,17 @@ _HOMES = {
             "UnreadableBaseline",
             "UnreadableRecording",
         ],
-        "errors",
+        "reasons.errors",
     ),
     **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.selectors"),
     **dict.fromkeys(["Profile", "StepProfile", "load", "load_ranks"], "profiles"),
-    **dict.fromkeys(["Limits", "MarkerKeywords"], "keywords"),
+    **dict.fromkeys(["Limits", "MarkerKeywords"], "limits.keywords"),
     **dict.fromkeys(["measure", "profile"], "measuring.script"),
     "Kernel": "kernels.kernel",
     "Kernels": "kernels.kernels",
     "MeasuredBlock": "measuring.block",
     "Numbers": "analysis.numbers",
-    "mark": "annotation",
+    "mark": "measuring.annotation",
     "Torchprof": "testing.fixture",
     "Ranks": "testing.ranks.place",
     "Trace": "trace",

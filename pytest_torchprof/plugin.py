@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof import against
-from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices import launches_wait
+from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.testing import JOB, PASSED, RUN, STATE, is_ours, ranks
 from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
 from pytest_torchprof.testing.workers import WORDS_KEY, WORKER_KEY, is_worker, nodeid_of, words_of
@@ -54,7 +54,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if config.option.torchprof_against is None or against.is_side(config):
         return None
     from pytest_torchprof.against.request import read_times
-    from pytest_torchprof.errors import TorchprofError
+    from pytest_torchprof.reasons.errors import TorchprofError
 
     try:
         read_times(config.option)
@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(coded(said, Code.BAD_OPTION))
     keywords = ""
     if config.option.markers:
-        from pytest_torchprof.documentation import marker_help
+        from pytest_torchprof.text.documentation import marker_help
 
         keywords = f":\n{marker_help()}"
     config.addinivalue_line(

@@ -16,14 +16,14 @@ from pytest_torchprof.analysis.range_view import OccurrenceProfile, RangeView
 from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.steps import StepProfile
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import device_kinds
-from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, not_measured
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find, standing_out
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
-from pytest_torchprof.keywords import LimitsOfProfile
-from pytest_torchprof.reasons import Reason
+from pytest_torchprof.limits.keywords import LimitsOfProfile
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, not_measured
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import NoRangeInSteps, NothingWasRun
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read

@@ -11,7 +11,7 @@ from pytest_torchprof import NotMeasured
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 
 def says(reason: Reason | None, kind: type[Reason], **facts: object) -> bool:

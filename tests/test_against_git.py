@@ -11,7 +11,7 @@ import pytest
 from repository import PACKAGE, SLOWER, TESTS, Repository, environment
 
 from pytest_torchprof.against import git, overlay
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
     from pathlib import Path

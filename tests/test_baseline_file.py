@@ -26,7 +26,7 @@ from pytest_torchprof.baseline import (
     split_key,
     update,
 )
-from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
+from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.lines import MOST_MARKS
 from pytest_torchprof.capture.recording_file import make_anonymous
 from pytest_torchprof.capture.torch_profiler import without_profiler_lines
-from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.recordings import LossNoted
 
 

@@ -22,7 +22,7 @@ import torch
 import torch.autograd.profiler as autograd_profiler
 from torch.profiler import ProfilerActivity, profile, record_function
 from pytest_torchprof import capture
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.reasons.errors import NotMeasured
 
 path = Path(sys.argv[1])
 calls = 0

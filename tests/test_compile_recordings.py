@@ -8,9 +8,9 @@ import pytest
 from facts import says, why_not
 
 from pytest_torchprof.analysis.validity import unprofiled
-from pytest_torchprof.errors import LimitsMissed, NotMeasured, UnknownLimit
 from pytest_torchprof.profiles import load
 from pytest_torchprof.reasons.composed import SkippedGraphsUnknown
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, UnknownLimit
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.capture import Plan, iterations, torch_compile
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
-from pytest_torchprof.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.profiles import load
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 
 X = torch.ones(8, 8)
 graph_break = torch._dynamo.graph_break

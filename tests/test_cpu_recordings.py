@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
-from pytest_torchprof.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 
 
 @pytest.fixture(scope="module")

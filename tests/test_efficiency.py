@@ -12,7 +12,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from pytest_torchprof import capture, load
 from pytest_torchprof.analysis import efficiency
-from pytest_torchprof.errors import LimitsMissed, NotMeasured
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 SGEMM = "ampere_sgemm_128x64_tn"

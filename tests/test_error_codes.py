@@ -13,7 +13,7 @@ from builder import TraceBuilder, own_recording
 
 from pytest_torchprof import LimitsMissed, NotMeasured, load
 from pytest_torchprof.cli import main
-from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.testing.recordings import recording_name
 
 ROOT = Path(__file__).parents[1]

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pytest_torchprof import documentation, load
+from pytest_torchprof import load
 from pytest_torchprof.cli import main
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES
 from pytest_torchprof.kernels.patterns import parse_value
 from pytest_torchprof.limits import COMPILE, LIMITS, check_limits, read_limits, settings_of
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.recordings import NeedsGpu
 from pytest_torchprof.testing.options import _READERS, MARKER_OPTIONS
+from pytest_torchprof.text import documentation
 
 pytestmark = pytest.mark.any_torch
 
@@ -175,7 +176,7 @@ def test_in_an_installed_package_the_pages_are_read_from_it(monkeypatch, tmp_pat
     for page in documentation.PAGES:
         (tmp_path / "pytest_torchprof" / "docs").mkdir(parents=True, exist_ok=True)
         (tmp_path / "pytest_torchprof" / "docs" / f"{page}.md").write_text("# A page\n\n## of-the-wheel\nSays it.\n")
-    monkeypatch.setattr(documentation, "__file__", str(tmp_path / "pytest_torchprof" / "documentation.py"))
+    monkeypatch.setattr(documentation, "__file__", str(tmp_path / "pytest_torchprof" / "text" / "documentation.py"))
     assert explained("of-the-wheel") == (0, "of-the-wheel\n\n  Says it.\n")
 
 

@@ -35,7 +35,6 @@ FOREIGN = {
     "cli/check.py": "what users write as a limit",
     "cli/explain.py": "tables of the documentation",
     "doctor/machine.py": "Python's message of a missing module",
-    "documentation.py": "tables of the documentation",
     "findings/compiling.py": "names of Inductor's ranges",
     "findings/finding.py": "what users write as a threshold",
     "kernels/": "names of kernels and operators, and patterns that users write",
@@ -46,7 +45,8 @@ FOREIGN = {
     "testing/rank_ends.py": "pytest's reports of skips",
     "testing/ranks/": "pytest's reports, torchrun's log, and Python's stacks",
     "testing/tolerance.py": "what users write as a tolerance",
-    "text.py": "commands of CI services in any text",
+    "text/__init__.py": "commands of CI services in any text",
+    "text/documentation.py": "tables of the documentation",
 }
 # What still takes a text of our own apart; nothing is added here.
 STILL = {

@@ -17,7 +17,7 @@ from builder import TraceBuilder
 import pytest_torchprof
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.analysis.range_rows import by_annotation
-from pytest_torchprof.errors import LimitsMissed
+from pytest_torchprof.reasons.errors import LimitsMissed
 from pytest_torchprof.report import analysis_text
 
 if TYPE_CHECKING:

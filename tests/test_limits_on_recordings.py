@@ -10,8 +10,8 @@ from facts import says, why_not
 
 from pytest_torchprof import gemm, load
 from pytest_torchprof.cli import main
-from pytest_torchprof.errors import LimitsMissed
 from pytest_torchprof.reasons.composed import FindingUntold
+from pytest_torchprof.reasons.errors import LimitsMissed
 from pytest_torchprof.reasons.limits import (
     CarriedUntold,
     NothingRan,

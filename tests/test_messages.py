@@ -16,14 +16,15 @@ import msgspec
 import pytest
 
 from pytest_torchprof import reasons
-from pytest_torchprof.codes import Code
 from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NumberSeen
-from pytest_torchprof.reasons import Reason, Verbatim, catalogue
+from pytest_torchprof.reasons import catalogue
 from pytest_torchprof.reasons.capturing import NotReadBack
 from pytest_torchprof.reasons.catalogue import AnyReason
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import FindingUntold, OfRank
+from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import EarlierWork, LostKernels, NoOperator, StepsOverlap
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.trace.caches import CacheUse, CacheUses

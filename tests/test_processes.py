@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from pytest_torchprof.processes import end, run, running, start
+from pytest_torchprof.system.processes import end, run, running, start
 
 pytestmark = [
     pytest.mark.any_torch,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pytest_torchprof
-from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.reason import Reason
 
 pytestmark = pytest.mark.any_torch
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_torchprof import UnreadableRecording, load
-from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace.metadata import Adoption
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pytest_torchprof.replacing import UNFINISHED, replacing
+from pytest_torchprof.system.replacing import UNFINISHED, replacing
 
 pytestmark = pytest.mark.any_torch
 

@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.any_torch
 
 OUTSIDE = """
-from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.limits import HOLDS, MISSED, InWords, Limit, Setting, Verdict
 from pytest_torchprof.limits.limit import whole_number
 

@@ -12,8 +12,8 @@ from builder import TraceBuilder
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings import RULES, find, with_thresholds
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.testing import hookspecs
 
 pytestmark = pytest.mark.any_torch

@@ -14,9 +14,9 @@ import torch
 from cookbook_samples import BLOCKS
 
 from pytest_torchprof import Limits, MarkerKeywords
-from pytest_torchprof.documentation import articles
 from pytest_torchprof.limits import LIMITS, settings_of
 from pytest_torchprof.testing.options import MARKER_OPTIONS
+from pytest_torchprof.text.documentation import articles
 
 pytestmark = pytest.mark.any_torch
 

@@ -8,7 +8,7 @@ from builder import MAIN, TraceBuilder, own_recording
 
 from pytest_torchprof import NotMeasured, UnreadableRecording, capture, load
 from pytest_torchprof.cli import main
-from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.recordings import (
     EarlierWork,
     LossNoted,

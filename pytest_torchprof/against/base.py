@@ -24,7 +24,7 @@ from pytest_torchprof.against.outcomes import BaseOutcomes, TestNames, read_outc
 from pytest_torchprof.against.own_files import own_folder, own_place, remove
 from pytest_torchprof.against.pairs import TIMED
 from pytest_torchprof.against.request import within
-from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
+from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from pytest_torchprof.against.measured import read_measured
 from pytest_torchprof.against.outcomes import BaseOutcomes, write_outcomes
 from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for, seed_words
 from pytest_torchprof.against.warm import warm_python
-from pytest_torchprof.codes import Code
 from pytest_torchprof.compare import compare
-from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, check_limits
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import Reference
 from pytest_torchprof.text import counted, reason_line
 

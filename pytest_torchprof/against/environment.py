@@ -15,9 +15,9 @@ from pytest_torchprof.against import VARIABLE
 from pytest_torchprof.against.git import HOOKS_VARIABLES
 from pytest_torchprof.against.import_path import shadows
 from pytest_torchprof.against.imports import environment_folders, lies_in
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.processes import run
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.system.processes import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against.own_files import is_behind_link, own_place
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.processes import run
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.system.processes import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

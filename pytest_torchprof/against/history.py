@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from pytest_torchprof.against.git import GitRefused, ask_git, borrow, git_command, git_environment
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.processes import running
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.system.processes import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.against.side import Side
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 _MAPPED = Path("/proc/self/maps")
 _ENDINGS = (".py", *EXTENSION_SUFFIXES)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from pytest_torchprof.processes import running
+from pytest_torchprof.system.processes import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
     from os import PathLike

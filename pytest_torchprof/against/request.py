@@ -18,9 +18,9 @@ from pytest_torchprof.against.launch import SideLaunch, with_words
 from pytest_torchprof.against.overlay import TestFiles, test_files
 from pytest_torchprof.against.side import BASE, Side
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.limits.quantities import duration_us
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.report import Reference
 
 if TYPE_CHECKING:

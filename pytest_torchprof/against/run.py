@@ -13,14 +13,14 @@ from pytest_torchprof.against.folders import HERE, run_folders
 from pytest_torchprof.against.launch import SideLaunch, ended_in_order, write_launches
 from pytest_torchprof.against.reads import reads_of
 from pytest_torchprof.against.request import read_request
-from pytest_torchprof.processes import running
+from pytest_torchprof.system.processes import running
 from pytest_torchprof.text import counted, first_of, printable_line
 
 if TYPE_CHECKING:
     import pytest
 
     from pytest_torchprof.against.request import Request
-    from pytest_torchprof.processes import Process
+    from pytest_torchprof.system.processes import Process
 
 INTERRUPTED = 2
 

@@ -19,7 +19,7 @@ from pytest_torchprof.against.environment import CACHES
 from pytest_torchprof.against.imports import environment_folders, lies_in
 from pytest_torchprof.against.side import read_side
 from pytest_torchprof.against.warm_process import GIVEN_UP, names_in
-from pytest_torchprof.processes import end, start
+from pytest_torchprof.system.processes import end, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

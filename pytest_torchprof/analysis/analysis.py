@@ -23,15 +23,15 @@ from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.analysis.steps import HasViews, StepProfile, shared
 from pytest_torchprof.analysis.user_ranges import instead_of
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import NotMeasured, TorchprofError
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.names import KernelName
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.kernels.reply import NOT_KNOWN
-from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.measuring import NothingMeasured
+from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import NoRangeOfName, OneRankAlone
 from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace import Trace

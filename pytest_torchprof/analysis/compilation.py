@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.regions import Region, Regions
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Span, Trace
     from pytest_torchprof.trace.caches import CompileCaches
     from pytest_torchprof.trace.metadata import CompileEvidence, InductorGraph

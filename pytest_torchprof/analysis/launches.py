@@ -19,12 +19,12 @@ from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.errors import TorchprofError, not_measured, reason_of
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.operand_types import with_code, with_operands
 from pytest_torchprof.kernels.operands import Launch, complete
+from pytest_torchprof.reasons.errors import TorchprofError, not_measured, reason_of
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.kernels.own_kernels import OwnKernels
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.metadata import GeneratedKernel, SourceLine
 

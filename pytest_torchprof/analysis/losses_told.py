@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.reasons.recordings import LossNoted
 
 if TYPE_CHECKING:
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
 
 _LOGS = ("ERROR", "WARNING", "INFO")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.analysis.gpu_time import Occupation
     from pytest_torchprof.analysis.parts import Part
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
 
 Unit = Literal["count", "us", "bytes", "share", "ratio"]

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.clocks import TOGETHER
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import show_us
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pytest_torchprof.reasons.recordings import LaunchedOutsideSteps
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
 
 

@@ -12,7 +12,7 @@ from pytest_torchprof.analysis.analysis import Analysis
 from pytest_torchprof.analysis.ranges import Occurrence, occurrences
 from pytest_torchprof.analysis.source_lines import Origin, Places
 from pytest_torchprof.analysis.steps import StepProfile
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.messages import groups_of
 from pytest_torchprof.analysis.ranks import RankPart
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.kernels.names import without_index
 from pytest_torchprof.kernels.operand_types import told_types
 from pytest_torchprof.reasons.catalogue import to_stored
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pytest_torchprof.analysis.collectives import Collective, StepCommunication  # noqa: TC001  (likewise)
 from pytest_torchprof.analysis.messages import ProcessGroup, bus_factor
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.findings import ClocksDoNotFit, CollectivesUnmatched, FewCollectives, MayCommunicate
 from pytest_torchprof.reasons.limits import CollectivesDiffer
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001  (likewise)
@@ -22,7 +22,7 @@ from pytest_torchprof.text import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 
 Kind = Literal["transfer-bound", "skew-bound", "mixed", "inconclusive"]

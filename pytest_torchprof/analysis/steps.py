@@ -11,8 +11,8 @@ from pytest_torchprof.analysis.launches import Launching
 from pytest_torchprof.analysis.numbers import Numbers, StepAttributes
 from pytest_torchprof.analysis.parts import Part
 from pytest_torchprof.analysis.source_lines import Places
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.kernels.kernels import Kernels
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace import Trace
 
 Value = TypeVar("Value")

@@ -12,7 +12,7 @@ from pytest_torchprof.reasons.recordings import UnseenWork
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
 
 LEAST_US = 2000.0

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.analysis.cut_replays import Cut
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Span, Trace
     from pytest_torchprof.trace.metadata import CompileEvidence, Metadata
 

@@ -13,10 +13,10 @@ from pytest_torchprof.baseline.conflict import Versions, overlap_merged
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
 from pytest_torchprof.baseline.form import MOST_BYTES, dumps, loads, write_entry
 from pytest_torchprof.baseline.path import FOLDER
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.recording.text import SPECIAL, is_special
-from pytest_torchprof.replacing import UNFINISHED, replacing
+from pytest_torchprof.system.replacing import UNFINISHED, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,8 +15,8 @@ from msgspec import Meta, Struct
 from pytest_torchprof.baseline.entry import Entry, RankEntry, Times
 from pytest_torchprof.baseline.launch_order import launches
 from pytest_torchprof.baseline.step_form import orders_of, plain_steps, read_steps, refuse_too_many
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnreadableBaseline
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnreadableBaseline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.baseline.entry import key_of, split_key
 from pytest_torchprof.baseline.file import put, read_written, text_of, writing
 from pytest_torchprof.baseline.path import files_of, renamed
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from pytest_torchprof.trace.caches import ColdStart, CompileCaches, Phase
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.caches import CacheUse, CacheUses
     from pytest_torchprof.trace.metadata import CompileEvidence
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.capture.compile_log import CompileLog
     from pytest_torchprof.capture.torch_compile import Attempt
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.caches import CacheUses
     from pytest_torchprof.trace.metadata import GraphBreak
 

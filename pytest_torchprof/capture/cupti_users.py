@@ -6,11 +6,11 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import WithOthersInCupti
 
 if TYPE_CHECKING:
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 # By a module that is there once it may have begun; none of them comes with torch's own import.
 _USERS = {

@@ -15,12 +15,12 @@ from pytest_torchprof.capture.processes import ShowProgress, only_measurement, s
 from pytest_torchprof.capture.sentinel import look_for_losses
 from pytest_torchprof.capture.session import Session, refuse_second_profiler
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.reasons.errors import NotMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 # The sentinel of each is longer than that of the one before, if that lost all its kernels.
 _ATTEMPTS = 4

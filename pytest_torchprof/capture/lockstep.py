@@ -18,7 +18,6 @@ from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.capture.torch_store import connect, meeting_point
-from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.reasons.capturing import (
     EndedItsRun,
     EndedWithoutMeasuring,
@@ -30,6 +29,7 @@ from pytest_torchprof.reasons.capturing import (
 )
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.errors import NotMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.capture.rank import Rank
     from pytest_torchprof.capture.torch_store import MeetingPoint
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 _NAPS_S = (0.0005, 0.001, 0.002, 0.005, 0.01)
 _LONGEST_NAP_S = 0.02

@@ -40,12 +40,12 @@ from pytest_torchprof.capture.session import (
     refuse_second_profiler,
 )
 from pytest_torchprof.capture.torch_profiler import this_process
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, TorchprofError, UnreadableRecording, describe, reason_of
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons import Reason, Verbatim
 from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, NothingHeld, NotReadBack
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, describe, reason_of
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.metadata import Metadata

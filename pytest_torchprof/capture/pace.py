@@ -13,7 +13,7 @@ from pytest_torchprof.reasons.catalogue import from_plain, to_stored
 from pytest_torchprof.reasons.composed import OfRank
 
 if TYPE_CHECKING:
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 
 class Pace:

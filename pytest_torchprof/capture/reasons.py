@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.processes import run
 from pytest_torchprof.reasons.capturing import (
     CaptureFailed,
     DeviceUnusable,
@@ -25,11 +24,12 @@ from pytest_torchprof.reasons.capturing import (
     Forked,
     NoKernelsRecorded,
 )
+from pytest_torchprof.system.processes import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 # What is in an error's text (CUDA's sentence, or the name that newer versions of torch add), and what to do about it.
 _OF_A_DEVICE = (

@@ -21,9 +21,9 @@ from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.capture.triton_kernels import triton_kernels
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.writer import write_metadata
-from pytest_torchprof.replacing import replacing
+from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.trace.metadata import KEY, Environment
 
 if TYPE_CHECKING:

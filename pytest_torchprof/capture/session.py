@@ -24,8 +24,6 @@ from pytest_torchprof.capture.sentinel import launch_sentinel
 from pytest_torchprof.capture.torch_lists import tensor_lists
 from pytest_torchprof.capture.torch_profiler import this_process, without_profiler_lines
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.capturing import (
     BuffersFull,
     EventsTaken,
@@ -40,6 +38,8 @@ from pytest_torchprof.reasons.capturing import (
     ProfilerOnOtherThread,
     ProfilerRuns,
 )
+from pytest_torchprof.reasons.errors import NotMeasured
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from torch.profiler.profiler import _KinetoProfile
 
     from pytest_torchprof.capture.torch_profiler import ProfilerStart
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.metadata import TensorLists
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
     from torch.profiler.profiler import _KinetoProfile
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

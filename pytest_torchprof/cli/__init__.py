@@ -10,8 +10,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import MOST_DIGITS, nearest, printable
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.tables import WAYS
 from pytest_torchprof.cli import RANKS, UsageError, add_device, add_ranks, add_thresholds, whole
-from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load, load_file
+from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -72,7 +72,7 @@ def run(arguments: Namespace) -> int:
     else:
         from pytest_torchprof.report.analysis_text import text  # noqa: PLC0415 - who asks for JSON needs none
         from pytest_torchprof.report.bars import bars_on  # noqa: PLC0415 - imported where it is used
-        from pytest_torchprof.tables import terminal_width  # noqa: PLC0415 - imported where it is used
+        from pytest_torchprof.text.tables import terminal_width  # noqa: PLC0415 - imported where it is used
 
         shown |= {"top": top or 20, "width": terminal_width(), "bars": bars_on(sys.stdout)}
         sys.stdout.write("\n\n".join(text(profile, rules, **shown) for profile in profiles))
@@ -84,7 +84,7 @@ def _analyze_ranks(arguments: Namespace) -> int:
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - who looks at one rank needs none of it
     from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - imported where it is used
     from pytest_torchprof.report.analysis_json import encoded  # noqa: PLC0415 - imported where it is used
-    from pytest_torchprof.tables import terminal_width  # noqa: PLC0415 - imported where it is used
+    from pytest_torchprof.text.tables import terminal_width  # noqa: PLC0415 - imported where it is used
 
     given = {"--by": arguments.by, "--step": arguments.step, "--threshold": arguments.threshold or None}
     others = [option for option, value in given.items() if value is not None]

@@ -16,9 +16,9 @@ from pytest_torchprof.cli.baseline_files import add_paths, add_rootdir, read_fil
 from pytest_torchprof.cli.baseline_merge import resolve
 from pytest_torchprof.cli.baseline_rename import add_rename_arguments, rename
 from pytest_torchprof.cli.diff import differences, summary_of
-from pytest_torchprof.processes import run as run_process
-from pytest_torchprof.tables import lined_up
+from pytest_torchprof.system.processes import run as run_process
 from pytest_torchprof.text import counted, printable
+from pytest_torchprof.text.tables import lined_up
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -9,8 +9,8 @@ from pytest_torchprof.baseline import MergedTexts, find_files, has_conflict, ove
 from pytest_torchprof.baseline import resolve as resolve_file
 from pytest_torchprof.cli import refuse
 from pytest_torchprof.cli.baseline_files import write_line
-from pytest_torchprof.errors import TorchprofError, UnreadableBaseline
-from pytest_torchprof.processes import run
+from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
+from pytest_torchprof.system.processes import run
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError, add_device, add_limits, add_ranks, add_thresholds
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnknownLimit
 
 if TYPE_CHECKING:
     from argparse import Namespace

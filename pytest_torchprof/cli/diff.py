@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pytest_torchprof.cli import RANKS, UsageError, add_device, add_ranks, refuse
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import NotMeasured, UnreadableRecording
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, UnreadableRecording
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.text import first_of, json_text, printable
 
@@ -237,7 +237,7 @@ def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
 
 def _of_recordings(first: Path, second: Path, device: str | None, *, every: bool, indent: int = 0) -> _Compared:
     from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
-    from pytest_torchprof.tables import terminal_width  # noqa: PLC0415 - likewise
+    from pytest_torchprof.text.tables import terminal_width  # noqa: PLC0415 - likewise
 
     before, after = (load_file(str(file), device=device) for file in (first, second))
     found: Comparison = before.diff(after)

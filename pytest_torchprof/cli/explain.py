@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError
-from pytest_torchprof.documentation import articles, plain
 from pytest_torchprof.text import WIDTH, nearest
+from pytest_torchprof.text.documentation import articles, plain
 
 if TYPE_CHECKING:
     from argparse import Namespace

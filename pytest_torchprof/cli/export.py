@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.stacks import StackKind, stack_kinds, stacks_of
 from pytest_torchprof.cli import UsageError, add_device
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load_file
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import flamegraphs
 from pytest_torchprof.report.flamegraphs import WEIGHTS
 from pytest_torchprof.text import counted, enumerated

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from pytest_torchprof.cli import whole
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report.perfetto import with_lanes
 
 if TYPE_CHECKING:

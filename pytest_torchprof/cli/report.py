@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import add_device
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.replacing import replacing
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.system.replacing import replacing
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.cli.report_file import is_report, read_report
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.profiles import load_each, load_file
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import is_stacks_name
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.report.page.build import Heading

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError, add_limits
 from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN, read_limit_texts
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import LimitsMissed
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import LimitsMissed
 from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:

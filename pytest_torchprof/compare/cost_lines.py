@@ -14,8 +14,8 @@ from pytest_torchprof.compare.number_changes import (
     ratio_of,
 )
 from pytest_torchprof.compare.words import explain_cost, label_shift, mean_ratio, number_words, show_factor
-from pytest_torchprof.tables import Column, table_lines
 from pytest_torchprof.text import cut_inside, printable, show_us, wrapped
+from pytest_torchprof.text.tables import Column, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

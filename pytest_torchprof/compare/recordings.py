@@ -14,11 +14,11 @@ from pytest_torchprof.compare.kernel_changes import reordering
 from pytest_torchprof.compare.number_changes import median_changes
 from pytest_torchprof.compare.sameness import work_on_the_same
 from pytest_torchprof.compare.words import kind_of
-from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.kernels.names import without_index
 from pytest_torchprof.kernels.operand_types import told_types
 from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.reasons.composed import OfRecording
+from pytest_torchprof.reasons.errors import NotMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

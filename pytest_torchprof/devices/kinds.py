@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from re import Pattern
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 # A recording that names no device is taken for the first kind's. A measurement asks for them in this order.
 _FILES = (

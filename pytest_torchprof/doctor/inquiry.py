@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from pytest_torchprof.capture.reasons import how_it_ended, without_filters
-from pytest_torchprof.processes import running
-from pytest_torchprof.replacing import replacing
+from pytest_torchprof.system.processes import running
+from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.text import first_line as first_said
 from pytest_torchprof.text import printable_line
 

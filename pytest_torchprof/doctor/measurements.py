@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import Plan, iterations
 from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, first_line
-from pytest_torchprof.errors import NotMeasured
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.catalogue import from_stored, to_stored
+from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import counted, plural, show_us
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_torchprof.doctor.machine import Machine
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 
 STEPS = 3

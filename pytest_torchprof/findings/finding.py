@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.reasons import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.findings import (
     BlocksNotRecorded,
     NoOperatorLaunched,
@@ -22,6 +21,7 @@ from pytest_torchprof.reasons.findings import (
     ReadFromGpuWork,
     ShapesNotRecorded,
 )
+from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.reasons.wording import worded
 from pytest_torchprof.text import is_huge
 

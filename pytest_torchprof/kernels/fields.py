@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import (
     COLLECTIVES,
     DTYPES,
@@ -16,6 +14,8 @@ from pytest_torchprof.kernels.names.kernelname import (
     TORCHS_DTYPES,
     TRITON_CATEGORIES,
 )
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:

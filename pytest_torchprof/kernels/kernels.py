@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
 
-from pytest_torchprof.errors import NotMeasured, TorchprofError
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.reply import ask
-from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import MatchUnknown, NoSuchOperator
 from pytest_torchprof.text import WIDTH, and_more, printable_line, show_us
 

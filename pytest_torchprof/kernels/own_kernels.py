@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names import KernelName, decode, without_index
 from pytest_torchprof.kernels.names.kernelname import DTYPES, FAMILIES, LAYOUT_CONVERSION, LAYOUTS
 from pytest_torchprof.kernels.names.text import parse
 from pytest_torchprof.kernels.patterns import compile_name
 from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.kernels.spelling import no_kernel
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import and_more, nearest, printable, printable_line
 
 if TYPE_CHECKING:

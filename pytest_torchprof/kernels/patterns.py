@@ -8,8 +8,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import (
     COLLECTIVES,
     DTYPES,
@@ -35,6 +33,8 @@ from pytest_torchprof.kernels.selectors import (
 )
 from pytest_torchprof.kernels.shown_names import might_be_called
 from pytest_torchprof.kernels.spelling import no_kernel
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import counted, nearest, printable
 
 if TYPE_CHECKING:

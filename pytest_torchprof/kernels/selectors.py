@@ -7,14 +7,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import carries_all
 from pytest_torchprof.kernels.computed_types import computes_in
 from pytest_torchprof.kernels.fields import FIELDS
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES, FAMILIES, LIBRARIES
 from pytest_torchprof.kernels.operands import Launch, may_be_triton
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, every, same, some
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:

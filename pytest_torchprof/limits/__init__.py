@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.errors import UnknownLimit
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OWN_KERNELS, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import asked
@@ -33,6 +31,8 @@ from pytest_torchprof.limits.range_limit import range_limit
 from pytest_torchprof.limits.rank_limits import RANK_LIMITS
 from pytest_torchprof.limits.seen import FindingsSeen, InWords, NoFinding
 from pytest_torchprof.reasons.composed import FindingUntold
+from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding, Rule
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 __all__ = [
     "COMPILE",

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.analysis.ranges import Inside, stretches_of, waiting_threads
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, known, same
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
 from pytest_torchprof.limits.limit import as_list
 from pytest_torchprof.limits.source_path import is_file
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import nearest
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pytest_torchprof.analysis.waits import longest_poll, waiting_copies
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.reply import NOT_KNOWN, YES
 from pytest_torchprof.limits.allowances import Allowance, read_allowances, read_allowed_copies
 from pytest_torchprof.limits.evidence import AllowedNothing
@@ -24,6 +23,7 @@ from pytest_torchprof.limits.limit import (
     unmeasured,
 )
 from pytest_torchprof.limits.seen import CountSeen
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import AllowanceUntold, Polled
 from pytest_torchprof.text import enumerated, printable
 from pytest_torchprof.trace.columns import MEMCPY

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.limits.evidence import AnyEvidence
     from pytest_torchprof.limits.seen import AnySeen
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 
 @dataclass(frozen=True, slots=True)

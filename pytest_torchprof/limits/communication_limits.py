@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import COLLECTIVES
 from pytest_torchprof.limits.answers import StepAnswer, in_each_step
 from pytest_torchprof.limits.evidence import WorkRow
@@ -23,6 +22,7 @@ from pytest_torchprof.limits.limit import (
 )
 from pytest_torchprof.limits.quantities import duration_us, size_bytes
 from pytest_torchprof.limits.seen import CollectivesSeen, ExposedTime, HiddenShare, SentBytes
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import (
     CollectiveTimesUnknown,
     CollectiveUntold,

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.compilation import is_compiled_code
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.compile_time import max_compile_time, read_compile_time
 from pytest_torchprof.limits.evidence import (
     AnyEvidence,
@@ -44,6 +43,7 @@ from pytest_torchprof.limits.seen import (
     OutsideGraphs,
 )
 from pytest_torchprof.reasons.composed import SkippedGraphsUnknown
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import GraphLaunchesUntold, NoGraphRan
 from pytest_torchprof.text import printable
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.metadata import GraphBreak, Recompile
 
     Found = TypeVar("Found", GraphBreak, Recompile)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, get_args
 
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.evidence import CachesUsed, CompilePart, was_used
 from pytest_torchprof.limits.limit import HOLDS, MISSED, Verdict, positive_number, unmeasured
 from pytest_torchprof.limits.seen import CompileTime
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import Several
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import NoCompileTimes, NothingCompiled, NotMeasuredWithCaches
 from pytest_torchprof.text import enumerated
 from pytest_torchprof.trace.caches import CacheUses, ColdStart, Phase
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.limits.evidence import AnyEvidence
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 PHASES: Final[tuple[str, ...]] = get_args(Phase)
 _WARM_TOO: Final = "compile_cache='warm' in the marker measures both"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
-from pytest_torchprof.reasons import Verbatim
 from pytest_torchprof.reasons.composed import Several
+from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
+from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.text import and_more, counted, number_alike, printable, printable_line, reason_line, show_us
 
 if TYPE_CHECKING:

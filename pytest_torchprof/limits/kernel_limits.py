@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.carried import carries, carries_all, doubts
 from pytest_torchprof.kernels.fields import bare, checked_operator
 from pytest_torchprof.kernels.patterns import (
@@ -45,6 +44,7 @@ from pytest_torchprof.limits.seen import (
     MatchesSeen,
     OtherKernels,
 )
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import (
     CarriedUntold,
     MatchesUntold,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits.evidence import AnyEvidence
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 
 Counts = dict["Pattern", "tuple[int, int] | None"]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.limits.evidence import AnyEvidence, WorkRow
 from pytest_torchprof.limits.seen import AnySeen  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - as above
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import counted, printable, printable_line
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.source_lines import Origin, Places
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 
 GPU = "gpu"

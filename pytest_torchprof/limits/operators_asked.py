@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.kernels.operator_checks import refused
 from pytest_torchprof.kernels.patterns import NamePattern
 from pytest_torchprof.kernels.selectors import Operator, Selector
 from pytest_torchprof.limits.allowances import Allowance
 from pytest_torchprof.limits.asked import Asked
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnknownLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,15 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.limit import Setting, as_list
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import NoPackageOfName
 from pytest_torchprof.text import path_from_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.metadata import GraphBreak, Recompile
 
     Found = TypeVar("Found", GraphBreak, Recompile)

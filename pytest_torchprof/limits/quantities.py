@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import UnknownLimit
 
 _NUMBER = r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*"
 _US_PER = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}

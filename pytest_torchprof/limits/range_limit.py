@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.range_view import RangeView
 from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.analysis.user_ranges import instead_of
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
 from pytest_torchprof.limits.limit import Limit, Verdict, unmeasured
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import RangeNotInStep, RangeOfLaunchesUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 Within = Mapping[str, tuple[Asked, ...]]
 _EXPECTED = 'expected a dict of ranges and their limits, such as {"decode": {"max_syncs": 0}}'

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from pytest_torchprof.analysis.rank_kernels import kernel_differences
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.findings.ranks import OF_JOBS, find_in_job
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.limits.asked import Asked, answered
@@ -18,6 +17,7 @@ from pytest_torchprof.limits.quantities import duration_us
 from pytest_torchprof.limits.seen import FindingsSeen, NoFinding, RankDifferences, RankSkew, SameOnRanks
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import FindingUntold, OfRank
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import (
     AloneOfJob,
     CollectivesDiffer,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.rank_kernels import StepKernels
     from pytest_torchprof.analysis.ranks import Job, RankPart
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 _MOST_ROWS = 10
 

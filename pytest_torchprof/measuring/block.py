@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.measuring import OnlyMakesAnObject, StepsLeft, StepsNotStarted
+from pytest_torchprof.reasons.reason import Reason
 
 if TYPE_CHECKING:
     from types import TracebackType

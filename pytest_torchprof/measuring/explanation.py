@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof import capture
 from pytest_torchprof.analysis.analysis import Repeat
-from pytest_torchprof.errors import TorchprofError, describe
 from pytest_torchprof.limits import NOT_MEASURED
 from pytest_torchprof.profiles import load_file
+from pytest_torchprof.reasons.errors import TorchprofError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping

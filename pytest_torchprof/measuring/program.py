@@ -21,22 +21,22 @@ import msgspec
 
 from pytest_torchprof import capture
 from pytest_torchprof.capture.measurement import why_unbelievable
-from pytest_torchprof.errors import NotMeasured, TorchprofError, not_measured, reason_of
 from pytest_torchprof.measuring.as_python import run_as_python
 from pytest_torchprof.measuring.script import device_for, judge, problem_of, stands_in
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, not_measured, reason_of
 from pytest_torchprof.reasons.measuring import NoRecordingOfProgram, ProgramEnded
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.replacing import replacing
+from pytest_torchprof.system.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.limits import Asked
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.errors import LimitsMissed
+    from pytest_torchprof.reasons.reason import Reason
 
 _RECORDING, _ENDED = "recording.json", "ended.json"
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")

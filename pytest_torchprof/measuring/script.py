@@ -13,11 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pytest_torchprof import capture
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, UnknownLimit, not_measured
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.keywords import LimitsOfProfile
 from pytest_torchprof.limits import (
     GPU,
     Screen,
@@ -29,12 +25,16 @@ from pytest_torchprof.limits import (
     read_limits,
     something_ran,
 )
+from pytest_torchprof.limits.keywords import LimitsOfProfile
 from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
-from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, not_measured
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.measuring import NoGpuHere
+from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.text import HUGE, is_huge
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.limits import Asked, Verdict
     from pytest_torchprof.measuring.block import Calls
+    from pytest_torchprof.reasons.errors import LimitsMissed
 
 _SCREEN = Screen(rest="")
 _STACKS = "recording.stacks.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import enumerated
 
 if TYPE_CHECKING:

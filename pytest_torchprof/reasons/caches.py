@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Union
 
-from pytest_torchprof.codes import Code
 from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     adopting,
     caches,
@@ -17,6 +16,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     recordings,
     testing,
 )
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import enumerated
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import ranges_instead
 from pytest_torchprof.text import counted, enumerated, printable_line

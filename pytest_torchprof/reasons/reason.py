@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.statement import Statement
 
 StoredReason = str | dict[str, Any]

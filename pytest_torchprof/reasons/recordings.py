@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import first_of
 

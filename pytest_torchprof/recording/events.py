@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 import msgspec
 from msgspec import Struct, defstruct
 
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, MIB, too_large
 from pytest_torchprof.recording.event_args import Allocation, Args, Fraction, Whole, annotations_of, messages_of
 from pytest_torchprof.recording.stamps import EXACT, WHOLE, instant_ns, times_ns

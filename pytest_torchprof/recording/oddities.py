@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.errors import UnreadableRecording
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.errors import UnreadableRecording
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.bounds import LARGEST, LATEST_US
 from pytest_torchprof.recording.event_args import Args
 from pytest_torchprof.recording.events import GPU, ROLES

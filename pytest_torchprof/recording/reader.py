@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnreadableRecording
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnreadableRecording
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording import text
 from pytest_torchprof.recording.bounds import (
     AROUND,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import add
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.errors import UnreadableRecording
+from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.recording.bounds import LATEST_US
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError, UnreadableRecording
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import shown
 from pytest_torchprof.recording.text import DamagedGzipError, inflated
-from pytest_torchprof.replacing import replacing
+from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.trace.metadata import ADOPTED, KEY, SCHEMA, encode
 
 if TYPE_CHECKING:

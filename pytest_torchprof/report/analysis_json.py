@@ -12,9 +12,9 @@ from pytest_torchprof.analysis.analysis import numbers_within
 from pytest_torchprof.analysis.kernel_rows import by_kernel
 from pytest_torchprof.analysis.range_rows import EACH_STEP, IN_GRAPHS
 from pytest_torchprof.analysis.tables import rows_by
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, find, standing_out
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report.columns import COLUMNS, Among, json_values
 
 if TYPE_CHECKING:

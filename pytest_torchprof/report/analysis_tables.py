@@ -6,10 +6,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_torchprof.analysis import tables
-from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.report.columns import COLUMNS, among, terminal_columns
-from pytest_torchprof.tables import cells, headed, marked_up, terminal_width
 from pytest_torchprof.text import and_more, counted, printable, show_us, wrapped
+from pytest_torchprof.text.tables import cells, headed, marked_up, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.operator_rows import OpRow
     from pytest_torchprof.analysis.range_rows import RangeRow
     from pytest_torchprof.analysis.steps import StepProfile
-    from pytest_torchprof.tables import Column
+    from pytest_torchprof.text.tables import Column
 
 Timed = TypeVar("Timed", "RangeRow", "OpRow")
 Kernels = TypeVar("Kernels", "KernelRow", "FamilyRow", "CollectiveRow")

@@ -12,7 +12,6 @@ from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.report.analysis_json import chosen_steps
 from pytest_torchprof.report.analysis_tables import rows_of
 from pytest_torchprof.report.bars import share_lines
-from pytest_torchprof.tables import Column, headed, lined_up
 from pytest_torchprof.text import (
     WIDTH,
     and_more,
@@ -25,6 +24,7 @@ from pytest_torchprof.text import (
     width_of,
     wrapped,
 )
+from pytest_torchprof.text.tables import Column, headed, lined_up
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:

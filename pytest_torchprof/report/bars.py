@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
-from pytest_torchprof.tables import lined_up
 from pytest_torchprof.text import cut_inside, printable, show_share, width_of, wrapped
+from pytest_torchprof.text.tables import lined_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

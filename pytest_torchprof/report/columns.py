@@ -10,8 +10,8 @@ from msgspec.structs import astuple
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
-from pytest_torchprof.tables import Column, cells
 from pytest_torchprof.text import cut, number_alike, printable, show_bytes, show_rate, show_share, show_us
+from pytest_torchprof.text.tables import Column, cells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.operator_rows import OpRow
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.report.result import KernelCalls, Result
-    from pytest_torchprof.tables import Cells
+    from pytest_torchprof.text.tables import Cells
 
 Unit = Literal["text", "count", "us", "bytes", "share", "rate"]
 

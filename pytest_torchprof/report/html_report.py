@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.analysis import Analysis
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.report.page.build import Heading, page
 from pytest_torchprof.report.page.measured import MOST_DRAWN, Measured, in_page

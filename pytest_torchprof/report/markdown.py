@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.report.terminal import kernel_columns, result_columns, title
-from pytest_torchprof.tables import cells, marked_up
 from pytest_torchprof.text import printable
+from pytest_torchprof.text.tables import cells, marked_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

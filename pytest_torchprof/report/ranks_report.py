@@ -11,7 +11,6 @@ from pytest_torchprof.findings.ranks import find_in_job
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.report.analysis_json import finding_values
 from pytest_torchprof.report.columns import Among, RowColumn, json_values, terminal_columns
-from pytest_torchprof.tables import Column, headed
 from pytest_torchprof.text import (
     counted,
     first_of,
@@ -22,6 +21,7 @@ from pytest_torchprof.text import (
     show_us,
     wrapped,
 )
+from pytest_torchprof.text.tables import Column, headed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

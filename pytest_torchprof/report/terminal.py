@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.limits.failure import Screen, fit
 from pytest_torchprof.report.columns import CALLS, TESTS, Among, terminal_columns
 from pytest_torchprof.report.result import BaselineState, Outcome
-from pytest_torchprof.tables import cells, fitted, headed, ruled
 from pytest_torchprof.text import cut, ending, first_of, printable, width_of
+from pytest_torchprof.text.tables import cells, fitted, headed, ruled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_torchprof.report import RunResults, UnusedEntries
     from pytest_torchprof.report.result import Result
-    from pytest_torchprof.tables import Column
+    from pytest_torchprof.text.tables import Column
     from pytest_torchprof.trace.metadata import Environment
 
 

@@ -16,9 +16,6 @@ from pytest_torchprof import capture
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import part_of, rank_told
 from pytest_torchprof.analysis.ranks import InJob
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import NotMeasured, TorchprofError, reason_of
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.measuring.block import why_nothing_runs
 from pytest_torchprof.profiles import Profile
@@ -29,6 +26,9 @@ from pytest_torchprof.reasons.adopting import (
     OtherNumberAdopted,
     RanksNotAdopted,
 )
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, reason_of
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.writer import write_adopted
 from pytest_torchprof.testing.left_recordings import left_in, numbers_of, why_mixed, why_stale
 from pytest_torchprof.testing.measured_calls import gated, guarded, kept_trace, other_code, profile_of
@@ -37,7 +37,7 @@ from pytest_torchprof.trace.metadata import Adoption
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.left_recordings import LeftRecording
     from pytest_torchprof.testing.test_run import TestRun
     from pytest_torchprof.trace import Trace

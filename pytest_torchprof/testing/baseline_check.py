@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare import Blame, Comparison
     from pytest_torchprof.limits import Verdict
     from pytest_torchprof.profiles import Profile
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions, TestOptions
     from pytest_torchprof.testing.renames import Gone, GoneEntries

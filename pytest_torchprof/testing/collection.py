@@ -17,13 +17,13 @@ from pytest_torchprof import capture
 from pytest_torchprof.baseline.path import FOLDER
 from pytest_torchprof.capture.lockstep import OtherRanks
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, TorchprofError, UnknownLimit, not_measured, reason_of
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import catalogue
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnknownLimit, not_measured, reason_of
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import MarkedTooLate
 from pytest_torchprof.report import reporters
 from pytest_torchprof.report.ci import PREFIX

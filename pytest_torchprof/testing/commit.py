@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against.git import Repository
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import Commit
 
 if TYPE_CHECKING:

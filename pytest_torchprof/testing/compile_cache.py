@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.testing import NoProcessOfItsOwn
 
 if TYPE_CHECKING:
     from pytest_torchprof.capture.cache_phase import CachePhase
     from pytest_torchprof.profiles import Profile
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 
 def phase_asked(options: Mapping[str, Any], limits: Mapping[str, object]) -> str | None:

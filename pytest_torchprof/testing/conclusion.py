@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.errors import NotMeasured, TorchprofWarning
 from pytest_torchprof.limits import MISSED
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.report.result import BaselineState, KernelCalls, Outcome, Result, summary_of
@@ -28,10 +28,10 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons.errors import LimitsMissed
     from pytest_torchprof.testing.measurement import Judgement, MeasuredTest, Measurement
     from pytest_torchprof.testing.test_run import TestRun
     from pytest_torchprof.trace.caches import CompileCaches

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from pytest_torchprof import capture
-from pytest_torchprof.annotation import mark
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.keywords import Limits
+from pytest_torchprof.limits.keywords import Limits
+from pytest_torchprof.measuring.annotation import mark
 from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.testing.measured_calls import measure_function, measured_calls
 from pytest_torchprof.testing.ranks.place import Ranks
 

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_torchprof.analysis.rank_parts import rank_told
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import NotMeasured, UnreadableRecording, reason_of
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.adopting import (
     CopiedRecording,
     DifferentJobSizes,
@@ -30,6 +27,9 @@ from pytest_torchprof.reasons.adopting import (
     TooManyRecordings,
     WrittenBefore,
 )
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, UnreadableRecording, reason_of
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.text import printable_line
@@ -37,7 +37,7 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
 
     Stamp = tuple[int, int]

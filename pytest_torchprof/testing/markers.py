@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnknownLimit
 
 if TYPE_CHECKING:
     from _pytest.nodes import Node

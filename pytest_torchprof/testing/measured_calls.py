@@ -12,14 +12,14 @@ import pytest
 from pytest_torchprof import capture
 from pytest_torchprof.against.imports import foreign_code, foreign_origin
 from pytest_torchprof.analysis.regions import regions_of
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import NotMeasured, TorchprofError
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import needs_flops
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.reasons.adopting import OtherDevice
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import CalledDifferentlyOften
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
@@ -31,7 +31,7 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.test_run import TestRun
     from pytest_torchprof.trace import Trace
 

@@ -9,7 +9,6 @@ from msgspec import structs
 
 from pytest_torchprof import capture, compare
 from pytest_torchprof.compare import Blame
-from pytest_torchprof.errors import ASK_THE_DOCTOR, NotMeasured, not_measured
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED
 from pytest_torchprof.limits import (
     COMPILE,
@@ -25,6 +24,7 @@ from pytest_torchprof.limits.evidence import CaughtByTest
 from pytest_torchprof.limits.failure import fit
 from pytest_torchprof.limits.limit import unmeasured
 from pytest_torchprof.limits.own_code import OWN
+from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, NotMeasured, not_measured
 from pytest_torchprof.reasons.measuring import NothingMeasured
 from pytest_torchprof.reasons.testing import NotRunToEnd
 from pytest_torchprof.text import reason_line
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from pytest_torchprof.errors import LimitsMissed
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, FailureLine, Screen
     from pytest_torchprof.measuring.explanation import Explanation
     from pytest_torchprof.profiles import Profile
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.errors import LimitsMissed
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
     from pytest_torchprof.testing.options import TestOptions
     from pytest_torchprof.testing.progress import ShowTestProgress

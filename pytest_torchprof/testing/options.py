@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pytest
 
 from pytest_torchprof.against import is_side
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import UnknownLimit
 from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance, tolerance_in
 from pytest_torchprof.text import HUGE, MOST_DIGITS, enumerated, is_huge, nearest

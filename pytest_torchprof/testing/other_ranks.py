@@ -11,11 +11,11 @@ from pytest_torchprof import baseline
 from pytest_torchprof.analysis.joining import joined
 from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_told, to_plain
 from pytest_torchprof.analysis.ranks import InJob
-from pytest_torchprof.errors import TorchprofError, reason_of
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, FailureLine, Verdict
 from pytest_torchprof.limits.evidence import OtherwiseOnRank, WorstRank
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.profiles import Profile
+from pytest_torchprof.reasons.errors import TorchprofError, reason_of
 from pytest_torchprof.reasons.testing import RankUntold
 from pytest_torchprof.recording.reader import read
 

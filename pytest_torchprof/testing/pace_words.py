@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from pytest_torchprof.against.pairs import MOST_LOST
-from pytest_torchprof.codes import Code, coded
 from pytest_torchprof.compare.pace import LEAST_PAIRS, slowdown
+from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.report.result import Outcome, TimeChange, TimeComparison
 from pytest_torchprof.text import counted, show_share, show_us
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.capture import torch_compile
-from pytest_torchprof.errors import LimitsMissed, NotMeasured, TorchprofError, find_own_error, not_measured
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.composed import Several
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, TorchprofError, find_own_error, not_measured
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import BodyUnrepeatable
 from pytest_torchprof.testing.conclusion import Ending, conclude
 from pytest_torchprof.testing.measured_calls import measure_function

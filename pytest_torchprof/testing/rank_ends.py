@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import NotMeasured, describe
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import NotMeasured, describe
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.testing import PASSED, RUN
 from pytest_torchprof.testing.phases import CODE

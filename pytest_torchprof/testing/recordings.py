@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture.rank import Rank, rank_in, this_rank
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.files import HIDDEN, hide, stacks_name
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.replacing import replacing
+from pytest_torchprof.system.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_torchprof import baseline, compare
 from pytest_torchprof.baseline.path import FOLDER
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import Disuse, UnusedEntries
 from pytest_torchprof.text import quoted
 

@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from pytest_torchprof import baseline
 from pytest_torchprof.capture import Pace
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.limits import Screen
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import hide, stacks_name
-from pytest_torchprof.replacing import replacing
 from pytest_torchprof.report import RunResults, UnusedEntries, ci, terminal
 from pytest_torchprof.report.result import BaselineState, Outcome, Result
+from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.commit import commit_of
 from pytest_torchprof.testing.recordings import SUFFIX
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Rule
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Limit
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.report import Reporter
     from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions

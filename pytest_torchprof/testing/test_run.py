@@ -8,12 +8,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture.compile_log import CompileLog
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError, UnknownLimit, describe, reason_of
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.limits import read_limits
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe, reason_of
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import EndedByError, FixtureUnused, LimitsUnused, NeverEntered
 from pytest_torchprof.testing.measurement import Measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.limits import Asked
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.measurement import Judgement, MeasuredTest
     from pytest_torchprof.testing.other_ranks import Told
 

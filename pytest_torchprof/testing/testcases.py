@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.reasons.codes import Code, coded
 
 if TYPE_CHECKING:
     import pytest

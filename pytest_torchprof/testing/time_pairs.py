@@ -17,7 +17,7 @@ from pytest_torchprof.against.launch import read_launches
 from pytest_torchprof.against.pairs import TIMED, PairCosts, PairedTiming, TimedMeasurement, TimedSide, taker
 from pytest_torchprof.against.side import base_side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs
-from pytest_torchprof.errors import TorchprofWarning
+from pytest_torchprof.reasons.errors import TorchprofWarning
 from pytest_torchprof.report.ci import PREFIX, properties
 from pytest_torchprof.report.result import BaselineState, Outcome
 from pytest_torchprof.testing.pace_words import concluded, told_aside

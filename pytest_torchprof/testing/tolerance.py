@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pytest_torchprof.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import HUGE, MOST_DIGITS, nearest
 
 SHARES = ("time", "memory")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.against.measured import entry_files
 from pytest_torchprof.against.pairs import TIMED, write_results
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report.result import BaselineState
 
 if TYPE_CHECKING:

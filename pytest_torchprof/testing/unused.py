@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import baseline
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import Disuse, UnusedEntries
 from pytest_torchprof.testing.renames import Renames, test_key
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import COPIES, LAUNCHES, CallKind
-from pytest_torchprof.errors import UnreadableRecording
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnreadableRecording
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, where
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import BLOCKING, COPIES, COUNTED, LAUNCHES, CallKind, DeviceKind, call_kind, kind_of
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace.captures import NOT_CAPTURED, Captured
 from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Message, Ranges, where
 from pytest_torchprof.trace.gpus import Device, named, ordinals

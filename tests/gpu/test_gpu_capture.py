@@ -22,7 +22,7 @@ import torch
 
 import pytest_torchprof
 from pytest_torchprof import capture
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.errors import TorchprofError
 
 pytestmark = [
     pytest.mark.gpu,
@@ -308,7 +308,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 import pytest_torchprof
 from pytest_torchprof import capture
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.reasons.errors import NotMeasured
 from test_gpu_capture import KERNELS, kernels_by_step, ten_kernels, measure as measure_to
 
 path = Path(sys.argv[1])

@@ -66,7 +66,7 @@ TRY = """
 import sys
 from pathlib import Path
 from pytest_torchprof.capture import gpu_lock
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.reasons.errors import NotMeasured
 gpu_lock._EVERYBODYS = Path("no folder for the locks of all")
 try:
     with gpu_lock.holding(sys.argv[1], lambda _: None, wait_s=0):

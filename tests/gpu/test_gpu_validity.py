@@ -13,7 +13,7 @@ import torch
 
 import pytest_torchprof
 from pytest_torchprof import capture
-from pytest_torchprof.codes import Code
+from pytest_torchprof.reasons.codes import Code
 
 pytestmark = [
     pytest.mark.gpu,

@@ -17,17 +17,17 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from pytest_torchprof.codes import Code
 from pytest_torchprof.devices.kinds import device_kinds
-from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from torch.profiler import ProfilerActivity
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.captured_graphs import CapturedGraph
 
 

@@ -18,10 +18,10 @@ from pytest_torchprof.capture import nvml, observers, reasons, torch_graphs, tor
 from pytest_torchprof.capture.devices import LiveDevice, Peaks, Replays, WallClock, synchronize
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.torch_profiler import this_process
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import NotMeasured, TorchprofError
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.capturing import Forked
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
     from torch.profiler import ProfilerActivity
 
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.captured_graphs import CapturedGraph
 
 # Where the size of the last cache is not told. Inductor's own benchmarks clear as much.

@@ -17,7 +17,7 @@ from pytest_torchprof.compare.words import (
     label_shift,
     movement_words,
 )
-from pytest_torchprof.errors import NotMeasured
+from pytest_torchprof.reasons.errors import NotMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

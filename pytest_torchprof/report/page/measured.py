@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.analysis.analysis import Analysis, Repeat
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.errors import TorchprofError
 from pytest_torchprof.findings import RULES, find, standing_out
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.report.columns import TESTS

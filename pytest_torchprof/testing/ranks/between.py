@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.capture.session import another_profiler_runs
 from pytest_torchprof.capture.torch_store import collectives_of_groups, new_store
-from pytest_torchprof.errors import describe
-from pytest_torchprof.replacing import replacing
+from pytest_torchprof.reasons.errors import describe
+from pytest_torchprof.system.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

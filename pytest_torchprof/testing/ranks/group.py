@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from torch import distributed
 
 from pytest_torchprof.capture.rank import Rank, this_rank
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
-from pytest_torchprof.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.testing.ranks.place import Ranks
 
 if TYPE_CHECKING:

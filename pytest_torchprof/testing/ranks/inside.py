@@ -14,8 +14,8 @@ import filelock
 import pytest
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.codes import Code, coded
-from pytest_torchprof.errors import describe
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import describe
 from pytest_torchprof.testing import STATE
 from pytest_torchprof.testing.phases import BRIEF, CODE
 from pytest_torchprof.testing.rank_ends import line_of

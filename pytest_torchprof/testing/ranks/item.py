@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.testing.phases import BRIEF
 from pytest_torchprof.testing.ranks.task import Turn
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import filelock
 
-from pytest_torchprof.codes import Code
-from pytest_torchprof.errors import TorchprofError
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.testing.ranks.flight import stands_at
 from pytest_torchprof.testing.ranks.launch import (
     JobEnd,
@@ -32,7 +32,7 @@ from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, Ran
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_torchprof.processes import Process
+    from pytest_torchprof.system.processes import Process
     from pytest_torchprof.testing.ranks.launch import JobGivenUp, JobPlan, LostRank
     from pytest_torchprof.testing.ranks.task import RankEnd
 

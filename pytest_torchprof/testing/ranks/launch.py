@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.processes import end as end_process
-from pytest_torchprof.processes import start as start_process
+from pytest_torchprof.system.processes import end as end_process
+from pytest_torchprof.system.processes import start as start_process
 from pytest_torchprof.testing.ranks import VARIABLE, stacks
 from pytest_torchprof.testing.ranks.task import LEFT_ALONE, RankEnd, RankFolder, Sign, TurnFolder
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.capture.cache_phase import CachePhase
-    from pytest_torchprof.processes import Process
+    from pytest_torchprof.system.processes import Process
     from pytest_torchprof.testing.ranks.stacks import Stack
 
 

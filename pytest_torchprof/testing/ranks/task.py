@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.capture.cache_phase import CachePhase  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.codes import Code
-from pytest_torchprof.replacing import replacing
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing.ranks import stacks
 
 if TYPE_CHECKING:

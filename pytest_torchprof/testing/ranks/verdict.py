@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.capture.rank import Rank
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.ranks.task import Phase
 from pytest_torchprof.testing.session import ProcessResults

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.codes import Code, coded
+from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
-    from pytest_torchprof.reasons import Reason
+    from pytest_torchprof.reasons.reason import Reason
 
 
 class TorchprofError(Exception):
@@ -64,7 +64,7 @@ class NotMeasured(TorchprofError):
 
         ``screen`` is the whole text, where it says more than the reason.
         """
-        from pytest_torchprof.reasons import Verbatim  # noqa: PLC0415 - `torchprof --help` has no reasons
+        from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - `torchprof --help` has no reasons
 
         self._reason = Verbatim(reason, code) if isinstance(reason, str) else reason
         self.screen = screen
@@ -94,7 +94,7 @@ def reason_of(problem: TorchprofError) -> Reason:
     """Return as a reason why something is not measured what an error says."""
     if isinstance(problem, NotMeasured):
         return problem.reason
-    from pytest_torchprof.reasons import Verbatim  # noqa: PLC0415 - as above
+    from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - as above
 
     return Verbatim(problem.text, None if problem.code is None else Code(problem.code))
 

@@ -40,7 +40,7 @@ def marker_help() -> str:
 
 def folder() -> Path:
     """Return where the pages are: an installed package holds them, in a checkout they lie beside it."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     inside = package / "docs"
     return inside if inside.is_dir() else package.parent / "docs"
 
