@@ -286,7 +286,7 @@ def test_of_many_families_the_costliest_four_are_named():
     comparison = compare(old, entry((ADD,), gpu_busy_us=235.0, pointwise_us=100.0, **times))
     told = comparison.lines[-1].partition("by family: ")[2].split("; ")
     assert [family.split()[0] for family in told] == ["rng", "index", "sort", "attention", "and"]
-    assert told[-1] == "and 2 other families"
+    assert told[-1] == "and 2 more families"
     assert [shift.family for shift in comparison.families][-3:] == ["conv", "gemm", "pointwise"]
 
 

@@ -25,7 +25,7 @@ from pytest_torchprof.against.own_files import own_folder, own_place, remove
 from pytest_torchprof.against.pairs import TIMED
 from pytest_torchprof.against.request import within
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
-from pytest_torchprof.text import counted, printable
+from pytest_torchprof.text import counted, last_lines, printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -287,7 +287,7 @@ def log_end(results: Path) -> list[str]:
         said = (results / "log").read_text(encoding="utf-8", errors="backslashreplace")
     except OSError:
         return []
-    return said.strip().splitlines()[-LAST_LINES:]
+    return last_lines(said, LAST_LINES)
 
 
 def _quote(request: Request, first: str, lines: list[str]) -> None:

@@ -21,7 +21,7 @@ from pytest_torchprof.limits import MISSED, NOT_MEASURED, check_limits
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import Reference
-from pytest_torchprof.text import counted, reason_line
+from pytest_torchprof.text import counted, last_line, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -246,7 +246,7 @@ class _Search:
         measured = self._measure(self._bad.sha)
         known = {measured.test_of(name) for name in self._names}
         troubles = measured.outcomes.troubles
-        return {place: why.rpartition("\n")[2] for place, why in troubles.items() if place not in known}
+        return {place: last_line(why) for place, why in troubles.items() if place not in known}
 
     def _why_nothing(self) -> str:
         """Return why the bad commit has measured nothing; TorchprofError where there is no such test."""

@@ -18,6 +18,7 @@ from pytest_torchprof.against.imports import environment_folders, lies_in
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.processes import run
+from pytest_torchprof.text import first_line, last_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -138,14 +139,14 @@ def environment_in(folder: Path) -> Path:
 def _run(words: list[str], folder: Path, environ: Mapping[str, str], code: Code = Code.INSTALL_FAILED) -> str:
     """Run a command and return what it says; TorchprofError with its end where it fails."""
     # Of a script of ours nobody needs to see more.
-    shown = shlex.join(words).partition("\n")[0] if code is Code.INSTALL_FAILED else words[0]
+    shown = first_line(shlex.join(words)) if code is Code.INSTALL_FAILED else words[0]
     try:
         done = run(words, cwd=folder, env=environ, stderr=subprocess.STDOUT)
     except OSError as problem:
         said = f"{shown} cannot be run in {folder}: {problem.strerror}"
         raise TorchprofError(said, code) from None
     if done.status:
-        lines = done.output.strip().splitlines()[-20:]
+        lines = last_lines(done.output, 20)
         said = coded(f"{shown} failed in {folder} with status {done.status}", code)
         raise TorchprofError("\n  ".join([said, *lines]))
     return done.output

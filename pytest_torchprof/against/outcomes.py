@@ -11,7 +11,7 @@ import pytest
 from msgspec import json
 
 from pytest_torchprof.against.overlay import ANY
-from pytest_torchprof.text import first_line
+from pytest_torchprof.text import first_line, raised_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,9 +98,7 @@ class BaseOutcomes:
         if nodeid in self.deselected:
             return "it was deselected, as it was not in the working tree"
         if file in self.troubles:
-            # A traceback ends with what was raised.
-            raised = self.troubles[file].rpartition("\n")[2].removeprefix("E ").strip()
-            return f"{file} cannot be collected: {raised}"
+            return f"{file} cannot be collected: {raised_line(self.troubles[file])}"
         if self.status not in _TO_THE_END:
             return f"pytest ended with status {self.status}, and nothing was measured of it before"
         return None

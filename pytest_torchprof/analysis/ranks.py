@@ -17,7 +17,7 @@ from pytest_torchprof.reasons.findings import ClocksDoNotFit, CollectivesUnmatch
 from pytest_torchprof.reasons.limits import CollectivesDiffer
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001  (likewise)
 from pytest_torchprof.reasons.recordings import NoRecordingOfRank
-from pytest_torchprof.text import counted
+from pytest_torchprof.text import and_more, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -318,7 +318,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if not self.differences:
             return None
         first, *others = self.differences
-        more = f", and {counted(len(others), 'other difference')}" if others else ""
+        more = and_more(len(others), "difference")
         return f"ranks have different collectives: rank {first.rank}: {first.said}{more}"
 
     @property

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pytest_torchprof.text import counted
+from pytest_torchprof.text import and_more
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Nesting
 from pytest_torchprof.trace.metadata import SourceLine
@@ -91,8 +91,7 @@ def _listed(lines: Sequence[SourceLine]) -> str:
     for one in lines[:_MOST_LINES]:
         told.setdefault((one.file, one.function), []).append(str(one.line))
     places = [f"{file}:{', '.join(numbers)} in {function}" for (file, function), numbers in told.items()]
-    left = len(lines) - _MOST_LINES
-    return " and ".join([*places, *([counted(left, "more line")] if left > 0 else [])])
+    return " and ".join(places) + and_more(len(lines) - _MOST_LINES, "line")
 
 
 def in_code(origin: Origin | None, lines: Sequence[SourceLine]) -> Origin | None:

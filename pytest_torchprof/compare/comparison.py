@@ -28,7 +28,7 @@ from pytest_torchprof.compare.cost_lines import cost_lines, number_lines
 from pytest_torchprof.compare.kernel_changes import kernel_changes
 from pytest_torchprof.compare.number_changes import COUNTS, is_noise, number_changes, numbers_to_show
 from pytest_torchprof.compare.time_changes import disturbances, time_changes
-from pytest_torchprof.text import WIDTH, counted, cut_inside, numbered, printable_line, wrapped
+from pytest_torchprof.text import WIDTH, and_more, counted, cut_inside, numbered, printable_line, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -166,7 +166,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         shown = blocks if every else blocks[:_FEW]
         yield from (line for block in shown for line in block)
         if hidden := len(blocks) - len(shown):
-            yield DifferenceLine(f"  ... and {counted(hidden, 'more change')} (-v)")
+            yield DifferenceLine(f"  ...{and_more(hidden, 'change')} (-v)")
         for change in self.numbers:
             if not is_noise(change):
                 not_gated = "" if change.gated or change.direction != WORSE else " (not gated)"
@@ -267,8 +267,8 @@ def _recording_lines(found: Comparison, cost: Cost, *, width: int, every: bool) 
     summed_up = found.words if len(found.words) <= 2 * width else words.brief_words(found.same, found.changes)
     yield from wrapped(summed_up, "  ", width=width)
     yield from (f"  {cut_inside(text, width - 2)}" for text in kernels[:_FEW])
-    if (more := len(kernels) - _FEW) > 0:
-        yield f"  ... and {counted(more, 'more change')} (-v)"
+    if more := and_more(len(kernels) - _FEW, "change"):
+        yield f"  ...{more} (-v)"
 
 
 def compare(

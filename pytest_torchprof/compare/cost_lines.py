@@ -14,7 +14,7 @@ from pytest_torchprof.compare.number_changes import (
     ratio_of,
 )
 from pytest_torchprof.compare.words import explain_cost, label_shift, mean_ratio, number_words, show_factor
-from pytest_torchprof.text import cut_inside, printable, show_us, wrapped
+from pytest_torchprof.text import cut_inside, first_of, printable, show_us, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _sum(rows: Sequence[Shift], label: str) -> _Row:
 
 def _operator(row: Shift) -> str:
     ops = row.ops[1] or row.ops[0]
-    return printable(ops[0] + (f" and {len(ops) - 1} more" if len(ops) > 1 else "")) if ops else ""
+    return printable(first_of(ops, 1))
 
 
 def _show_mean(row: Shift) -> str:

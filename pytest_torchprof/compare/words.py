@@ -14,7 +14,17 @@ from pytest_torchprof.compare.number_changes import ratio_of
 from pytest_torchprof.compare.renames import explain_rename
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.kernelname import DTYPES, LAYOUTS
-from pytest_torchprof.text import counted, numbered, path_from_here, plural, printable, printable_line, show_us
+from pytest_torchprof.text import (
+    and_more,
+    counted,
+    first_of,
+    numbered,
+    path_from_here,
+    plural,
+    printable,
+    printable_line,
+    show_us,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -206,8 +216,7 @@ def times_words(count: int) -> str:
 
 def _list_names(kernels: Sequence[KernelRecord], shown: int = 4) -> str:
     words = [f"{one.short}{f' ({one.op})' if one.op and one.op != one.short else ''}" for one in kernels]
-    more = len(words) - shown
-    return ", ".join(map(printable_line, words[:shown])) + (f", {more} more" if more > 0 else "")
+    return first_of([printable_line(one) for one in words], shown)
 
 
 def same_words(same: Mapping[str, int]) -> str:
@@ -386,8 +395,7 @@ def exchange_words(families: Iterable[Shift]) -> str | None:
     """Return what came and went by family: "1,281 GEMMs fp32 -> 929 GEMMs bf16; 12 copies more"; None for nothing."""
     moved = [row for row in families if row.family not in MEMORY.values()]
     changed = [calls_words(row) for row in moved if row.calls[0] != row.calls[1] or len({*_dtypes(row)}) > 1]
-    more = len(changed) - _EXCHANGES
-    return "; ".join(changed[:_EXCHANGES] + [f"and {counted(more, 'other family')}"] * (more > 0)) or None
+    return first_of(changed, _EXCHANGES, "family", between="; ") or None
 
 
 def family_words(shifts: Sequence[Shift]) -> list[str]:
@@ -395,7 +403,7 @@ def family_words(shifts: Sequence[Shift]) -> list[str]:
     total = max((sum(shift.time_us[side] for shift in shifts) for side in (0, 1)), default=0.0)
     words = [_family_words(shift) for shift in shifts if abs(shift.difference_us) >= _WORTH_TELLING_OF * total]
     if len(words) > _FAMILIES:
-        words[_FAMILIES - 1 :] = [f"and {counted(len(words) - _FAMILIES + 1, 'other family')}"]
+        words[_FAMILIES - 1 :] = [and_more(len(words) - _FAMILIES + 1, "family").lstrip()]
     return words
 
 
@@ -462,7 +470,7 @@ def _label_words(names: Sequence[str], row: Shift) -> list[str]:
     several = max(map(len, row.kernels)) > 1
     if several and row.family in STRUCTURAL:
         return [word for word in words[:3] if word in (row.family, *DTYPES, *LAYOUTS)]
-    return [*words, f"and {len(names) - 1} more"] if len(names) > 1 else words
+    return [*words, *and_more(len(names) - 1).split()]
 
 
 def place_lines(change: Change) -> Iterator[str]:
@@ -479,7 +487,4 @@ def place_lines(change: Change) -> Iterator[str]:
 
 
 def _places_words(places: Sequence[Origin]) -> str:
-    more = len(places) - MOST_PLACES
-    return "; ".join(printable(str(place)) for place in places[:MOST_PLACES]) + (
-        f"; and {more} more" if more > 0 else ""
-    )
+    return first_of([printable(str(place)) for place in places], MOST_PLACES, between="; ")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.doctor import machine, measurements, profiler
-from pytest_torchprof.doctor.inquiry import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ChildFailed, first_line
+from pytest_torchprof.doctor.inquiry import OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ChildFailed, public_line
 from pytest_torchprof.doctor.machine import Machine
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _asked(check: Check, machine: Machine) -> Iterator[Answer]:
     except ChildFailed as failed:
         yield Answer(check.name, WRONG, str(failed), SEE_THE_GPU)
     except Exception as problem:  # noqa: BLE001 - a check that fails is an answer like any other
-        yield Answer(check.name, UNKNOWN, f"the check itself failed: {first_line(problem)}")
+        yield Answer(check.name, UNKNOWN, f"the check itself failed: {public_line(problem)}")
 
 
 def _why_not(check: Check, machine: Machine) -> str | None:

@@ -20,8 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 from pytest_torchprof.capture.reasons import how_it_ended, without_filters
 from pytest_torchprof.system.processes import running
 from pytest_torchprof.system.replacing import replacing
-from pytest_torchprof.text import first_line as first_said
-from pytest_torchprof.text import printable_line
+from pytest_torchprof.text import first_line, last_line, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,9 +59,9 @@ def public(text: str) -> str:
     return _HOMES.sub("~", anonymous)
 
 
-def first_line(problem: object) -> str:
+def public_line(problem: object) -> str:
     """Return the first line that says something of an exception or of what a process wrote, fit for a bug report."""
-    said = printable_line(public(first_said(str(problem))), _LONGEST)
+    said = printable_line(public(first_line(str(problem))), _LONGEST)
     if isinstance(problem, BaseException):
         return f"{type(problem).__name__}: {said}" if said else type(problem).__name__
     return said
@@ -106,7 +105,7 @@ def _run(command: list[str], stderr: IO[bytes], limit_s: float) -> int | None:
 def _how_it_ended(status: int | None, limit_s: float, stderr: str) -> str:
     if status is None:
         return f"it did not end within {limit_s:.0f} s and was ended"
-    last = first_line("\n".join(reversed(stderr.splitlines())))
+    last = public_line(last_line(stderr))
     said = f"; the last it said: {last}" if last else ""
     return f"its process {how_it_ended(status)}{said}"
 
@@ -118,6 +117,6 @@ def main(where: str, given: str, path: str) -> None:
     try:
         answer = {"facts": getattr(import_module(module), name)(*json.loads(given))}
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is the answer
-        answer = {"raised": first_line(problem)}
+        answer = {"raised": public_line(problem)}
     with replacing(Path(path)) as unfinished:
         unfinished.write_text(json.dumps(answer), encoding="utf-8")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.capture import cupti_users, no_gpu, nvml, pick_device, reasons, torch_profiler
 from pytest_torchprof.capture.devices.cuda import gpu_uuid, has_gpu
-from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, first_line, public
+from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public, public_line
 from pytest_torchprof.text import counted, printable_line, show_bytes, show_us
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Machine:
                 warnings.simplefilter("ignore")
                 import_module("torch")
         except Exception as problem:  # noqa: BLE001 - a library that is missing or of a wrong kind raises many things
-            return first_line(problem)
+            return public_line(problem)
         return None
 
     @cached_property

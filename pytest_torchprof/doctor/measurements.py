@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture import Plan, iterations
-from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, first_line
+from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public_line
 from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.catalogue import from_stored, to_stored
 from pytest_torchprof.reasons.errors import NotMeasured
@@ -289,7 +289,7 @@ def of_compiler(_: Machine) -> Iterator[Answer]:
                 if missing
                 else "tests that compile for the CPU fail here: try it by itself, torch.compile(lambda a: a * 2 + 1)"
             )
-            yield Answer(check, WRONG, f"Inductor compiles nothing for the CPU: {first_line(failed)}", do)
+            yield Answer(check, WRONG, f"Inductor compiles nothing for the CPU: {public_line(failed)}", do)
             return
     if facts["right"]:
         yield Answer(check, OK, "Inductor compiles for the CPU")

@@ -14,7 +14,7 @@ from pytest_torchprof.capture.gpu_lock import holding, lock_file
 from pytest_torchprof.capture.reasons import FreshProcess, fresh_process
 from pytest_torchprof.capture.sentinel import losses_of
 from pytest_torchprof.capture.session import Session
-from pytest_torchprof.doctor.inquiry import LIMIT_S, OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ask, first_line, public
+from pytest_torchprof.doctor.inquiry import LIMIT_S, OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ask, public, public_line
 from pytest_torchprof.reasons.capturing import GpuInUse
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.recording.reader import read
@@ -47,7 +47,7 @@ def of_lock(machine: Machine) -> Iterator[Answer]:
             yield Answer("GPU lock", WRONG, text, "end it, or run this again when it is done: nothing else is measured")
         else:
             do = "make it a file that everybody may read, or remove it while nobody measures"
-            yield Answer("GPU lock", WRONG, first_line(problem), do)
+            yield Answer("GPU lock", WRONG, public_line(problem), do)
 
 
 # cuptiGetVersion's numbers before CUDA 13, as cupti_version.h lists them; from there on 130100 is 13.1.
@@ -165,7 +165,7 @@ def _of_fresh_process(fresh: FreshProcess) -> Answer:
     advice = [text for one in fresh.refusals if (text := reasons.of_cupti(one.error))]
     refused = f"; CUPTI says {'; '.join(map(str, fresh.refusals))}" if fresh.refusals else ""
     if fresh.failure:
-        text = f"a fresh process fails under the profiler: {first_line(fresh.failure)}{refused}"
+        text = f"a fresh process fails under the profiler: {public_line(fresh.failure)}{refused}"
         return Answer("probe", WRONG, text, "; ".join(advice) or (SEE_THE_GPU if fresh.device_failed else _OTHERWISE))
     versions = f" ({fresh.versions})" if fresh.versions else ""
     seen = f"a fresh process sees {fresh.kernels} of its {fresh.launched} kernels{versions}"
@@ -183,7 +183,7 @@ def _of_this_process(device: str, *, sees: bool) -> Answer:
     try:
         arm(device)
     except TorchprofError as problem:
-        why = first_line(problem)
+        why = public_line(problem)
     if not sees:
         text = "sees no kernel of its own either" if why else "sees its own kernels, which a fresh one does not"
         return Answer("this process", WRONG, text, "see probe")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 """How many of them are listed when they are printed."""
+
+
+def by_name(kernels: Iterable[Kernel]) -> dict[str, list[Kernel]]:
+    """Return the kernels by their raw names, in the order in which the names come up."""
+    found: dict[str, list[Kernel]] = defaultdict(list)
+    for kernel in kernels:
+        found[kernel.name].append(kernel)
+    return found
 
 
 class Kernels(Sequence[Kernel]):

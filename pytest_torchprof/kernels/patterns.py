@@ -35,7 +35,7 @@ from pytest_torchprof.kernels.shown_names import might_be_called
 from pytest_torchprof.kernels.spelling import no_kernel
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.text import counted, nearest, printable
+from pytest_torchprof.text import and_more, counted, nearest, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -345,7 +345,7 @@ def _guess_selector(written: str) -> Selector | None:
 def _list_names(kernels: Sequence[Kernel], shown: int = 3) -> str:
     counts = Counter(kernel.name for kernel in kernels)
     parts = [f"{shortened(_elide_tuning(name), 60)} x{count}" for name, count in counts.most_common(shown)]
-    return ", ".join(parts) + (f", {counted(len(counts) - shown, 'more name')}" if len(counts) > shown else "")
+    return ", ".join(parts) + and_more(len(counts) - shown, "name")
 
 
 def _elide_tuning(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.limits.evidence import AnyEvidence, WorkRow
 from pytest_torchprof.limits.seen import AnySeen  # noqa: TC001 - msgspec reads the annotations
@@ -257,10 +257,8 @@ def group_kernels(
 
     ``raw``: by the names that patterns match, instead of what they say.
     """
-    found: dict[str, list[Kernel]] = defaultdict(list)
-    for kernel in step.kernels if kernels is None else kernels:
-        found[kernel.name].append(kernel)
-    return in_order(_row(step.places, name, members, raw=raw) for name, members in found.items())
+    named = by_name(step.kernels if kernels is None else kernels)
+    return in_order(_row(step.places, name, members, raw=raw) for name, members in named.items())
 
 
 def in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:

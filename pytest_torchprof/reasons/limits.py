@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import ranges_instead
-from pytest_torchprof.text import counted, enumerated, printable_line
+from pytest_torchprof.text import and_more, counted, enumerated, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,8 +66,7 @@ class FamilyUnknown(Reason, frozen=True):
 
 
 def _and_others(names: Sequence[str]) -> str:
-    more = f" and {counted(len(names) - 1, 'other kernel')}" if len(names) > 1 else ""
-    return f"{printable_line(names[0], 60)}{more}"
+    return f"{printable_line(names[0], 60)}{and_more(len(names) - 1, 'kernel')}"
 
 
 class PeakUnknown(Reason, frozen=True):

@@ -9,7 +9,7 @@ from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
 from pytest_torchprof.report.result import BaselineState
 from pytest_torchprof.report.terminal import closing, describe_environment
-from pytest_torchprof.text import and_more, counted, printable
+from pytest_torchprof.text import and_more, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,8 +63,8 @@ def step_summary(run: RunResults) -> str:
 
 def _cut_lines(message: str) -> str:
     lines = message.splitlines()
-    left = len(lines) - _MOST_LINES
-    return "\n".join([*lines[:_MOST_LINES], f"... {counted(left, 'more line')}" if left > 0 else ""]).rstrip()
+    left_out = and_more(len(lines) - _MOST_LINES, "line")
+    return "\n".join([*lines[:_MOST_LINES], f"...{left_out}" if left_out else ""]).rstrip()
 
 
 def _result_command(kind: str, result: Result, message: str, rootdir: Path, workspace: str | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as changed
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
 from pytest_torchprof.recording.files import stacks_name
@@ -28,7 +28,6 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons.errors import LimitsMissed
@@ -302,9 +301,6 @@ def _caches(profile: Profile) -> CompileCaches | None:
 
 
 def _kernel_rows(profile: Profile) -> tuple[KernelCalls, ...]:
-    found: dict[str, list[Kernel]] = defaultdict(list)
-    for kernel in profile.kernels:
-        found[kernel.name].append(kernel)
     rows = [
         KernelCalls(
             name=members[0].short or name,
@@ -314,6 +310,6 @@ def _kernel_rows(profile: Profile) -> tuple[KernelCalls, ...]:
             max_us=max(kernel.duration_us for kernel in members),
             ops=tuple(dict.fromkeys(kernel.op for kernel in members if kernel.op)),
         )
-        for name, members in found.items()
+        for name, members in by_name(profile.kernels).items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.time_us))

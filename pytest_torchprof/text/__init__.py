@@ -173,9 +173,9 @@ def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> 
     return [without_commands(line.rstrip()) for line in lines]
 
 
-def first_of(names: Sequence[str], most: int = 5) -> str:
+def first_of(names: Sequence[str], most: int = 5, noun: str = "", between: str = ", ") -> str:
     """Return the names in a line, of many the first few and how many there are beside them."""
-    return ", ".join(names[:most]) + and_more(len(names) - most)
+    return between.join(names[:most]) + and_more(len(names) - most, noun)
 
 
 def and_more(left_out: int, noun: str = "") -> str:
@@ -188,6 +188,21 @@ def and_more(left_out: int, noun: str = "") -> str:
 def first_line(text: str) -> str:
     """Return the first line of a text that says something; empty where none does."""
     return next(filter(None, map(str.strip, text.splitlines())), "")
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a text that says something; empty where none does."""
+    return first_line("\n".join(reversed(text.splitlines())))
+
+
+def last_lines(text: str, most: int) -> list[str]:
+    """Return the last lines of a text, at most so many."""
+    return text.strip().splitlines()[-most:]
+
+
+def raised_line(traceback: str) -> str:
+    """Return what was raised, of a traceback as pytest shows it: an E stands before its last line."""
+    return last_line(traceback).removeprefix("E ").strip()
 
 
 def number_alike(labels: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar, Final, Literal
 
 from pytest_torchprof.findings.finding import Finding, OfKernels
-from pytest_torchprof.text import cut, show_rate
+from pytest_torchprof.text import cut, first_of, show_rate
 
 _KERNEL_SHARE: Final = "{time_us:us} ({kernel_share:percent} of the kernel time)"
 
@@ -230,8 +230,7 @@ class UnfusedPointwise(OfKernels, frozen=True, kw_only=True, tag="unfused-pointw
     @property
     def costliest(self) -> str:
         """What the kernels of the costliest one do, at most five of them."""
-        more = len(self.chain) - 5
-        return ", ".join(self.chain[:5]) + (f" and {more} more" if more > 0 else "")
+        return first_of(self.chain)
 
 
 class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attention"):

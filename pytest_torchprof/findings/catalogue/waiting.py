@@ -6,7 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar, Literal
 
 from pytest_torchprof.findings.finding import Finding
-from pytest_torchprof.text import counted, enumerated
+from pytest_torchprof.text import and_more, enumerated
 
 
 class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
@@ -312,8 +312,7 @@ class OtherWorkOnRank(Finding, frozen=True, kw_only=True, tag="rank-differs"):
     @property
     def more(self) -> str:
         """How many other differences there are."""
-        others = len(self.differences) - 1
-        return f", and {counted(others, 'other difference')}" if others else ""
+        return and_more(len(self.differences) - 1, "difference")
 
     @property
     def message(self) -> str:

@@ -35,7 +35,7 @@ from pytest_torchprof.testing.ranks.task import (
     read_turn,
 )
 from pytest_torchprof.testing.workers import CACHES, HAND_OVER, PROGRESS, SCRATCH
-from pytest_torchprof.text import first_of, printable_line
+from pytest_torchprof.text import first_line, first_of, printable_line, raised_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -203,14 +203,14 @@ class RankKeeper:
             self._unread = True
             text = str(report.longrepr)
             self._folder.of_turn(self._turn).add(
-                Phase(when="collect", outcome="failed", text=text, line=_last_line(text))
+                Phase(when="collect", outcome="failed", text=text, line=raised_line(text))
             )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excrepr: object) -> None:
         text = str(excrepr)
         self._folder.of_turn(self._turn).add(
-            Phase(when="internal error", outcome="failed", text=text, line=_last_line(text))
+            Phase(when="internal error", outcome="failed", text=text, line=raised_line(text))
         )
 
     @pytest.hookimpl(tryfirst=True)
@@ -240,7 +240,7 @@ def _phase(report: pytest.TestReport) -> Phase:
         outcome=report.outcome,
         text=text,
         short=short,
-        line=line.strip().partition("\n")[0] or line_of(report),
+        line=first_line(line) or line_of(report),
         code=getattr(report, CODE, None),
         place=(str(told[0]), int(told[1])) if is_skip else None,
         expected=getattr(report, "wasxfail", None),
@@ -257,8 +257,3 @@ def _not_collected(nodeid: str, collected: Sequence[str]) -> str:
     others = f"of {test} there are {first_of(own)}" if own else f"no test there is called {test}"
     told = f"the test was not collected there: {nodeid} is no id in that process; {others}"
     return coded(printable_line(told, _LONGEST_LINE), Code.RANK_LOST)
-
-
-def _last_line(text: str) -> str:
-    # A traceback ends with what was raised.
-    return text.strip().rpartition("\n")[2].removeprefix("E ").strip()

@@ -15,6 +15,7 @@ from pytest_torchprof.system.processes import end as end_process
 from pytest_torchprof.system.processes import start as start_process
 from pytest_torchprof.testing.ranks import VARIABLE, stacks
 from pytest_torchprof.testing.ranks.task import LEFT_ALONE, RankEnd, RankFolder, Sign, TurnFolder
+from pytest_torchprof.text import last_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -296,7 +297,7 @@ def lost_with_launcher(job: Path, ranks: Sequence[RankEnd], status: int) -> Iter
 
 def _last_lines(text: str) -> tuple[str, ...]:
     _, fatal, rest = text.partition(_FATAL)
-    return tuple(f"{fatal}{rest}".splitlines()[:_LAST_LINES] if fatal else text.splitlines()[-_LAST_LINES:])
+    return tuple(f"{fatal}{rest}".splitlines()[:_LAST_LINES] if fatal else last_lines(text, _LAST_LINES))
 
 
 def _how(status: int) -> str:
