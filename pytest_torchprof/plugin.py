@@ -92,12 +92,16 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse options that cannot be used, before any worker of pytest-xdist could stumble over them."""
-    if is_worker(session.config):
+    config = session.config
+    if is_worker(config):
         return
-    if run_options(session.config).against is not None:
+    # Where no test is measured, what comes of a comparison is to be said all the same.
+    options = run_options(config)
+    asked = options.against is not None or options.reports or config.getini("torchprof_thresholds")
+    if asked or config.hook.pytest_torchprof_kernels.get_hookimpls():
         from pytest_torchprof.testing.collection import state_of
 
-        state_of(session.config)  # Where no test is measured, that is to be said.
+        state_of(config)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

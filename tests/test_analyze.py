@@ -288,6 +288,44 @@ def test_help_is_no_error_and_asks_for_nothing_else(capsys, command, option):
     assert err == ""
 
 
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["baseline", "rename"]])
+def test_help_fits_into_a_terminal_of_80_columns(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*command, "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+LONG = "a" * 5000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["analyze", LONG],
+        ["analyze", LONG, "--ranks"],
+        ["check", LONG, "--limit", "max_kernels=1"],
+        ["report", LONG, "-o", "out.html"],
+        ["report", "tests", "-o", LONG],
+        ["diff", LONG, LONG],
+        ["export", LONG, "--lanes", "-o", "out.json"],
+        ["export", __file__, "--lanes", "-o", LONG],
+        ["open", LONG],
+        ["run", LONG],
+        *(["baseline", command, LONG] for command in ("list", "show", "prune", "resolve")),
+        ["baseline", "diff", LONG, LONG],
+        ["baseline", "rename", LONG, "test_it.py::test_a"],
+    ],
+)
+def test_a_path_that_is_too_long_for_a_file_is_bad_usage(capsys, words):
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"torchprof {words[0]}: ")
+
+
+def test_what_stands_behind_two_dashes_is_no_option(capsys):
+    assert main(["check", "a.json", "--", "--limit"]) == 2
+    assert "'--limit' is one argument too many" in capsys.readouterr().err
+
+
 def test_without_a_command_the_usage_is_an_error(capsys):
     assert main([]) == 2
     assert "analyze" in capsys.readouterr().err

@@ -392,6 +392,7 @@ ELSEWHERE = {
     **dict.fromkeys((Code.BASE_NOT_MEASURED, Code.NOTHING_COMPARED), "test_against_gaps.py"),
     **dict.fromkeys((Code.INSTALL_FAILED, Code.OTHER_CODE), "test_against_code.py"),
     Code.IGNORED_FILE: "test_against_proof.py",
+    Code.NO_VERDICT: "test_plugin_limits.py",
     **dict.fromkeys((Code.NO_ANCESTOR, Code.NO_TEST), "test_bisect.py"),
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
     **dict.fromkeys((Code.RECORDING_NOT_FETCHED, Code.PORT_IN_USE), "test_export.py"),

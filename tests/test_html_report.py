@@ -130,6 +130,16 @@ def test_what_is_no_number_is_unknown(tmp_path):
 
 
 @pytest.mark.any_torch
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_a_report_with_what_is_no_number_is_refused(tmp_path, report, number):
+    run = RunResults(results=(result(1, time_share=0.125),))
+    (tmp_path / "run.json").write_text(json_report.render(run).replace("0.125", number))
+    status, _, said = report(tmp_path / "run.json", output=tmp_path / "out.html")
+    assert status == 2
+    assert "[recording-damaged]" in said
+
+
+@pytest.mark.any_torch
 def test_two_thousand_tests_fit_into_ten_megabytes(tmp_path):
     recording = small(tmp_path / "a.json.gz")
     results = [

@@ -148,6 +148,15 @@ def test_options_that_cannot_be_meant_are_usage_errors(run_tests, args, words):
     assert words in result.stderr.str() + result.stdout.str()
 
 
+@pytest.mark.parametrize("args", [["--torchprof-report=x.xml"], ["-o", "torchprof_thresholds=nothing=1"]])
+def test_they_are_usage_errors_of_a_run_with_workers_too(run_tests, args):
+    result = run_tests("@cpu\ndef test_a(): torch.add(x, x)\n", "-n1", *args)
+    said = result.stderr.str() + result.stdout.str()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR, said
+    assert "[bad-option]" in said
+    assert "INTERNALERROR" not in said
+
+
 def test_failed_measurements_are_kept_and_replaced_at_the_next_run(run_tests, pytester):
     kept = pytester.path / ".torchprof"
     failing = "@pytest.mark.torchprof(device='cpu', max_kernels=0)\ndef test_{}(): torch.add(x, x)\n"

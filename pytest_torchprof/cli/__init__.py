@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from importlib import import_module
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import MOST_DIGITS, nearest, printable
+from pytest_torchprof.text import MOST_DIGITS, nearest, printable, printable_line, wrapped
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer as Arguments
@@ -50,6 +52,18 @@ class UsageError(TorchprofError):
     code = Code.BAD_USAGE
 
 
+class _Help(HelpFormatter):
+    """Help whose prose ends where the terminal does; an example, which is indented, stays as it is."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = groupby(text.splitlines(), key=lambda line: line[:1].strip() != "")
+        return "\n".join(
+            line
+            for prose, lines in blocks
+            for line in (wrapped(" ".join(lines), indent, first=indent, width=width) if prose else lines)
+        )
+
+
 class Parser(ArgumentParser):
     """A parser whose problems are errors of ours, and which names the option that may be meant."""
 
@@ -57,7 +71,7 @@ class Parser(ArgumentParser):
     """The argument that holds what stands behind ``--``, in a command that passes it on to another program."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
+        super().__init__(formatter_class=_Help, allow_abbrev=False, **settings)
 
     # argparse's own signature has overloads for namespaces of other types.
     def parse_known_args(  # type: ignore[override]
@@ -77,7 +91,8 @@ class Parser(ArgumentParser):
 
     def _refuse(self, word: str) -> NoReturn:
         option = word.partition("=")[0]
-        if option.startswith("-"):
+        # Behind "--", what looks like an option is none.
+        if option.startswith("-") and option not in self._option_string_actions:
             self.error(f"unknown option {option!r}; {nearest(option, self._option_string_actions)}")
         self.error(f"{word!r} is one argument too many")
 
@@ -242,7 +257,12 @@ def _answer(command: str | None, words: list[str]) -> int:
     if command is None:
         parser.print_help(sys.stderr)
         return UNUSABLE
-    status: int = import_module(f"{__name__}.{command}").run(arguments)
+    try:
+        status: int = import_module(f"{__name__}.{command}").run(arguments)
+    except OSError as problem:
+        if problem.errno != errno.ENAMETOOLONG:
+            raise
+        raise UsageError(f"no file can be called {printable_line(str(problem.filename))}") from None
     return status
 
 

@@ -95,7 +95,7 @@ def add_arguments(parser: Parser) -> None:
             "rename",
             rename,
             "give the entries of a test its new name, in the files of all devices or in none",
-            "example:\n  torchprof baseline rename tests/test_mlp.py::test_block tests/test_mlp.py::test_mlp_block",
+            "example:\n  torchprof baseline rename test_mlp.py::test_block test_mlp.py::test_mlp_block",
         )
     )
     add_paths(

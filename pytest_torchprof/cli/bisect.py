@@ -22,8 +22,10 @@ SCHEMA: Final = 1
 _STATUS: Final = {"found": 0, "not there": 1, "not measured": 3}
 
 _USAGE: Final = """\
-torchprof bisect --limit NAME=VALUE ... TEST --good REF [--bad REF] [--json] [-- OPTIONS]
-       torchprof bisect --changed TEST --good REF [--bad REF] [--json] [-- OPTIONS]"""
+torchprof bisect --limit NAME=VALUE ... TEST --good REF [--bad REF]
+                        [--json] [-- OPTIONS]
+       torchprof bisect --changed TEST --good REF [--bad REF] [--json]
+                        [-- OPTIONS]"""
 _DESCRIPTION: Final = """\
 Finds the first commit at which a test misses a limit that it kept at the good commit, or, with --changed, at
 which it runs other kernels than there. `git bisect run` chooses the commits, in a repository of its own:
@@ -32,8 +34,8 @@ is skipped. OPTIONS are pytest's, such as --torchprof-against-tests=own (each co
 --torchprof-against-install="pip install -e ."."""
 _EPILOG: Final = """\
 examples:
-  torchprof bisect --limit max_kernels=5 tests/test_mlp.py::test_block --good v1.2
-  torchprof bisect --changed tests/test_mlp.py::test_block --good v1.2 --bad main -- -x
+  torchprof bisect --limit max_kernels=5 test_mlp.py::test_block --good v1.2
+  torchprof bisect --changed test_mlp.py::test_block --good v1 --bad main -- -x
 
 exit status: 0 the commit is found, 1 there is none (both ends are good, or both are bad), 2 bad usage, or the
 search cannot begin, 3 not measured: an end cannot be measured, or only skipped commits are left"""

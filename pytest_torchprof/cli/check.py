@@ -29,8 +29,9 @@ _WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
 
 _EPILOG: Final = """\
 examples:
-  torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_ --limit 'max_gpu_time="1.5ms"'
-  torchprof check trace.json.gz --limit 'own_kernels={"my_rope_*": "pointwise"}' --limit forbid=hidden-copy
+  torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_
+  torchprof check trace.json.gz --limit 'max_gpu_time="1.5ms"'
+  torchprof check trace.json.gz --limit 'own_kernels={"my_rope_*": "pointwise"}'
   torchprof check recordings-of-a-job/ --ranks --limit max_rank_skew=1ms
 
 exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2 cannot read or bad usage"""

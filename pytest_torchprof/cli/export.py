@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _EPILOG: Final = """\
 examples:
   torchprof export trace.json.gz --collapsed -o stacks.txt
-  torchprof export trace.json.gz --speedscope --by module -o trace.speedscope.json
+  torchprof export trace.json.gz --speedscope --by module -o trace.json
 
 exit status: 0, or 2 if a file cannot be read or written or the usage is bad"""
 _LANES, _COLLAPSED, _SPEEDSCOPE = "--lanes", "--collapsed", "--speedscope"

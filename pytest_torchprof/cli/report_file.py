@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -36,10 +37,17 @@ def is_report(path: Path) -> bool:
     return b'"results"' in head and b'"schema"' in head and b'"traceEvents"' not in head
 
 
+def _finite(text: str) -> float:
+    """Return a number of JSON; ValueError for what is none, NaN among them: it would compare with no bound."""
+    if not isfinite(number := float(text)):
+        raise ValueError(f"{text} is no number")
+    return number
+
+
 def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
     """Return the results and the environment of the run; TorchprofError where they are not what this version writes."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes(), parse_float=_finite, parse_constant=_finite)
     except (OSError, ValueError, RecursionError) as problem:
         raise TorchprofError(f"{path}: is no JSON report: {problem}", Code.RECORDING_DAMAGED) from None
     schema = found.get("schema") if isinstance(found, dict) else None

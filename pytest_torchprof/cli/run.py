@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.profiles import Profile
 
 _USAGE: Final = """\
-torchprof run [--limit NAME=VALUE ...] [--save FILE] [--device auto|cpu|cuda] SCRIPT.py [ARGS ...]
+torchprof run [--limit NAME=VALUE ...] [--save FILE]
+                     [--device auto|cpu|cuda] SCRIPT.py [ARGS ...]
        torchprof run [...] -m MODULE [ARGS ...]"""
 _DESCRIPTION: Final = """\
 Runs a Python program under the profiler, as `python SCRIPT.py ARGS` would, and judges it by the limits of the

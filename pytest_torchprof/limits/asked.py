@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import selector_call
+from pytest_torchprof.limits.checked import verdicts_of
 from pytest_torchprof.limits.communication_limits import needs_messages
 from pytest_torchprof.limits.evidence import KernelsToDeclare
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, Limit, Setting, Verdict, unmeasured
@@ -146,26 +147,19 @@ def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
 
 
 def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
-    """Return a verdict for each limit; none that could not be measured holds."""
+    """Return a verdict for each limit, or several; none that could not be measured holds."""
     limits = tuple(asked)
     idle = idle_step(analysis, limits)
-    return tuple(verdict for one in limits for verdict in _verdicts(analysis, one, idle))
-
-
-def _verdicts(analysis: Analysis, one: Asked, idle: StepProfile | None) -> tuple[Verdict, ...]:
-    found = _check_limit(analysis, one, idle)
-    if isinstance(found, Verdict):
-        return (answered(found, one),)
-    return found
+    return tuple(answered(verdict, one) for one in limits for verdict in _verdicts(analysis, one, idle))
 
 
 def answered(verdict: Verdict, one: Asked) -> Verdict:
-    """Return the verdict as that on what was asked for."""
+    """Return the verdict as that on what was asked for; one that says itself on what it is keeps that."""
     is_number = isinstance(one.value, int | float) and not isinstance(one.value, bool)
     return replace(
         verdict,
-        limit=one.limit.name,
-        expected=one.shown,
+        limit=verdict.limit or one.limit.name,
+        expected=verdict.expected or one.shown,
         bound=float(one.value) if verdict.bound is None and is_number else verdict.bound,
         unit=verdict.unit or one.limit.unit,
     )
@@ -198,17 +192,22 @@ def needs_flops(asked: Iterable[Asked]) -> bool:
     return any(one.limit.name == "min_mfu" for one in asked)
 
 
-def _check_limit(analysis: Analysis, one: Asked, idle: StepProfile | None) -> Verdict | tuple[Verdict, ...]:
-    limit = one.limit
-    blocked = _cannot_judge(analysis, limit)
+def _verdicts(analysis: Analysis, one: Asked, idle: StepProfile | None) -> tuple[Verdict, ...]:
+    blocked = _cannot_judge(analysis, one.limit)
     if blocked is not None:
-        return unmeasured(blocked)
-    verdict = limit.check(analysis, one.value, **one.settings)
-    if not isinstance(verdict, Verdict):
-        return verdict
+        return (unmeasured(blocked),)
+    return tuple(_unless_unsure(analysis, one, verdict, idle) for verdict in _given(analysis, one))
+
+
+def _given(analysis: Analysis, one: Asked) -> tuple[Verdict, ...]:
+    return verdicts_of(one.limit.name, one.limit.check(analysis, one.value, **one.settings))
+
+
+def _unless_unsure(analysis: Analysis, one: Asked, verdict: Verdict, idle: StepProfile | None) -> Verdict:
+    """Return the verdict, or that it is not measured where it holds for want of work, or hangs on what is not known."""
+    limit = one.limit
     if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
-        reason = _nothing_ran(analysis, idle)
-        return unmeasured(reason, step=idle.name)
+        return unmeasured(_nothing_ran(analysis, idle), step=idle.name)
     if verdict.status == HOLDS and (unless := _unless_not_known(analysis, one)) is not None:
         return unless
     return replace(verdict, wants_lines=verdict.wants_lines or (verdict.status == MISSED and limit.located))
@@ -220,8 +219,8 @@ def _unless_not_known(analysis: Analysis, one: Asked) -> Verdict | None:
         supposed = analysis.supposing(family)
         if supposed is None:
             continue
-        verdict = one.limit.check(supposed, one.value, **one.settings)
-        if isinstance(verdict, Verdict) and verdict.status != HOLDS:
+        verdict = next((verdict for verdict in _given(supposed, one) if verdict.status != HOLDS), None)
+        if verdict is not None:
             names = sorted(supposed.own_kernels.supposed)
             asked = KernelsToDeclare(tuple(names), tuple(analysis.unmatched_declarations))
             return unmeasured(FamilyUnknown(tuple(names), family), (asked,), step=verdict.step)

@@ -161,7 +161,8 @@ class Limit:
     name: str
     read: Callable[[object], Any]
     check: Callable[..., Verdict | tuple[Verdict, ...]]
-    """Takes the analysis, the value, and by its name each setting that was given; several verdicts are complete."""
+    """Takes the analysis, the value, and by its name each setting that was given; each of several verdicts says on what
+    it is."""
     settings: tuple[Setting, ...] = ()
     """What changes how it counts; several limits may share one."""
     needs: str = GPU

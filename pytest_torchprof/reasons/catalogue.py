@@ -13,7 +13,7 @@ from pytest_torchprof.reasons.reason import Reason, Verbatim
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["KINDS", "AnyReason", "from_plain", "from_stored", "to_stored"]
+__all__ = ["KINDS", "AnyReason", "from_plain", "from_stored", "portable", "to_stored"]
 
 
 def from_plain(plain: Mapping[str, Any] | str) -> Reason:
@@ -30,6 +30,11 @@ def from_plain(plain: Mapping[str, Any] | str) -> Reason:
     except (IndexError, ValidationError):
         return Verbatim(f"for a reason that this version does not know: {encode(plain).decode()}")
     return reason
+
+
+def portable(reason: Reason) -> Reason:
+    """Return a reason that other processes can read: one of a kind that only another plugin knows, in its words."""
+    return reason if type(reason) in KINDS else Verbatim.of(reason.text, reason.code)
 
 
 def to_stored(reason: Reason | None) -> dict[str, Any] | None:

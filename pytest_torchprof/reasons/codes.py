@@ -96,6 +96,7 @@ class Code(StrEnum):
     LAUNCHES_WAIT = "launches-wait"
     CLOCKS_LOCKED = "clocks-locked"
     POLLED = "polled"
+    NO_VERDICT = "no-verdict"
     NO_TIMES = "no-times"
     NO_PEAK_MEMORY = "no-peak-memory"
     NO_COMPILE_EVIDENCE = "no-compile-evidence"

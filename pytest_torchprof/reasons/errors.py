@@ -59,14 +59,15 @@ class NotMeasured(TorchprofError):
     ask_the_doctor = False
     """Whether the profiler or the device is the cause: the text then ends with the command that tells more."""
 
-    def __init__(self, reason: Reason | str = "", code: Code | None = None, *, screen: str | None = None) -> None:
+    def __init__(self, reason: Reason | str = "", code: str | None = None, *, screen: str | None = None) -> None:
         """Make the error of a reason; of a text with ``code`` where another plugin has no reason of its own kind.
 
         ``screen`` is the whole text, where it says more than the reason.
         """
-        from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - `torchprof --help` has no reasons
+        from pytest_torchprof.reasons.catalogue import portable  # noqa: PLC0415 - `torchprof --help` has no reasons
+        from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - as above
 
-        self._reason = Verbatim(reason, code) if isinstance(reason, str) else reason
+        self._reason = Verbatim.of(reason, code) if isinstance(reason, str) else portable(reason)
         self.screen = screen
         super().__init__(self.reason.text if screen is None else screen, self.reason.code)
 
@@ -96,7 +97,7 @@ def reason_of(problem: TorchprofError) -> Reason:
         return problem.reason
     from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - as above
 
-    return Verbatim(problem.text, None if problem.code is None else Code(problem.code))
+    return Verbatim.of(problem.text, problem.code)
 
 
 def describe(problem: BaseException) -> str:

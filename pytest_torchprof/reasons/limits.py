@@ -69,6 +69,40 @@ def _and_others(names: Sequence[str]) -> str:
     return f"{printable_line(names[0], 60)}{and_more(len(names) - 1, 'kernel')}"
 
 
+class NoVerdict(Reason, frozen=True):
+    """The check of another plugin's limit returned no verdict, so that nobody knows whether the limit holds."""
+
+    CODE = Code.NO_VERDICT
+    SENTENCE = "the check of {limit} returned {returned} instead of a verdict"
+    REMEDY = "let it return a Verdict, or a tuple of at least one"
+
+    limit: str
+    returned: str
+    """As Python shows it."""
+
+
+class UnreadableVerdict(Reason, frozen=True):
+    """The verdict of another plugin's limit has a field that is not what it should be."""
+
+    CODE = Code.NO_VERDICT
+    SENTENCE = "the check of {limit} returned a verdict that cannot be read ({problem})"
+    REMEDY = "correct it in the plugin that brings {limit}"
+
+    limit: str
+    problem: str
+    """In the words of what reads it."""
+
+
+class WithoutReason(Reason, frozen=True):
+    """The check of another plugin's limit could not measure, and does not say why."""
+
+    CODE = Code.NO_VERDICT
+    SENTENCE = "the check of {limit} does not say why"
+    REMEDY = "let its verdict have a reason"
+
+    limit: str
+
+
 class PeakUnknown(Reason, frozen=True):
     """The share of the GPU's peak cannot be computed."""
 

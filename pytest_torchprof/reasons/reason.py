@@ -54,6 +54,13 @@ class Verbatim(Reason, frozen=True):
     said: str
     known_as: Code | None = None
 
+    @classmethod
+    def of(cls, text: str, code: str | None) -> Verbatim:
+        """Return the reason for a text; a code that is none of ours stands at the text's end."""
+        if code is None or code in set(Code):
+            return cls(text, None if code is None else Code(code))
+        return cls(coded(text, code))
+
     @property
     def code(self) -> Code | None:
         return self.known_as

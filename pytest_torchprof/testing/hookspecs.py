@@ -22,6 +22,8 @@ def pytest_torchprof_limits() -> Iterable[Limit] | None:
 
         def pytest_torchprof_limits():
             return [Limit(name="max_names", read=whole_number, check=check_names)]
+
+    A check returns a ``Verdict``, or several in a tuple. What else it returns is *not measured* (``no-verdict``).
     """
 
 
