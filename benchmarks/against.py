@@ -33,6 +33,7 @@ from pytest_torchprof.against.launch import SideLaunch
 from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, TimedMeasurement, TimedSide
 from pytest_torchprof.against.side import Side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, TimedPairs
+from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.report import Reference
 
 if TYPE_CHECKING:
@@ -103,10 +104,10 @@ def measured(processes: int) -> list[dict[str, float]]:
         for index in range(processes):
             began = time.monotonic()
             read = TimedSide(side, launch).read(results / str(index), keys)
-            failed = next((reason for reason in read.values() if isinstance(reason, str)), None)
+            failed = next((reason for reason in read.values() if isinstance(reason, Reason)), None)
             if failed is not None:
-                sys.exit(failed)
-            medians = {test: said.step_us for (test, _), said in read.items() if not isinstance(said, str)}
+                sys.exit(str(failed))
+            medians = {test: said.step_us for (test, _), said in read.items() if not isinstance(said, Reason)}
             beside = {"seconds": time.monotonic() - began, "load": os.getloadavg()[0]}
             runs.append(medians | beside)
             print(f"\r{index + 1} of {processes} processes", end="", file=sys.stderr)

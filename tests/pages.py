@@ -30,6 +30,12 @@ HOSTILE = (
 SUMMARY = {"kernels": 5, "launches": 5, "gpu_busy_us": 1234.5, "cpu_gpu_ratio": 0.7, "graph_breaks": 0}
 
 
+def launching(name: str) -> dict[str, Any]:
+    """Return a comparison with a baseline, as JSON values, by which a kernel of this name came."""
+    kernel = {"name": name, "family": "other", "op": name}
+    return {"verdict": "changed", "changes": [{"kind": "added", "what": name, "after": [kernel]}]}
+
+
 def result(number: int = 0, *, name: str = "", **more: Any) -> Result:
     """Return a measurement of a run as a test leaves it; ``more`` are JSON values."""
     nodeid = f"tests/test_model.py::{name or f'test_{number}'}"

@@ -18,9 +18,10 @@ from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, Tim
 from pytest_torchprof.against.side import Side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs, TimePair, slowdown
 from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, interval
+from pytest_torchprof.reasons.timing import OtherConditions, PairsUndecided, ProcessWithoutTest, StepTooShort
 from pytest_torchprof.report import Reference
 from pytest_torchprof.report.result import Outcome, Result
-from pytest_torchprof.testing.pace_words import concluded
+from pytest_torchprof.testing.timed_results import with_times
 
 pytestmark = pytest.mark.any_torch
 
@@ -112,11 +113,12 @@ def test_what_stays_open_can_fail(tmp_path, shares, is_failure):
     )
     passed = Result(nodeid="test_it.py::test_it", label=None, outcome=Outcome.PASSED, time_share=0.1)
     measured = TimedMeasurement(pace=pace_of(pairs(*shares)))
-    assert not concluded(passed, measured, side, seed=1, budget_s=math.inf).outcome.is_failure
-    told = concluded(passed, measured, replace(side, ambiguous_fails=True), seed=1, budget_s=math.inf)
+    assert not with_times(passed, measured, side, seed=1, budget_s=math.inf).outcome.is_failure
+    told = with_times(passed, measured, replace(side, ambiguous_fails=True), seed=1, budget_s=math.inf)
     assert told.outcome.is_failure == is_failure
-    assert ("are ambiguous (--torchprof-against-ambiguous=fail)" in told.message) == is_failure
-    assert ("undecided: so many pairs do not tell" in told.message) == is_failure
+    assert told.against_time.fails == is_failure
+    assert (told.against_time.reason == PairsUndecided(0.1)) == is_failure
+    assert told.message == (told.against_time.failure("main (aaaaaaa)") if is_failure else "")
 
 
 def test_fewer_than_the_fewest_pairs_decide_nothing():
@@ -140,6 +142,9 @@ def test_a_slowdown_within_the_tolerance_is_none():
 
 def reading(us: float, kernel_us: float | None = None, **conditions: object) -> Reading:
     return Reading(us, kernel_us, {"clock": "perf_counter", **conditions}, ())
+
+
+BOOM = ProcessWithoutTest("in the working tree", 1, "it failed: boom")
 
 
 class Machine:
@@ -215,22 +220,25 @@ def test_processes_that_are_slower_than_expected_are_not_begun_beyond_the_budget
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (lambda _turn: "it failed: boom", "it failed: boom"),
-        (lambda _turn: reading(100.0, threads=1), "with clock perf_counter, threads 1 in the working tree"),
-        (lambda _turn: reading(0.0), "less time than the clock tells"),
+        (lambda _turn: BOOM, BOOM),
+        (
+            lambda _turn: reading(100.0, threads=1),
+            OtherConditions(("clock perf_counter",), ("clock perf_counter", "threads 1")),
+        ),
+        (lambda _turn: reading(0.0), StepTooShort()),
     ],
 )
 def test_a_test_whose_processes_fail_is_given_up(said, reason):
     machine = Machine(broken=said, same=same)
     taken = machine.timing()
     broken = taken.measurements["broken", None]
-    assert reason in broken.lost[-1]
-    assert (len(broken.lost), broken.pace.pairs, broken.wanting) == (2, (), 0)
+    assert broken.lost == (reason, reason)
+    assert (broken.pace.pairs, broken.wanting) == ((), 0)
     assert machine.turns == [["broken", "same"]] * 2 + [["same"]] * 5
 
 
 def test_one_process_that_fails_costs_a_pair():
-    machine = Machine(once=lambda turn: "it failed: once" if turn == 3 else same(turn))
+    machine = Machine(once=lambda turn: BOOM if turn == 3 else same(turn))
     (one,) = machine.timing().measurements.values()
     assert (one.pace.verdict, len(one.pace.pairs), len(machine.turns)) == ("same", 7, 8)
 
@@ -360,6 +368,7 @@ def test_what_could_not_be_timed_is_not_measured(compared, times):
     outcome, faded = times["test_fading"]
     assert (outcome, faded["verdict"], faded["pairs"]) == ("not measured", "not measured", 0)
     assert "it has faded" in faded["words"]
+    assert (faded["reason"]["reason"], faded["reason"]["why"]["reason"]) == ("pairs-lost", "process-without-test")
     assert "no-times" in compared.out
 
 

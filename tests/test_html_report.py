@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from builder import TraceBuilder
 from msgspec import to_builtins
-from pages import HOSTILE, Page, result, write
+from pages import HOSTILE, Page, launching, result, write
 
 from pytest_torchprof import load
 from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
+from pytest_torchprof.cli.report_file import read_report
 from pytest_torchprof.compare import compare
 from pytest_torchprof.report import Reference, RunResults, html_report, json_report
 from pytest_torchprof.report.page import document
@@ -104,8 +105,8 @@ def test_the_page_allows_its_own_script_and_style_and_nothing_else(tmp_path):
 def test_names_are_text_wherever_they_stand(tmp_path, hostile):
     calm = Page(write(tmp_path / "calm.html", result(name="calm")).read_text())
     strange = result(
-        name=hostile, label=hostile, outcome=Outcome.FAILED, message=hostile, baseline=hostile, changes=[hostile],
-        baseline_state=BaselineState.SAME, recording=hostile, environment={"gpu": hostile},
+        name=hostile, label=hostile, outcome=Outcome.FAILED, message=hostile,
+        baseline_state=BaselineState.CHANGED, comparison=launching(hostile), recording=hostile, environment={"gpu": hostile},
         findings=[{"finding": "other", "code": hostile, "title": hostile, "message": hostile, "facts": {"kernels": [hostile]}}],
     )  # fmt: skip
     text = write(tmp_path / "hostile.html", strange).read_text(encoding="utf-8")
@@ -218,11 +219,17 @@ def test_two_recordings_are_told_by_what_costs(tmp_path, report):
     assert json.loads(page.unpacked("index"))["sides"] == ["before.json", "after.json"]
 
 
+FEWER = {
+    "verdict": "better",
+    "changes": [{"kind": "number", "what": "kernels", "old": 3, "new": 2, "direction": "better", "gated": True}],
+}
+
+
 @pytest.mark.any_torch
 def test_a_run_against_a_commit_lists_how_each_test_compares(tmp_path):
     file = write(
         tmp_path / "run.html",
-        result(baseline="better (-1 kernel)"),
+        result(baseline_state=BaselineState.BETTER, comparison=FEWER),
         against=Reference(ref="main", sha="abc1234", dirty=False),
     )
     page = Page(file.read_text())
@@ -235,8 +242,8 @@ def test_what_a_baseline_says_has_the_form_of_two_recordings(tmp_path, report):
     """In the page of a run, and in the one that is made later of its JSON report."""
     before, after = load(small(tmp_path / "before.json")), load(small(tmp_path / "after.json", kernels=4, slow=4))
     found = compare(entry_of(before, source_hash="a"), entry_of(after, source_hash="b"))
-    told = {"baseline": found.summary, "comparison": to_builtins(found), "changes": found.lines}
-    run = RunResults(results=(result(**told), result(1, baseline="new", baseline_state=BaselineState.NEW)))
+    told = {"baseline_state": found.verdict, "comparison": to_builtins(found)}
+    run = RunResults(results=(result(**told), result(1, baseline_state=BaselineState.NEW)))
     (tmp_path / "report.json").write_text(json_report.render(run))
     status, later, said = report(tmp_path / "report.json", output=tmp_path / "later.html")
     assert (status, said) == (0, "")
@@ -258,6 +265,25 @@ def test_what_a_baseline_says_has_the_form_of_two_recordings(tmp_path, report):
         # Without an entry nothing has changed.
         assert "compared" not in new
         assert "changes" not in new
+
+
+BEFORE = Path(__file__).parent / "reports_before" / "schema_1.json"
+
+
+@pytest.mark.any_torch
+def test_a_report_that_an_earlier_version_wrote_says_what_it_said(tmp_path, report):
+    """There the comparison was kept in words too, and why there are no times in words alone."""
+    status, page, said = report(BEFORE, output=tmp_path / "out.html")
+    assert (status, said) == (0, "")
+    written = json.loads(BEFORE.read_text())["results"]
+    results, _ = read_report(BEFORE)
+    assert [one.baseline for one in results] == [one["baseline"] for one in written]
+    assert [one.against_time and one.against_time.words for one in results] == [
+        one["against_time"] and one["against_time"]["words"] for one in written
+    ]
+    for told, then in zip(page.details, written, strict=True):
+        assert told["message"] if then["message"] else "message" not in told
+        assert told.get("compared", {}).get("verdict", then["baseline"]) == then["baseline"]
 
 
 @pytest.mark.any_torch

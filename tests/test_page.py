@@ -11,7 +11,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from builder import TraceBuilder
 from msgspec import to_builtins
-from pages import HOSTILE, result, write
+from pages import HOSTILE, launching, result, write
 
 from pytest_torchprof import load
 from pytest_torchprof.baseline import entry_of
@@ -158,8 +158,8 @@ def test_what_changed_against_a_baseline_stands_in_tables(browser, tmp_path):
         entry_of(load(recording(tmp_path / f"{slow}.json", slow=slow)), source_hash="a") for slow in (1, 4)
     )
     found = compare(before, after)
-    told = {"baseline": found.summary, "comparison": to_builtins(found)}
-    page = write(tmp_path / "run.html", result(**told), result(1, baseline="new"))
+    told = {"baseline_state": found.verdict, "comparison": to_builtins(found)}
+    page = write(tmp_path / "run.html", result(**told), result(1, baseline_state="new"))
     browser.open(page, fragment="#0/changes")
     changes = "[id='0/changes']"
     assert texts(browser, f"{changes} .headline")[0] == "busy 372 us → 982 us 2.6x (not gated)"
@@ -203,8 +203,8 @@ def test_two_recordings_are_drawn_on_one_scale(browser, pair_page):
 
 def test_hostile_names_stay_text(browser, tmp_path):
     results = [
-        result(i, name=name, label=name, outcome=Outcome.FAILED, message=name, baseline=name, changes=(name,),
-            recording="a.json", environment={"gpu": name}, limits=(),
+        result(i, name=name, label=name, outcome=Outcome.FAILED, message=name,
+            baseline_state="changed", comparison=launching(name), recording="a.json", environment={"gpu": name}, limits=(),
             findings=({"finding": "other", "code": name, "title": name, "message": name, "remedy": name, "source": name},))
         for i, name in enumerate(HOSTILE)
     ]  # fmt: skip

@@ -10,20 +10,20 @@ import pytest
 from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.compare import Change, Comparison
+from pytest_torchprof.compare.time_comparison import TimeChange, TimeComparison
 from pytest_torchprof.findings import OtherFinding
 from pytest_torchprof.findings.catalogue.recordings import ProfilerGap
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.seen import NumberSeen
-from pytest_torchprof.reasons.recordings import LostKernels
+from pytest_torchprof.reasons.recordings import LostKernels, StepsOverlap
+from pytest_torchprof.reasons.timing import BudgetSpent
 from pytest_torchprof.report.result import (
     BaselineState,
     KernelCalls,
     Outcome,
     Result,
     Summary,
-    TimeChange,
-    TimeComparison,
     as_reported,
     decode,
     encode,
@@ -49,15 +49,14 @@ WHOLE = Result(
     label="decode",
     outcome=Outcome.FAILED,
     message="missed",
-    baseline="changed (1 kernel)",
+    reason=StepsOverlap("step 1", "step 2"),
     baseline_state=BaselineState.CHANGED,
-    changes=("a line",),
     comparison=Comparison(
         verdict="changed",
         kernels_differ=True,
         changes=(Change(kind="number", what="kernels", old=2, new=3, direction="worse", gated=True),),
     ),
-    noise=("a line",),
+    baseline_fails=True,
     limits=(MISSED_LIMIT, LOST),
     summary=Summary(kernels=3, worst=Numbers(kernels=4)),
     environment=Environment(gpu="NVIDIA H100", torch="2.14"),
@@ -73,6 +72,7 @@ WHOLE = Result(
     compile_caches=CompileCaches(uses=CacheUses(triton=CacheUse(hits=2)), phase="warm"),
     against_time=TimeComparison(
         verdict="worse",
+        reason=BudgetSpent(9.5),
         step=TimeChange(base_us=1.0, here_us=2.0, share=1.0, low=0.9, high=1.1, floor=0.01, chance=0.001),
     ),
     location=("test_it.py", 3),

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_torchprof.against.outcomes import read_outcomes
 from pytest_torchprof.compare.pace import TimedPairs, TimePair
+from pytest_torchprof.reasons.composed import OfSide
+from pytest_torchprof.reasons.reason import Reason, Verbatim
+from pytest_torchprof.reasons.timing import NoTimesTaken, OtherConditions, ProcessWithoutTest, StepTooShort
 from pytest_torchprof.report.result import decode, encode
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ class Reading(NamedTuple):
     disturbed: tuple[str, ...]
 
 
-Readings = Mapping[Key, Reading | str]
+Readings = Mapping[Key, Reading | Reason]
 """By measurement: what a process says, or why it says nothing."""
 
 
@@ -62,15 +65,15 @@ class TimedSide:
         side = replace(self.side, results=folder, timed=nodeids, starter=os.getpid())
         variables = side.announce(folder / "side.json")
         status = self.launch.with_variables(variables).run(folder / "log")
-        where = f"at {side.reference.shown}" if side.is_base else "in the working tree"
+        here = f"at {side.reference.shown}" if side.is_base else "in the working tree"
         found = {(result.nodeid, result.label): result for result in read_results(folder)}
         outcomes = read_outcomes(folder)
 
-        def why_not(key: Key) -> str:
-            said = outcomes.troubles.get(key[0]) or outcomes.broken or "it was not measured there"
-            return f"a process {where} that ended with status {status}: {said}"
+        def why_missing(key: Key) -> Reason:
+            because = outcomes.troubles.get(key[0]) or outcomes.broken or "it was not measured there"
+            return ProcessWithoutTest(here, status, because)
 
-        return {key: _reading(found[key], where) if key in found else why_not(key) for key in keys}
+        return {key: _reading(found[key], here) if key in found else why_missing(key) for key in keys}
 
 
 def write_results(folder: Path, run: RunResults) -> None:
@@ -84,9 +87,9 @@ def read_results(folder: Path) -> tuple[Result, ...]:
     return decode(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else ()
 
 
-def _reading(result: Result, where: str) -> Reading | str:
+def _reading(result: Result, side: str) -> Reading | Reason:
     if result.time is None:
-        return f"{where}: {result.message.removeprefix('not measured: ') or 'no times were taken'}"
+        return OfSide(side, result.reason or (Verbatim(result.message) if result.message else NoTimesTaken()))
     return Reading(
         step_us=result.time.median_us,
         kernel_us=result.summary.kernel_time_us if result.summary and _on_gpu(result) else None,
@@ -125,7 +128,7 @@ class TimedMeasurement:
     pace: TimedPairs
     kernels: tuple[TimePair, ...] = ()
     """The times of its kernels, of the same processes."""
-    lost: tuple[str, ...] = ()
+    lost: tuple[Reason, ...] = ()
     """Why pairs came to nothing."""
     disturbed: tuple[str, ...] = ()
     """What was wrong with the machine meanwhile."""
@@ -135,17 +138,16 @@ class TimedMeasurement:
         """How many more pairs it takes at least."""
         return 0 if len(self.lost) >= MOST_LOST else self.pace.wanting
 
-    def with_readings(self, base: Reading | str, here: Reading | str) -> TimedMeasurement:
+    def with_readings(self, base: Reading | Reason, here: Reading | Reason) -> TimedMeasurement:
         """Return the pairs with one more, or with one that came to nothing."""
-        if isinstance(base, str):
+        if isinstance(base, Reason):
             return self._without(base)
-        if isinstance(here, str):
+        if isinstance(here, Reason):
             return self._without(here)
         if base.conditions != here.conditions:
-            there, now = (_listed(one.conditions) for one in (base, here))
-            return self._without(f"samples were taken with {there} at the commit, and with {now} in the working tree")
+            return self._without(OtherConditions(_listed(base.conditions), _listed(here.conditions)))
         if not (base.step_us and here.step_us):
-            return self._without("a step takes less time than the clock tells")
+            return self._without(StepTooShort())
         kernels = self.kernels
         if base.kernel_us and here.kernel_us:
             kernels = (*kernels, TimePair(base.kernel_us, here.kernel_us))
@@ -156,12 +158,12 @@ class TimedMeasurement:
             disturbed=tuple(dict.fromkeys((*self.disturbed, *base.disturbed, *here.disturbed))),
         )
 
-    def _without(self, reason: str) -> TimedMeasurement:
+    def _without(self, reason: Reason) -> TimedMeasurement:
         return replace(self, lost=(*self.lost, reason))
 
 
-def _listed(conditions: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in sorted(conditions.items()))
+def _listed(conditions: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(f"{name} {value}" for name, value in sorted(conditions.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +221,7 @@ class PairedTiming:
         """How long it has taken so far."""
         return self.clock() - self.began_s
 
-    def give_up(self, reason: str) -> None:
+    def give_up(self, reason: Reason) -> None:
         """Take no more pairs, for a reason that holds for all."""
         self.measurements = {key: replace(one, lost=(reason,) * MOST_LOST) for key, one in self.measurements.items()}
 

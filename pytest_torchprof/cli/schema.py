@@ -20,6 +20,7 @@ from pytest_torchprof.cli import bisect as cli_bisect
 from pytest_torchprof.cli import doctor
 from pytest_torchprof.compare import Comparison
 from pytest_torchprof.compare.change import Change
+from pytest_torchprof.compare.time_comparison import TimeComparison
 from pytest_torchprof.report import Disuse, analysis_json, json_report, ranks_report
 from pytest_torchprof.report.result import Result
 from pytest_torchprof.trace.metadata import Environment
@@ -73,14 +74,9 @@ def of_type(kind: type, *, whole: bool = True) -> Schema:
 
 
 def _verdict(facts: dict[str, Schema]) -> Schema:
-    """Return that of a limit's verdict with the words for it; of its facts each kind has other fields."""
-    kinds = {
-        "seen": listed(tagged("seen")),
-        "evidence": listed(tagged("evidence")),
-        "reason": perhaps(tagged("reason")),
-    }
+    """Return that of a limit's verdict with the words for it."""
     words = {**every("name message", TEXT), "measured": {"type": ["number", "string", "null"]}, "details": listed(TEXT)}
-    return fields({**facts, **kinds, **words})
+    return fields({**facts, **words})
 
 
 def tagged(tag: str) -> Schema:
@@ -93,6 +89,8 @@ def _resolved(schema: Any, defs: Schema, whole: bool) -> Any:
         return [_resolved(one, defs, whole) for one in schema]
     if not isinstance(schema, dict):
         return schema
+    if "discriminator" in schema:  # Each kind has other fields.
+        return tagged(schema["discriminator"]["propertyName"])
     if "$ref" in schema:
         return _resolved(defs[schema["$ref"].removeprefix("#/$defs/")], defs, whole)
     schema = {name: value for name, value in schema.items() if name not in ("title", "default")}
@@ -323,7 +321,11 @@ def report() -> Schema:
         "compile_caches": perhaps(CACHES),
         "findings": listed(fields(FINDING)),
         "comparison": perhaps(comparison()),
+        "baseline": perhaps(TEXT),
+        **every("changes noise", listed(TEXT)),
+        "against_time": perhaps(fields({**of_type(TimeComparison)["properties"], "words": TEXT})),
     }
+    result["required"] += ["baseline", "changes", "noise"]
     environment = of_type(Environment, whole=False)
     unused = {str(why): mapped(listed(TEXT)) for why in Disuse}
     version = json_report.SCHEMA

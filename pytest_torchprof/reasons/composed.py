@@ -15,10 +15,11 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     measuring,
     recordings,
     testing,
+    timing,
 )
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.text import enumerated
+from pytest_torchprof.text import counted, enumerated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -139,6 +140,50 @@ class FindingUntold(Reason, frozen=True):
     def sentence(self) -> str:
         where = "these recordings" if self.of_ranks else "this recording"
         return f"{self.finding} cannot be told from {where}: {self.because.text}"
+
+
+class OfSide(Reason, frozen=True):
+    """Why one side of a comparison with a commit has no times of a test."""
+
+    side: str
+    """Which one: "at main (abc1234)", "in the working tree"."""
+    why: AnyReason
+
+    @property
+    def code(self) -> Code | None:
+        return self.why.code
+
+    @property
+    def text(self) -> str:
+        return f"{self.side}: {self.why.text}"
+
+
+class PairsLost(Reason, frozen=True):
+    """Pairs of processes came to nothing, so that there are too few."""
+
+    CODE = Code.NO_TIMES
+
+    pairs: int
+    needed: int
+    why: AnyReason
+    """Why the last one did."""
+
+    @property
+    def sentence(self) -> str:
+        return f"{counted(self.pairs, 'pair')} of processes, {self.needed} are needed: {self.why.text}"
+
+
+class FurtherPairsLost(Reason, frozen=True):
+    """There are pairs enough, and those that were to decide came to nothing."""
+
+    CODE = Code.NO_TIMES
+
+    why: AnyReason
+    """Why the last one did."""
+
+    @property
+    def sentence(self) -> str:
+        return f"further processes measured nothing: {self.why.text}"
 
 
 KINDS: Final[tuple[type[Reason], ...]] = tuple(Reason.__subclasses__())

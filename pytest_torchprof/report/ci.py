@@ -38,7 +38,7 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
         elif result.baseline_state is BaselineState.AMBIGUOUS or (
             result.against_time is not None and result.against_time.verdict == "ambiguous"
         ):
-            message = "\n".join([f"{result.baseline} against {run.compared_with}", *result.changes])
+            message = "\n".join([f"{result.baseline} against {run.compared_with}", *result.change_lines])
             yield _result_command("warning", result, message, rootdir, workspace)
     for unused in run.unused:
         message = unused.words + (f"; do: {unused.remedy}" if unused.remedy else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import asdict
@@ -11,9 +11,11 @@ from msgspec.structs import asdict
 from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.compare.pace import PaceVerdict  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
 from pytest_torchprof.limits import NOT_MEASURED, Verdict
+from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
@@ -50,9 +52,16 @@ class BaselineState(StrEnum):
     AMBIGUOUS = "ambiguous"
     WORSE = "worse"
     NEW = "new"
+    UNKNOWN = "unknown"
+    """The other commit has the test, and did not measure it."""
     WRITTEN = "written"
     LEFT_TO_RANK_0 = "left to rank 0"
     NOT_WRITTEN = "not written"
+
+
+NOTHING_COMPARED: Final = (None, BaselineState.NEW, BaselineState.UNKNOWN)
+"""The states of measurements that have nothing to be compared with."""
+_WRITING: Final = (BaselineState.WRITTEN, BaselineState.LEFT_TO_RANK_0, BaselineState.NOT_WRITTEN)
 
 
 class Summary(Numbers, frozen=True, kw_only=True):
@@ -80,37 +89,6 @@ class KernelCalls(Struct, frozen=True, kw_only=True):
     """The operators that launched it."""
 
 
-class TimeChange(Struct, frozen=True, kw_only=True):
-    """How a time differs from the other commit's: medians in microseconds, and shares of the time there."""
-
-    base_us: float
-    here_us: float
-    share: float
-    low: float
-    high: float
-    """The ends of the interval of 95 %."""
-    floor: float
-    """By how much processes of the same code differ."""
-    chance: float
-    """How often chance would bring about as much."""
-
-
-class TimeComparison(Struct, frozen=True, kw_only=True):
-    """How the time of a measurement compares with another commit's."""
-
-    verdict: PaceVerdict | Literal["new", "not judged", "not measured"]
-    tolerance: float | None = None
-    """By how much it may be slower."""
-    words: str = ""
-    seed: int | None = None
-    """That of the order in which processes ran."""
-    pairs: int = 0
-    confirming_pairs: int = 0
-    step: TimeChange | None = None
-    kernels: TimeChange | None = None
-    disturbed: tuple[str, ...] = ()
-
-
 class Result(Struct, frozen=True, kw_only=True):
     """One measurement, how it came out, and what is known of it."""
 
@@ -118,16 +96,15 @@ class Result(Struct, frozen=True, kw_only=True):
     label: str | None = None
     outcome: Outcome
     message: str = ""
-    """Why it failed, was skipped or not measured; empty when it passed."""
-    baseline: str | None = None
-    """The comparison with the baseline in words, None where none was asked for."""
+    """The text of its failure, or why it was skipped or not measured; empty when it passed."""
+    reason: AnyReason | None = None
+    """Why it is not measured, where that is known as a fact."""
     baseline_state: BaselineState | None = None
-    changes: tuple[str, ...] = ()
-    """What differs from the baseline without failing the test, a line each."""
+    """None where no comparison with a baseline was asked for."""
     comparison: Comparison | None = None
-    """All that differs, whether it fails the test or not; None where nothing is compared."""
-    noise: tuple[str, ...] = ()
-    """Those of the changes that are of numbers which vary from run to run and gate nothing."""
+    """How it compares with its baseline; None where there is none."""
+    baseline_fails: bool = False
+    """Whether the comparison fails the test, whose message then says what differs."""
     limits: tuple[Verdict, ...] = ()
     summary: Summary | None = None
     """None where nothing was measured."""
@@ -156,6 +133,46 @@ class Result(Struct, frozen=True, kw_only=True):
         """The test and, where there is one, the label."""
         return self.nodeid + (f" ({self.label})" if self.label else "")
 
+    @property
+    def baseline(self) -> str | None:
+        """How it compares with its baseline, in a table's cell: "worse (+1 kernel)", "written"."""
+        state = self.baseline_state
+        if state is None or self.comparison is None or state is BaselineState.NOT_WRITTEN:
+            return state
+        return f"{state} ({self.comparison.summary})" if state in _WRITING else self.comparison.summary
+
+    @property
+    def change_lines(self) -> tuple[str, ...]:
+        """What differs and no failure shows, a line each."""
+        return (*self.decided_lines(), *self.varied_lines)
+
+    def decided_lines(self, *, every: bool = True) -> tuple[str, ...]:
+        """Return what differs, as far as the code decides it and no failure shows it, a line each.
+
+        ``every``: all kernels, not only the first ones.
+        """
+        lines = self._shown.decided(every=every) if self._shown is not None else ()
+        time = self.against_time
+        return lines if time is None or time.verdict == "same" else (*lines, *_time_lines(time))
+
+    @property
+    def varied_lines(self) -> tuple[str, ...]:
+        """What varies from run to run and gates nothing, a line each."""
+        lines = self._shown.varied() if self._shown is not None else ()
+        time = self.against_time
+        return (*lines, *_time_lines(time)) if time is not None and time.verdict == "same" else lines
+
+    @property
+    def _shown(self) -> Comparison | None:
+        """The comparison where no failure shows it, and no new entry makes it a thing of the past."""
+        return None if self.baseline_fails or self.baseline_state in _WRITING else self.comparison
+
+
+def _time_lines(time: TimeComparison) -> tuple[str, ...]:
+    if time.fails and not time.failed_before:
+        return ()
+    return time.lines if time.remedy is None else (*time.lines, f"  do: {time.remedy}")
+
 
 def encode(results: Iterable[Result]) -> list[dict[str, Any]]:
     """Return results as JSON values."""
@@ -169,9 +186,12 @@ def decode(plain: Iterable[Mapping[str, Any]]) -> tuple[Result, ...]:
 
 def as_reported(result: Result) -> dict[str, Any]:
     """Return a result as JSON values for those who read a report: with the words for its facts beside them."""
-    (plain,) = encode([result])
+    (plain,), time = encode([result]), result.against_time
     return {
         **plain,
+        "baseline": result.baseline,
+        "changes": list(result.change_lines),
+        "noise": list(result.varied_lines),
         "limits": [
             {**facts, **_words_for(verdict)} for facts, verdict in zip(plain["limits"], result.limits, strict=True)
         ],
@@ -179,13 +199,25 @@ def as_reported(result: Result) -> dict[str, Any]:
         "summary": plain["summary"] or {},
         "environment": known_of(result.environment),
         "comparison": None if result.comparison is None else result.comparison.to_dict(),
+        "against_time": time and {**plain["against_time"], "words": time.words},
     }
 
 
 def from_report(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result that a report shows as msgspec takes it for a `Result`."""
-    shown = plain.get("findings", ())
-    return {**plain, "findings": list(map(from_words, shown)) if isinstance(shown, list) else shown}
+    shown, time = plain.get("findings", ()), plain.get("against_time")
+    return {
+        **plain,
+        "findings": list(map(from_words, shown)) if isinstance(shown, list) else shown,
+        "against_time": _time_from_report(time) if isinstance(time, dict) else time,
+    }
+
+
+def _time_from_report(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return how a time compares as msgspec takes it: earlier versions wrote in words alone why there are no times."""
+    if plain.get("step") is not None or "reason" in plain or not isinstance(plain.get("words"), str):
+        return plain
+    return {**plain, "reason": Verbatim(plain["words"]).to_plain()}
 
 
 def known_of(environment: Environment | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.limits.failure import Screen, fit
 from pytest_torchprof.report.columns import CALLS, TESTS, Among, terminal_columns
-from pytest_torchprof.report.result import BaselineState, Outcome
+from pytest_torchprof.report.result import NOTHING_COMPARED, BaselineState, Outcome
 from pytest_torchprof.text import cut, ending, first_of, printable, width_of
 from pytest_torchprof.text.tables import cells, fitted, headed, ruled
 
@@ -89,7 +89,8 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
     parts = [_draw_results(run, width)]
     for result in run.results:
         name = printable(result.name)
-        if changes := result.changes if verbosity > 0 else _brief_changes(result):
+        varied = result.varied_lines if verbosity > 0 else ()
+        if changes := (*result.decided_lines(every=verbosity > 0), *varied):
             parts.append("\n".join([f"{name}: against {printable(run.compared_with)}", *map(printable, changes)]))
         if verbosity > 0 and result.outcome is Outcome.PASSED:
             parts += _held_limits(name, result)
@@ -109,21 +110,11 @@ def render_briefly(run: RunResults) -> list[str]:
     A renamed test has lost its baseline; in a run in which no test has a baseline, no test lacks it.
     """
     new = [printable(result.name) for result in run.results if result.baseline_state is BaselineState.NEW]
-    compared = run.unused or any(result.baseline_state not in (None, BaselineState.NEW) for result in run.results)
+    compared = run.unused or any(result.baseline_state not in NOTHING_COMPARED for result in run.results)
     lacking = "without a baseline" if run.against is None else f"not measured at {printable(run.compared_with)}"
     lines = [f"{lacking}: {first_of(new)}"] if new and compared else []
     lines += [printable(run.gone_words)] if run.gone_words else []
     return [closing(run), *lines, *map(_unused_text, run.unused)]
-
-
-def _brief_changes(result: Result) -> list[str]:
-    """Return what differs as far as the code decides it; of many kernels the first ones."""
-    changes = [line for line in result.changes if line not in result.noise]
-    if result.comparison is None:
-        return changes
-    decided = frozenset(result.comparison.decided())
-    others = [line for line in changes if line not in decided]
-    return [*result.comparison.decided(every=False), *others] if len(others) < len(changes) else others
 
 
 def _held_limits(name: str, result: Result) -> Iterator[str]:

@@ -15,14 +15,15 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
+from pytest_torchprof.reasons.timing import StandInTimed
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.report.result import BaselineState, KernelCalls, Outcome, Result, summary_of
 from pytest_torchprof.testing.measurement import judge_measurement
 from pytest_torchprof.testing.other_ranks import entries_of_others, with_other_ranks
-from pytest_torchprof.testing.pace_words import told_aside
 from pytest_torchprof.testing.renames import NewTest
 from pytest_torchprof.testing.session import BaselineNote
+from pytest_torchprof.testing.timed_results import without_times
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         label=measurement.label,
         outcome=outcome,
         message=message,
+        reason=problem.reason if isinstance(problem, NotMeasured) else None,
         environment=seen.trace.environment if seen is not None else None,
         compile_caches=_caches(seen) if seen is not None else None,
         recording=test.state.options.shown(kept) if kept else None,
@@ -148,7 +150,7 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
         note = _note_of(run, judgement, writable=writable)
         result = _with_baseline(run, result, judgement, writable=writable)
     if judgement.stands_in and result.time_share is not None:
-        result = told_aside(result, "not judged", 'the CPU stands in for a missing GPU; device="cpu" times the CPU')
+        result = without_times(result, "not judged", StandInTimed())
     return Conclusion(
         judgement=judgement,
         result=result,
@@ -255,23 +257,19 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
     if compared is None:
         return result
     if _unknown_there(judgement):
-        return replace(result, baseline="unknown")  # It is not new.
+        return replace(result, baseline_state=BaselineState.UNKNOWN)
     comparison = compared.comparison
-    summary = comparison.summary
-    if comparison.verdict != "new" and comparison.lines:
+    if compared.old is not None:
         result = replace(result, comparison=comparison)
     if writable and check.writes(compared.old, compared.formers):
         state = BaselineState.WRITTEN if this_rank().writes else BaselineState.LEFT_TO_RANK_0
-        is_first = compared.old is None and state is BaselineState.WRITTEN
-        return replace(result, baseline=str(state) if is_first else f"{state} ({summary})", baseline_state=state)
+        return replace(result, baseline_state=state)
     state = BaselineState(comparison.verdict)
     if state is BaselineState.AMBIGUOUS and not judgement.baseline_failure:
         # Where warnings are errors this one is none: only strict fails what the samples do not tell.
         with suppress(TorchprofWarning):
-            warnings.warn(f"{result.nodeid}: {summary} against the baseline", TorchprofWarning, stacklevel=2)
-    varied = comparison.varied()
-    changes = () if judgement.baseline_failure else (*comparison.decided(), *varied)
-    return replace(result, baseline=summary, baseline_state=state, changes=changes, noise=varied)
+            warnings.warn(f"{result.nodeid}: {comparison.summary} against the baseline", TorchprofWarning, stacklevel=2)
+    return replace(result, baseline_state=state, baseline_fails=bool(judgement.baseline_failure))
 
 
 def _with_reported(result: Result, profile: Profile) -> Result:

@@ -366,7 +366,7 @@ class RunState:
 
 
 def _without_baseline(result: Result) -> Result:
-    return replace(result, baseline=str(BaselineState.NOT_WRITTEN), baseline_state=BaselineState.NOT_WRITTEN)
+    return replace(result, baseline_state=BaselineState.NOT_WRITTEN)
 
 
 NARROWEST, WIDEST = 60, 100

@@ -18,10 +18,11 @@ from pytest_torchprof.against.pairs import TIMED, PairCosts, PairedTiming, Timed
 from pytest_torchprof.against.side import base_side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs
 from pytest_torchprof.reasons.errors import TorchprofWarning
+from pytest_torchprof.reasons.timing import NotTimedAtCommit
 from pytest_torchprof.report.ci import PREFIX, properties
 from pytest_torchprof.report.result import BaselineState, Outcome
-from pytest_torchprof.testing.pace_words import concluded, told_aside
 from pytest_torchprof.testing.phases import BriefFailure
+from pytest_torchprof.testing.timed_results import with_times, without_times
 from pytest_torchprof.text import counted, first_line, first_of, printable_line
 
 if TYPE_CHECKING:
@@ -35,16 +36,16 @@ if TYPE_CHECKING:
 _SAMPLES_S: Final = 0.7
 """What the samples of a measurement take, with the calls before them."""
 _LEAST_START_S: Final = 1.0
-_COMPARED: Final = frozenset(BaselineState) - {
-    BaselineState.NEW, BaselineState.WRITTEN, BaselineState.NOT_WRITTEN, BaselineState.LEFT_TO_RANK_0
-}  # fmt: skip
+_COMPARED: Final = frozenset(
+    {BaselineState.SAME, BaselineState.BETTER, BaselineState.CHANGED, BaselineState.AMBIGUOUS, BaselineState.WORSE}
+)
 
 
 def compare_times(state: RunState, config: pytest.Config) -> None:
     """Take the times of what was measured on both sides, where they are asked for, and judge them."""
     for result in tuple(state.results.values()):
         if result.time_share is not None and result.baseline_state is BaselineState.NEW:
-            state.add(told_aside(result, "new", "new"))
+            state.add(without_times(result, "new"))
     side, results = state.options.against, _on_both_sides(state)
     if side is not None and side.is_judged and results:
         _compare(state, config, side, results)
@@ -86,9 +87,9 @@ def _compare(state: RunState, config: pytest.Config, side: Side, results: Mappin
         terminal.show("")
         terminal.say(f"torchprof: {counted(timing.taken, 'pair')} of processes in {timing.spent_s:.0f} s")
     else:
-        timing.give_up("no test there asks for it: --torchprof-against-time=10% asks for that of all")
+        timing.give_up(NotTimedAtCommit())
     for key, result in results.items():
-        told = concluded(result, timing.measurements[key], side, seed=seed, budget_s=timing.budget_s)
+        told = with_times(result, timing.measurements[key], side, seed=seed, budget_s=timing.budget_s)
         state.add(told)
         _report(config, result, told)
 

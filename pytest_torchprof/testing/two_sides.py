@@ -9,7 +9,7 @@ from pytest_torchprof.against.measured import entry_files
 from pytest_torchprof.against.pairs import TIMED, write_results
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.report.result import BaselineState
+from pytest_torchprof.report.result import NOTHING_COMPARED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -44,7 +44,7 @@ def leave_times(side: Side, run: RunResults) -> None:
 
 def nothing_compared(side: Side, results: Collection[Result]) -> list[str]:
     """Return what is wrong with a run that has compared nothing; nothing where it has."""
-    if any(result.baseline_state not in (None, BaselineState.NEW) for result in results):
+    if any(result.baseline_state not in NOTHING_COMPARED for result in results):
         return []
     measured = (any(side.entries.rglob("*.json")), results)
     there, here = ("something" if one else "nothing" for one in measured)

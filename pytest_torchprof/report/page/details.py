@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.compare import Comparison
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.report.page.measured import Measured
     from pytest_torchprof.report.page.tables import Table
+    from pytest_torchprof.report.result import Result
 
 _SHOWN: Final = ("message", "changes", "limits", "environment", "recording")
 
@@ -42,12 +44,18 @@ def details_of(measured: Measured) -> dict[str, Any]:
             found["compared"] = changes_between(analysis, earlier)
     elif result.kernels:
         found["tables"] = {"kernel": table_of_calls(result.kernels)}
-    if "compared" not in found and result.comparison is not None:
-        found["compared"] = {"verdict": str(result.baseline), **changes_in(result.comparison, measured.device)}
+    if "compared" not in found and (comparison := _with_differences(result)) is not None:
+        found["compared"] = {"verdict": str(result.baseline), **changes_in(comparison, measured.device)}
     if result.against_time is not None:
         found["pace"] = result.against_time.words
     kernels = found.get("tables", {}).get("kernel")
     return {**found, "findings": _findings(result.findings, kernels, linked=analysis is not None)}
+
+
+def _with_differences(result: Result) -> Comparison | None:
+    """Return the comparison with the baseline where it has found any; an entry of another device is none."""
+    found = result.comparison
+    return found if found is not None and found.verdict != "new" and found.lines else None
 
 
 def as_json(value: object) -> bytes:

@@ -1,0 +1,97 @@
+"""Reasons of times that are compared with another commit's: why there are none, and why they leave it open."""
+
+from __future__ import annotations
+
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.reason import Reason
+
+
+class StandInTimed(Reason, frozen=True):
+    """The CPU is measured for want of a GPU, whose times were to be compared."""
+
+    CODE = Code.NEEDS_GPU
+    SENTENCE = "the CPU stands in for a missing GPU"
+    REMEDY = 'device="cpu" times the CPU'
+
+
+class NotTimedAtCommit(Reason, frozen=True):
+    """The commit ran before the processes that take times, and no test of it asked for these."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "no test there asks for it"
+    REMEDY = "--torchprof-against-time=10% asks for that of all"
+
+
+class ProcessWithoutTest(Reason, frozen=True):
+    """A process that was to time a test has ended without a measurement of it."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "a process {side} that ended with status {status}: {because}"
+
+    side: str
+    """Where it ran: "at main (abc1234)", "in the working tree"."""
+    status: int
+    because: str
+
+
+class NoTimesTaken(Reason, frozen=True):
+    """A process has measured a test, and took no times of it."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "no times were taken"
+
+
+class OtherConditions(Reason, frozen=True):
+    """The two processes of a pair took their samples in different ways."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "samples were taken with {at_commit:list} at the commit, and with {here:list} in the working tree"
+
+    at_commit: tuple[str, ...]
+    here: tuple[str, ...]
+
+
+class StepTooShort(Reason, frozen=True):
+    """The clock does not resolve the time of a step."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "a step takes less time than the clock resolves"
+
+
+class BudgetForTooFewPairs(Reason, frozen=True):
+    """The time for all pairs was over before there were enough of them."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "{pairs:pair} of processes {pairs:fits|fit} into the budget of {budget_s:.6g} s, {needed} are needed"
+    REMEDY = "give it more with --torchprof-against-budget, or fewer tests"
+
+    pairs: int
+    needed: int
+    budget_s: float
+
+
+class BudgetSpent(Reason, frozen=True):
+    """The time for all pairs was over before they decided."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "the budget of {budget_s:.6g} s is spent"
+
+    budget_s: float
+
+
+class SlowdownNotConfirmed(Reason, frozen=True):
+    """The first pairs showed a slowdown, and fresh ones do not."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "it looked slower in {pairs:pair}, and as many fresh ones did not confirm it"
+
+    pairs: int
+
+
+class PairsUndecided(Reason, frozen=True):
+    """As many pairs as are taken at most do not decide."""
+
+    CODE = Code.NO_TIMES
+    SENTENCE = "so many pairs do not tell whether it is more than the {allowed:share} allowed"
+
+    allowed: float
