@@ -15,7 +15,7 @@ from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, InWords, Limit,
 from pytest_torchprof.limits.evidence import Evidence
 from pytest_torchprof.limits.limit import whole_number
 from pytest_torchprof.limits.seen import Seen
-from pytest_torchprof.reasons import Reason
+from pytest_torchprof.reasons.reason import Reason
 
 class TooHot(Reason, frozen=True):
     CODE = Code.NOT_RECORDED
