@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
-from itertools import chain
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -96,10 +96,9 @@ def step_time(
 def _silent_times(trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]) -> tuple[SilentTime, ...]:
     """Return the gaps by what is around them; a gap over the end of a step is one in each of the two."""
     silent = intervals.within(silent, steps)
-    found: dict[tuple[str | None, str | None, str | None], list[int]] = defaultdict(list)
-    for gap, after, before in zip(silent, *_neighbours(trace, silent, steps, outermost), strict=True):
-        for took_ns, profiler in _by_profiler(trace, gap) if len(trace.overheads) else [(gap[1] - gap[0], None)]:
-            found[after, before, profiler].append(took_ns)
+    between: dict[tuple[str | None, str | None], Spans] = defaultdict(list)
+    for gap, names in zip(silent, _neighbours(trace, silent, steps, outermost), strict=True):
+        between[names].append(gap)
     rows = [
         SilentTime(
             after=after,
@@ -109,28 +108,36 @@ def _silent_times(trace: Trace, silent: Spans, steps: Spans, outermost: Sequence
             count=len(lasted),
             longest_us=max(lasted) / 1000,
         )
-        for (after, before, profiler), lasted in found.items()
+        for (after, before), gaps in between.items()
+        for profiler, lasted in _by_profiler(trace, gaps).items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.time_us, row.after or "", row.before or "", row.profiler or "")))
 
 
-def _by_profiler(trace: Trace, gap: tuple[int, int]) -> Iterator[tuple[int, str | None]]:
-    """Yield the parts of a gap as (ns, what the profiler did then)."""
-    own, left = trace.overheads, [gap]
-    for i in range(len(own)):
-        if own.start[i] < gap[1] and own.end[i] > gap[0]:
-            taken = intervals.within(left, [(own.start[i], own.end[i])])
-            left = intervals.without(left, taken)
-            yield from ((until - since, trace.names[own.name[i]]) for since, until in taken)
-    yield from ((until - since, None) for since, until in left)
+def _by_profiler(trace: Trace, gaps: Spans) -> dict[str | None, list[int]]:
+    """Return how long the parts of the gaps are, in ns, by what the profiler did then."""
+    own = trace.overheads
+    if not len(own):
+        return {None: [end - start for start, end in gaps]}
+    found: dict[str | None, list[int]] = defaultdict(list)
+    for gap in gaps:
+        left = [gap]
+        for i in range(len(own)):
+            if own.start[i] < gap[1] and own.end[i] > gap[0]:
+                taken = intervals.within(left, [(own.start[i], own.end[i])])
+                left = intervals.without(left, taken)
+                found[trace.names[own.name[i]]] += [until - since for since, until in taken]
+        if left:
+            found[None] += [until - since for since, until in left]
+    return dict(found)
 
 
 def _neighbours(
     trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]
-) -> tuple[list[str | None], list[str | None]]:
-    """Return which range of the CPU, on whichever thread, ended last before each gap, and which begins next.
+) -> Iterator[tuple[str | None, str | None]]:
+    """Yield which range of the CPU, on whichever thread, ended last before each gap, and which begins next.
 
-    None where that is in another step.
+    None where that is in another step. Of several that end or begin together it is the longest, which is the outermost.
     """
     ops, notes, calls = trace.ops, trace.annotations, trace.calls
     kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(_STEP)]
@@ -142,31 +149,47 @@ def _neighbours(
             (ops.name, notes.name, calls.name),
         )
     )
-    # A gap is in the step that begins last before it; between two steps there is none.
-    one = len(steps) == 1
-    of_gaps = [steps[0 if one else bisect_right(steps, (start, _NEVER)) - 1] for start, _ in silent]
-    in_turn = [-_NEVER, *sorted(ends)]
-    ended = [in_turn[bisect_right(in_turn, start) - 1] for start, _ in silent]
-    in_turn = [*sorted(starts), _NEVER]
-    begun = [in_turn[bisect_left(in_turn, end)] for _, end in silent]
-    after, before = _names_at(trace, ended, ends, starts, named), _names_at(trace, begun, starts, ends, named)
-    return (
-        [after.get(moment) if moment > begin else None for moment, (begin, _) in zip(ended, of_gaps, strict=True)],
-        [before.get(moment) if moment < until else None for moment, (_, until) in zip(begun, of_gaps, strict=True)],
-    )
+    by_start = sorted(range(len(starts)), key=starts.__getitem__)
+    by_end = sorted(range(len(ends)), key=ends.__getitem__)
+    ended = [*map(ends.__getitem__, by_end), _NEVER]
+    # In a gap nothing runs: as many ranges have begun before it as have ended, in the place before which the next is.
+    place = 0
+    for gap, (begin, until) in zip(silent, _steps_of(silent, steps), strict=True):
+        while ended[place] <= gap[0]:
+            place += 1
+        after = before = None
+        if place and ended[place - 1] > begin:
+            after = trace.names[named[_longest_ended(by_end, place - 1, starts, ends)]]
+        if place < len(by_start) and starts[by_start[place]] < until:
+            before = trace.names[named[_longest_begun(by_start, place, starts, ends)]]
+        yield after, before
 
 
-def _names_at(
-    trace: Trace, moments: Iterable[int], column: list[int], opposite: list[int], named: list[int]
-) -> dict[int, str]:
-    """Return for moments in the column what began or ended then: of several the longest, which is the outermost."""
-    found: dict[int, int] = {}
-    for i in where(column, {*moments}):
-        moment = column[i]
-        other = found.get(moment)
-        if other is None or abs(opposite[i] - moment) > abs(opposite[other] - moment):
-            found[moment] = i
-    return {moment: trace.names[named[i]] for moment, i in found.items()}
+def _steps_of(silent: Spans, steps: Spans) -> Iterable[tuple[int, int]]:
+    """Return the step of each gap: the one that begins last before it; between two steps there is none."""
+    if len(steps) == 1:
+        return repeat(steps[0], len(silent))
+    return [steps[bisect_right(steps, (start, _NEVER)) - 1] for start, _ in silent]
+
+
+def _longest_ended(by_end: Sequence[int], last: int, starts: Sequence[int], ends: Sequence[int]) -> int:
+    """Return which of the ranges that end with the one in this place is the longest, of equals the first."""
+    found, place = by_end[last], last - 1
+    while place >= 0 and ends[by_end[place]] == ends[found]:
+        if starts[by_end[place]] <= starts[found]:
+            found = by_end[place]
+        place -= 1
+    return found
+
+
+def _longest_begun(by_start: Sequence[int], first: int, starts: Sequence[int], ends: Sequence[int]) -> int:
+    """Return which of the ranges that begin with the one in this place is the longest, of equals the first."""
+    found, place = by_start[first], first + 1
+    while place < len(by_start) and starts[by_start[place]] == starts[found]:
+        if ends[by_start[place]] > ends[found]:
+            found = by_start[place]
+        place += 1
+    return found
 
 
 def _outside(steps: Spans, ranges: Iterable[_Ranges]) -> _Ranges:
