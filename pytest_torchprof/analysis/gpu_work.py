@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis import gpu_time
-from pytest_torchprof.analysis.kernel_work import work_by_variant
+from pytest_torchprof.analysis.kernel_work import KernelVariants
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork
 from pytest_torchprof.trace import intervals
@@ -17,11 +17,11 @@ from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
 from pytest_torchprof.trace.links import captures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.analysis.gpu_time import Gap, Idle
-    from pytest_torchprof.analysis.kernel_work import Variant
     from pytest_torchprof.analysis.launches import Launching
+    from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.intervals import Spans
@@ -107,19 +107,11 @@ class GpuWork:
     @cached_property
     def groups(self) -> list[Group]:
         """The kernels by name, launching operator and operands, the longest time first."""
-        trace, op_of = self.trace, self.launching.op_of
-        name, start, end = trace.gpu.name, trace.gpu.start, trace.gpu.end
-        op_name, op_inputs = trace.ops.name, trace.ops.inputs
-        found: dict[tuple[int, int, int], list[int]] = {}
-        for i in self.kernels:
-            op = op_of[i]
-            key = (name[i], op_name[op], op_inputs[op]) if op >= 0 else (name[i], ABSENT, ABSENT)
-            members = found.get(key)
-            if members is None:
-                found[key] = [i]
-            else:
-                members.append(i)
-        groups = [Group(*key, members, sum([end[i] - start[i] for i in members])) for key, members in found.items()]
+        start, end = self.trace.gpu.start, self.trace.gpu.end
+        groups = [
+            Group(*variant, kernels, sum([end[i] - start[i] for i in kernels]))
+            for variant, kernels in self.variants.kernels.items()
+        ]
         return sorted(groups, key=lambda group: -group.time_ns)
 
     @cached_property
@@ -137,17 +129,26 @@ class GpuWork:
         return self.of_untold_operators.isdisjoint(group.members)
 
     @cached_property
-    def _variants(self) -> Mapping[Variant, OperandWork]:
-        return work_by_variant(self.trace, self.launching, self.kernels)
+    def variants(self) -> KernelVariants:
+        """The kernels by variant."""
+        return KernelVariants(self.trace, self.launching, self.kernels)
+
+    def variants_in(self, parts: Sequence[Part]) -> KernelVariants:
+        """Return the kernels of parts of the recording by variant."""
+        if [*parts] == [*self.launching.parts]:
+            return self.variants
+        kind = self.trace.gpu.kind
+        kernels = [i for part in parts for i in part.gpu_ops if kind[i] == KERNEL]
+        return KernelVariants(self.trace, self.launching, kernels)
 
     def operand_work(self, group: Group) -> OperandWork:
         """Return what one of these kernels has to compute and to move, as far as its operands tell."""
-        return self._variants.get((group.name, group.op, group.inputs), OperandWork())
+        return self.variants.work.get((group.name, group.op, group.inputs), OperandWork())
 
     def may_be_measured(self, group: Group) -> bool:
         """Return whether a formula tells what these kernels have to do, or might if more of them were recorded."""
         if self.operator_told(group):
-            return (group.name, group.op, group.inputs) in self._variants
+            return (group.name, group.op, group.inputs) in self.variants.work
         decoded = self.decoded(group)
         return decoded.helper is None and decoded.is_of(*FAMILIES).may_be
 

@@ -9,13 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.call_times import CallTimes, times_by_key, times_together
-from pytest_torchprof.analysis.kernel_work import work_by_variant
 from pytest_torchprof.kernels.operand_work import OperandWork, work_of, work_together
-from pytest_torchprof.trace.columns import ABSENT, KERNEL
+from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.analysis.launches import Launching
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
@@ -69,34 +69,27 @@ class FamilyRow(_Kernels, frozen=True, kw_only=True, eq=False):
     library: str
 
 
-def by_kernel(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[KernelRow]:
+def by_kernel(gpu_work: GpuWork, chosen: Sequence[Part]) -> list[KernelRow]:
     """Return the kernels of the parts by name, the longest time first."""
+    trace, launching = gpu_work.trace, gpu_work.launching
     if not trace.device_kind.has_launches:
         return _by_operator(launching, chosen)
-    gpu, ops, op_of, kind = trace.gpu, trace.ops, launching.op_of, trace.gpu.kind
+    named, start, end, kind = trace.gpu.name, trace.gpu.start, trace.gpu.end, trace.gpu.kind
     of_steps = [[i for i in part.gpu_ops if kind[i] == KERNEL] for part in chosen]
-    kernels = [i for of_step in of_steps for i in of_step]
-    # One variant is one name, launched by one operator with one set of operands.
-    named, start, end, op_named, inputs = gpu.name, gpu.start, gpu.end, ops.name, ops.inputs
-    variants = [
-        (named[i], op_named[op_of[i]], inputs[op_of[i]]) if op_of[i] >= 0 else (named[i], ABSENT, ABSENT)
-        for i in kernels
-    ]
-    example = dict(zip(reversed(variants), reversed(kernels), strict=True))
     times = times_by_key([[(named[i], end[i] - start[i]) for i in of_step] for of_step in of_steps])
+    variants = gpu_work.variants_in(chosen)
     found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     works: dict[int, list[tuple[int, OperandWork]]] = defaultdict(list)
-    known = work_by_variant(trace, launching, kernels)
-    for variant, count in Counter(variants).items():
+    for variant, kernels in variants.kernels.items():
         name, operator, _ = variant
-        found[name].append((count, operator, example[variant]))
-        works[name].append((count, known.get(variant, OperandWork())))
+        found[name].append((len(kernels), operator, kernels[0]))
+        works[name].append((len(kernels), variants.work.get(variant, OperandWork())))
     rows = [
         replace(_kernel_row(trace, launching, name, several, times[name]), work=work_together(works[name]))
         for name, several in found.items()
     ]
     if trace.forward_of:
-        forward = _forward(launching, kernels, named)
+        forward = _forward(launching, (i for of_step in of_steps for i in of_step), named)
         rows = [replace(row, forward_op=forward[name]) for row, name in zip(rows, found, strict=True)]
     return sorted(rows, key=lambda row: (-row.time_us, row.name))
 

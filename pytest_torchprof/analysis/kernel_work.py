@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.kernels.names.kernelname import PRODUCTS
@@ -14,6 +15,7 @@ from pytest_torchprof.kernels.operand_work import (
     has_formula_for,
     work_of,
 )
+from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,37 +24,54 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 Variant = tuple[int, int, int]
-"""A kernel's name, its operator's name (both by their places in ``Trace.names``) and the operator's set of operands."""
+"""A kernel's name and its operator's (both by their places in ``Trace.names``), and the operator's set of operands.
+
+Without an operator the latter two are ABSENT.
+"""
 
 
-def work_by_variant(trace: Trace, launching: Launching, kernels: Iterable[int]) -> Mapping[Variant, OperandWork]:
-    """Return the work of one kernel of each variant of which a formula tells it, as far as the operands are recorded.
+class KernelVariants:
+    """Kernels of a recording by variant."""
 
-    A kernel does its operator's work where it is the only one of its kind in the call: of products and convolutions
-    beside helpers, of pointwise operators and copies at all.
-    """
-    names, op_of, ops, named = trace.names, launching.op_of, trace.ops, trace.gpu.name
-    known = {name for name in set(ops.name) if has_formula(names[name])}
-    of_ops = [i for i in kernels if op_of[i] >= 0 and ops.name[op_of[i]] in known]
-    decoded = {name: launching.named(name) for name in {named[i] for i in of_ops}}
-    working = {name for name, one in decoded.items() if one.family in FAMILIES and not one.helper}
-    launched = Counter(op_of[i] for i in of_ops if named[i] in working)
-    variants: dict[Variant, bool] = {}
-    for i in of_ops:
-        op = op_of[i]
-        variant = named[i], ops.name[op], ops.inputs[op]
-        # The cheaper questions first: a variant has thousands of kernels.
-        variants[variant] = (
-            variants.get(variant, True)
-            and named[i] in working
-            and launched[op] == 1
-            and launching.decoded(i).helper is None
-        )
-    found = {}
-    for variant in (variant for variant, alone in variants.items() if alone):
-        name, op_name, inputs = variant
-        types, shapes, strides = launching.operands(inputs)
-        is_product = decoded[name].family in PRODUCTS
-        if is_product == counts_flops(names[op_name]) and has_formula_for(names[op_name], types, shapes):
-            found[variant] = work_of(names[op_name], types, shapes, strides, launching.settings(inputs))
-    return found
+    def __init__(self, trace: Trace, launching: Launching, kernels: Iterable[int]) -> None:
+        """Group the kernels, each group in their order."""
+        self._trace, self._launching = trace, launching
+        named, op_of, op_named, inputs = trace.gpu.name, launching.op_of, trace.ops.name, trace.ops.inputs
+        found: dict[Variant, list[int]] = defaultdict(list)
+        for i in kernels:
+            op = op_of[i]
+            found[(named[i], op_named[op], inputs[op]) if op >= 0 else (named[i], ABSENT, ABSENT)].append(i)
+        self.kernels: Mapping[Variant, list[int]] = dict(found)
+        """The kernels of each variant."""
+
+    @cached_property
+    def work(self) -> Mapping[Variant, OperandWork]:
+        """The work of one kernel of each variant of which a formula tells it, as far as the operands are recorded.
+
+        A kernel does its operator's work where it is the only one of its kind in the call: of products and convolutions
+        beside helpers, of pointwise operators and copies at all.
+        """
+        names, launching, op_of = self._trace.names, self._launching, self._launching.op_of
+        with_formula = {op for op in {op for _, op, _ in self.kernels} if op != ABSENT and has_formula(names[op])}
+        decoded = {name: launching.named(name) for name in {name for name, op, _ in self.kernels if op in with_formula}}
+        working = {name for name, one in decoded.items() if one.family in FAMILIES and not one.helper}
+        in_question = {
+            variant: kernels
+            for variant, kernels in self.kernels.items()
+            if variant[0] in working and variant[1] in with_formula
+        }
+        launched = Counter(op_of[i] for kernels in in_question.values() for i in kernels)
+        found = {}
+        for (name, op, inputs), kernels in in_question.items():
+            if max(map(launched.__getitem__, map(op_of.__getitem__, kernels))) > 1 or self._any_helps(kernels):
+                continue
+            types, shapes, strides = launching.operands(inputs)
+            is_product = decoded[name].family in PRODUCTS
+            if is_product == counts_flops(names[op]) and has_formula_for(names[op], types, shapes):
+                found[name, op, inputs] = work_of(names[op], types, shapes, strides, launching.settings(inputs))
+        return found
+
+    def _any_helps(self, kernels: Iterable[int]) -> bool:
+        """Whether one of a variant's kernels only helps a product, which the ranges around its launch tell."""
+        launching = self._launching
+        return any(launching.decoded(i).helper is not None for i in launching.one_of_each_chain(kernels))

@@ -28,7 +28,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.operator_inputs import Inputs
@@ -52,8 +52,9 @@ class Launching:
         """Prepare to answer; the work is done when asked. ``own_kernels``: what users say of theirs."""
         self._trace = trace
         self._own_kernels = own_kernels
-        self._chains: dict[int, tuple[str, ...]] = {ABSENT: ()}
-        self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._chains: list[tuple[str, ...]] = [()]
+        self._chain_of: dict[int, int] = {ABSENT: 0}
+        self._longer: dict[tuple[int, int], int] = {}
         self._inputs = OperatorInputs(trace)
         self._decoded: dict[object, KernelName] = {}
         self.generated = GeneratedCode(trace)
@@ -103,15 +104,27 @@ class Launching:
 
     def chain(self, op: int) -> tuple[str, ...]:
         """Return the names of the ranges around and including the operator, outermost first."""
-        above = []
-        while op not in self._chains:
+        return self._chains[self._chain_number(op)]
+
+    def _chain_number(self, op: int) -> int:
+        """Return the place of the operator's chain in ``_chains``, which holds each chain once."""
+        named, above = self._trace.ops.name, []
+        while op not in self._chain_of:
             above.append(op)
             op = self._trace.nesting.parent[op]
-        found = self._chains[op]
+        found = self._chain_of[op]
         for member in reversed(above):
-            found = (*found, self._trace.names[self._trace.ops.name[member]])
-            found = self._chains[member] = self._same.setdefault(found, found)
+            longer = found, named[member]
+            if longer not in self._longer:
+                self._longer[longer] = len(self._chains)
+                self._chains.append((*self._chains[found], self._trace.names[named[member]]))
+            found = self._chain_of[member] = self._longer[longer]
         return found
+
+    def one_of_each_chain(self, gpu_ops: Iterable[int]) -> Iterable[int]:
+        """Return one operation for each chain of ranges around their launches, where it is sure and where it is not."""
+        op_of, unsure = self.op_of, self._trace.captured.unsure
+        return {(self._chain_number(op_of[i]), i in unsure): i for i in gpu_ops}.values()
 
     def op_name(self, op: int) -> str | None:
         """Return the operator's name, None for none and for a region of compiled code."""
@@ -151,7 +164,7 @@ class Launching:
         told = trace.collectives.get(gpu_op)
         collective = (None, None) if told is None else (told.collective, told.dtype)
         code = self.code(gpu_op)
-        key = (trace.gpu.name[gpu_op], self.chain(op), inputs, called, collective, code)
+        key = (trace.gpu.name[gpu_op], self._chain_number(op), inputs, called, collective, code)
         found = self._decoded.get(key)
         if found is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
@@ -165,7 +178,7 @@ class Launching:
         name = self._trace.names[self._trace.ops.name[op]]
         code = self.code_of_operator(op)
         lists = self._inputs.lists_of(op)
-        key = (name, self.chain(op), self._trace.ops.inputs[op], lists, code, op in self._by_mask)
+        key = (name, self._chain_number(op), self._trace.ops.inputs[op], lists, code, op in self._by_mask)
         found = self._decoded.get(key)
         if found is None:
             dtypes, shapes, strides = with_lists(self.inputs(op), lists)

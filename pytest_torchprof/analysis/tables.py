@@ -34,5 +34,5 @@ def rows_by(
         return by_annotation(trace, chosen)
     if way == "module":
         return by_module(trace, chosen)
-    kernels = by_kernel(trace, launching, chosen) if kernels is None else kernels
+    kernels = by_kernel(analysis.gpu_work, chosen) if kernels is None else kernels
     return kernels if way == "kernel" else by_family(kernels)

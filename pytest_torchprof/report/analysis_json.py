@@ -51,7 +51,7 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
     trace, steps = analysis.trace, chosen_steps(analysis, step)
     chosen = [one.part for one in steps]
     median, worst = analysis.median_of(steps), analysis.worst_of(steps)
-    rows = by_kernel(trace, analysis.launching, chosen)
+    rows = by_kernel(analysis.gpu_work, chosen)
     found: dict[str, Any] = {
         "schema": SCHEMA,
         "trace": {

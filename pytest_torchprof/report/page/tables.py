@@ -72,7 +72,7 @@ def time_breakdown(analysis: Analysis) -> dict[str, Any] | None:
 def _rows(analysis: Analysis) -> dict[str, Sequence[Any]]:
     if analysis.kernels_unknown is not None:
         return {}
-    kernels = by_kernel(analysis.trace, analysis.launching, analysis.launching.parts)
+    kernels = by_kernel(analysis.gpu_work, analysis.launching.parts)
     return {way: rows_by(way, analysis, analysis.steps, kernels) for way in WAYS}
 
 
