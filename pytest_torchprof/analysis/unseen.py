@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.analysis.parts import inside, operator_kernels
@@ -53,12 +54,9 @@ def work_without_events(trace: Trace) -> Reason | None:
     if spent is None or len(spent) != len(trace.steps) or trace.steps is not trace.profiler_steps or trace.compiling:
         return None
     enough = min(_STEPS, len(spent))
-    if sum(us >= LEAST_US for us in spent) < enough:
+    if sum(us >= LEAST_US for us in spent) < enough or not _has_long_operators(trace):
         return None
-    long: dict[int, list[_Gap]] = defaultdict(list)
-    for gap in _gaps(trace):
-        if gap.us >= LEAST_US:
-            long[gap.step].append(gap)
+    long = _long_gaps(trace)
     if not any(long[place] for place in range(len(spent))):
         return None
     found, surely = _surely_unseen(trace, spent, long), True
@@ -69,6 +67,11 @@ def work_without_events(trace: Trace) -> Reason | None:
         return None
     most_us, name = max(found)
     return UnseenWork(operator=name, most_us=most_us, surely=surely, seen=len(found), steps=len(spent))
+
+
+def _has_long_operators(trace: Trace) -> bool:
+    """Whether an operator is as long as the gaps inside of operators that are looked for."""
+    return max(map(sub, trace.ops.end, trace.ops.start), default=0) / 1000 >= LEAST_US
 
 
 def _surely_unseen(trace: Trace, spent: Sequence[float], long: Mapping[int, list[_Gap]]) -> list[tuple[float, str]]:
@@ -117,13 +120,19 @@ class _Gap(NamedTuple):
     is_users: bool
 
 
-def _gaps(trace: Trace) -> Iterator[_Gap]:
-    """Yield when nothing was recorded inside of an operator that only holds others."""
+def _long_gaps(trace: Trace) -> dict[int, list[_Gap]]:
+    """Return the long gaps inside of operators that only hold others, by step."""
+    every = [*_unrecorded(trace)]
+    in_question = {name for start, end, name in every if (end - start) / 1000 >= LEAST_US}
+    found: dict[int, list[_Gap]] = defaultdict(list)
     seen: Counter[tuple[int, str]] = Counter()
-    for start, end, name in _unrecorded(trace):
-        step = trace.step_at(start)
-        seen[step, name] += 1
-        yield _Gap(step, name, seen[step, name], (end - start) / 1000, _OF_TORCH.fullmatch(name) is None)
+    for start, end, name in every if in_question else ():
+        if name in in_question:
+            step, us = trace.step_at(start), (end - start) / 1000
+            seen[step, name] += 1
+            if us >= LEAST_US:
+                found[step].append(_Gap(step, name, seen[step, name], us, _OF_TORCH.fullmatch(name) is None))
+    return found
 
 
 def _unrecorded(trace: Trace) -> Iterator[tuple[int, int, str]]:

@@ -16,7 +16,7 @@ from msgspec import Struct, defstruct
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, MIB, too_large
 from pytest_torchprof.recording.event_args import Allocation, Args, Fraction, Whole, annotations_of, messages_of
-from pytest_torchprof.recording.stamps import EXACT, WHOLE, instant_ns, times_ns
+from pytest_torchprof.recording.stamps import EXACT, WHOLE, in_ns, times_ns
 from pytest_torchprof.trace.columns import (
     KERNEL,
     MEMCPY,
@@ -283,9 +283,10 @@ class Columns:
         finish: Any = types.finish
         instant: Any = types.instant
         # First all that can fail, as above.
-        kept = [(event, instant_ns(event.ts, stamps)) for event in events if type(event) in (start, finish, instant)]
+        kept = [event for event in events if type(event) in (start, finish, instant)]
+        moments = in_ns([event.ts for event in kept], stamps)
         arrows, allocations, threads = self.arrows, self.allocations, self.threads
-        for event, moment in kept:
+        for event, moment in zip(kept, moments, strict=True):
             if type(event) is instant:
                 allocations.moment.append(moment)
                 allocations.thread.append(threads[event.tid])

@@ -22,23 +22,19 @@ class TooFineError(Exception):
     """Time stamps with more digits than a double holds."""
 
 
-def instant_ns(stamp: Any, stamps: str) -> int:
-    """Return a moment in ns; TooFineError where it needs the exact types."""
-    return _in_ns([stamp], stamps)[0]
-
-
 def times_ns(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
     """Return starts and ends in ns."""
     if stamps == WHOLE:
         return [event.ts * 1000 for event in events], [(event.ts + event.dur) * 1000 for event in events]
-    start = _in_ns([event.ts for event in events], stamps)
-    return start, list(map(add, start, _in_ns([event.dur for event in events], stamps)))
+    start = in_ns([event.ts for event in events], stamps)
+    return start, list(map(add, start, in_ns([event.dur for event in events], stamps)))
 
 
-def _in_ns(times: list[Any], stamps: str) -> list[int]:
+def in_ns(times: list[Any], stamps: str) -> list[int]:
+    """Return times in ns; TooFineError where they need the exact types."""
     if stamps == EXACT:
         _check(times)
-    elif stamps == FRACTIONAL and (latest := max(times)) >= _FAR_US:
+    elif stamps == FRACTIONAL and (latest := max(times, default=0)) >= _FAR_US:
         if latest >= _TOO_FAR_US:
             raise TooFineError
         return [int(us // 1) * 1000 + round(us % 1 * 1000) for us in times]
