@@ -15,7 +15,7 @@ import pytest
 from pytest_torchprof import against
 from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.reasons.codes import Code, coded
-from pytest_torchprof.testing import JOB, PASSED, RUN, STATE, is_ours, ranks
+from pytest_torchprof.testing import JOB, PASSED, REFUSAL, RUN, STATE, is_ours, ranks
 from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
 from pytest_torchprof.testing.workers import WORDS_KEY, WORKER_KEY, is_worker, nodeid_of, words_of
 
@@ -182,7 +182,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     state = session.config.stash.get(STATE, None)
     if state is None or session.config.option.collectonly:
         return (yield)
-    from pytest_torchprof.testing.collection import armed
+    from pytest_torchprof.testing.arming import armed
     from pytest_torchprof.testing.rank_ends import told_at_the_end
 
     times_wanted = state.options.against is not None and not is_worker(session.config)
@@ -210,29 +210,35 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     state = item.config.stash.get(STATE, None)
     if state is None or not is_ours(item):
-        return (yield)
-    from pytest_torchprof.testing.collection import start_run
-    from pytest_torchprof.testing.phases import without_trace_records
+        result = yield
+    else:
+        from pytest_torchprof.testing.phases import without_trace_records
+        from pytest_torchprof.testing.planning import start_run
 
-    item.stash[RUN] = start_run(state, item)
-    state.arm()
-    with without_trace_records():
-        return (yield)
+        item.stash[RUN] = start_run(state, item)
+        state.arm()
+        with without_trace_records():
+            result = yield
+    if is_ours(item):
+        from pytest_torchprof.testing.planning import settle
+
+        settle(item)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    if is_ours(item):
-        from pytest_torchprof.testing.collection import run_of
+    if (refusal := item.stash.get(REFUSAL, None)) is not None:
+        raise refusal
+    if (run := item.stash.get(RUN, None)) is not None:
         from pytest_torchprof.testing.phases import around_call, without_trace_records
 
-        run = run_of(item)
         with without_trace_records(), run.called(), around_call(run, item):
             result = yield
     else:
         result = yield
     if is_ours(item):
-        from pytest_torchprof.testing.collection import refuse_late_marker
+        from pytest_torchprof.testing.planning import refuse_late_marker
 
         refuse_late_marker(item)
     return result
@@ -279,8 +285,8 @@ def pytest_runtest_makereport(
         from pytest_torchprof.testing.testcases import advise
 
         advise(report, call.excinfo, item)
-    if run is not None:
-        from pytest_torchprof.testing.phases import mend_report
+    if run is not None or item.stash.get(REFUSAL, None) is not None:
+        from pytest_torchprof.testing.pytest_report import mend_report
 
         mend_report(report, call, run, item)
     state = item.config.stash.get(STATE, None)
@@ -300,7 +306,7 @@ def pytest_runtest_makereport(
 def pytest_runtest_logreport(report: pytest.TestReport) -> Generator[None, object, object]:
     result = yield
     if hasattr(report, "torchprof_brief"):
-        from pytest_torchprof.testing.phases import shorten
+        from pytest_torchprof.testing.pytest_report import shorten
 
         shorten(report)
     return result
@@ -309,7 +315,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> Generator[None, objec
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     state = config.stash.get(STATE, None)
     if state is not None and not is_worker(config):
-        from pytest_torchprof.testing.session import write_section
+        from pytest_torchprof.testing.section import write_section
 
         write_section(state, terminalreporter)
 
@@ -318,7 +324,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_sessionfinish(session: pytest.Session) -> None:
     state = session.config.stash.get(STATE, None)
     if state is not None:
-        from pytest_torchprof.testing.session import finish
+        from pytest_torchprof.testing.run_end import finish
 
         finish(state, session)
 
@@ -352,6 +358,6 @@ def pytest_testnodedown(node: Any) -> None:
     plain = getattr(node, "workeroutput", {}).get(WORKER_KEY)
     if plain is not None:
         from pytest_torchprof.testing.collection import state_of
-        from pytest_torchprof.testing.session import ProcessResults
+        from pytest_torchprof.testing.handed_over import ProcessResults
 
         state_of(node.config).merge(ProcessResults.from_json(plain))

@@ -32,12 +32,13 @@ COSTS = {
     "failure": (1, 1, 0),
     "finding": (2, 12, 1),
     "column": (1, 1, 0),
+    "result": (2, 5, 0),
     "report format": (1, 1, 1),
     "device": (1, 1, 2),
     "command": (1, 1, 1),
 }
 HELP = """
-import contextlib, io, subprocess, sys
+import contextlib, io, re, subprocess, sys
 from pathlib import Path
 from pytest_torchprof import LimitsMissed, NotMeasured, load
 from pytest_torchprof.cli import main
@@ -59,7 +60,7 @@ def torchprof(*words):
 def pytest(*options, test):
     Path("test_it.py").write_text("import pytest, torch\\nx = torch.ones(3)\\n" + test + "\\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
-    subprocess.run(command, check=True, capture_output=True)
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 """
 
 

@@ -41,7 +41,7 @@ FOREIGN = {
     "limits/compile_limits.py": "names of torch's ranges",
     "recording/reader.py": "msgspec's messages",
     "testing/gpus.py": "what nvidia-smi and variables of the environment say",
-    "testing/phases.py": "pytest's crash message",
+    "testing/pytest_report.py": "pytest's crash message and reports of skips",
     "testing/rank_ends.py": "pytest's reports of skips",
     "testing/ranks/": "pytest's reports, torchrun's log, and Python's stacks",
     "testing/tolerance.py": "what users write as a tolerance",

@@ -427,6 +427,40 @@ def test_a_marker_that_is_added_in_the_body_is_too_late_and_no_pass(run_tests):
     run_tests(IN_THE_BODY, "--torchprof=off").assert_outcomes(passed=2, xpassed=1)
 
 
+def test_a_marker_of_the_set_up_that_cannot_be_used_is_no_expected_failure(run_tests):
+    result = run_tests("""
+@pytest.fixture(autouse=True)
+def odd(request):
+    request.applymarker(pytest.mark.torchprof(max_kernel=1))
+
+@pytest.mark.xfail
+def test_expected():
+    torch.sin(x)
+
+@cpu
+def test_marked():
+    torch.sin(x)
+""")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*[[]unknown-keyword]*"])
+
+
+def test_a_marker_that_a_hook_adds_around_the_call_is_too_late_and_no_pass(run_tests, pytester):
+    pytester.makeconftest("""
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    item.add_marker(pytest.mark.torchprof(device="cpu", max_kernels=0))
+    return (yield)
+""")
+    result = run_tests(
+        "def test_plain():\n    torch.sin(x)\n\n@pytest.mark.xfail\ndef test_expected():\n    torch.sin(x)\n"
+    )
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*[[]late-marker]*"])
+
+
 def test_a_doctest_in_a_marked_module_is_none_of_ours(run_tests):
     result = run_tests(
         '''

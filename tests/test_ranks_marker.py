@@ -17,10 +17,10 @@ from left_behind import left_in
 
 from pytest_torchprof import load
 from pytest_torchprof.report.result import Outcome, Result
+from pytest_torchprof.testing.handed_over import ProcessResults
 from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
-from pytest_torchprof.testing.ranks.task import Phase, RankEnd
+from pytest_torchprof.testing.ranks.task import LastWord, RankEnd
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
-from pytest_torchprof.testing.session import ProcessResults
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -207,11 +207,15 @@ def test_recordings_of_ranks_are_judged_without_a_job(run):
 
 
 def phase(outcome="passed", line="", when="call", ended_s=0.0, code=None):
-    return Phase(when=when, outcome=outcome, line=line, text=line, code=code, ended_s=ended_s)
+    why = ("test_it.py", 1, f"Skipped: {line}") if outcome == "skipped" else line
+    report = pytest.TestReport("test_it", ("test_it.py", 1, "test_it"), {}, outcome, why, when, stop=ended_s)
+    if code is not None:
+        report.torchprof_code = code
+    return report
 
 
-def end_of(*phases, results=(), status=0):
-    return RankEnd(phases=phases, status=status, state=ProcessResults(results=tuple(results)).to_json())
+def end_of(*reports, results=(), status=0):
+    return RankEnd(reports=reports, last=LastWord(status=status, results=ProcessResults(results=tuple(results))))
 
 
 KILLED = LostRank(number=1, how="was killed by SIGKILL", last_lines=(), outlived=False)
@@ -238,7 +242,8 @@ def test_the_rank_that_is_the_cause_tells_it(ranks, lost, told):
 
 
 def test_an_expected_failure_says_which_ranks_passed():
-    passed, failed = (Phase(when="call", outcome=outcome, expected="known") for outcome in ("passed", "skipped"))
+    passed, failed = phase(), phase("skipped")
+    passed.wasxfail = failed.wasxfail = "known"
     verdict = verdict_of(JobEnd(ranks=(end_of(passed), end_of(failed)), lost=()))
     assert (verdict.outcome, verdict.expected) == ("xfailed", "known (passed on rank 0)")
 

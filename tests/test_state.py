@@ -16,7 +16,10 @@ SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in TE
 CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
 PYTESTS = {"obj"}
 """What our items share with pytest's, whose function is exchanged for the time of a call."""
-RESULTS = ("report/result.py", "report/__init__.py", "report/page/measured.py", "cli/report_sources.py")
+RESULTS = (
+    *("report/result.py", "report/__init__.py", "report/page/measured.py", "cli/report_sources.py"),
+    *("testing/handed_over.py", "testing/judgement.py", "testing/ranks/task.py", "testing/ranks/launch.py"),
+)
 
 
 def is_frozen(found: ast.ClassDef) -> bool:

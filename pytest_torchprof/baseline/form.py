@@ -94,14 +94,14 @@ def write_entry(entry: Entry, before: WrittenEntry | None) -> WrittenEntry:
     )
 
 
-def plain(entry: Entry) -> dict[str, Any]:
-    """Return an entry as JSON values, for another process."""
-    return _plain(write_entry(entry, None))
+def fields_of(entry: Entry) -> EntryFields:
+    """Return an entry as a file would have it, for another process: launches that repeat are told once."""
+    return msgspec.convert(_plain(write_entry(entry, None)), EntryFields)
 
 
-def from_plain(value: object) -> Entry:
-    """Return the entry that `plain` made JSON values of; ValueError where it is none."""
-    return _read_entry(value).entry
+def entry_from(fields: EntryFields) -> Entry:
+    """Return the entry that `fields_of` was given; ValueError where the fields are of none."""
+    return _entry_of(fields).entry
 
 
 def dumps(entries: Mapping[str, WrittenEntry]) -> bytes:
@@ -135,7 +135,7 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
     made, unfolded = {}, 0
     for key, entry in entries.items():
         try:
-            made[key] = _read_entry(entry)
+            made[key] = _entry_of(msgspec.convert(entry, EntryFields))
         except ValueError as error:  # msgspec's ValidationError is one
             _refuse(path, f"it does not have a baseline's form: {_string(key)}: {error}")
         entry_made = made[key].entry
@@ -151,8 +151,7 @@ def has_conflict(text: str) -> bool:
     return any(line.startswith((OURS, BASE, THEIRS, THEIRS_END)) for line in text.splitlines())
 
 
-def _read_entry(value: object) -> WrittenEntry:
-    fields = msgspec.convert(value, EntryFields)
+def _entry_of(fields: EntryFields) -> WrittenEntry:
     refuse_too_many([*fields.steps, *chain.from_iterable(one.steps or () for one in fields.ranks.values())])
     orders = read_steps(fields.steps)
     of_ranks = {rank: read_steps(one.steps) for rank, one in fields.ranks.items() if one.steps}

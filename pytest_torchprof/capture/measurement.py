@@ -46,6 +46,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, describe, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason, Verbatim
+from pytest_torchprof.reasons.testing import CalledDifferentlyOften
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.metadata import Metadata
@@ -110,9 +111,11 @@ def iterations(
     raised with it and the last recording stays for inspection. With `plan.times` the code is called further for
     untraced times, which are added to the recording: one batch, and another if `unsure()` after the first. Of several
     ranks each makes the same number of calls, whatever happens: as many as they agree on, or as `Pace` has fixed it.
+    NotMeasured on all of them where they are told to make different numbers.
     Whoever runs the code must close this generator when the code raises or is left early (`contextlib.closing`): the
     profiler is then stopped and no recording is left.
     """
+    _agree_on_calls(plan)
     made = 0
     reason: Exception | None = None
     with closing(_measure(plan, path, check, unsure)) as calls:
@@ -147,6 +150,24 @@ def _own_reason(problem: Exception, device: str) -> Exception:
     if isinstance(problem, RuntimeError) and kind_of(device).has_launches:
         return NotMeasured(reasons.of_device(device, problem))
     return NotMeasured(reasons.of_ourselves(problem))
+
+
+def _agree_on_calls(plan: Plan) -> None:
+    """Raise NotMeasured on all ranks where some would call the code more often: they would wait in its collectives."""
+    asked = plan.pace.exchange("the plan", [plan.warmup, plan.steps, plan.times is not None])
+    if all(one == asked[0] for one in asked):
+        return
+    ranks = (
+        f"rank {rank} warmup={warmup}, steps={steps}{', and times' if times else ''}"
+        for rank, (warmup, steps, times) in enumerate(asked)
+    )
+    raise NotMeasured(CalledDifferentlyOften(tuple(ranks)))
+
+
+def calls_of_refused(pace: Pace, reason: Reason, warmup: int, steps: int, *, times: bool) -> Iterator[None]:
+    """Yield for the calls of a rank that cannot measure: it makes as many as the others, who are told why."""
+    pace.leave(reason)
+    yield from [None] * calls_beside_others(pace, warmup, steps, times=times)
 
 
 def calls_beside_others(pace: Pace, warmup: int, steps: int, *, times: bool) -> int:

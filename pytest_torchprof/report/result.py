@@ -6,10 +6,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, convert, to_builtins
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from pytest_torchprof.analysis.numbers import Numbers
-from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.baseline.entry import Times, times_of
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
@@ -21,6 +21,8 @@ from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from pytest_torchprof.analysis.analysis import Analysis
 
 
 class Outcome(StrEnum):
@@ -172,6 +174,11 @@ def _time_lines(time: TimeComparison) -> tuple[str, ...]:
     if time.fails and not time.failed_before:
         return ()
     return time.lines if time.remedy is None else (*time.lines, f"  do: {time.remedy}")
+
+
+def with_numbers(result: Result, analysis: Analysis) -> Result:
+    """Return a result with what it holds of each measurement that was judged, whatever was asked of it."""
+    return replace(result, summary=summary_of(analysis.median, analysis.worst), time=times_of(analysis))
 
 
 def encode(results: Iterable[Result]) -> list[dict[str, Any]]:

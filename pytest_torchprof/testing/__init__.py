@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # Where the plugin stores its state in pytest's objects.
 STATE: pytest.StashKey[RunState] = pytest.StashKey()
 RUN: pytest.StashKey[TestRun] = pytest.StashKey()
+REFUSAL: pytest.StashKey[BaseException | None] = pytest.StashKey()
+"""What the call of a test raises in place of running it, or has raised: its plan cannot be carried out."""
 JOB: pytest.StashKey[JobItem] = pytest.StashKey()
 PASSED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether all phases of a test so far have passed."""

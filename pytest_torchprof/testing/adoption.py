@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import shutil
@@ -30,8 +31,9 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.writer import write_adopted
+from pytest_torchprof.testing.gates import gated, guarded
 from pytest_torchprof.testing.left_recordings import left_in, numbers_of, why_mixed, why_stale
-from pytest_torchprof.testing.measured_calls import gated, guarded, kept_trace, other_code, profile_of
+from pytest_torchprof.testing.replayed import kept_trace
 from pytest_torchprof.trace.metadata import Adoption
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ def adopt(run: TestRun, request: AdoptionRequest, limits: Mapping[str, object]) 
             profiles = _of_left(run, label, request)
     except NotMeasured as problem:
         if label in run.measurements:
-            raise run.change(label, why_not=reason_of(problem)).error from None
+            raise run.put(run.measurements[label].refused(reason_of(problem))).error from None
         raise
     except Exception as problem:
         run.stopped(label, problem)
@@ -108,7 +110,7 @@ def _unmeasured(run: TestRun, label: str | None, request: AdoptionRequest) -> li
         with tempfile.TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True) as folder, run.alone():
             request.source(Path(folder))
     profile = Profile.unmeasured(gate=gated(run, frozenset(), "measuring is off (--torchprof=off)"))
-    run.change(label, profile=profile)
+    run.put(dataclasses.replace(run.measurements[label], profile=profile))
     return [profile] * (1 if request.files == "any" else request.files)
 
 
@@ -160,11 +162,11 @@ def _of_kept(run: TestRun, label: str | None, request: AdoptionRequest) -> list[
     if request.files != 1:
         recordings, nodeid = run.test.state.recordings, run.test.nodeid
         each = (_numbered(label, number) for number in range(_MOST_FILES))
-        first = kept_trace(run, recordings.numbered(nodeid, each) or _numbered(label, 0))
+        first = kept_trace(run.test, recordings.numbered(nodeid, each) or _numbered(label, 0))
         numbers = first.adoption.numbers if first.adoption is not None else ()
         if request.files not in ("any", len(numbers)):
             raise NotMeasured(OtherNumberAdopted(len(numbers), str(request.files)))
-    taken = {own: kept_trace(run, own) for own in _labels(run, label, numbers)}
+    taken = {own: kept_trace(run.test, own) for own in _labels(run, label, numbers)}
     for own, trace in taken.items():
         adoption = trace.adoption or Adoption(nodeid=run.test.nodeid, label=own)
         taken[own] = replace(trace, adoption=replace(adoption, step=request.step))
@@ -191,22 +193,23 @@ def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRe
     """Leave the measurements behind, and return their profiles; NotMeasured where one of them cannot be believed."""
     problems, found = [], {}
     for label, trace in taken.items():
-        run.change(label, recording=Path(str(trace.path)))
+        measurement = run.put(dataclasses.replace(run.measurements[label], recording=Path(str(trace.path))))
         reason, asked = _as_asked(run, trace, live=live)
-        profile = profile_of(run, asked)
-        if reason := reason or profile.doubt or other_code(run, elsewhere=True):
-            problems.append(run.change(label, why_not=reason).error)
+        profile = run.test.profile_of(asked)
+        if reason := reason or profile.doubt or run.test.other_code(elsewhere=True):
+            problems.append(run.put(measurement.refused(reason)).error)
             continue
         found[label] = profile
     try:
         found = found if problems else _of_one_job(found, with_all=request.files == "any")
     except NotMeasured as mixed:
-        problems, found = [run.change(label, why_not=reason_of(mixed)).error for label in found], {}
+        problems, found = [run.put(run.measurements[label].refused(reason_of(mixed))).error for label in found], {}
     profiles = []
     for label, profile in found.items():
-        guarded_profile = guarded(run, profile, run.measurements[label].explanation, replay=False)
+        measurement = run.measurements[label]
+        guarded_profile = guarded(run, profile, measurement.explanation, replay=False)
         profiles.append(guarded_profile)
-        run.change(label, profile=guarded_profile)
+        run.put(dataclasses.replace(measurement, profile=guarded_profile))
     if problems:
         raise problems[0]
     return profiles

@@ -18,11 +18,11 @@ from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
 from pytest_torchprof.reasons.timing import StandInTimed
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.report.ci import properties
-from pytest_torchprof.report.result import BaselineState, KernelCalls, Outcome, Result, summary_of
-from pytest_torchprof.testing.measurement import judge_measurement
+from pytest_torchprof.report.result import BaselineState, KernelCalls, Outcome, Result, with_numbers
+from pytest_torchprof.testing.judgement import JudgedAlone, judge_measurement
 from pytest_torchprof.testing.other_ranks import entries_of_others, with_other_ranks
 from pytest_torchprof.testing.renames import NewTest
-from pytest_torchprof.testing.session import BaselineNote
+from pytest_torchprof.testing.run_baselines import BaselineNote
 from pytest_torchprof.testing.timed_results import without_times
 from pytest_torchprof.text import printable_line
 
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits import Screen, Verdict
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons.errors import LimitsMissed
-    from pytest_torchprof.testing.measurement import Judgement, MeasuredTest, Measurement
+    from pytest_torchprof.testing.judgement import Judgement
+    from pytest_torchprof.testing.measured_test import MeasuredTest
+    from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.testing.test_run import TestRun
     from pytest_torchprof.trace.caches import CompileCaches
 
@@ -105,13 +107,14 @@ def _complete_judgement(
     run: TestRun, measurement: Measurement, measurements: tuple[Measurement, ...], caught: tuple[Verdict, ...]
 ) -> Judgement:
     """Return what a measurement comes to, judged again where siblings, lines or the test add to what it was alone."""
-    former = run.judgements.get(measurement.label)
+    alone = run.judged_alone.get(measurement.label, JudgedAlone())
+    former = alone.judgement
     siblings = tuple(other.profile for other in measurements if other.profile is not None and other is not measurement)
     explanation = measurement.explanation
     judgement = former
     if judgement is None or siblings or explanation.repeat is not None or explanation.asked or caught:
         judgement = judge_measurement(run.test, measurement, siblings=siblings, former=former, caught=caught)
-    return with_other_ranks(judgement, run.told.get(measurement.label, ()), this_rank().number)
+    return with_other_ranks(judgement, alone.of_ranks, this_rank().number)
 
 
 def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> Conclusion:
@@ -143,7 +146,9 @@ def _conclude_one(run: TestRun, judgement: Judgement, ending: Ending | None) -> 
     )
     note = None
     if profile is not None:
-        result = _with_numbers(result, profile, judgement.verdicts, failed=problem is not None)
+        result = replace(with_numbers(result, profile), limits=judgement.verdicts)
+        if problem is not None or test.state.options.reports:
+            result = replace(result, kernels=_kernel_rows(profile) if profile.kernels_unknown is None else ())
         if test.state.options.reports:
             result = _with_reported(result, profile)
         writable = judgement.holds and not unanswerable
@@ -230,7 +235,7 @@ def _note_of(run: TestRun, judgement: Judgement, *, writable: bool) -> BaselineN
         return None
     label, entry = judgement.measurement.label, None
     if writable and not _unknown_there(judgement) and check.writes(compared.old, compared.formers):
-        others = entries_of_others(run.told.get(label, ()))
+        others = entries_of_others(run.judged_alone.get(label, JudgedAlone()).of_ranks)
         entry = check.entry_to_write(compared, others) if this_rank().writes else None
     is_new = compared.comparison.verdict == "new"
     return BaselineNote(
@@ -275,22 +280,8 @@ def _with_baseline(run: TestRun, result: Result, judgement: Judgement, *, writab
 def _with_reported(result: Result, profile: Profile) -> Result:
     """Return the result with what reports alone show, and what takes longer than to judge."""
     known = profile.kernels_unknown is None
-    return replace(
-        result,
-        findings=tuple(profile.findings),
-        structure=baseline.structure_hash(profile) if known else None,
-        kernels=_kernel_rows(profile) if known else (),
-    )
-
-
-def _with_numbers(result: Result, profile: Profile, verdicts: tuple[Verdict, ...], *, failed: bool) -> Result:
-    return replace(
-        result,
-        limits=verdicts,
-        summary=summary_of(profile.median, profile.worst),
-        kernels=_kernel_rows(profile) if failed and profile.kernels_unknown is None else (),
-        time=baseline.times_of(profile),
-    )
+    structure = baseline.structure_hash(profile) if known else None
+    return replace(result, findings=tuple(profile.findings), structure=structure)
 
 
 def _caches(profile: Profile) -> CompileCaches | None:

@@ -68,7 +68,7 @@ class Torchprof:
         """
         label = self._run.start(None, {})
         if self._run.test.state.options.enabled and (reason := why_nothing_runs(function)):
-            raise self._run.change(label, why_not=reason).error
+            raise self._run.put(self._run.measurements[label].refused(reason)).error
         result = measure_function(self._run, label, partial(function, *args, **kwargs))
         measurement = self._run.measurements[label]
         if measurement.profile is None:
@@ -205,4 +205,4 @@ class TestBlock(MeasuredBlock):
 
     def _left(self, reason: Reason) -> None:
         if (measurement := self._measurement) is not None and measurement.is_open:
-            raise self._run.change(self._label, why_not=reason).error
+            raise self._run.put(measurement.refused(reason)).error

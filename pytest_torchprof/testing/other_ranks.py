@@ -18,18 +18,17 @@ from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.errors import TorchprofError, reason_of
 from pytest_torchprof.reasons.testing import RankUntold
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.testing.judgement import JudgedOnRank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.capture import Pace
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.testing.baseline_check import BaselineCheck
-    from pytest_torchprof.testing.measurement import Judgement
-
-Told = dict[str, Any]
-"""How a measurement came out on one rank, as JSON values; empty where it could not be judged."""
+    from pytest_torchprof.testing.judgement import Judgement
 
 _MOST_LINES = 5
 
@@ -58,46 +57,54 @@ def told_in(recording: Path, own_kernels: OwnKernels) -> Any:
     return to_plain(part_of(profile)) if rank_told(profile.trace) is not None else None
 
 
-def to_tell(judgement: Judgement | None, check: BaselineCheck) -> Told:
-    """Return what the other ranks are to know of a measurement; of its baseline where that is to be written."""
+def judged_on_all(judgement: Judgement | None, check: BaselineCheck, pace: Pace) -> tuple[JudgedOnRank, ...]:
+    """Return how a measurement came out on each rank that measures in step, this one's judgement among them.
+
+    NotMeasured where one of them does not come so far.
+    """
+    own = to_builtins(_judged_here(judgement, check))
+    of_ranks = convert(pace.exchange("the verdicts", own), tuple[JudgedOnRank, ...])
+    pace.close()
+    return of_ranks
+
+
+def _judged_here(judgement: Judgement | None, check: BaselineCheck) -> JudgedOnRank:
     if judgement is None or judgement.profile is None:
-        return {}
-    held = judgement.baseline
-    entry = baseline.plain(held.new()) if held is not None and check.writes(held.old) else None
-    return {
-        "entry": entry,
-        "verdicts": [
-            to_builtins(structs.replace(verdict, evidence=verdict.evidence[:_MOST_LINES]))
+        return JudgedOnRank()
+    compared = judgement.baseline
+    return JudgedOnRank(
+        entry=baseline.fields_of(compared.new()) if compared is not None and check.writes(compared.old) else None,
+        verdicts=tuple(
+            structs.replace(verdict, evidence=verdict.evidence[:_MOST_LINES])
             # What is asked of all ranks together comes out the same on each.
             for verdict in judgement.verdicts
             if verdict.limit not in ON_ALL_RANKS
-        ],
-        "baseline": to_builtins(judgement.baseline_failure),
-        "lacks_lines": judgement.lacks_lines,
-    }
+        ),
+        baseline_failure=judgement.baseline_failure,
+        lacks_lines=judgement.lacks_lines,
+    )
 
 
-def with_other_ranks(judgement: Judgement, told: Sequence[Told], own: int) -> Judgement:
+def with_other_ranks(judgement: Judgement, of_ranks: Sequence[JudgedOnRank], own: int) -> Judgement:
     """Return the judgement that holds on no rank what another misses, and names the rank on which it is worst."""
-    if judgement.profile is None or len(told) < 2:
+    if judgement.profile is None or len(of_ranks) < 2:
         return judgement
     verdicts = {_key(verdict): verdict for verdict in judgement.verdicts}
     found: dict[tuple[str, str | None, str], dict[int, Verdict]] = {}
-    for rank, one in enumerate(told):
-        for plain in one.get("verdicts", ()):
-            verdict = convert(plain, Verdict)
+    for rank, one in enumerate(of_ranks):
+        for verdict in one.verdicts:
             if verdict.status != HOLDS:
                 found.setdefault(_key(verdict), {})[rank] = verdict
     for key, of_rank in found.items():
-        verdicts[key] = _together(verdicts.get(key), of_rank, own, len(told))
-    failure = judgement.baseline_failure or _baseline_of_others(told)
+        verdicts[key] = _together(verdicts.get(key), of_rank, own, len(of_ranks))
+    failure = judgement.baseline_failure or _baseline_of_others(of_ranks)
     return replace(judgement, verdicts=tuple(verdicts.values()), baseline_failure=failure)
 
 
-def entries_of_others(told: Sequence[Told]) -> dict[int, Entry]:
+def entries_of_others(of_ranks: Sequence[JudgedOnRank]) -> dict[int, Entry]:
     """Return what each of the ranks but the first would leave in the baseline, by its number."""
-    entries = {rank: one["entry"] for rank, one in enumerate(told) if rank and one.get("entry") is not None}
-    return {rank: baseline.from_plain(entry) for rank, entry in entries.items()}
+    entries = {rank: one.entry for rank, one in enumerate(of_ranks) if rank}
+    return {rank: baseline.entry_from(entry) for rank, entry in entries.items() if entry is not None}
 
 
 def _key(verdict: Verdict) -> tuple[str, str | None, str]:
@@ -130,9 +137,9 @@ def _worst(of_rank: Mapping[int, Verdict]) -> int:
     return (min if least else max)(numbers, key=lambda rank: numbers[rank])
 
 
-def _baseline_of_others(told: Sequence[Told]) -> tuple[FailureLine, ...]:
-    for rank, one in enumerate(told):
-        if one.get("baseline"):
-            headline, *lines = convert(one["baseline"], tuple[FailureLine, ...])
+def _baseline_of_others(of_ranks: Sequence[JudgedOnRank]) -> tuple[FailureLine, ...]:
+    for rank, one in enumerate(of_ranks):
+        if one.baseline_failure:
+            headline, *lines = one.baseline_failure
             return structs.replace(headline, text=f"rank {rank}: {headline.text}"), *lines
     return ()

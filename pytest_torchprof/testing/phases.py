@@ -1,22 +1,20 @@
-"""What the plugin does in the phases of a test: calls its body as the measured step, judges, mends its reports."""
+"""What the plugin does in the phases of a test: calls its body as the measured step, and judges what was measured."""
 
 from __future__ import annotations
 
 import inspect
 import unittest
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_torchprof.capture import torch_compile
 from pytest_torchprof.reasons.composed import Several
-from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, TorchprofError, find_own_error, not_measured
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured, find_own_error
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons.testing import BodyUnrepeatable
 from pytest_torchprof.testing.conclusion import Ending, conclude
 from pytest_torchprof.testing.measured_calls import measure_function
 from pytest_torchprof.testing.testcases import is_unittests
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 LEAST_LINES = 12
 """For each failure of a test that has several: together they may then be longer than a screen."""
-_MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "asyncio", "contextlib.py", "torch"})
 
 
 @contextmanager
@@ -92,17 +89,8 @@ def _conclude_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
         # It knows no other skip: this one would be the failure that was expected.
         raise unittest.SkipTest(str(skipped)) from None
     marked: tuple[Any, ...] = (item.obj, item.cls)  # type: ignore[attr-defined]
-    if (reason := _unjudged(run)) and any(getattr(one, "__unittest_expecting_failure__", False) for one in marked):
+    if (reason := run.why_unjudged) and any(getattr(one, "__unittest_expecting_failure__", False) for one in marked):
         raise unittest.SkipTest(reason)
-
-
-def _why_no_step(test: Callable[..., Any]) -> str | None:
-    """Return why the body of a test cannot be a step, None where it can."""
-    if inspect.iscoroutinefunction(test):
-        return "is async, and its body cannot be called again and again"
-    if getattr(test, "is_hypothesis_test", False):
-        return "is a test of hypothesis (@given), which runs other and more examples at each call: it cannot be called"
-    return None
 
 
 @contextmanager
@@ -115,11 +103,6 @@ def _measured_body(
     """
     # Every item that a marker measures has one.
     original = item.obj  # type: ignore[attr-defined]
-    if run.body_is_step and (trait := _why_no_step(original)):
-        if not run.test.state.options.enabled:
-            yield
-            return
-        raise not_measured(BodyUnrepeatable(run.test.nodeid, trait))
 
     # unittest looks at what a method is marked with, such as an expected failure.
     @wraps(original)
@@ -127,7 +110,7 @@ def _measured_body(
         with around():
             if not run.body_is_step:
                 return original(*args, **kwargs)
-            return measure_function(run, run.start(None, {}), partial(original, *args, **kwargs))
+            return measure_function(run, run.start_body(), partial(original, *args, **kwargs))
 
     @wraps(original)
     async def async_body(*args: Any, **kwargs: Any) -> Any:
@@ -226,99 +209,3 @@ def _failure_texts(failures: Sequence[Conclusion], screen: Screen) -> list[str]:
         return [failures[0].result.message]
     shared = replace(screen, lines=max(screen.lines // len(failures), LEAST_LINES))
     return [one.text(shared) for one in failures]
-
-
-def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: TestRun, item: pytest.Item) -> None:
-    """Make the report of a phase say what the plugin knows of it: expected failures, our errors without our frames."""
-    excinfo = call.excinfo
-    _mend_expectation(report, excinfo.value if excinfo else None, run, item)
-    if excinfo is not None and report.outcome == "failed" and (own := find_own_error(excinfo.value)) is not None:
-        setattr(report, CODE, own.code and str(own.code))
-    if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
-        report.longrepr = excinfo.getrepr(style="value")
-    if report.outcome == "failed" and excinfo is not None and item.config.get_verbosity() < 0:
-        keep_brief(report, excinfo, item)
-    if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
-        run.test.state.expect_failure(run.test.nodeid)
-    if report.failed:
-        run.test.state.drop_stale(run.test.nodeid)
-
-
-CODE = "torchprof_code"
-"""The attribute of a report with the code of the error of ours that a test failed by."""
-BRIEF = "torchprof_brief"
-"""The attribute of a report with what the terminal shows of a failure with ``-q``, and what the error itself says."""
-
-
-def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
-    """Keep a failure's short form beside the whole one, which other reports of the run (JUnit) hold."""
-    problem = excinfo.value
-    if not isinstance(problem, TorchprofError) or problem.brief is None:
-        return
-    if _is_ours_alone(excinfo):
-        setattr(report, BRIEF, [problem.brief, problem.brief])
-        return
-    whole, problem.args = problem.args, (problem.brief,)
-    setattr(report, BRIEF, [str(item.repr_failure(excinfo)), problem.brief])
-    problem.args = whole
-
-
-@dataclass(frozen=True, slots=True)
-class BriefFailure:
-    """A failure in its short form, in place of what pytest makes of an exception."""
-
-    text: str
-    reprcrash: Any
-    """Where it was raised, and what the last lines of the run say of it."""
-
-    def __str__(self) -> str:
-        """Return the text."""
-        return self.text
-
-    def toterminal(self, tw: Any) -> None:
-        """Write the text, as pytest asks its own failures to do."""
-        tw.line(self.text)
-
-
-def shorten(report: pytest.TestReport) -> None:
-    """Leave the short form of a failure for the terminal, once all other reports have the whole one."""
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text, brief = getattr(report, BRIEF)
-    if crash is not None:
-        crash = replace(crash, message=f"{crash.message.partition(':')[0]}: {brief}")
-    report.longrepr = BriefFailure(text, crash)  # type: ignore[assignment]
-
-
-def _mend_expectation(report: pytest.TestReport, raised: BaseException | None, run: TestRun, item: pytest.Item) -> None:
-    """Take back what an expected failure does to a report where nothing was measured, or nothing judged."""
-    expected = hasattr(report, "wasxfail")
-    hidden = find_own_error(raised) or find_own_error(run.error if report.when == "call" else None)
-    if hidden is not None and report.outcome == "skipped" and expected:
-        # What is expected is a failure; that nothing was measured, or asked for in a way that cannot be, is none.
-        report.outcome = "failed"
-        report.longrepr = str(hidden)
-        del report.wasxfail
-        expected = False
-    passed = report.outcome == "passed" or (report.outcome == "failed" and isinstance(report.longrepr, str))
-    is_unexpected = expected or str(report.longrepr or "").startswith("[XPASS(strict)]")
-    if report.when == "call" and passed and is_unexpected and (reason := _unjudged(run)):
-        # It may well fail by its limits only: that it has passed without them says nothing.
-        report.outcome = "skipped"
-        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {reason}")
-        if expected:
-            del report.wasxfail
-
-
-def _is_ours_alone(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
-    """Whether an error is ours and its traceback has no line of the user's, as of a limit judged after the test."""
-    is_machinery = (bool(_MACHINERY.intersection(Path(entry.path).parts)) for entry in excinfo.traceback)
-    return isinstance(excinfo.value, TorchprofError) and all(is_machinery)
-
-
-def _unjudged(run: TestRun) -> str | None:
-    """Return why the limits of a test were not judged by the run's own choice; None if they were, or it has none."""
-    if run.test.state.options.enabled:
-        return None
-    limits = [*run.test.options.limits, *(one for taken in run.measurements.values() for one in taken.limits)]
-    names = ", ".join(dict.fromkeys(one.limit.name for one in limits))
-    return f"body passed; measuring is off (--torchprof=off), not judged: {names}" if names else None

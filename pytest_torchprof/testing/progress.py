@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_torchprof.capture.processes import show_waits
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     import pytest
@@ -21,12 +22,12 @@ PATIENCE_S = 1.0
 class ShowTestProgress(Protocol):
     """Shows how far the measurement of a test has come."""
 
-    def __call__(self, name: str, words: str, *, waits: bool = False) -> None:
-        """As of one measurement, with the test's name before it; without words it is over."""
+    def __call__(self, nodeid: str, label: str | None, words: str, *, waits: bool = False) -> None:
+        """Show what comes next in one measurement of a test; without words it is over."""
 
 
 def progress_of(config: pytest.Config) -> ShowTestProgress:
-    """Return a function (test, what comes next) that shows where a measurement is, on a terminal only.
+    """Return a function (test, label, what comes next) that shows where a measurement is, on a terminal only.
 
     With nothing to come it takes the line away again. Elsewhere it tells of waits alone, which may be long.
     """
@@ -34,16 +35,17 @@ def progress_of(config: pytest.Config) -> ShowTestProgress:
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     silent = config.get_verbosity() < 0 or os.environ.get("CI") or os.environ.get("TERM") == "dumb"
     if reporter is None or capture is None or not reporter.isatty or silent:
-        return partial(waits_of, config)
+        return partial(_wait_of_test, config)
     last, shown = 0.0, ""
 
-    def show(name: str, words: str, *, waits: bool = False) -> None:  # noqa: ARG001 - a terminal shows all
+    def show(nodeid: str, label: str | None, words: str, *, waits: bool = False) -> None:  # noqa: ARG001 - all is shown
         nonlocal last, shown
         now = time.monotonic()
         # The first word says which phase it is: a call may take long, so that its name must stand before it begins.
         if words.split()[:1] == shown.split()[:1] and now - last < PATIENCE_S:
             return
         last, shown = now, words
+        name = name_of(nodeid, label)
         # pytest has written the file's name already.
         text = f"  [{words}: {name.partition('::')[2] or name}]" if words else ""
         with capture.global_and_fixture_disabled():
@@ -52,6 +54,15 @@ def progress_of(config: pytest.Config) -> ShowTestProgress:
             sys.stdout.flush()
 
     return show
+
+
+def name_of(nodeid: str | None, label: str | None) -> str:
+    """Return what messages call a measurement."""
+    return printable_line(str(nodeid) + (f" ({label})" if label else ""))
+
+
+def _wait_of_test(config: pytest.Config, nodeid: str, label: str | None, words: str, *, waits: bool = False) -> None:
+    waits_of(config, name_of(nodeid, label), words, waits=waits)
 
 
 def waits_of(config: pytest.Config, name: str, words: str, *, waits: bool = False) -> None:

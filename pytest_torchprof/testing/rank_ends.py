@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import NotMeasured, describe
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.testing import PASSED, RUN
-from pytest_torchprof.testing.phases import CODE
+from pytest_torchprof.testing.pytest_report import CODE, line_of
 from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of
-from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,14 +58,6 @@ def told_at_the_end(others: OtherRanks | None) -> Iterator[None]:
     finally:
         if others is not None:
             others.leave(why)
-
-
-def line_of(report: pytest.TestReport) -> str:
-    """Return why a phase failed or was skipped, in a line."""
-    told: Any = report.longrepr
-    crash = getattr(told, "reprcrash", None)
-    text = told[2].removeprefix("Skipped: ") if isinstance(told, tuple) else getattr(crash, "message", None) or told
-    return first_line(str(text or ""))
 
 
 def _own_end(report: pytest.TestReport, item: pytest.Item) -> PhaseEnd:

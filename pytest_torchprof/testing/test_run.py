@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,9 @@ from pytest_torchprof.limits import read_limits
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe, reason_of
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons.testing import EndedByError, FixtureUnused, LimitsUnused, NeverEntered
+from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
 from pytest_torchprof.testing.measurement import Measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.limits import Asked
     from pytest_torchprof.reasons.reason import Reason
-    from pytest_torchprof.testing.measurement import Judgement, MeasuredTest
-    from pytest_torchprof.testing.other_ranks import Told
+    from pytest_torchprof.testing.judgement import JudgedAlone
+    from pytest_torchprof.testing.measured_test import MeasuredTest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,10 +39,8 @@ class TestRun:
     """Where JUnit looks for what a test has to tell."""
     measurements: dict[str | None, Measurement] = field(default_factory=dict)
     """Those that are not concluded yet, by label."""
-    judgements: dict[str | None, Judgement] = field(default_factory=dict)
-    """What the measurements come to when each is judged by itself."""
-    told: dict[str | None, list[Told]] = field(default_factory=dict)
-    """What all ranks of a job have told of a measurement, in their order."""
+    judged_alone: dict[str | None, JudgedAlone] = field(default_factory=dict)
+    """What these came to when each was judged by itself."""
     labels: set[str | None] = field(default_factory=set)
     """Those of all measurements so far, concluded or not."""
     announced: list[str] = field(default_factory=list)
@@ -68,6 +66,15 @@ class TestRun:
         """Whether the test body itself is the measured step: marked, and nothing measures inside it; never when off."""
         return self.test.state.options.enabled and self.test.options.marked and not self.uses_fixture
 
+    @property
+    def why_unjudged(self) -> str | None:
+        """Why its limits are not judged by the run's own choice; None if they are, or it has none."""
+        if self.test.state.options.enabled:
+            return None
+        limits = [*self.test.options.limits, *(one for taken in self.measurements.values() for one in taken.limits)]
+        names = ", ".join(dict.fromkeys(one.limit.name for one in limits))
+        return f"body passed; measuring is off (--torchprof=off), not judged: {names}" if names else None
+
     def use_fixture(self) -> None:
         """Take note that the test, or a fixture of it, asks for the fixture."""
         self.uses_fixture = True
@@ -88,29 +95,35 @@ class TestRun:
     def start(self, label: str | None, limits: Mapping[str, object]) -> str | None:
         """Begin a measurement under a label that no other one of this test has, and return the label."""
         try:
-            return self._started(label, limits)
+            self._refuse_inside()
+            return self._begun(label, self._read(limits))
         except TorchprofError as problem:
             self.refuse(label if label not in self.labels else None, label or "torchprof()", problem)
             raise
+
+    def start_body(self) -> str | None:
+        """Begin the measurement of the test's whole body, whose limits the plan has, and return its label."""
+        self._refuse_inside()
+        return self._begun(None, self.test.options.limits)
 
     def refuse(self, label: str | None, title: str, problem: TorchprofError) -> None:
         """Note what a test asks for and cannot have as not measured: whoever asked may keep the error to itself."""
         self.add(label or f"{title}, refused", why_not=reason_of(problem))
 
-    def _started(self, label: str | None, limits: Mapping[str, object]) -> str | None:
-        nodeid = self.test.nodeid
+    def _refuse_inside(self) -> None:
         if self.measuring:
             hint = " (the marker measures the whole body: request the fixture in the test's signature)"
             raise TorchprofError(
-                f"{nodeid} asks for a measurement inside another one of its own"
+                f"{self.test.nodeid} asks for a measurement inside another one of its own"
                 f"{hint if self.body_is_step else ''}; measure one after the other",
                 Code.FIXTURE_MISUSE,
             )
-        asked = self._read(limits)
+
+    def _begun(self, label: str | None, asked: tuple[Asked, ...]) -> str | None:
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
-            said = f"the label {label!r} is used twice in {nodeid}; each measurement needs its own"
+            said = f"the label {label!r} is used twice in {self.test.nodeid}; each measurement needs its own"
             raise UnknownLimit(said, Code.FIXTURE_MISUSE)
         self.add(label, asked)
         self.labels.add(label)
@@ -164,15 +177,15 @@ class TestRun:
             why_not=why_not,
         )
 
-    def change(self, label: str | None, **changes: Any) -> Measurement:
-        """Put a measurement that knows more in the place of the one with this label."""
-        self.measurements[label] = replace(self.measurements[label], **changes)
-        return self.measurements[label]
+    def put(self, measurement: Measurement) -> Measurement:
+        """Put a measurement that knows more in the place of the one with its label, and return it."""
+        self.measurements[measurement.label] = measurement
+        return measurement
 
-    def doubt(self, label: str | None, reason: Reason) -> Measurement:
-        """Put a measurement that is not to be believed in the place of the one with this label."""
-        self.measurements[label] = self.measurements[label].doubted(reason)
-        return self.measurements[label]
+    def put_judged(self, measurement: Measurement, judged: JudgedAlone) -> JudgedAlone:
+        """Take what a measurement has come to by itself, and return it."""
+        self.judged_alone[measurement.label] = judged
+        return judged
 
     def divide(self, label: str | None, limits: Mapping[str, tuple[Asked, ...]]) -> None:
         """Put several measurements, each with its limits, in the place of the one with this label."""
@@ -180,14 +193,6 @@ class TestRun:
         for own, asked in limits.items():
             self.add(own, asked)
             self.labels.add(own)
-
-    def note_judgement(self, judgement: Judgement) -> None:
-        """Take what a measurement comes to when it is judged by itself."""
-        self.judgements[judgement.measurement.label] = judgement
-
-    def note_ranks(self, label: str | None, told: list[Told]) -> None:
-        """Take what all ranks of a job have told of a measurement."""
-        self.told[label] = told
 
     def end_early(self, reason: str) -> None:
         """Take note that the rest of the test is skipped, since it looked at a number that this run does not have."""
@@ -223,7 +228,7 @@ class TestRun:
         """Keep what ended a measurement before it was done, unless it is known why there is none."""
         measurement = self.measurements.get(label)
         if measurement is not None and measurement.is_open:
-            self.change(label, why_not=EndedByError(describe(problem)), code_raised=True)
+            self.put(measurement.ended_by(problem))
 
     def drop_unfinished(self) -> None:
         """Drop what was announced, and the measurement that is cut off where it stands."""
@@ -253,7 +258,6 @@ class TestRun:
     def forget(self) -> None:
         """Drop what was measured or announced, concluded or not; its labels stay taken."""
         self.measurements.clear()
-        self.judgements.clear()
-        self.told.clear()
+        self.judged_alone.clear()
         self.announced.clear()
         self.unused_limits = {}

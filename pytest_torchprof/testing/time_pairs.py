@@ -21,7 +21,7 @@ from pytest_torchprof.reasons.errors import TorchprofWarning
 from pytest_torchprof.reasons.timing import NotTimedAtCommit
 from pytest_torchprof.report.ci import PREFIX, properties
 from pytest_torchprof.report.result import BaselineState, Outcome
-from pytest_torchprof.testing.phases import BriefFailure
+from pytest_torchprof.testing.pytest_report import BriefFailure
 from pytest_torchprof.testing.timed_results import with_times, without_times
 from pytest_torchprof.text import counted, first_line, first_of, printable_line
 

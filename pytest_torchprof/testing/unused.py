@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import baseline
@@ -13,84 +12,63 @@ from pytest_torchprof.report import Disuse, UnusedEntries
 from pytest_torchprof.testing.renames import Renames, test_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.testing.baseline_files import BaselineFiles
-    from pytest_torchprof.testing.options import RunOptions
-    from pytest_torchprof.testing.renames import Formers
+    from pytest_torchprof.testing.run_baselines import RunBaselines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineUse:
-    """What a run has collected, run and measured, by which it is known what of its baselines is of use."""
-
-    options: RunOptions
-    baselines: BaselineFiles
-    started_in: Path
-    """The folder in which a user pastes a command."""
-    collected: Mapping[Path, Sequence[str]]
-    passed: Mapping[str, Path]
-    compared_keys: Mapping[Path, set[str]]
-    untold_keys: Mapping[Path, set[str]]
-    formers: Formers
-    baseline_updates: Mapping[Path, Mapping[str, Entry | None]]
-    """Baseline file -> key -> what will be written; None removes an entry."""
-    remove: Callable[[Path, Iterable[str]], None]
-    """Removes entries of a baseline at the end of the run."""
-
-
-def unused_entries(use: BaselineUse) -> list[UnusedEntries]:
+def unused_entries(run: RunBaselines, started_in: Path) -> list[UnusedEntries]:
     """Return what nothing measures any more in the baselines of the devices that this run measured on.
 
     An entry whose test, or whose test file, is no more; and one that its test, which ran and passed, measured no more.
     With ``--torchprof-baseline=update`` the latter is noted to be removed: what a test that passed measures is kept.
+    ``started_in`` is the folder in which a user pastes a command.
     """
     renames = Renames(
-        formers=use.formers,
-        files=use.baselines,
-        options=use.options,
-        collected=use.collected,
-        started_in=use.started_in,
+        formers=run.formers,
+        files=run.files,
+        options=run.options,
+        collected=run.collected,
+        started_in=started_in,
     )
     renamed = [*renames.entries()]
     known_as = {(one.file, key) for one in renamed for key in one.keys}
-    unused = [*renamed, *_of_no_test_file(use, known_as), *_untold_entries(use)]
-    update = use.options.baseline.updates
+    unused = [*renamed, *_of_no_test_file(run, known_as), *_untold_entries(run)]
+    update = run.options.baseline.updates
     passed: defaultdict[Path, set[str]] = defaultdict(set)
-    for nodeid, test_file in use.passed.items():
+    for nodeid, test_file in run.passed.items():
         passed[test_file].add(test_key(nodeid))
-    for file, test_file in sorted(_baseline_files(use)):
-        collected = use.collected.get(test_file)
+    for file, test_file in sorted(_baseline_files(run)):
+        collected = run.collected.get(test_file)
         known = None if collected is None else {test_key(nodeid) for nodeid in collected}
         try:
-            keys = sorted(use.baselines.entries(file).keys() - use.compared_keys.get(file, set()))
+            keys = sorted(run.files.entries(file).keys() - run.compared_keys.get(file, set()))
         except TorchprofError:  # its tests have said so
             continue
         tests = {key: baseline.split_key(key)[0] for key in keys}
         gone = [key for key in keys if known is not None and tests[key] not in known]
-        gone = [key for key in gone if (use.options.shown(file), key) not in known_as]
+        gone = [key for key in gone if (run.options.shown(file), key) not in known_as]
         unmeasured = [key for key in keys if tests[key] in passed[test_file] and key not in gone]
         if unmeasured and update:
-            use.remove(file, unmeasured)
+            run.remove(file, unmeasured)
         for why, left in ((Disuse.GONE, gone), (Disuse.REMOVED if update else Disuse.UNMEASURED, unmeasured)):
             if left:
-                unused.append(UnusedEntries(file=use.options.shown(file), why=why, keys=tuple(left)))
+                unused.append(UnusedEntries(file=run.options.shown(file), why=why, keys=tuple(left)))
     return unused
 
 
-def _untold_entries(use: BaselineUse) -> Iterator[UnusedEntries]:
+def _untold_entries(run: RunBaselines) -> Iterator[UnusedEntries]:
     """Yield the entries that say less of their kernels than was measured, and that this run does not renew."""
-    for file, keys in sorted(use.untold_keys.items()):
-        if left := sorted(keys - use.baseline_updates.get(file, {}).keys()):
-            yield UnusedEntries(file=use.options.shown(file), why=Disuse.UNTOLD, keys=tuple(left))
+    for file, keys in sorted(run.untold_keys.items()):
+        if left := sorted(keys - run.updates.get(file, {}).keys()):
+            yield UnusedEntries(file=run.options.shown(file), why=Disuse.UNTOLD, keys=tuple(left))
 
 
-def _of_no_test_file(use: BaselineUse, renamed: Collection[tuple[str, str]]) -> Iterator[UnusedEntries]:
+def _of_no_test_file(run: RunBaselines, renamed: Collection[tuple[str, str]]) -> Iterator[UnusedEntries]:
     """Yield the baseline files beside those of this run whose test file was removed or has another name now."""
-    options, slugs = use.options, _devices(use)
-    for folder in sorted({file.parent for file in use.compared_keys}):
+    options, slugs = run.options, _devices(run)
+    for folder in sorted({file.parent for file in run.compared_keys}):
         for file in sorted(folder.glob("*.json")):
             name = baseline.split_name(file)
             if name is None or name[1] not in slugs:
@@ -98,19 +76,19 @@ def _of_no_test_file(use: BaselineUse, renamed: Collection[tuple[str, str]]) -> 
             if baseline.test_file_of(file, options.baseline_dir or folder, options.rootdir) is None:
                 with suppress(TorchprofError):  # Whatever it is, no test is compared with it.
                     shown = options.shown(file)
-                    keys = [key for key in sorted(use.baselines.entries(file)) if (shown, key) not in renamed]
+                    keys = [key for key in sorted(run.files.entries(file)) if (shown, key) not in renamed]
                     yield from [UnusedEntries(file=shown, why=Disuse.GONE, keys=tuple(keys))] if keys else []
 
 
-def _baseline_files(use: BaselineUse) -> Iterator[tuple[Path, Path]]:
+def _baseline_files(run: RunBaselines) -> Iterator[tuple[Path, Path]]:
     """Yield (baseline file, test file) of all that this run knows about, on devices that it measured on."""
-    slugs = _devices(use)
-    for test_file in {*use.collected, *use.passed.values()} if slugs else ():
-        for slug, file in baseline.files_of(test_file, use.options.rootdir, use.options.baseline_dir).items():
+    slugs = _devices(run)
+    for test_file in {*run.collected, *run.passed.values()} if slugs else ():
+        for slug, file in baseline.files_of(test_file, run.options.rootdir, run.options.baseline_dir).items():
             if slug in slugs:
                 yield file, test_file
 
 
-def _devices(use: BaselineUse) -> set[str]:
+def _devices(run: RunBaselines) -> set[str]:
     """Return the devices that this run measured on, as baseline files name them."""
-    return {name[1] for file in use.compared_keys if (name := baseline.split_name(file))}
+    return {name[1] for file in run.compared_keys if (name := baseline.split_name(file))}

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.capture.cache_phase import CachePhase
     from pytest_torchprof.capture.lockstep import Tell
+    from pytest_torchprof.testing.handed_over import ProcessResults
 
 WORKER_KEY = "torchprof"
 """Under which name a worker hands its results over."""
 WORDS_KEY = "torchprof_words"
 """Under which name a worker finds the words that pytest was called with."""
-HAND_OVER: pytest.StashKey[Callable[[str], None]] = pytest.StashKey()
+HAND_OVER: pytest.StashKey[Callable[[ProcessResults], None]] = pytest.StashKey()
 """How a rank hands its results over."""
 
 SCRATCH: pytest.StashKey[Path] = pytest.StashKey()
@@ -45,13 +46,13 @@ def nodeid_of(item: pytest.Item) -> str:
     return plain if item.nodeid.startswith(f"{plain}@") else item.nodeid
 
 
-def hand_over(config: pytest.Config, results: str) -> None:
+def hand_over(config: pytest.Config, results: ProcessResults) -> None:
     """Hand the results of this process to the one that it runs tests for."""
     if HAND_OVER in config.stash:
         config.stash[HAND_OVER](results)
     else:
         output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
-        output[WORKER_KEY] = results
+        output[WORKER_KEY] = results.to_json()
 
 
 def words_of(config: pytest.Config) -> list[str]:

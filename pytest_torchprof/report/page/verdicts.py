@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.compare.number_changes import GPU_TIME, ratio_of
 from pytest_torchprof.compare.words import show_factor
-from pytest_torchprof.report.columns import TESTS
+from pytest_torchprof.report.columns import TESTS, Among
 from pytest_torchprof.report.page.document import text
 from pytest_torchprof.report.page.measured import OUTCOMES, SHOWN
 from pytest_torchprof.report.result import Outcome
@@ -23,6 +24,8 @@ _WORDS: Final[Mapping[Outcome, str]] = {
     Outcome.GONE: "only before",
 }
 _TITLES: Final = {column.key: column.page for column in TESTS if column.page}
+_FACTS: Final = {column.key: column for column in TESTS if column.page and column.key not in BY_NAME}
+"""Columns of what a result holds besides its numbers."""
 
 
 def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:
@@ -31,12 +34,12 @@ def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Meas
 
 
 def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
-    """Return the row of a measurement; ``columns`` are the numbers shown, the last one perhaps a comparison."""
+    """Return the row of a measurement; ``columns`` are those shown, the last one perhaps a comparison."""
     outcome = measured.outcome
     cells = [
         f'<td class="verdict"><span class="v v-{outcome.replace(" ", "-")}">{_WORDS.get(outcome, outcome)}</span></td>',
         f'<th scope="row" class="name"><a href="#{number}">{_split_name(measured.name)}</a></th>',
-        *(_CELLS[name](measured) if name in _CELLS else _number_cell(measured, name) for name in columns),
+        *(_cell(measured, name) for name in columns),
     ]
     return f'<tr id="row-{number}" data-outcome="{outcome}" data-place="{number}">{"".join(cells)}</tr>'
 
@@ -73,6 +76,7 @@ def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[Outcome
 def columns_of(several: Sequence[Measured], *, two_sides: bool) -> tuple[str, ...]:
     """Return the columns in which anything stands; the last one compares, with the other side or as the run did."""
     known = [number.name for number in SHOWN if any(one.number(number.name) is not None for one in several)]
+    known += [key for key, column in _FACTS.items() if any(column.value(one.result, Among()) for one in several)]
     if two_sides:
         return (*known, "ratio")
     return (*known, *(["baseline"] if any(one.result.baseline for one in several) else []))
@@ -99,6 +103,14 @@ def _ratio_cell(measured: Measured) -> str:
 
 
 _CELLS: Final = {"baseline": _baseline_cell, "ratio": _ratio_cell}
+
+
+def _cell(measured: Measured, name: str) -> str:
+    if name in _CELLS:
+        return _CELLS[name](measured)
+    if name in _FACTS:
+        return f'<td class="told">{text(_FACTS[name].shown(measured.result, Among()), 80)}</td>'
+    return _number_cell(measured, name)
 
 
 def _number_cell(measured: Measured, name: str) -> str:

@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import filelock
 import pytest
@@ -17,17 +17,15 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import describe
 from pytest_torchprof.testing import STATE
-from pytest_torchprof.testing.phases import BRIEF, CODE
-from pytest_torchprof.testing.rank_ends import line_of
 from pytest_torchprof.testing.ranks import VARIABLE
 from pytest_torchprof.testing.ranks.between import Between, process_group
+from pytest_torchprof.testing.ranks.reports import failure
 from pytest_torchprof.testing.ranks.task import (
     ALIVE,
     GIVEN_UP,
     LEFT_ALONE,
     START,
-    Phase,
-    RankEnd,
+    LastWord,
     RankFolder,
     Task,
     Turn,
@@ -35,10 +33,12 @@ from pytest_torchprof.testing.ranks.task import (
     read_turn,
 )
 from pytest_torchprof.testing.workers import CACHES, HAND_OVER, PROGRESS, SCRATCH
-from pytest_torchprof.text import first_line, first_of, printable_line, raised_line
+from pytest_torchprof.text import first_of, printable_line, raised_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+
+    from pytest_torchprof.testing.handed_over import ProcessResults
 
 # What the user asked pytest for is done by the process that was called: it selects and repeats tests, writes the files
 # that a run has one of, and has the terminal.
@@ -69,7 +69,7 @@ _LONGEST_LINE: Final = 500
 def settle(config: pytest.Config) -> None:
     """Make this process the rank that it was told to be."""
     job = Path(os.environ.pop(VARIABLE))  # What the test starts is none.
-    folder = RankFolder(job, this_rank().number)
+    folder = RankFolder(job, this_rank().number, config)
     folder.begin(os.getpid())
     folder.tell(START)
     _end_when_left_alone(job)
@@ -111,14 +111,14 @@ class RankKeeper:
         self._task = task
         self._folder = folder
         self._turn = 0
-        self._state: str | None = None
+        self._results: ProcessResults | None = None
         self._in_file: dict[str, pytest.Item] = {}
         self._between: Between | None = None
         self._unread = False
 
-    def take(self, state: str) -> None:
-        """Keep the state of the run, to be left at its end."""
-        self._state = state
+    def take(self, results: ProcessResults) -> None:
+        """Keep the results of the run, to be left at its end."""
+        self._results = results
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
@@ -143,7 +143,7 @@ class RankKeeper:
             item, following = items.get(turn.nodeid), self._in_file.get(turn.following or "")
             if item is None and not self._unread:
                 line = _not_collected(turn.nodeid, list(self._in_file))
-                self._folder.of_turn(self._turn).add(Phase(when="collect", outcome="failed", text=line, line=line))
+                self._folder.of_turn(self._turn).add(failure("collect", line, line))
             if item is not None:
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if session.shouldfail:
@@ -153,8 +153,8 @@ class RankKeeper:
             if turn.last:
                 break
             self._folder.of_turn(self._turn).end(
-                RankEnd(
-                    state=None if state is None else state.taken(),
+                LastWord(
+                    results=None if state is None else state.taken(),
                     status=int(pytest.ExitCode.OK if item is not None else pytest.ExitCode.NO_TESTS_COLLECTED),
                     goes_on=True,
                     left=self._between.left,
@@ -202,52 +202,28 @@ class RankKeeper:
         if report.failed:
             self._unread = True
             text = str(report.longrepr)
-            self._folder.of_turn(self._turn).add(
-                Phase(when="collect", outcome="failed", text=text, line=raised_line(text))
-            )
+            self._folder.of_turn(self._turn).add(failure("collect", text, raised_line(text)))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excrepr: object) -> None:
         text = str(excrepr)
-        self._folder.of_turn(self._turn).add(
-            Phase(when="internal error", outcome="failed", text=text, line=raised_line(text))
-        )
+        self._folder.of_turn(self._turn).add(failure("internal error", text, raised_line(text)))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         line = f"pytest was ended there: {describe(excinfo.value)}"
-        phase = Phase(when="interrupt", outcome="failed", text=str(excinfo.getrepr()), line=line, ended_s=time.time())
-        self._folder.of_turn(self._turn).add(phase)
+        report = failure("interrupt", str(excinfo.getrepr()), line, ended_s=time.time())
+        self._folder.of_turn(self._turn).add(report)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._folder.of_turn(self._turn).add(_phase(report))
+        self._folder.of_turn(self._turn).add(report)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        self._folder.of_turn(self._turn).end(RankEnd(state=self._state, status=int(exitstatus)))
+        self._folder.of_turn(self._turn).end(LastWord(results=self._results, status=int(exitstatus)))
         # The launcher ends all ranks as soon as one of them ends with another, and theirs are wanted too.
         session.exitstatus = pytest.ExitCode.OK
-
-
-def _phase(report: pytest.TestReport) -> Phase:
-    told: Any = report.longrepr
-    is_skip = isinstance(told, tuple)
-    text = str(told[2]).removeprefix("Skipped: ") if is_skip else report.longreprtext
-    short, line = getattr(report, BRIEF, ("", ""))
-    return Phase(
-        when=report.when or "",
-        outcome=report.outcome,
-        text=text,
-        short=short,
-        line=first_line(line) or line_of(report),
-        code=getattr(report, CODE, None),
-        place=(str(told[0]), int(told[1])) if is_skip else None,
-        expected=getattr(report, "wasxfail", None),
-        ended_s=report.stop,
-        sections=tuple(report.sections),
-        properties=tuple(report.user_properties),
-    )
 
 
 def _not_collected(nodeid: str, collected: Sequence[str]) -> str:

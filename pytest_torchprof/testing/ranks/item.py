@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.testing.phases import BRIEF
+from pytest_torchprof.testing.pytest_report import BRIEF
+from pytest_torchprof.testing.ranks.reports import place_of, short_of
 from pytest_torchprof.testing.ranks.task import Turn
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
 from pytest_torchprof.testing.workers import nodeid_of
@@ -104,7 +105,7 @@ class JobItem(pytest.Item):
         verdict = self._verdict
         if verdict is None or report.when != "call":
             return
-        phase = verdict.first.phase
+        first = verdict.first.report
         vars(report).pop("wasxfail", None)
         if verdict.expected is not None and verdict.outcome != "failed":
             report.wasxfail = verdict.expected
@@ -112,9 +113,9 @@ class JobItem(pytest.Item):
         report.outcome = "passed"
         if verdict.outcome == "failed":
             report.outcome, report.longrepr = "failed", verdict.text()
-            if phase.short and self.config.get_verbosity() < 0:
+            if short_of(first) and self.config.get_verbosity() < 0:
                 setattr(report, BRIEF, [verdict.text(short=True), verdict.line])
         elif verdict.outcome != "passed":
-            file, line = phase.place or (str(self.path), self._place[1] or 0)
+            file, line = place_of(first) or (str(self.path), self._place[1] or 0)
             report.outcome, report.longrepr = "skipped", (file, line, f"Skipped: {verdict.line}")
         report.sections += verdict.sections

@@ -32,6 +32,8 @@ from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, Ran
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pytest
+
     from pytest_torchprof.system.processes import Process
     from pytest_torchprof.testing.ranks.launch import JobGivenUp, JobPlan, LostRank
     from pytest_torchprof.testing.ranks.task import RankEnd
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
 class Jobs:
     """The jobs of a run, of which one at most is there at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
         self._job: _Job | None = None
 
     def run(self, plan: JobPlan, nodeids: Sequence[str], turn: Turn) -> JobEnd:
@@ -50,7 +53,7 @@ class Jobs:
         """
         if self._job is None or self._job.plan != plan or not self._job.is_there:
             self._drop()
-            self._job = _Job(plan, nodeids)
+            self._job = _Job(plan, nodeids, self._config)
         try:
             job_end = self._job.run(turn)
         except BaseException:
@@ -83,22 +86,22 @@ class Jobs:
 def _as_new(ranks: Sequence[RankEnd]) -> bool:
     """Whether another test may run on these ranks: all wait for it, and their process groups are in step."""
     counts: dict[str, set[int]] = {}
-    for name, count in chain.from_iterable(one.groups.items() for one in ranks):
+    for name, count in chain.from_iterable(one.last.groups.items() for one in ranks):
         counts.setdefault(name, set()).add(count)
     in_step = all(len(those) == 1 and min(those) >= 0 for those in counts.values())
-    kept = {bool(one.groups) for one in ranks}
-    return in_step and len(kept) == 1 and all(one.goes_on and not one.left for one in ranks)
+    kept = {bool(one.last.groups) for one in ranks}
+    return in_step and len(kept) == 1 and all(one.last.goes_on and not one.last.left for one in ranks)
 
 
 class _Job:
     """The processes of one job, and the folder in which it is told what to run."""
 
-    def __init__(self, plan: JobPlan, nodeids: Sequence[str]) -> None:
+    def __init__(self, plan: JobPlan, nodeids: Sequence[str], config: pytest.Config) -> None:
         self.plan = plan
         self.is_over = False
         self._temporary = tempfile.TemporaryDirectory(prefix="torchprof-job-", ignore_cleanup_errors=True)
         self._folder = Path(self._temporary.name)
-        self._ranks = [RankFolder(self._folder, rank) for rank in range(plan.ranks)]
+        self._ranks = [RankFolder(self._folder, rank, config) for rank in range(plan.ranks)]
         self._processes: list[Process] = []
         self._turns = 0
         self._meets_anew = False
@@ -128,7 +131,7 @@ class _Job:
         folders = [rank.of_turn(number) for rank in self._ranks]
         if given_up is None and not turn.last and all(folder.ended for folder in folders):
             ends = tuple(folder.read() for folder in folders)
-            self._meets_anew = not ends[0].groups
+            self._meets_anew = not ends[0].last.groups
             return JobEnd(ranks=ends, lost=(), process=self.plan.process)
         return self._ended(number, given_up)
 
@@ -148,7 +151,7 @@ class _Job:
         statuses = statuses_of(self._folder, self._processes, are_launched=self.plan.is_launched)
         if given_up:
             # Of those that the launcher ends itself, as soon as one has ended, it tells no status.
-            ended_with_it = (rank for rank in running if ranks[rank].status is None and rank not in statuses)
+            ended_with_it = (rank for rank in running if ranks[rank].last.status is None and rank not in statuses)
             statuses |= dict.fromkeys(ended_with_it, LEFT_ALONE)
         places = {
             rank: Place(sign=self._ranks[rank].sign, stack=stacks.get(rank), collective=self._collective(rank))

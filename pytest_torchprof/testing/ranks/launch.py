@@ -271,7 +271,7 @@ def lost_ranks(
     first = next(iter(statuses), None)
     for rank in dict.fromkeys([*statuses, *range(len(ranks))]):
         status = statuses.get(rank, 0)
-        if ranks[rank].status is not None and not status:
+        if ranks[rank].last.status is not None and not status:
             continue
         is_ended = given_up is not None and status in _TOLD_TO_END
         wrote = next(job.glob(f"logs/**/{rank}"), job / "launcher")
@@ -290,7 +290,7 @@ def lost_with_launcher(job: Path, ranks: Sequence[RankEnd], status: int) -> Iter
     """Yield the ranks that did not come to their end because the launcher did."""
     last_lines = _last_lines(_read(job / "launcher"))
     for rank, end in enumerate(ranks):
-        if end.status is None:
+        if end.last.status is None:
             how = f"was lost with the launcher, which {_how(status)}"
             yield LostRank(number=rank, how=how, last_lines=last_lines, outlived=False)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
@@ -12,11 +13,15 @@ from msgspec import Struct
 from pytest_torchprof.capture.cache_phase import CachePhase  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.system.replacing import replacing
+from pytest_torchprof.testing.handed_over import ProcessResults  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.testing.ranks import stacks
+from pytest_torchprof.testing.ranks.reports import from_line, has_failed, to_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import pytest
 
 ALIVE: Final = "alive.lock"
 """Held by the process that waits for the job: who gets it was left alone."""
@@ -25,7 +30,7 @@ GIVEN_UP: Final = "given-up"
 LEFT_ALONE: Final = 70
 """The exit status of a rank whose job was given up."""
 _TASK: Final = "task.json"
-_PHASES: Final = "phases.jsonl"
+_REPORTS: Final = "reports.jsonl"
 _END: Final = "end.json"
 _PID: Final = "pid"
 _SIGN: Final = "sign.json"
@@ -78,35 +83,11 @@ def read_turn(folder: Path, number: int) -> Turn | None:
         return None
 
 
-class Phase(Struct, frozen=True, kw_only=True):
-    """A report of one phase of the test on one rank, or of what kept it from running."""
+class LastWord(Struct, frozen=True, kw_only=True):
+    """What a rank leaves at the end of a test."""
 
-    when: str
-    outcome: str
-    text: str = ""
-    """Why it failed or was skipped, whole."""
-    short: str = ""
-    """The same as the terminal shows it with ``-q``; empty where that is the whole text."""
-    line: str = ""
-    """The same in a line."""
-    code: str | None = None
-    """That of the error of ours that it failed by."""
-    place: tuple[str, int] | None = None
-    """Where it was skipped."""
-    expected: str | None = None
-    """The reason of an expected failure; None where none was expected."""
-    ended_s: float = 0.0
-    """When it ended, by the host's clock."""
-    sections: tuple[tuple[str, str], ...] = ()
-    properties: tuple[tuple[str, Any], ...] = ()
-
-
-class RankEnd(Struct, frozen=True, kw_only=True):
-    """What one rank has left."""
-
-    phases: tuple[Phase, ...] = ()
-    state: str | None = None
-    """The state of its run, as a worker hands it over; None where the plugin had nothing to do."""
+    results: ProcessResults | None = None
+    """Those of its run, as a worker hands them over; None where the plugin had nothing to do."""
     status: int | None = None
     """pytest's exit status, 0 where it goes on; None where the rank did not come to the test's end."""
     goes_on: bool = False
@@ -116,15 +97,24 @@ class RankEnd(Struct, frozen=True, kw_only=True):
     groups: Mapping[str, int] = {}
     """Of each process group that stays, how many collectives the rank has taken part in."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankEnd:
+    """All that one rank has left of a test."""
+
+    reports: tuple[pytest.TestReport, ...] = ()
+    """Those of the test's phases, or of what kept it from running."""
+    last: LastWord = field(default_factory=LastWord)
+
     @property
     def failed(self) -> bool:
         """Whether a phase did."""
-        return any(phase.outcome == "failed" for phase in self.phases)
+        return has_failed(self.reports)
 
     @property
     def waited(self) -> bool:
         """Whether it failed because nothing had been heard of another rank for as long as ranks wait."""
-        return any(phase.outcome == "failed" and phase.code == Code.SILENT_RANK for phase in self.phases)
+        return has_failed(self.reports, Code.SILENT_RANK)
 
 
 class Sign(Struct, frozen=True):
@@ -145,13 +135,15 @@ class Sign(Struct, frozen=True):
 class RankFolder:
     """Where one rank leaves what comes of its tests."""
 
-    def __init__(self, job: Path, rank: int) -> None:
+    def __init__(self, job: Path, rank: int, config: pytest.Config) -> None:
         self.path = job / f"rank{rank}"
+        self._config = config
+        """By whose hooks reports become text, and text becomes reports."""
         self._signs = 0
 
     def of_turn(self, number: int) -> TurnFolder:
         """Return where it leaves what comes of one test."""
-        return TurnFolder(self.path / str(number))
+        return TurnFolder(self.path / str(number), self._config)
 
     def begin(self, pid: int) -> None:
         """Note that the rank has come so far."""
@@ -185,21 +177,22 @@ class RankFolder:
 class TurnFolder:
     """Where one rank leaves what comes of one test."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, config: pytest.Config) -> None:
         self._path = path
+        self._config = config
 
-    def add(self, phase: Phase) -> None:
-        """Leave a phase's report, also for the case that no other follows."""
+    def add(self, report: pytest.TestReport) -> None:
+        """Leave a report, also for the case that no other follows."""
         self._path.mkdir(exist_ok=True)
-        line = json.dumps(msgspec.to_builtins(phase, enc_hook=str), default=str)
-        with (self._path / _PHASES).open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+        with (self._path / _REPORTS).open("a", encoding="utf-8") as file:
+            file.write(f"{to_line(report, self._config)}\n")
 
-    def end(self, end: RankEnd) -> None:
-        """Leave the last word, whole or not at all; the phases are there already."""
+    def end(self, last: LastWord) -> None:
+        """Leave the last word, whole or not at all; the reports are there already."""
         self._path.mkdir(exist_ok=True)
         with replacing(self._path / _END) as unfinished:
-            unfinished.write_bytes(msgspec.json.encode(end))
+            # Python's own writer: ids of tests may hold lone surrogates.
+            unfinished.write_text(json.dumps(msgspec.to_builtins(last, enc_hook=str)), encoding="utf-8")
 
     @property
     def ended(self) -> bool:
@@ -208,13 +201,13 @@ class TurnFolder:
 
     def read(self) -> RankEnd:
         """Return what the rank has left so far."""
-        end = msgspec.json.decode((self._path / _END).read_bytes(), type=RankEnd) if self.ended else RankEnd()
-        return msgspec.structs.replace(end, phases=tuple(self._phases()))
+        file = self._path / _END
+        last = msgspec.convert(json.loads(file.read_bytes()), LastWord) if self.ended else LastWord()
+        return RankEnd(reports=tuple(self._reports()), last=last)
 
-    def _phases(self) -> Iterator[Phase]:
-        file = self._path / _PHASES
+    def _reports(self) -> Iterator[pytest.TestReport]:
+        file = self._path / _REPORTS
         # A rank that was killed may have left half a line.
         for line in file.read_bytes().splitlines(keepends=True) if file.is_file() else ():
             if line.endswith(b"\n"):
-                # Python's own reader: a test's properties and output may hold NaN and lone surrogates.
-                yield msgspec.convert(json.loads(line), Phase)
+                yield from_line(line, self._config)

@@ -12,11 +12,13 @@ from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_he
 from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.report.result import Outcome, Result
-from pytest_torchprof.testing.ranks.task import Phase
-from pytest_torchprof.testing.session import ProcessResults
+from pytest_torchprof.testing.handed_over import ProcessResults
+from pytest_torchprof.testing.ranks.reports import brief_of, code_of, expected_of, failure, short_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import pytest
 
     from pytest_torchprof.testing.ranks.launch import JobEnd, LostRank
     from pytest_torchprof.testing.ranks.task import RankEnd
@@ -32,13 +34,13 @@ _WORST_RESULT_FIRST: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankVerdict:
-    """What one rank comes to: by the phase that decides it, or by its loss."""
+    """What one rank comes to: by the phase whose report decides it, or by its loss."""
 
     rank: Rank
     process: str = ""
     """What messages call it, where it is no rank of several."""
     outcome: str
-    phase: Phase
+    report: pytest.TestReport
     lost: bool = False
     order: float = 0.0
     """The least is that of the rank which may be the cause of the others' failure."""
@@ -47,6 +49,11 @@ class RankVerdict:
     def name(self) -> str:
         """What messages call it."""
         return self.process or str(self.rank)
+
+    @property
+    def line(self) -> str:
+        """Why it comes to that, in a line."""
+        return brief_of(self.report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +73,7 @@ class JobVerdict:
         """The rank that tells it: of those that came to the same, the lowest."""
         those = [one for one in self.ranks if one.outcome == self.outcome]
         cause = min(those, key=lambda one: one.order)
-        return next(one for one in those if one.phase.line == cause.phase.line)
+        return next(one for one in those if one.line == cause.line)
 
     @property
     def line(self) -> str:
@@ -74,30 +81,30 @@ class JobVerdict:
         if self.outcome == "passed":
             return ""
         if self.job.silence:
-            where = "; ".join(f"rank {one.rank.number} {one.phase.line}" for one in self.ranks if one.lost)
+            where = "; ".join(f"rank {one.rank.number} {one.line}" for one in self.ranks if one.lost)
             return coded(f"{self.job.silence}: {where}", Code.SILENT_RANK)
-        alike = all(one.outcome == self.outcome and one.phase.line == self.first.phase.line for one in self.ranks)
-        return self.first.phase.line if alike and not self.first.lost else f"{self.first.name}: {self.first.phase.line}"
+        alike = all(one.outcome == self.outcome and one.line == self.first.line for one in self.ranks)
+        return self.first.line if alike and not self.first.lost else f"{self.first.name}: {self.first.line}"
 
     @property
     def expected(self) -> str | None:
         """The reason why a failure is expected, with the ranks that passed all the same; None where none is."""
-        reason = self.first.phase.expected
+        reason = expected_of(self.first.report)
         if reason is None or self.outcome != "xfailed":
             return reason
         return expected_here(reason, {one.rank.number: PhaseEnd(one.outcome) for one in self.ranks})
 
     def text(self, *, short: bool = False) -> str:
         """Return why it failed, as the first rank says it, under a line on each of the others."""
-        own = self.first.phase
+        own = self.first.report
         if self.job.silence:
-            hung = (f"{one.rank}, {one.phase.text}" for one in self.ranks if one.lost)
+            hung = (f"{one.rank}, {text_of(one.report)}" for one in self.ranks if one.lost)
             return "\n\n".join([f"not measured: {self.line}", *hung])
-        others = [f"{one.rank}: {one.phase.line or one.outcome}" for one in self.ranks if one is not self.first]
-        whole = (own.short if short else "") or own.text
+        others = [f"{one.rank}: {one.line or one.outcome}" for one in self.ranks if one is not self.first]
+        whole = (short_of(own) if short else "") or text_of(own)
         if self.first.process and not self.first.lost:
             return whole
-        return "\n".join([f"{self.first.name}: {own.line}", *others, "", whole])
+        return "\n".join([f"{self.first.name}: {self.first.line}", *others, "", whole])
 
     @property
     def sections(self) -> tuple[tuple[str, str], ...]:
@@ -105,13 +112,14 @@ class JobVerdict:
         return tuple(
             (f"{name}, {one.name}", text)
             for one, end in zip(self.ranks, self.job.ranks, strict=True)
-            for name, text in (end.phases[-1].sections if end.phases else ())
+            for name, text in (end.reports[-1].sections if end.reports else ())
         )
 
     @property
     def properties(self) -> tuple[tuple[str, Any], ...]:
         """What rank 0 has to tell besides."""
-        return self.job.ranks[0].phases[-1].properties if self.job.ranks[0].phases else ()
+        reports = self.job.ranks[0].reports
+        return tuple((name, value) for name, value in reports[-1].user_properties) if reports else ()
 
 
 def verdict_of(job: JobEnd) -> JobVerdict:
@@ -124,13 +132,13 @@ def _of_rank(job: JobEnd, number: int) -> RankVerdict:
     order, lost = next(((at, one) for at, one in enumerate(job.lost) if one.number == number), (0, None))
     if lost is not None and not (lost.outlived and end.failed):
         line = lost.how if job.silence else coded(lost.how, Code.RANK_LOST)
-        phase = Phase(when="", outcome="failed", text=_last_words(lost), line=line)
+        report = failure("", _last_words(lost), line)
         at = float("inf") if lost.outlived else float(order - len(job.lost))
-        return RankVerdict(rank=rank, process=job.process, outcome="failed", phase=phase, lost=True, order=at)
-    outcome, phase = min(map(_outcome, _phases(end)), key=lambda one: WORST_FIRST.index(one[0]))
+        return RankVerdict(rank=rank, process=job.process, outcome="failed", report=report, lost=True, order=at)
+    outcome, report = min(map(_outcome, _reports(end)), key=lambda one: WORST_FIRST.index(one[0]))
     # Who has heard of another rank's end is not the cause.
-    at = float("inf") if phase.code == Code.OTHER_RANK else phase.ended_s
-    return RankVerdict(rank=rank, process=job.process, outcome=outcome, phase=phase, order=at)
+    at = float("inf") if code_of(report) == Code.OTHER_RANK else report.stop
+    return RankVerdict(rank=rank, process=job.process, outcome=outcome, report=report, order=at)
 
 
 def _last_words(lost: LostRank) -> str:
@@ -138,17 +146,21 @@ def _last_words(lost: LostRank) -> str:
     return "\n".join([*stack, "the last lines that it wrote:", *(f"  {line}" for line in lost.last_lines or ["none"])])
 
 
-def _phases(end: RankEnd) -> Iterable[Phase]:
-    """Return the phases of a rank that came to its end, the call first; a test that was not called has failed."""
-    called = [phase for phase in end.phases if phase.when == "call"]
-    if called or any(phase.outcome != "passed" for phase in end.phases):
-        return (*called, *end.phases)
-    line = coded(f"the test did not run there: pytest ended with status {end.status}", Code.RANK_LOST)
-    return (Phase(when="", outcome="failed", line=line),)
+def _reports(end: RankEnd) -> Iterable[pytest.TestReport]:
+    """Return the reports of a rank that came to its end, the call's first; a test that was not called has failed."""
+    called = [report for report in end.reports if report.when == "call"]
+    if called or any(report.outcome != "passed" for report in end.reports):
+        return (*called, *end.reports)
+    return (
+        failure(
+            "", line=coded(f"the test did not run there: pytest ended with status {end.last.status}", Code.RANK_LOST)
+        ),
+    )
 
 
-def _outcome(phase: Phase) -> tuple[str, Phase]:
-    return "xfailed" if phase.outcome == "skipped" and phase.expected is not None else phase.outcome, phase
+def _outcome(report: pytest.TestReport) -> tuple[str, pytest.TestReport]:
+    is_expected = report.outcome == "skipped" and expected_of(report) is not None
+    return "xfailed" if is_expected else report.outcome, report
 
 
 def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
@@ -156,17 +168,17 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
 
     Baselines are rank 0's, and written if the test has passed on all.
     """
-    of_ranks = [ProcessResults.from_json(end.state) if end.state else ProcessResults() for end in verdict.job.ranks]
+    of_ranks = [end.last.results or ProcessResults() for end in verdict.job.ranks]
+    first = of_ranks[0]
+    updates = first.baselines.updates if verdict.outcome == "passed" else {}
     return replace(
-        of_ranks[0],
+        first,
         results=tuple(_results(nodeid, verdict, of_ranks)),
         replayed=tuple(sorted(set(chain.from_iterable(one.replayed for one in of_ranks)))),
         problems=tuple(dict.fromkeys(chain.from_iterable(one.problems for one in of_ranks))),
-        baseline_updates=of_ranks[0].baseline_updates if verdict.outcome == "passed" else {},
         # What was collected and has passed this process knows by itself.
+        baselines=replace(first.baselines, updates=updates, collected={}, passed={}),
         lacks_gpu=False,
-        collected={},
-        passed={},
     )
 
 

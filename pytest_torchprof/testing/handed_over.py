@@ -1,0 +1,51 @@
+"""What a process that runs tests for another one, as a worker of pytest-xdist or a rank, hands over to it."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec import Struct, convert, to_builtins
+
+from pytest_torchprof.baseline import EntryFields  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.report.result import Result  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.testing.renames import Gone, NewTest  # noqa: TC001 - msgspec reads the annotations
+
+
+class HandedBaselines(Struct, frozen=True, kw_only=True):
+    """What that process knows of baselines; files by their paths."""
+
+    updates: dict[str, dict[str, EntryFields | None]] = {}
+    """Baseline file -> key -> entry; None removes one."""
+    collected: dict[str, tuple[str, ...]] = {}
+    """Test file -> its test ids, of files that were collected as a whole."""
+    passed: dict[str, str] = {}
+    """Test id -> its test file."""
+    compared: dict[str, tuple[str, ...]] = {}
+    """Baseline file -> the keys of what was compared with it."""
+    untold: dict[str, tuple[str, ...]] = {}
+    """Baseline file -> the keys of entries that say less of their kernels than was measured."""
+    formers: tuple[tuple[NewTest, tuple[tuple[str | None, tuple[Gone, ...]], ...]], ...] = ()
+    """What new tests may have been called, by label."""
+
+
+class ProcessResults(Struct, frozen=True, kw_only=True):
+    """All that it hands over."""
+
+    results: tuple[Result, ...] = ()
+    baselines: HandedBaselines = HandedBaselines()
+    replayed: tuple[str, ...] = ()
+    """Names of the recordings that a test judged."""
+    problems: tuple[str, ...] = ()
+    """What went wrong, for the terminal."""
+    lacks_gpu: bool = False
+    """A GPU was required, and a selected test could not be measured on one."""
+
+    def to_json(self) -> str:
+        """Return it as JSON."""
+        # Python's own writer: ids of tests may hold lone surrogates.
+        return json.dumps(to_builtins(self, enc_hook=str))
+
+    @classmethod
+    def from_json(cls, text: str) -> ProcessResults:
+        """Return what ``to_json`` gave."""
+        return convert(json.loads(text), cls)

@@ -1,0 +1,160 @@
+"""What one measurement comes to: the verdicts on its limits, and how it compares with its baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pytest_torchprof import compare
+from pytest_torchprof.baseline import EntryFields  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.compare import Blame
+from pytest_torchprof.limits import (
+    COMPILE,
+    HOLDS,
+    FailureLine,
+    Verdict,
+    check_limits,
+    error_for,
+    nothing_known,
+    something_ran,
+)
+from pytest_torchprof.limits.failure import fit
+from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, NotMeasured
+from pytest_torchprof.reasons.testing import NotRunToEnd
+from pytest_torchprof.text import reason_line
+
+if TYPE_CHECKING:
+    from pytest_torchprof.limits import Screen
+    from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons.errors import LimitsMissed
+    from pytest_torchprof.testing.baseline_check import BaselineJudgement
+    from pytest_torchprof.testing.measured_test import MeasuredTest
+    from pytest_torchprof.testing.measurement import Measurement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What one measurement comes to."""
+
+    measurement: Measurement
+    profile: Profile | None = None
+    """As reports look at it: without a gate, with what explains it; None where nothing was measured."""
+    verdicts: tuple[Verdict, ...] = ()
+    baseline: BaselineJudgement | None = None
+    """None where it is not compared."""
+    baseline_failure: tuple[FailureLine, ...] = ()
+    """Why the baseline fails the test, a line each."""
+    blamed: tuple[str, int] | None = None
+    """The file and line by which it does, where it is known."""
+    stands_in: bool = False
+    """The CPU was measured only because there was no GPU."""
+    only_elsewhere: bool = False
+    """The CPU stands in, and all baselines of the measurement are of other devices."""
+    shows_nothing: bool = False
+    """The CPU stands in, nothing is known to have run on it, and nothing else was asked."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether all limits hold; of what was not measured, none does."""
+        return self.profile is not None and all(verdict.status == HOLDS for verdict in self.verdicts)
+
+    @property
+    def lacks_lines(self) -> bool:
+        """Whether it fails by work of which a repeat with stacks would tell the lines."""
+        if self.profile is None or self.profile.launching.origins.recorded:
+            return False
+        worse = self.baseline is not None and bool(self.baseline_failure) and self.baseline.has_worse_kernels
+        return (worse and not self.stands_in) or any(verdict.wants_lines for verdict in self.verdicts)
+
+    def error(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
+        """Return the error that says what does not hold, None where all does."""
+        if (profile := self.profile) is not None:
+            return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
+        reason = self.measurement.why_not or NotRunToEnd()
+        brief = fit(f"not measured: {reason_line(str(reason))}", screen)
+        doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else ""
+        error = NotMeasured(reason, screen=f"{brief}{doctor}")
+        error.brief = brief
+        return error
+
+
+class JudgedOnRank(Struct, frozen=True, kw_only=True):
+    """How a measurement came out on one rank, as far as the others are to know; empty where it could not be judged."""
+
+    entry: EntryFields | None = None
+    """What that rank would leave in the baseline, where one is to be written."""
+    verdicts: tuple[Verdict, ...] = ()
+    baseline_failure: tuple[FailureLine, ...] = ()
+    lacks_lines: bool = False
+    """Whether it fails there by work of which a repeat with stacks would tell the lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedAlone:
+    """What one measurement came to when it was taken, before the test's other ones were known."""
+
+    judgement: Judgement | None = None
+    """None where it could not be judged."""
+    of_ranks: tuple[JudgedOnRank, ...] = ()
+    """What all ranks of a job have told of it, in their order; none where this process is alone."""
+
+    @property
+    def lacks_lines(self) -> bool:
+        """Whether it fails, here or on another rank, by work of which a repeat with stacks would tell the lines."""
+        own = self.judgement is not None and self.judgement.lacks_lines
+        return any(one.lacks_lines for one in self.of_ranks) if self.of_ranks else own
+
+
+def judge_measurement(
+    test: MeasuredTest,
+    measurement: Measurement,
+    *,
+    siblings: tuple[Profile, ...] = (),
+    former: Judgement | None = None,
+    caught: tuple[Verdict, ...] = (),
+) -> Judgement:
+    """Judge a measurement; ``siblings`` are the profiles of the test's other ones, for findings that compare.
+
+    ``former`` is what it came to without them: its comparison with the baseline stands. ``caught`` is what the test's
+    body was told that it is not measured, and kept to itself.
+    """
+    if measurement.profile is None or measurement.why_not is not None:
+        return Judgement(measurement=measurement)
+    check, label, repeat = test.baseline, measurement.label, measurement.explanation.repeat
+    profile = measurement.profile.with_context(rules=test.state.rules, gate=None).with_others(siblings)
+    profile = profile if repeat is None else profile.with_repeat(repeat)
+    stands_in = test.stands_in(profile)
+    asked = (*measurement.limits, *measurement.explanation.asked)
+    unknown = nothing_known(profile, asked)
+    nothing = tuple(check.not_comparable(label, profile, unknown, stands_in=stands_in)) if unknown else ()
+    limits = [one for one in measurement.limits if one.limit.needs == COMPILE or not stands_in]
+    limits = limits if check.judges_limits else []
+    verdicts = [*check_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]
+    baseline = None
+    if not nothing:
+        baseline = (former.baseline if former is not None else None) or check.compare(label, profile)
+        verdicts += [] if stands_in else check.lost_numbers(baseline, profile)
+        verdicts += check.of_other_root(baseline)
+        verdicts += check.unmeasured_there(baseline)
+    if unknown and not asked and not nothing and not stands_in:
+        verdicts.append(something_ran(unknown))
+    verdicts += caught
+    blame = None if baseline is None else Blame(comparison=baseline.comparison)
+    if baseline is not None and baseline.comparison.verdict == "worse" and check.is_failed_by(baseline):
+        blame = compare.blame(profile, baseline.new(), baseline.comparison)
+        baseline = replace(baseline, comparison=blame.comparison)
+    return Judgement(
+        measurement=measurement,
+        profile=profile,
+        verdicts=tuple(verdicts),
+        baseline=baseline,
+        baseline_failure=tuple(check.failure_lines(baseline, blame))
+        if baseline is not None and blame is not None
+        else (),
+        blamed=blame.first if blame is not None else None,
+        stands_in=stands_in,
+        only_elsewhere=stands_in and check.only_elsewhere(label, profile),
+        shows_nothing=stands_in and unknown is not None and not (asked and not check.must_be_had),
+    )

@@ -1,0 +1,134 @@
+"""The plan of each test: made when it is set up, settled once it is, and refused where it cannot be carried out."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, not_measured
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.testing import BodyUnrepeatable, MarkedTooLate
+from pytest_torchprof.report.ci import PREFIX
+from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.testing import REFUSAL, RUN, STATE
+from pytest_torchprof.testing.baseline_check import BaselineCheck
+from pytest_torchprof.testing.collection import OPTIONS, REFUSED, require_gpu, state_of
+from pytest_torchprof.testing.markers import merged_marker
+from pytest_torchprof.testing.measured_test import MeasuredTest
+from pytest_torchprof.testing.options import read_test_options, run_options
+from pytest_torchprof.testing.progress import progress_of
+from pytest_torchprof.testing.section import screen_of
+from pytest_torchprof.testing.test_run import TestRun
+from pytest_torchprof.testing.workers import nodeid_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pytest_torchprof.testing.session import RunState
+
+
+def start_run(state: RunState, item: pytest.Item) -> TestRun:
+    """Return a fresh run of a test; what an earlier run of it left is dropped."""
+    if OPTIONS in item.stash:
+        # What was seen at collection may not be usable: nobody had asked CUDA itself.
+        require_gpu(item, state)
+    if REFUSED in item.stash:
+        pytest.fail(item.stash[REFUSED], pytrace=False)
+    if OPTIONS not in item.stash:
+        # The marker came after collection.
+        item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
+    state.begin_test(nodeid_of(item))
+    item.user_properties[:] = [entry for entry in item.user_properties if not entry[0].startswith(PREFIX)]
+    return TestRun(
+        test=_plan(state, item),
+        uses_fixture="torchprof" in getattr(item, "fixturenames", ()),
+        properties=item.user_properties,
+    )
+
+
+def settle(item: pytest.Item) -> None:
+    """Settle the plan of a test that is set up; where it cannot be carried out, leave what its call is to raise."""
+    item.stash[REFUSAL] = None
+    try:
+        run = _settled(item)
+    except (TorchprofError, pytest.fail.Exception) as problem:
+        item.stash[REFUSAL] = problem
+        return
+    item.stash[RUN] = run
+    # Every item that a marker measures has a function.
+    if run.body_is_step and (trait := _why_no_step(item.obj)):  # type: ignore[attr-defined]
+        item.stash[REFUSAL] = not_measured(BodyUnrepeatable(run.test.nodeid, trait))
+
+
+def _settled(item: pytest.Item) -> TestRun:
+    """Return the run of a test, planned anew where it has got another marker while it was set up."""
+    run = item.stash.get(RUN, None)
+    if run is not None and merged_marker(item) == run.test.options.marker:
+        return run
+    if run is not None and run.measurements:
+        raise _too_late(item, "it got a torchprof marker after a fixture had measured, too late to be judged by it")
+    state = state_of(item.config)
+    item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
+    if run is None:
+        return start_run(state, item)
+    run.ask_as(_plan(state, item))
+    return run
+
+
+def refuse_late_marker(item: pytest.Item) -> None:
+    """Raise where a test got a marker after it was set up: nobody has judged that."""
+    run = item.stash.get(RUN, None)
+    if not run_options(item.config).enabled or (run is not None and merged_marker(item) == run.test.options.marker):
+        return
+    problem = _too_late(item, "it got a torchprof marker while it ran, too late to be judged by it")
+    item.stash[REFUSAL] = problem
+    raise problem
+
+
+def _too_late(item: pytest.Item, reason: str) -> NotMeasured:
+    if (state := item.config.stash.get(STATE, None)) is not None:
+        said = coded(f"not measured: {reason}", Code.LATE_MARKER)
+        state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, said)
+    return not_measured(MarkedTooLate(item.nodeid, reason))
+
+
+def _why_no_step(test: Callable[..., Any]) -> str | None:
+    """Return why the body of a test cannot be a step, None where it can."""
+    if inspect.iscoroutinefunction(test):
+        return "is async, and its body cannot be called again and again"
+    if getattr(test, "is_hypothesis_test", False):
+        return "is a test of hypothesis (@given), which runs other and more examples at each call: it cannot be called"
+    return None
+
+
+def _plan(state: RunState, item: pytest.Item) -> MeasuredTest:
+    options, nodeid = item.stash[OPTIONS], nodeid_of(item)
+    return MeasuredTest(
+        nodeid=nodeid,
+        location=(item.location[0], (item.location[1] or 0) + 1),
+        options=options,
+        state=state,
+        baseline=BaselineCheck(
+            run=state.options,
+            options=options,
+            nodeid=nodeid,
+            path=item.path,
+            source=_source(item),
+            files=state.baselines.files,
+            gone=state.baselines.gone,
+        ),
+        screen=screen_of(item.config),
+        progress=progress_of(item.config),
+    )
+
+
+def _source(item: pytest.Item) -> str:
+    """Return the text of the test function; its hash tells whether a baseline's test was edited since."""
+    try:
+        return inspect.getsource(getattr(item, "function", None) or item.obj)  # type: ignore[attr-defined]
+    except (OSError, TypeError, AttributeError):
+        return ""

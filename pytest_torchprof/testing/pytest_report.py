@@ -1,0 +1,116 @@
+"""pytest's report of a phase of a test: expected failures as they are meant, our errors without our frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.reasons.errors import TorchprofError, find_own_error
+from pytest_torchprof.text import first_line
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_torchprof.testing.test_run import TestRun
+
+_MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "asyncio", "contextlib.py", "torch"})
+
+
+def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: TestRun | None, item: pytest.Item) -> None:
+    """Make the report of a phase say what the plugin knows of it: expected failures, our errors without our frames."""
+    excinfo = call.excinfo
+    _mend_expectation(report, excinfo.value if excinfo else None, run, item)
+    if excinfo is not None and report.outcome == "failed" and (own := find_own_error(excinfo.value)) is not None:
+        setattr(report, CODE, own.code and str(own.code))
+    if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
+        report.longrepr = excinfo.getrepr(style="value")
+    if report.outcome == "failed" and excinfo is not None and item.config.get_verbosity() < 0:
+        keep_brief(report, excinfo, item)
+    if run is None:
+        return
+    if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
+        run.test.state.expect_failure(run.test.nodeid)
+    if report.failed:
+        run.test.state.drop_stale(run.test.nodeid)
+
+
+CODE = "torchprof_code"
+"""The attribute of a report with the code of the error of ours that a test failed by."""
+BRIEF = "torchprof_brief"
+"""The attribute of a report with what the terminal shows of a failure with ``-q``, and what the error itself says."""
+
+
+def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
+    """Keep a failure's short form beside the whole one, which other reports of the run (JUnit) hold."""
+    problem = excinfo.value
+    if not isinstance(problem, TorchprofError) or problem.brief is None:
+        return
+    if _is_ours_alone(excinfo):
+        setattr(report, BRIEF, [problem.brief, problem.brief])
+        return
+    whole, problem.args = problem.args, (problem.brief,)
+    setattr(report, BRIEF, [str(item.repr_failure(excinfo)), problem.brief])
+    problem.args = whole
+
+
+@dataclass(frozen=True, slots=True)
+class BriefFailure:
+    """A failure in its short form, in place of what pytest makes of an exception."""
+
+    text: str
+    reprcrash: Any
+    """Where it was raised, and what the last lines of the run say of it."""
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+    def toterminal(self, tw: Any) -> None:
+        """Write the text, as pytest asks its own failures to do."""
+        tw.line(self.text)
+
+
+def shorten(report: pytest.TestReport) -> None:
+    """Leave the short form of a failure for the terminal, once all other reports have the whole one."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text, brief = getattr(report, BRIEF)
+    if crash is not None:
+        crash = replace(crash, message=f"{crash.message.partition(':')[0]}: {brief}")
+    report.longrepr = BriefFailure(text, crash)  # type: ignore[assignment]
+
+
+def _mend_expectation(
+    report: pytest.TestReport, raised: BaseException | None, run: TestRun | None, item: pytest.Item
+) -> None:
+    """Take back what an expected failure does to a report where nothing was measured, or nothing judged."""
+    expected = hasattr(report, "wasxfail")
+    hidden = find_own_error(raised) or find_own_error(run.error if run is not None and report.when == "call" else None)
+    if hidden is not None and report.outcome == "skipped" and expected:
+        # What is expected is a failure; that nothing was measured, or asked for in a way that cannot be, is none.
+        report.outcome = "failed"
+        report.longrepr = str(hidden)
+        del report.wasxfail
+        expected = False
+    passed = report.outcome == "passed" or (report.outcome == "failed" and isinstance(report.longrepr, str))
+    is_unexpected = expected or str(report.longrepr or "").startswith("[XPASS(strict)]")
+    if report.when == "call" and passed and is_unexpected and run is not None and (reason := run.why_unjudged):
+        # It may well fail by its limits only: that it has passed without them says nothing.
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {reason}")
+        if expected:
+            del report.wasxfail
+
+
+def _is_ours_alone(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Whether an error is ours and its traceback has no line of the user's, as of a limit judged after the test."""
+    is_machinery = (bool(_MACHINERY.intersection(Path(entry.path).parts)) for entry in excinfo.traceback)
+    return isinstance(excinfo.value, TorchprofError) and all(is_machinery)
+
+
+def line_of(report: pytest.TestReport) -> str:
+    """Return why a phase failed or was skipped, in a line."""
+    told: Any = report.longrepr
+    crash = getattr(told, "reprcrash", None)
+    text = told[2].removeprefix("Skipped: ") if isinstance(told, tuple) else getattr(crash, "message", None) or told
+    return first_line(str(text or ""))

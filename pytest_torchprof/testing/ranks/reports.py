@@ -1,0 +1,71 @@
+"""The reports of a rank: pytest's own, handed over as a worker of pytest-xdist hands over its reports."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_torchprof.testing.pytest_report import BRIEF, CODE, line_of
+from pytest_torchprof.text import first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def to_line(report: pytest.TestReport, config: pytest.Config) -> str:
+    """Return a report as a line of JSON."""
+    # Python's own writer: a test's properties and output may hold NaN, lone surrogates and objects of any kind.
+    return json.dumps(config.hook.pytest_report_to_serializable(config=config, report=report), default=str)
+
+
+def from_line(line: bytes, config: pytest.Config) -> pytest.TestReport:
+    """Return the report of which ``to_line`` made this."""
+    report: pytest.TestReport = config.hook.pytest_report_from_serializable(config=config, data=json.loads(line))
+    if isinstance(report.longrepr, list):  # JSON has no tuples, as which pytest has where a test was skipped.
+        report.longrepr = tuple(report.longrepr)
+    return report
+
+
+def failure(when: str, text: str = "", line: str = "", *, ended_s: float = 0.0) -> pytest.TestReport:
+    """Return the report of what kept a test from running on a rank: its text, and the same in a line."""
+    brief: Any = {BRIEF: ("", line)}
+    return pytest.TestReport("", ("", None, ""), {}, "failed", text, when, stop=ended_s, **brief)  # type: ignore[arg-type]
+
+
+def text_of(report: pytest.TestReport) -> str:
+    """Return why a phase failed or was skipped, whole."""
+    told: Any = report.longrepr
+    return str(told[2]).removeprefix("Skipped: ") if isinstance(told, tuple) else report.longreprtext
+
+
+def short_of(report: pytest.TestReport) -> str:
+    """Return the same as the terminal shows it with ``-q``; empty where that is the whole text."""
+    return str(getattr(report, BRIEF, ("", ""))[0])
+
+
+def brief_of(report: pytest.TestReport) -> str:
+    """Return the same in a line."""
+    return first_line(str(getattr(report, BRIEF, ("", ""))[1])) or line_of(report)
+
+
+def code_of(report: pytest.TestReport) -> str | None:
+    """Return the code of the error of ours that a phase failed by, if it did."""
+    return getattr(report, CODE, None)
+
+
+def expected_of(report: pytest.TestReport) -> str | None:
+    """Return the reason of an expected failure; None where none was expected."""
+    return getattr(report, "wasxfail", None)
+
+
+def place_of(report: pytest.TestReport) -> tuple[str, int] | None:
+    """Return the file and the line where a test was skipped, if it was."""
+    told: Any = report.longrepr
+    return (str(told[0]), int(told[1])) if isinstance(told, tuple) else None
+
+
+def has_failed(reports: Iterable[pytest.TestReport], code: str | None = None) -> bool:
+    """Whether a phase has failed, by the error of this code where one is given."""
+    return any(one.outcome == "failed" and code in (None, code_of(one)) for one in reports)

@@ -1,0 +1,150 @@
+"""What a run keeps in mind of its baselines: which entries it compared, and which it writes at its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import baseline
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.testing.handed_over import HandedBaselines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.testing.baseline_files import BaselineFiles
+    from pytest_torchprof.testing.options import RunOptions
+    from pytest_torchprof.testing.renames import Formers, Gone, GoneEntries, NewTest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineNote:
+    """What the run keeps in mind of a measurement that was compared with its baseline."""
+
+    file: Path
+    key: str
+    says_less: bool = False
+    """The entry says less of its kernels than was measured."""
+    test: NewTest | None = None
+    """The test and its file, where there is no entry."""
+    label: str | None = None
+    formers: tuple[Gone, ...] = ()
+    """What that test may have been called."""
+    entry: Entry | None = None
+    """What is to be written."""
+    at_once: bool = False
+    """Whether it is written whatever the rest of the test comes to."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunBaselines:
+    """The baselines of a run: what its tests are compared with, and what they leave. Only its own methods change it."""
+
+    options: RunOptions
+    files: BaselineFiles
+    gone: GoneEntries
+    """The entries of tests that are gone, in which new tests look for what they were called."""
+    updates: dict[Path, dict[str, Entry | None]] = field(default_factory=dict)
+    """Baseline file -> key -> entry of tests that passed altogether; None removes one."""
+    has_first: bool = False
+    """Whether this run has put a baseline where there was none yet."""
+    collected: dict[Path, list[str]] = field(default_factory=dict)
+    """Test file -> its test ids, of files that were collected as a whole."""
+    passed: dict[str, Path] = field(default_factory=dict)
+    """Test id -> its test file, of tests that passed altogether, measured or not."""
+    compared_keys: dict[Path, set[str]] = field(default_factory=dict)
+    """Baseline file -> the keys of what was measured and compared with it."""
+    untold_keys: dict[Path, set[str]] = field(default_factory=dict)
+    """Baseline file -> the keys of entries that say less of their kernels than was measured."""
+    formers: Formers = field(default_factory=dict)
+    """What the new tests of this run may have been called."""
+    _notes: dict[str, list[BaselineNote]] = field(default_factory=dict)
+    """Test id -> what is to be written if the whole test passes."""
+    _has_files: dict[Path, bool] = field(default_factory=dict)
+
+    def note_collected(self, files: Mapping[Path, list[str]], folders: Sequence[Path]) -> None:
+        """Take the tests of files that were collected as a whole, and the folders in which baselines may be."""
+        self.collected.update(files)
+        self.gone.look_among(self.collected, folders)
+
+    def note(self, nodeid: str, note: BaselineNote) -> None:
+        """Take what a measurement that was compared with its baseline leaves to be written and told."""
+        self.compared_keys.setdefault(note.file, set()).add(note.key)
+        if note.says_less:
+            self.untold_keys.setdefault(note.file, set()).add(note.key)
+        if note.test is not None:
+            self.formers.setdefault(note.test, {})[note.label] = note.formers
+        if note.entry is not None and note.at_once:
+            self.updates.setdefault(note.file, {})[note.key] = note.entry
+        elif note.entry is not None:
+            self._notes.setdefault(nodeid, []).append(note)
+
+    def forget(self, nodeid: str) -> None:
+        """Drop what an earlier run of the same test would have written."""
+        self._notes.pop(nodeid, None)
+
+    def end_test(self, nodeid: str, test_file: Path, *, passed: bool) -> bool:
+        """Take note of how a test has ended altogether; return whether entries that it would have written stay out."""
+        notes = self._notes.pop(nodeid, [])
+        if not passed:
+            return bool(notes)
+        self.passed[nodeid] = test_file
+        for note in notes:
+            self.updates.setdefault(note.file, {})[note.key] = note.entry
+        return False
+
+    def remove(self, file: Path, keys: Iterable[str]) -> None:
+        """Remove entries of a baseline at the end of the run."""
+        self.updates.setdefault(file, {}).update(dict.fromkeys(keys))
+
+    def write(self) -> list[str]:
+        """Write the entries of tests that passed, and return what went wrong."""
+        problems: list[str] = []
+        is_first = not any(any(folder.glob("*.json")) for folder in {file.parent for file in self.updates})
+        for file, entries in sorted(self.updates.items()):
+            try:
+                self.files.update(file, entries)
+            except TorchprofError as problem:
+                problems.append(str(problem))
+        self.has_first = bool(self.updates) and is_first and not problems and not self.options.against
+        return problems
+
+    def handed_over(self) -> HandedBaselines:
+        """Return what a process that runs tests for another one hands over."""
+        return HandedBaselines(
+            updates={
+                str(file): {key: None if entry is None else baseline.fields_of(entry) for key, entry in entries.items()}
+                for file, entries in self.updates.items()
+            },
+            collected={str(path): tuple(ids) for path, ids in self.collected.items() if self._has_file(path)},
+            passed={nodeid: str(path) for nodeid, path in self.passed.items() if self._has_file(path)},
+            compared={str(file): tuple(sorted(keys)) for file, keys in self.compared_keys.items()},
+            untold={str(file): tuple(sorted(keys)) for file, keys in self.untold_keys.items()},
+            formers=tuple((new, tuple(found.items())) for new, found in self.formers.items()),
+        )
+
+    def begin_anew(self) -> None:
+        """Drop what was handed over, and keep what holds for the tests to come."""
+        for found in (self.updates, self.formers, self.compared_keys, self.untold_keys):
+            found.clear()
+
+    def merge(self, other: HandedBaselines) -> None:
+        """Take over what a process handed over that ran tests for this one."""
+        for file, entries in other.updates.items():
+            read = {key: None if fields is None else baseline.entry_from(fields) for key, fields in entries.items()}
+            self.updates.setdefault(Path(file), {}).update(read)
+        self.collected.update({Path(path): list(ids) for path, ids in other.collected.items()})
+        self.passed.update({nodeid: Path(path) for nodeid, path in other.passed.items()})
+        for new, found in other.formers:
+            self.formers.setdefault(new, {}).update(found)
+        for handed, keys_of in ((other.compared, self.compared_keys), (other.untold, self.untold_keys)):
+            for file, keys in handed.items():
+                keys_of.setdefault(Path(file), set()).update(keys)
+
+    def _has_file(self, test_file: Path) -> bool:
+        if test_file not in self._has_files:
+            files = baseline.files_of(test_file, self.options.rootdir, self.options.baseline_dir)
+            self._has_files[test_file] = bool(files)
+        return self._has_files[test_file]

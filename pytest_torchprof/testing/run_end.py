@@ -1,0 +1,110 @@
+"""What a run leaves behind at its end: baselines, reports with recordings beside them, and its exit status."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.recording.files import hide, stacks_name
+from pytest_torchprof.report import ci
+from pytest_torchprof.system.replacing import replacing
+from pytest_torchprof.testing import two_sides
+from pytest_torchprof.testing.commit import commit_of
+from pytest_torchprof.testing.recordings import SUFFIX
+from pytest_torchprof.testing.unused import unused_entries
+from pytest_torchprof.testing.workers import hand_over, is_worker
+
+if TYPE_CHECKING:
+    from pytest_torchprof.testing.session import RunState
+
+RECORDINGS = "torchprof-recordings"
+"""The folder next to a report; not hidden, since uploads of artifacts leave hidden ones out."""
+
+
+def finish(state: RunState, session: pytest.Session) -> None:
+    """Write what the run leaves behind; on a worker, hand it to the controller, which alone writes."""
+    try:
+        if is_worker(session.config):
+            hand_over(session.config, state.handed_over())
+            return
+        if this_rank().writes:
+            side = state.options.against
+            if side is None:
+                state.note_unused(unused_entries(state.baselines, session.config.invocation_params.dir))
+            elif not side.is_judged:
+                two_sides.leave_times(side, state.run_results)
+            else:
+                if not (session.shouldfail or session.shouldstop):  # All tests have run.
+                    baselines = state.baselines
+                    state.note_gone(two_sides.only_at_base(side, baselines.files, baselines.compared_keys))
+                state.note_problem(*two_sides.nothing_compared(side, state.results.values()))
+            state.note_problem(*state.write_baselines(), *_write_reports(state), *_write_step_summary(state))
+        if state.options.replay is not None and not state.replayed:
+            unused = f"--torchprof-replay={state.options.replay}: no test judged a recording"
+            state.note_problem(coded(unused, Code.REPLAY_UNUSED))
+        if state.problems and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if state.problems and state.options.against is not None and not state.options.against.is_judged:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR  # What was measured may be missing.
+        if state.lacks_gpu:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+    finally:
+        state.at_end.close()
+        state.recordings.close()
+
+
+def _write_reports(state: RunState) -> list[str]:
+    problems: list[str] = []
+    if not state.options.reports:
+        return problems
+    run = replace(state.run_results, commit=commit_of(state.options.rootdir))
+    for path in state.options.reports:
+        reporter = state.reporter_of(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if reporter is not None:
+                with replacing(path) as unfinished:
+                    unfinished.write_text(reporter(run), encoding="utf-8", errors="backslashreplace")
+            _keep_beside(state, path.parent / RECORDINGS)
+        except OSError as error:
+            said = f"--torchprof-report={path}: cannot be written: {error.strerror or error}"
+            problems.append(coded(said, Code.REPORT_NOT_WRITTEN))
+    return problems
+
+
+def _keep_beside(state: RunState, folder: Path) -> None:
+    """Put the recordings of what failed next to a report, where CI picks both up; those of the last run go."""
+    if folder.is_symlink():
+        raise OSError(f"{folder} is a link, and nothing is written or removed through it")
+    for old in folder.glob(f"*{SUFFIX}"):
+        old.unlink()
+    failed = [result for result in state.results.values() if result.outcome.is_failure]
+    recordings = [state.options.rootdir / result.recording for result in failed if result.recording]
+    if recordings:
+        folder.mkdir(exist_ok=True)
+        hide(folder)
+    for recording in recordings:
+        for file in (recording, recording.with_name(stacks_name(recording.name))):
+            if file.is_file():
+                shutil.copyfile(file, folder / file.name)
+
+
+def _write_step_summary(state: RunState) -> list[str]:
+    """Add to the page that GitHub Actions shows of the job; other tools of the job write to it too."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path or not state.results:
+        return []
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(ci.step_summary(state.run_results) + "\n")
+    except OSError as error:
+        said = f"the step summary {path} cannot be written: {error.strerror or error}"
+        return [coded(said, Code.REPORT_NOT_WRITTEN)]
+    return []

@@ -1,0 +1,72 @@
+"""What the terminal shows of the run: how wide a failure may be, and the section at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.limits import Screen
+from pytest_torchprof.report import ci, terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pytest
+
+    from pytest_torchprof.testing.session import RunState
+
+NARROWEST, WIDEST = 60, 100
+
+
+def screen_of(config: pytest.Config) -> Screen:
+    """Return how much a failure may say: as wide as the terminal is, and everything where ``-vv`` asks for it."""
+    columns = shutil.get_terminal_size(fallback=(0, 24)).columns
+    everything = config.get_verbosity() >= 2
+    return Screen(width=min(max(columns or 80, NARROWEST), WIDEST), columns=columns or None, everything=everything)
+
+
+def write_section(state: RunState, terminalreporter: Any) -> None:
+    """Write the section at the end of the run, in the reporter's own style."""
+    run, options = state.run_results, state.options
+    verbosity = terminalreporter.config.get_verbosity()
+    if verbosity < 0 and not options.enabled:
+        # Without the header nothing else would say so.
+        terminalreporter.write_line("torchprof: off: nothing was measured, no limit was judged")
+    unjudged = state.recordings.unjudged(state.replayed)
+    if not (run.results or state.problems or unjudged):
+        return
+    rank = this_rank()
+    who = "" if rank.alone else f"{rank}: "
+    if not rank.writes and (options.reports or options.baseline.writes):
+        terminalreporter.write_line(f"torchprof: {who}rank 0 writes the baselines and reports")
+    if verbosity < 0 and not state.problems:
+        terminalreporter.write_line("\n".join(f"torchprof: {who}{line}" for line in terminal.render_briefly(run)))
+    else:
+        _write_results(state, terminalreporter, unjudged)
+    if state.baselines.has_first and not _is_required(terminalreporter.config):
+        terminalreporter.write_line(terminal.REQUIRE_PLUGIN)
+    if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
+        for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
+            terminalreporter.write_line(command)
+
+
+def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[str]) -> None:
+    run, rank, verbosity = state.run_results, this_rank(), terminalreporter.config.get_verbosity()
+    width = terminalreporter.config.get_terminal_writer().fullwidth
+    heading, *below = terminal.heading_lines(run, width=width, who="" if rank.alone else f", {rank}")
+    terminalreporter.write_sep("-", heading)
+    for line in below:
+        terminalreporter.write_line(line)
+    if run.results:
+        terminalreporter.write_line(terminal.render(run, width=width, verbosity=verbosity))
+    if unjudged:
+        terminalreporter.write_line(f"recordings that no test judged: {', '.join(unjudged)}")
+    for problem in state.problems:
+        terminalreporter.write_line(f"torchprof: {problem}", red=True)
+
+
+def _is_required(config: pytest.Config) -> bool:
+    """Whether a run without the plugin would end at once."""
+    return any(name.startswith("pytest-torchprof") for name in config.getini("required_plugins"))
