@@ -53,6 +53,7 @@ def test_small_work_launched_late_is_overhead(findings):
         builder.launched(MUL, at, dur=5)
     found = findings(builder)
     assert found["overhead-bound"].evidence["late_launches"] == pytest.approx(8 / 9)
+    assert found["overhead-bound"].cpu_gpu_ratio == 1000 / 45
     assert found["launch-gaps"].evidence["host_wait_us"] == 8 * 95
     assert "compute-bound" not in found
 
@@ -143,6 +144,23 @@ def test_a_synchronization_inside_an_operator_is_hidden(findings):
     builder.sync(210, 30, what="stream sync")
     builder.op("aten::add", 900, 10)
     assert findings(builder)["implicit-sync"].evidence["ops"] == {"aten::item": 1}
+
+
+@pytest.mark.parametrize(
+    ("operator", "advised"),
+    [
+        ("aten::item", "on the GPU"),
+        ("aten::index", "torch.where"),
+        ("aten::nonzero", "torch.where"),
+        ("aten::to", "pinned memory"),
+    ],
+)
+def test_a_hidden_synchronization_is_answered_by_what_its_operator_can_do_without(operator, advised, findings):
+    builder = steps()
+    builder.op(operator, 200, 50)
+    builder.sync(210, 30, what="stream sync")
+    remedy = findings(builder)["implicit-sync"].remedy
+    assert [way for way in ("on the GPU", "torch.where", "pinned memory") if way in remedy] == [advised]
 
 
 def test_the_profilers_own_wait_is_no_finding(findings):
@@ -478,6 +496,20 @@ def products(*kernels, op="aten::mm"):
 def test_tf32_is_no_advice_where_it_is_in_use(findings):
     assert findings(products(SGEMM))["fp32-gemm"].may_use_tf32 == ("gemm",)
     assert findings(products(SGEMM, TF32))["fp32-gemm"].may_use_tf32 == ()
+
+
+@pytest.mark.parametrize(
+    ("kernels", "may_use"),
+    [
+        (["volta_sgemm_128x64_tn"], ()),
+        (["volta_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"], ("gemm",)),
+        (["void gemmSN_NN_kernel<float, 128, 2, 4, 8, 3, 4, false>(float const*)"], ("gemm",)),
+    ],
+)
+def test_what_a_kernel_was_made_for_tells_whether_a_gpu_that_nobody_names_has_tf32(kernels, may_use, findings):
+    builder = products(*kernels)
+    del builder.metadata["deviceProperties"]
+    assert findings(builder)["fp32-gemm"].may_use_tf32 == may_use
 
 
 def test_a_conversion_of_the_layout_is_no_product(findings):

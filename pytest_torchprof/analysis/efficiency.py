@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +163,9 @@ def _copies_by_direction(work: GpuWork) -> tuple[Copies, ...]:
 
 TF32_FROM = 8
 """The compute capability (Ampere) from which on fp32 operands may be multiplied as TF32."""
+_WITH_TF32 = re.compile(r"ampere|hopper|tf32|sm_?(?:[89]|1[0-2])\d")
+_BEFORE_TF32 = re.compile(r"maxwell|volta|turing|sm_?[5-7]\d")
+"""What the names of kernels say of the GPUs that they were made for."""
 
 
 _OTHERS = frozenset({"MIG", "LAPTOP", "TI", "SUPER", "D", "SXM3"})
@@ -325,13 +329,18 @@ def peak_ratio(trace: Trace, faster: str, slower: str) -> float | None:
 
 
 def has_tf32(trace: Trace) -> bool:
-    """Whether the recording's device can multiply fp32 operands as TF32; True where it is not recorded.
+    """Whether the recording's device can multiply fp32 operands as TF32.
 
-    AMD's GPUs count their architectures otherwise, and have no TF32 that torch's flag would choose.
+    Where the device is not recorded, its kernels tell: libraries write for which GPUs a kernel was made. AMD's GPUs
+    count their architectures otherwise, and have no TF32 that torch's flag would choose.
     """
     if trace.rocm:
         return False
     listed: Any = trace.header.get("deviceProperties")
     majors = [item.get("computeMajor") for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     known = [major for major in majors if isinstance(major, int)]
-    return not known or max(known) >= TF32_FROM
+    if known:
+        return max(known) >= TF32_FROM
+    named = [trace.names[name] for name in set(trace.gpu.name)]
+    # Newer GPUs run older ones' kernels too.
+    return any(map(_WITH_TF32.search, named)) or not any(map(_BEFORE_TF32.search, named))

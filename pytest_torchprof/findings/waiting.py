@@ -83,6 +83,10 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     warm = work.window_us - work.setup_us
     if not busy_us or cpu_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
+    # The figures that are told are those of all reports, set-up and all.
+    ratio = analysis.median.cpu_gpu_ratio
+    if ratio is None or ratio <= 1:
+        return
     late = _late(work)
     longest_ns, before = max(((end - start, before) for start, end, _, before in work.gaps), default=(0, ABSENT))
     if before == ABSENT or late < at[LATE]:
@@ -91,8 +95,8 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     yield OverheadBound(
         time_us=waited,
         share=work.share_of_window(waited),
-        cpu_gpu_ratio=cpu_us / busy_us,
-        busy_share=work.busy_share * work.window_us / warm,
+        cpu_gpu_ratio=ratio,
+        busy_share=work.busy_share,
         late_launches=late,
         setup_us=work.setup_us,
         busy_us=busy_us,

@@ -14,9 +14,8 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
 
     TITLE = "Bound by overhead"
     SENTENCE = (
-        "the CPU takes {cpu_gpu_ratio:ratio} times as long to launch the work as the GPU to do it; "
+        "the CPU takes {cpu_gpu_ratio:ratio} times as long to launch the work as the GPU to do it{set_up}; "
         "{late_launches:percent} of the GPU operations came late, the GPU was busy {busy_share:percent} of the time"
-        "{aside}"
     )
     REMEDY = (
         "more work per launch (larger batches), fewer launches (torch.compile, foreach or fused variants), or one "
@@ -27,6 +26,7 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
         "the GPU was busy for {busy_us:us} and waited for launches for {time_us:us}, {longest_us:us} of it before "
         "{longest_before}: most of the recording is set-up, compilation or other work of the CPU"
     )
+    _SET_UP = " ({setup_us:us} of set-up included)"
     _WARM_UP = "record warm steps: more warm-up calls (warmup=), and what is done once before them"
     _TOO_LARGE = 100
     """As a ratio from here on it says nothing about launches."""
@@ -35,12 +35,13 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
     """In which the GPU waited for launches."""
     share: float
     cpu_gpu_ratio: float
+    """The median over the steps, as reports show it."""
     busy_us: float
     busy_share: float
     late_launches: float
     """The share of the GPU operations that the device had to wait for."""
     setup_us: float
-    """What was done once, which the other figures leave out."""
+    """What was done once; without it, too, the CPU takes longer than the GPU."""
     longest_us: float
     """The longest gap."""
     longest_before: str
@@ -54,9 +55,9 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
         return self.REMEDY if self.cpu_gpu_ratio <= self._TOO_LARGE else self._WARM_UP
 
     @property
-    def aside(self) -> str:
-        """What the figures leave out."""
-        return ", set-up aside" if self.setup_us else ""
+    def set_up(self) -> str:
+        """How much was done once, where anything was."""
+        return self.words(self._SET_UP) if self.setup_us else ""
 
 
 class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
@@ -188,16 +189,27 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
 
     TITLE = "Hidden synchronization"
     SENTENCE = "{named} made the CPU wait for the GPU: {syncs:time}, {time_us:us} in all"
-    REMEDY = (
-        "keep the value on the GPU or read it once after the loop; masks by torch.where instead of indexing; copies "
-        "with non_blocking=True from pinned memory"
-    )
+    REMEDY = "keep the value on the GPU or read it once after the loop"
+    _MASKS = "masks by torch.where instead of indexing"
+    _COPIES = "copies with non_blocking=True from pinned memory"
+    _INDEXING = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::nonzero"})
+    _SELECTING = frozenset({"aten::masked_select", "aten::masked_scatter", "aten::argwhere"})
+    _COPYING = frozenset({"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu", "aten::cuda"})
 
     time_us: float
     share: float
     ops: Mapping[str, int]
     """How often each operator waited, the longest first."""
     syncs: int
+
+    @property
+    def remedy(self) -> str:
+        ways = (
+            (self.ops.keys() - self._INDEXING - self._SELECTING - self._COPYING, self.REMEDY),
+            (self.ops.keys() & (self._INDEXING | self._SELECTING), self._MASKS),
+            (self.ops.keys() & self._COPYING, self._COPIES),
+        )
+        return "; ".join(way for operators, way in ways if operators)
 
     @property
     def named(self) -> str:
