@@ -671,6 +671,7 @@ def constants(*, calls=20, steps=1, number=lambda _: 14, **more):
 def test_a_constant_that_is_made_again_and_again_is_found(findings):
     found = findings(constants(steps=2))["repeated-constant"]
     assert found.evidence["constants"] == ["aten::arange(14)"]
+    assert found.evidence["ops"] == ["aten::arange"]
     assert found.evidence["calls_per_step"] == [20]
     # Of 40 calls of 8 us one has to be made.
     assert found.evidence["time_us"] == 39 * 8

@@ -32,6 +32,8 @@ class Number(Struct, frozen=True, kw_only=True):
     name: str
     noun: str
     """What is counted, in the singular, or what the number is called."""
+    noun_anywhere: str = ""
+    """What it is called where the device may be the CPU: no GPU is busy there. Empty: as everywhere."""
     of: Callable[[Any], float | None]
     """How it is computed: from the `StepWork` of a step or from the `Window`."""
     unit: Unit = "count"
@@ -64,8 +66,8 @@ class Number(Struct, frozen=True, kw_only=True):
         return plural(self.noun) if self.unit == "count" else self.noun
 
     def title_on(self, *, gpu: bool) -> str:
-        """Return the title as it holds on a GPU or on the CPU: no GPU is busy where the CPU is measured."""
-        return self.title if gpu else self.title.removeprefix("GPU ")
+        """Return the title as it holds on a GPU or on the CPU."""
+        return (not gpu and self.noun_anywhere) or self.title
 
     def show(self, value: float | None) -> str:
         """Return the value with its unit, "-" for None."""
@@ -118,10 +120,13 @@ def _time_on_gpu(name: str, noun: str, of: Callable[[StepWork], float], **more: 
     return Number(name=name, noun=noun, of=of, unit="us", exact=False, needs="kernels", **more)
 
 
-def _occupation(name: str, noun: str, of: Callable[[Occupation], float | None], absent: str = "") -> Number:
+def _occupation(
+    name: str, noun: str, of: Callable[[Occupation], float | None], absent: str = "", *, noun_anywhere: str = ""
+) -> Number:
     return Number(
         name=name,
         noun=noun,
+        noun_anywhere=noun_anywhere,
         of=lambda window: of(window.occupation),
         unit="share",
         scope="window",
@@ -170,9 +175,11 @@ TABLE: Final = (
         absent_for=_within_a_graph,
     ),
     _time_on_gpu("kernel_time_us", "kernel time", lambda work: work.kernel_us, follows="gpu_busy_us"),
-    _time_on_gpu("gpu_time_us", "GPU time", lambda work: work.gpu_us, follows="gpu_busy_us", detail=True),
-    _time_on_gpu("gpu_busy_us", "GPU busy", lambda work: work.busy_us, headline=True),
-    _time_on_gpu("gpu_span_us", "GPU span", lambda work: work.span_us, follows="gpu_busy_us"),
+    _time_on_gpu(
+        "gpu_time_us", "GPU time", lambda work: work.gpu_us, noun_anywhere="time", follows="gpu_busy_us", detail=True
+    ),
+    _time_on_gpu("gpu_busy_us", "GPU busy", lambda work: work.busy_us, noun_anywhere="busy", headline=True),
+    _time_on_gpu("gpu_span_us", "GPU span", lambda work: work.span_us, noun_anywhere="span", follows="gpu_busy_us"),
     Number(
         name="cpu_time_us",
         noun="CPU time",
@@ -193,7 +200,11 @@ TABLE: Final = (
         absent_for=_within_a_graph,
     ),
     _occupation(
-        "gpu_utilization", "GPU utilization", lambda gpus: gpus.utilization, "the recording has no GPU operations"
+        "gpu_utilization",
+        "GPU utilization",
+        lambda gpus: gpus.utilization,
+        "the recording has no GPU operations",
+        noun_anywhere="utilization",
     ),
     _occupation(
         "sm_efficiency",

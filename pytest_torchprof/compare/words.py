@@ -49,13 +49,6 @@ _NOUNS: Final = {
     "memset": "memory fill",
 }
 _SPELLED: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_ON_ANY_DEVICE: Final = {
-    "gpu_time_us": "time",
-    "gpu_busy_us": "busy",
-    "gpu_span_us": "span",
-    "gpu_utilization": "utilization",
-}
-"""What the numbers of a GPU are called in a comparison: the device may be the CPU."""
 _HANDFUL: Final = 10
 """Counts below it are said without their ratio."""
 _SWITCHES: Final[dict[object, str]] = {None: "unknown", True: "on", False: "off"}
@@ -278,7 +271,7 @@ def number_words(number: Number, was: float | None, now: float | None, *, called
 def movement_words(number: Number, was: float | None, now: float | None, *, called: str | None = None) -> str:
     """Return the number before and after, without the factor: "busy 1.2 ms -> 9.4 ms"."""
     before, after = ("not recorded" if value is None else number.show(value) for value in (was, now))
-    name = called or (number.name if number.exact else _ON_ANY_DEVICE.get(number.name, number.noun))
+    name = called or (number.name if number.exact else number.noun_anywhere or number.noun)
     return f"{name} {before} -> {after}"
 
 

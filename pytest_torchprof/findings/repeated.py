@@ -75,6 +75,7 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
         count=len(again) + len(often),
         different=len(often),
         constants=tuple(_written(one) for one in often[:5]),
+        ops=tuple(dict.fromkeys(op for op, *_ in often[:5])),
         calls_per_step=tuple(most[one] for one in often[:5]),
         source=origin.file_line if origin else None,
         saves_us=spent,

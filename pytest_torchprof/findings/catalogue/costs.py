@@ -159,6 +159,8 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
     """How many constants there are."""
     constants: tuple[str, ...]
     """Those that are made most often, at most five."""
+    ops: tuple[str, ...] = ()
+    """The operators that make these."""
     calls_per_step: tuple[int, ...]
     """How often each of these is made in the step that makes it most often."""
 

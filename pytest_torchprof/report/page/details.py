@@ -122,9 +122,8 @@ def _events(evidence: Mapping[str, Any], names: Mapping[str, set[str]]) -> dict[
     if meant:
         # A kernel's own name is more exact than the operator that launched it.
         return {"names": meant}
-    before, constants = evidence.get("longest_before"), _listed(evidence, "constants")
-    ops = [*_listed(evidence, "ops"), *(constant.partition("(")[0] for constant in constants)]
-    ops += [before] if isinstance(before, str) else []
+    before = evidence.get("longest_before")
+    ops = [*_listed(evidence, "ops"), *([before] if isinstance(before, str) else [])]
     steps = _listed(evidence, "steps")
     return {**({"ops": ops} if ops else {}), **({"step": steps[0]} if steps else {})}
 
