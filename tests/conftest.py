@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +24,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # How long it takes to draw an example says how busy the machine is.
 hypothesis.settings.register_profile("any pace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("any pace")
+
+# Libraries that count what they have handed out complain of what is kept until the end.
+atexit.register(gc.unfreeze)
 
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 
@@ -62,6 +67,13 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     # A module that is written twice in a second would be taken for the same.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return pytester
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_imported_stays() -> None:
+    """Let pytest, which looks for garbage after each run, look through what these tests have made alone."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
-"""Fresh processes that need not import torch again: forks of one that has imported it and done nothing else.
+"""Fresh processes that need not import torch and pytest again: forks of one that has imported them and done nothing else.
 
-To import torch takes longer than most of what a test runs in a process of its own. What torch or the loader reads from the
+To import them takes longer than most of what a test runs in a process of its own. What torch or the loader reads from the
 environment at that time (`TORCH_TRACE`, `LD_PRELOAD`) has no effect here; tests of that start Python themselves.
 """
 
@@ -18,6 +18,7 @@ import tempfile
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from simulated import gpu_is_simulated
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["torch", "torch.profiler", "torch._dynamo", "torch.distributed"])
+_FORKS.set_forkserver_preload(["preloaded"])
 
 
 class Fresh:
@@ -45,6 +46,9 @@ class Fresh:
         self.kept = tempfile.TemporaryDirectory()
         self.outputs = [log or Path(self.kept.name, name) for name in ("stdout", "stderr")]
         where = (dict(environment), str(folder or Path.cwd()), [str(path) for path in self.outputs])
+        # Python tells its server of forks no path before it imports what is asked for.
+        with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}):
+            forkserver._forkserver.ensure_running()
         self.process = _FORKS.Process(target=_run, args=(where, task, *told))
         self.process.start()
 
