@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import faulthandler
+import importlib
 import multiprocessing
 import os
 import signal
@@ -39,13 +40,17 @@ class Fresh:
         task: Callable[..., None],
         *told: str,
         environment: Mapping[str, str],
-        folder: Path | None = None,
-        log: Path | None = None,
+        folder: Path | str | None = None,
+        outputs: Sequence[Path] = (),
+        leads_group: bool = False,
     ) -> None:
-        """Start it in a folder, the current one if there is none given; a log is where all that it writes is added."""
-        self.kept = tempfile.TemporaryDirectory()
-        self.outputs = [log or Path(self.kept.name, name) for name in ("stdout", "stderr")]
-        where = (dict(environment), str(folder or Path.cwd()), [str(path) for path in self.outputs])
+        """Start it in a folder, the current one if there is none given, with files to add to what it writes.
+
+        ``leads_group``: in a group of processes of its own.
+        """
+        self.kept = tempfile.TemporaryDirectory() if not outputs else None
+        self.outputs = outputs or [Path(self.kept.name, name) for name in ("stdout", "stderr")]
+        where = (dict(environment), str(folder or Path.cwd()), [str(path) for path in self.outputs], leads_group)
         # Python tells its server of forks no path before it imports what is asked for.
         with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}):
             forkserver._forkserver.ensure_running()
@@ -58,7 +63,8 @@ class Fresh:
         self.process.kill()
         self.process.join()
         out, err = (path.read_text() if path.exists() else "" for path in self.outputs)
-        self.kept.cleanup()
+        if self.kept is not None:
+            self.kept.cleanup()
         return subprocess.CompletedProcess([], self.process.exitcode, out, err)
 
 
@@ -102,9 +108,11 @@ def run_python(
 # ------------------------------------------------------------------------------------------------- in the fresh process
 
 
-def _settle(where: tuple[dict[str, str], str, list[str]]) -> None:
+def _settle(where: tuple[dict[str, str], str, list[str], bool]) -> None:
     """Make this process one of its own: what it was told, and all that is written, goes where its owner says."""
-    environment, folder, outputs = where
+    environment, folder, outputs, leads_group = where
+    if leads_group:
+        os.setsid()
     # Python would start another server for the forks of a fork.
     forkserver._forkserver.ensure_running = lambda: None
     for stream, path in enumerate(outputs, 1):
@@ -124,7 +132,7 @@ def _settle(where: tuple[dict[str, str], str, list[str]]) -> None:
     sys.dont_write_bytecode = True
 
 
-def _run(where: tuple[dict[str, str], str, list[str]], task: Callable[..., None], *told: object) -> None:
+def _run(where: tuple[dict[str, str], str, list[str], bool], task: Callable[..., None], *told: object) -> None:
     _settle(where)
     try:
         task(*told)
@@ -145,16 +153,23 @@ def _code(code: str, *words: str) -> None:
 
 
 def as_python(*words: str, plugins: Sequence[object] = ()) -> None:
-    """Do what Python does with these words, on a path of its own; pytest has further plugins."""
+    """Do what Python does with these words, on a path of its own, in forks where it starts itself again.
+
+    pytest has further plugins.
+    """
+    importlib.import_module("forking").start_forks()  # It starts them by what stands here.
     installed = [place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix))]
     told = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     # The last one is for what its own forks are to do.
     sys.path[:] = [*told, *installed, str(ROOT), str(ROOT / "tests")]
-    if words[0] == "-P":
-        words = words[1:]
-    else:
+    is_safe = words[0] == "-P"
+    option, what, *rest = words[1:] if is_safe else words
+    if not is_safe and "PYTHONSAFEPATH" not in os.environ:
         sys.path.insert(0, str(Path.cwd()))
-    sys.argv[:] = ["pytest" if words[0] == "-m" else "-c", *words[2:]]
-    if words[0] == "-m":
-        sys.exit(pytest.main([*words[2:]], plugins=plugins))
-    exec(words[1], {"__name__": "__main__"})
+    sys.argv[:] = [what if option == "-m" else option, *rest]
+    if option == "-c":
+        exec(what, {"__name__": "__main__"})
+    elif what == "pytest":
+        sys.exit(pytest.main(rest, plugins=plugins))
+    else:
+        sys.exit(importlib.import_module(what).main())

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-TORCH = ("torch", "torch.profiler", "torch._dynamo", "torch.distributed")
+TORCH = ("torch", "torch.profiler", "torch._dynamo", "torch.distributed.run")
 OURS = (
     "testing.collection",
     "testing.fixture",

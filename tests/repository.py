@@ -13,18 +13,11 @@ import re
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from textwrap import dedent
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import fresh
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 ASKED = (("worktree", "list", "--porcelain"), ("stash", "list"), ("for-each-ref",), ("fsck", "--no-progress"))
 """Questions to git whose answers a comparison must not change."""
@@ -125,7 +118,10 @@ class Repository:
         if by_fork and python == sys.executable and sys.platform == "linux":
             with tempfile.TemporaryDirectory() as folder:
                 log = Path(folder, "log")
-                started = _start_fork([*program, *words], environment(**more), cwd or self.path, log)
+                started = fresh.Fresh(
+                    _as_python, *program, *words,
+                    environment=environment(**more), folder=cwd or self.path, outputs=[log, log],
+                )  # fmt: skip
                 run = Run(started.done(patience_s).returncode, log.read_text())
         else:
             process = self.start(*words, python=python, program=program, cwd=cwd, **more)
@@ -176,50 +172,22 @@ class Run:
 # ------------------------------------------------------------------------------------------------------ what is forked
 
 
-def _start_fork(words: list[str], environment: Mapping[str, str], folder: Path | str, log: Path) -> fresh.Fresh:
-    """Start what Python does with these words."""
-    return fresh.Fresh(_as_python, *words, environment=environment, folder=Path(folder), log=log)
-
-
 def _as_python(*words: str) -> None:
-    """Do in a fork what Python does with these words, and start sides as forks too."""
+    """Do in a fork what Python does with these words; the sides that it starts are forks too."""
     if words[0] == "-c":
-        _start_sides_by_fork()
-    fresh.as_python(*words, plugins=[_SidesByFork()])
+        _start_each_commit_anew()
+    fresh.as_python(*words, plugins=[_CommitsAnew()])
 
 
-class _SidesByFork:
+class _CommitsAnew:
     """A plugin that takes effect when pytest has imported the one that is tested."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_load_initial_conftests(self) -> None:
-        _start_sides_by_fork()
+        _start_each_commit_anew()
 
 
-def _start_sides_by_fork() -> None:
-    against = partial(importlib.import_module, package="pytest_torchprof.against")
-    against(".launch").SideLaunch.run = _run_side  # Before others take it from there.
-    against(".warm").WarmPython.run = lambda _, side, log: _run_side(side, log)
-    against(".run").running = _running_here
-
-
-def _run_side(side, log: Path) -> int:
-    log.write_bytes(b"")
-    if side.python == sys.executable:
-        words = ["-P", *PYTEST, *side.words]
-        return _start_fork(words, side.environment, side.folder, log).done().returncode
-    with log.open("wb") as file:
-        command = [side.python, "-P", *PYTEST, *side.words]
-        done = subprocess.run(command, cwd=side.folder, env=side.environment, stdout=file, stderr=file, check=False)
-    return done.returncode
-
-
-@contextmanager
-def _running_here(command: list[str], *, env: Mapping[str, str], stdin: None) -> Iterator[object]:
-    """Start the working tree's side, which writes where its starter does."""
-    if command[0] != sys.executable:
-        with subprocess.Popen(command, env=env, stdin=stdin) as process:
-            yield process
-        return
-    fork = _start_fork(command[1:], env, Path.cwd(), Path("/proc/self/fd/1").readlink())
-    yield SimpleNamespace(wait=lambda: fork.done().returncode)
+def _start_each_commit_anew() -> None:
+    """Let a search import torch for no process of its own that forks."""
+    warm = importlib.import_module("pytest_torchprof.against.warm")
+    warm.WarmPython.run = lambda _, launch, log: launch.run(log)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from types import SimpleNamespace
@@ -271,21 +269,16 @@ test_b = test_a
 @pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM", "SIGKILL"])
 def test_a_job_that_waits_for_its_next_test_ends_with_the_run(tmp_path, sent):
     (tmp_path / "test_it.py").write_text(HEAD + WAITS)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
-        cwd=tmp_path,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    how = {"folder": tmp_path, "environment": {**os.environ, "TMPDIR": str(tmp_path)}}
+    started = fresh.start_python("-m", "pytest", "-p", "no:cacheprovider", **how)
     until = time.monotonic() + rank_jobs.LONGEST_S
     while not (tmp_path / "noted").exists() or "test_between" not in (tmp_path / "noted").read_text():
         assert time.monotonic() < until
-        assert process.poll() is None
+        assert started.process.is_alive()
         time.sleep(0.1)
     assert left_in(tmp_path)["folders"]
-    process.send_signal(getattr(signal, sent))
-    process.wait(rank_jobs.LONGEST_S)
+    os.kill(started.process.pid, getattr(signal, sent))
+    started.done(rank_jobs.LONGEST_S)
     while left := left_in(tmp_path):
         assert time.monotonic() < until + rank_jobs.LONGEST_S, left
         time.sleep(0.1)
