@@ -44,7 +44,7 @@ class Analysis(HasViews, AllAttributes):
     """
 
     why_alone: Reason | None = None
-    """Why it is judged alone, where the other ranks of its job were asked for their recordings."""
+    """Why it is judged alone, where the recordings of the other ranks of its job were looked for."""
     own_kernels: OwnKernels = NOTHING_DECLARED
     """What users say of kernels that no table knows; views that share answers have the same."""
 
@@ -59,7 +59,7 @@ class Analysis(HasViews, AllAttributes):
     ) -> None:
         """Take the trace (None if nothing was measured), what was measured beside it, and what a repeat tells of it.
 
-        ``in_job`` is its place among the recordings of its job's ranks, where they are there.
+        ``in_job`` says which of the recordings of its job's ranks it is, where those are there.
         Nothing is computed yet; ``answers`` are those of another view of the trace.
         """
         super().__init__(answers)
@@ -67,12 +67,12 @@ class Analysis(HasViews, AllAttributes):
         self.beside = beside
         """What the same test measured beside this, for findings that compare."""
         self.repeat = repeat
-        """What was found out when the measurement was repeated with stacks: places, and no number."""
+        """What a repeat of the measurement with stacks showed: places in the code, and no number."""
         self.in_job = in_job
-        """Its place among the recordings of its job's ranks; None where it is judged alone."""
+        """Which of the recordings of its job's ranks it is; None where it is judged alone."""
 
     def _look(self, name: str) -> None:
-        """Allow or refuse that somebody looks at what has this name: a profile may be closed."""
+        """Allow or refuse a look at the attribute of this name: a profile may be closed."""
 
     @property
     def trace(self) -> Trace:
@@ -95,16 +95,16 @@ class Analysis(HasViews, AllAttributes):
     @shared
     def unknown_kernels(self) -> Mapping[str, Collection[KernelName]]:
         """The kernels of the steps whose family is not known, by name: what is known of each."""
-        found: defaultdict[str, set[KernelName]] = defaultdict(set)
+        unknown: defaultdict[str, set[KernelName]] = defaultdict(set)
         names, launching = self.trace.names, self.launching
         for group in self.gpu_work.groups:
-            if (told := self.gpu_work.decoded(group)).family is None:
-                found[names[group.name]].add(told)
+            if (decoded := self.gpu_work.decoded(group)).family is None:
+                unknown[names[group.name]].add(decoded)
         for part in launching.parts if not self.trace.device_kind.has_launches else ():
             for op in part.operators:
-                if (told := launching.decoded_operator(op)).family is None:
-                    found[names[self.trace.ops.name[op]]].add(told)
-        return dict(found)
+                if (decoded := launching.decoded_operator(op)).family is None:
+                    unknown[names[self.trace.ops.name[op]]].add(decoded)
+        return dict(unknown)
 
     @property
     def unmatched_declarations(self) -> tuple[str, ...]:
@@ -112,16 +112,21 @@ class Analysis(HasViews, AllAttributes):
         return self.own_kernels.unmatched({kernel.name for step in self.steps for kernel in step.kernels})
 
     def supposing(self, family: str) -> Analysis | None:
-        """Return the recording as it would be if all kernels that may be of a family were; None where none may be."""
+        """Return the recording as it would be if all kernels that may be of a family were of it.
+
+        None where no kernel may be of it.
+        """
         unknown = self.unknown_kernels.items()
-        names = frozenset(name for name, told in unknown if any(one.is_of(family) is NOT_KNOWN for one in told))
+        names = frozenset(
+            name for name, decodings in unknown if any(decoded.is_of(family) is NOT_KNOWN for decoded in decodings)
+        )
         return self.as_if(self.own_kernels.supposing(names, family)) if names else None
 
     def as_if(self, own_kernels: OwnKernels) -> Analysis:
-        """Return the same recording, where users say something else of their kernels."""
-        found = Analysis(self._trace, beside=self.beside, repeat=self.repeat, in_job=self.in_job)
-        found.own_kernels = own_kernels
-        return found
+        """Return this recording with another declaration of the user's own kernels."""
+        analysis = Analysis(self._trace, beside=self.beside, repeat=self.repeat, in_job=self.in_job)
+        analysis.own_kernels = own_kernels
+        return analysis
 
     @shared
     def _window(self) -> Numbers:
@@ -183,9 +188,9 @@ class Analysis(HasViews, AllAttributes):
 
     def title_of(self, step: StepProfile) -> str:
         """Return "step 3 of 5" counted from one, with the recording's own name where it says something else."""
-        place = next(i for i, other in enumerate(self.steps, 1) if other is step)
-        own = step.name in (None, f"ProfilerStep#{place - 1}")
-        return f"step {place} of {len(self.steps)}" + ("" if own else f" ({step.name})")
+        number = next(i for i, other in enumerate(self.steps, 1) if other is step)
+        own = step.name in (None, f"ProfilerStep#{number - 1}")
+        return f"step {number} of {len(self.steps)}" + ("" if own else f" ({step.name})")
 
     @property
     def worst(self) -> Numbers:
@@ -275,7 +280,7 @@ class Analysis(HasViews, AllAttributes):
             problem = TorchprofError(f"expected the name of a range, got {name!r}", Code.BAD_VALUE)
             raise self.launching.refusal(problem)
         trace = self.trace
-        if all(trace.names[one] != name for one in set(trace.annotations.name)):
+        if all(trace.names[index] != name for index in set(trace.annotations.name)):
             raise self.launching.refusal(NotMeasured(NoRangeOfName(name, *instead_of(trace, name))))
 
     def _number(self, name: str) -> Any:
@@ -292,7 +297,7 @@ def numbers_within(trace: Trace, steps: Sequence[Part], name: str) -> Numbers:
 
 
 class Repeat:
-    """What was found out when a measurement was repeated once with stacks; it gives places, and no number."""
+    """What a repeat of a measurement with stacks showed; it gives places in the code, and no number."""
 
     def __init__(self, analysis: Analysis | None, why_not: str | None = None) -> None:
         """Take the repeat itself, or why there is none."""

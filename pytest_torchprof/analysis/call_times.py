@@ -34,7 +34,7 @@ class CallTimes(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def worst_step(self) -> int | None:
-        """The place of the step in which they took most, of equals the first; None where there is only one step."""
+        """The index of the step in which they took most, of equals the first; None where there is only one step."""
         return self.steps_ns.index(max(self.steps_ns)) if len(self.steps_ns) > 1 else None
 
     @property
@@ -45,21 +45,21 @@ class CallTimes(Struct, frozen=True, kw_only=True, eq=False):
 
 def times_by_key(steps: Sequence[Iterable[tuple[Key, int]]]) -> dict[Key, CallTimes]:
     """Return the times of calls by their keys; ``steps`` holds each step's calls as (key, ns)."""
-    found: dict[Key, dict[int, list[int]]] = defaultdict(dict)
-    for place, calls in enumerate(steps):
+    durations: dict[Key, dict[int, list[int]]] = defaultdict(dict)
+    for step, calls in enumerate(steps):
         of_step: dict[Key, list[int]] = defaultdict(list)
         for key, took_ns in calls:
             of_step[key].append(took_ns)
         for key, several in of_step.items():
-            found[key][place] = several
+            durations[key][step] = several
     return {
         key: CallTimes(
             count=sum(map(len, by_step.values())),
             min_us=min(map(min, by_step.values())) / 1000,
             max_us=max(map(max, by_step.values())) / 1000,
-            steps_ns=tuple([sum(by_step.get(place, ())) for place in range(len(steps))]),
+            steps_ns=tuple([sum(by_step.get(step, ())) for step in range(len(steps))]),
         )
-        for key, by_step in found.items()
+        for key, by_step in durations.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""By which clock the ranks of a job are told: that of their host, or several that collectives align."""
+"""Which clock the times of a job's ranks are by: that of their host, or those of several, which collectives align."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOGETHER: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_
 
 
 class Clocks(Struct, frozen=True, kw_only=True):
-    """What makes instants of several ranks ones of one clock."""
+    """What puts the instants of several ranks on one clock."""
 
     offsets_ns: Mapping[int, int]
     """By rank, what is added to its instants."""
@@ -29,7 +29,7 @@ class Clocks(Struct, frozen=True, kw_only=True):
     residue_us: float
     """How far apart the ends of a collective are in the middle; 0 with one clock."""
 
-    def are_one(self, ranks: Iterable[int]) -> bool:
+    def are_comparable(self, ranks: Iterable[int]) -> bool:
         """Whether instants of these ranks may be compared."""
         return len({self.parts[rank] for rank in ranks}) == 1
 
@@ -56,7 +56,7 @@ def aligned(ranks: Sequence[RankPart], timed: Collection[Mapping[int, Collective
                     continue
                 by = round(median(apart))
                 ahead[other], part_of[other] = ahead[clock] + by, number
-                rest += [abs(one - by) / 1000 for one in apart]
+                rest += [abs(difference_ns - by) / 1000 for difference_ns in apart]
                 waiting.append(other)
     return Clocks(
         offsets_ns={rank: own[rank] - ahead[clock] for rank, clock in clock_of.items()},
@@ -69,17 +69,17 @@ def aligned(ranks: Sequence[RankPart], timed: Collection[Mapping[int, Collective
 def _edges(
     clock_of: Mapping[int, str], own: Mapping[int, int], timed: Iterable[Mapping[int, Collective]]
 ) -> Mapping[str, Mapping[str, list[int]]]:
-    found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    edges: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for of_rank in timed:
-        if any(one.name not in TOGETHER for one in of_rank.values()):
+        if any(collective.name not in TOGETHER for collective in of_rank.values()):
             continue
         ends: dict[str, int] = {}
-        for rank, one in of_rank.items():
-            end = (one.start_ns or 0) + (one.dur_ns or 0) + own[rank]
+        for rank, collective in of_rank.items():
+            end = (collective.start_ns or 0) + (collective.dur_ns or 0) + own[rank]
             # Of the ranks of a host the last one is the nearest to when all were done.
             ends[clock_of[rank]] = max(end, ends.get(clock_of[rank], end))
         first, *others = ends
         for other in others:
-            found[first][other].append(ends[other] - ends[first])
-            found[other][first].append(ends[first] - ends[other])
-    return found
+            edges[first][other].append(ends[other] - ends[first])
+            edges[other][first].append(ends[first] - ends[other])
+    return edges

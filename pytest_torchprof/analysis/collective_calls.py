@@ -37,7 +37,7 @@ _ON_CPU_AS: Final = {"reduce_scatter": "all_reduce"}
 _FUNCTIONAL: Final = ("_c10d_functional::", "_c10d_functional_autograd::", "c10d_functional::")
 _OF_OPERANDS: Final = ("aten::clone", "aten::chunk")
 """What functional collectives of several tensors do to each of them."""
-_NOTHING_TOLD: Final = (None, None, None)
+_NO_OPERANDS: Final = (None, None, None)
 _NO_KERNEL: Final = "none of its kernels is in the recording"
 _NO_RANGE: Final = "its backend left no range in the recording"
 _NO_METADATA: Final = "what its kernel sends is not recorded: no operator of torch.distributed launched it"
@@ -45,7 +45,7 @@ _NO_DIMS: Final = "what it sends is not recorded: neither its operands' sizes no
 
 
 class Communication:
-    """The collectives of a recording's steps, each found once, when asked for."""
+    """The collectives of a recording's steps, each looked up once, when asked for."""
 
     def __init__(self, trace: Trace, launching: Launching, kernels: frozenset[int]) -> None:
         """Take the trace and its communication kernels."""
@@ -54,43 +54,45 @@ class Communication:
 
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
-        """Those of all steps in the order in which they were asked for, or launched."""
-        return tuple(one.collective for one in self._found)
+        """The collectives of all steps in the order in which they were asked for, or launched."""
+        return tuple(request.collective for request in self._requests)
 
     @cached_property
-    def _found(self) -> tuple[_Found, ...]:
+    def _requests(self) -> tuple[_Request, ...]:
         calls = _Calls(self._trace, self._launching, self._kernels)
         if not (self._kernels or calls.asking):
             return ()
-        found = [*calls.by_operator(self._overlap), *calls.by_kernel(self._overlap)]
-        return tuple(sorted(found, key=lambda one: one.asked_ns))
+        requests = [*calls.by_operator(self._overlap), *calls.by_kernel(self._overlap)]
+        return tuple(sorted(requests, key=lambda request: request.asked_ns))
 
     @cached_property
     def steps(self) -> tuple[StepCommunication, ...]:
-        """Each step's together."""
+        """The collectives of each step together."""
         of_step: list[list[Collective]] = [[] for _ in self._launching.parts]
-        for one in self.collectives:
-            of_step[one.step].append(one)
+        for collective in self.collectives:
+            of_step[collective.step].append(collective)
         return tuple(
-            communication_of(self._trace, part, self._overlap, found)
-            for part, found in zip(self._launching.parts, of_step, strict=True)
+            communication_of(self._trace, part, self._overlap, collectives)
+            for part, collectives in zip(self._launching.parts, of_step, strict=True)
         )
 
     def within(self, occurrences: Sequence[Occurrence]) -> tuple[StepCommunication, ...]:
         """Return what was asked for inside each of these ranges together."""
-        of_op = {one.op: one for one in self._found if one.op >= 0}
-        of_kernel = {one.kernel: one for one in self._found if one.op < 0}
+        of_op = {request.op: request for request in self._requests if request.op >= 0}
+        of_kernel = {request.kernel: request for request in self._requests if request.op < 0}
         held = HeldOperators(self._trace, of_op)
         each = []
         for occurrence in occurrences:
             launched = [of_kernel[i] for i in occurrence.gpu_ops if i in of_kernel]
-            inside = sorted([*(of_op[op] for op in held.within(occurrence)), *launched], key=lambda one: one.asked_ns)
-            found = [one.collective for one in inside]
-            each.append(communication_of(self._trace, occurrence, self._overlap, found))
+            inside = sorted(
+                [*(of_op[op] for op in held.within(occurrence)), *launched], key=lambda request: request.asked_ns
+            )
+            collectives = [request.collective for request in inside]
+            each.append(communication_of(self._trace, occurrence, self._overlap, collectives))
         return tuple(each)
 
 
-class _Found(NamedTuple):
+class _Request(NamedTuple):
     """A collective, and what asked for it: an operator, or a kernel where there is none."""
 
     asked_ns: int
@@ -122,14 +124,14 @@ class _Calls:
             return []
         # What a capture records runs with its graph.
         recorded = captures(self._trace.calls, self._trace.call_kinds)
-        found = [i for i in where(ops.name, meant) if not recorded.cover(0, ops.start[i])]
-        return sorted(found, key=ops.start.__getitem__)
+        operators = [i for i in where(ops.name, meant) if not recorded.cover(0, ops.start[i])]
+        return sorted(operators, key=ops.start.__getitem__)
 
     def _asking_around(self, op: int) -> int:
         """Return the operator around this one, or itself, that asks for a collective; ABSENT without one."""
         named = self._trace.ops.name
         return next(
-            (one for one in self._trace.nesting.chain(op) if self._trace.names[named[one]] in COLLECTIVES), ABSENT
+            (outer for outer in self._trace.nesting.chain(op) if self._trace.names[named[outer]] in COLLECTIVES), ABSENT
         )
 
     @cached_property
@@ -137,10 +139,10 @@ class _Calls:
         """The first operator with a backend's parameters inside each that asks."""
         ops, names = self._trace.ops, self._trace.names
         meant = {i for i, name in enumerate(names) if name == PARAMETERS}
-        found: dict[int, int] = {}
+        parameters: dict[int, int] = {}
         for i in sorted(where(ops.name, meant), key=ops.start.__getitem__) if meant else []:
-            found.setdefault(self._asking_around(i), i)
-        return found
+            parameters.setdefault(self._asking_around(i), i)
+        return parameters
 
     @cached_property
     def _inside(self) -> dict[int, int]:
@@ -148,10 +150,10 @@ class _Calls:
         notes, names = self._trace.annotations, self._trace.names
         meant = {i for i in set(notes.name) if names[i].startswith("nccl:")}
         inside = self._trace.nesting.around_each(notes, where(notes.name, meant)) if meant else {}
-        found: dict[int, int] = {}
+        note_of: dict[int, int] = {}
         for note, op in inside.items():
-            found.setdefault(self._asking_around(op), note)
-        return found
+            note_of.setdefault(self._asking_around(op), note)
+        return note_of
 
     @cached_property
     def _ranges(self) -> dict[int, int]:
@@ -170,20 +172,20 @@ class _Calls:
         waiting: dict[tuple[str | None, int | None], deque[int]] = defaultdict(deque)
         for op, sought, size in zip(self.asking, asked, wanted, strict=True):
             waiting[sought, size if by_size else None].append(op)
-        found: dict[int, int] = {}
+        range_of: dict[int, int] = {}
         for note, kind, size in zip(own, done, sizes, strict=True):
             queue = waiting[kind, size if by_size else None]
             if queue and ops.start[queue[0]] <= notes.start[note]:
-                found[queue.popleft()] = note
-        return found
+                range_of[queue.popleft()] = note
+        return range_of
 
     @cached_property
     def _of_operator(self) -> dict[int, list[int]]:
         """The kernels that each operator launched; under ABSENT those that none did."""
-        found: dict[int, list[int]] = defaultdict(list)
+        kernels_of: dict[int, list[int]] = defaultdict(list)
         for i in self._kernels:
-            found[self._asking_around(self._launching.op_of[i])].append(i)
-        return found
+            kernels_of[self._asking_around(self._launching.op_of[i])].append(i)
+        return kernels_of
 
     @cached_property
     def _batches(self) -> dict[int, list[int]]:
@@ -192,12 +194,14 @@ class _Calls:
         pending = [
             op
             for op in self.asking
-            if op not in self._of_operator and op not in self._ranges and self._needs_none(op, self._sent(op)) is None
+            if op not in self._of_operator
+            and op not in self._ranges
+            and self._why_nothing_runs(op, self._sent(op)) is None
         ]
         of_thread: dict[int, deque[int]] = defaultdict(deque)
         for op in pending:
             of_thread[trace.ops.thread[op]].append(op)
-        found: dict[int, list[int]] = {}
+        batches: dict[int, list[int]] = {}
         for kernel in self._of_operator.get(ABSENT, ()):
             call, decoded = trace.links.call_of[kernel], self._launching.decoded(kernel)
             replayed = call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH
@@ -207,10 +211,10 @@ class _Calls:
             while waiting and trace.ops.start[waiting[0]] < trace.calls.start[call]:
                 own.append(waiting.popleft())
             if own and decoded.collective in (None, "send_recv", *map(self._name, own)):
-                found[kernel] = own
-        return found
+                batches[kernel] = own
+        return batches
 
-    def by_operator(self, overlap: Overlap) -> Iterator[_Found]:
+    def by_operator(self, overlap: Overlap) -> Iterator[_Request]:
         """Yield what the operators of the steps asked for."""
         trace, kernels_of = self._trace, self._of_operator
         batch_of = {op: (kernel, len(ops)) for kernel, ops in self._batches.items() for op in ops}
@@ -220,8 +224,8 @@ class _Calls:
                 continue
             kernel, together = batch_of.get(op, (ABSENT, 1))
             kernels = kernels_of.get(op, ()) if kernel < 0 else [kernel]
-            told, group, sent = self._message(op), self._group(op), self._sent(op)
-            yield _Found(
+            message, group, sent = self._message(op), self._group(op), self._sent(op)
+            yield _Request(
                 trace.ops.start[op],
                 op,
                 ABSENT,
@@ -233,26 +237,26 @@ class _Calls:
                     sent=sent,
                     asynchronous=self._asynchronous(op),
                     together=together,
-                    sequence=self._sequence(op, told),
-                    comms_id=None if told is None else told.comms_id,
-                    **self._whom(op, told, group),
+                    sequence=self._sequence(op, message),
+                    comms_id=None if message is None else message.comms_id,
+                    **self._peer_and_tag(op, message, group),
                     why_no_bytes=None if None not in (sent.bytes_in, sent.bytes_out) else _NO_DIMS,
                     **self._when(op, kernels, sent, overlap),
                 ),
             )
 
-    def by_kernel(self, overlap: Overlap) -> Iterator[_Found]:
+    def by_kernel(self, overlap: Overlap) -> Iterator[_Request]:
         """Yield what the kernels of the steps carried out that no operator asked for."""
         trace = self._trace
         for i in self._of_operator.get(ABSENT, ()):
             step = trace.step_of_gpu_op[i]
             if step < 0 or i in self._batches:
                 continue
-            told, decoded = trace.collectives.get(i), self._launching.decoded(i)
+            message, decoded = trace.collectives.get(i), self._launching.decoded(i)
             # NCCL does many collectives by sends and receives, and its older kernels are all named so.
-            ambiguous = decoded.collective == "send_recv" and told is None
-            sent = sent_by(None, _NOTHING_TOLD, _NOTHING_TOLD, told, None)
-            yield _Found(
+            ambiguous = decoded.collective == "send_recv" and message is None
+            sent = sent_by(None, _NO_OPERANDS, _NO_OPERANDS, message, None)
+            yield _Request(
                 self._launched(i),
                 ABSENT,
                 i,
@@ -260,10 +264,10 @@ class _Calls:
                     name=None if ambiguous else decoded.collective,
                     operator=None,
                     step=step,
-                    group=group_of(told, None, self._groups_of("nccl")),
+                    group=group_of(message, None, self._groups_of("nccl")),
                     sent=sent,
-                    sequence=told.sequence if told is not None and told.sequence >= 0 else None,
-                    comms_id=None if told is None else told.comms_id,
+                    sequence=message.sequence if message is not None and message.sequence >= 0 else None,
+                    comms_id=None if message is None else message.comms_id,
                     why_no_bytes=_NO_METADATA if sent.bytes_in is None else None,
                     **self._run((i,), overlap),
                 ),
@@ -276,13 +280,13 @@ class _Calls:
         on_gpu = self._trace.device_kind.has_launches
         note = self._ranges.get(op)
         if note is None:
-            return {"why_no_time": self._needs_none(op, sent) or (_NO_KERNEL if on_gpu else _NO_RANGE)}
+            return {"why_no_time": self._why_nothing_runs(op, sent) or (_NO_KERNEL if on_gpu else _NO_RANGE)}
         notes = self._trace.annotations
         start, end = notes.start[note], notes.end[note]
         hidden = None if on_gpu else overlap.hidden_ns(None, [(start, end)])
         return {"start_ns": start, "dur_ns": end - start, "hidden_ns": hidden}
 
-    def _needs_none(self, op: int, sent: Sent) -> str | None:
+    def _why_nothing_runs(self, op: int, sent: Sent) -> str | None:
         """Return why a backend runs nothing for what is asked; None where it has to."""
         if self._group(op).size == 1:
             return ONE_RANK
@@ -313,7 +317,7 @@ class _Calls:
     def _operands_of(self, op: int) -> tuple[Inputs, Inputs]:
         """Return what the operator was given, and what its backend was."""
         trace, note = self._trace, self._inside.get(op, self._ranges.get(op))
-        backend = _NOTHING_TOLD if note is None else self._operands(trace.annotations.inputs[note])
+        backend = _NO_OPERANDS if note is None else self._operands(trace.annotations.inputs[note])
         if note is None and (functional := self._functional_around(op)) >= 0:
             # What nobody has awaited left no range, and the operator's own list of tensors tells no type.
             backend = self._operands(trace.ops.inputs[functional])
@@ -324,7 +328,7 @@ class _Calls:
         """Return the functional collective around an operator that asks for one; ABSENT without one."""
         named, names = self._trace.ops.name, self._trace.names
         around = self._trace.nesting.chain(op)
-        return next((one for one in around if names[named[one]].startswith(_FUNCTIONAL)), ABSENT)
+        return next((outer for outer in around if names[named[outer]].startswith(_FUNCTIONAL)), ABSENT)
 
     @cached_property
     def _copied(self) -> dict[int, Inputs]:
@@ -333,21 +337,21 @@ class _Calls:
         meant = {i for i, name in enumerate(names) if name in _OF_OPERANDS}
         types: dict[int, set[str]] = defaultdict(set)
         for i in where(ops.name, meant) if meant else ():
-            told = self._operands(ops.inputs[i])[0]
-            if told and is_dtype(told[0]) and (functional := self._functional_around(i)) >= 0:
-                types[functional].add(told[0])
-        return {one: ((found.pop(),), None, None) for one, found in types.items() if len(found) == 1}
+            operand_types = self._operands(ops.inputs[i])[0]
+            if operand_types and is_dtype(operand_types[0]) and (functional := self._functional_around(i)) >= 0:
+                types[functional].add(operand_types[0])
+        return {op: ((dtypes.pop(),), None, None) for op, dtypes in types.items() if len(dtypes) == 1}
 
     def _sent(self, op: int) -> Sent:
         return sent_by(self._operator(op), *self._operands_of(op), self._message(op), self._group(op).size)
 
     def _message(self, op: int) -> Message | None:
-        said = self._parameters.get(op)
-        return None if said is None else self._trace.parameters.get(said)
+        parameters = self._parameters.get(op)
+        return None if parameters is None else self._trace.parameters.get(parameters)
 
     def _settings_of_parameters(self, op: int) -> Sequence[Any] | None:
-        said = self._parameters.get(op)
-        return None if said is None else self._launching.settings(self._trace.ops.inputs[said])
+        parameters = self._parameters.get(op)
+        return None if parameters is None else self._launching.settings(self._trace.ops.inputs[parameters])
 
     def _group(self, op: int) -> ProcessGroup:
         note = self._ranges.get(op)
@@ -359,24 +363,24 @@ class _Calls:
             self._groups[backend] = groups_of(self._trace, backend)
         return self._groups[backend]
 
-    def _sequence(self, op: int, told: Message | None) -> int | None:
+    def _sequence(self, op: int, message: Message | None) -> int | None:
         """Return the collective's number in its group: torch before 2.4 had it among the parameters."""
-        if told is not None and told.sequence >= 0:
-            return told.sequence
+        if message is not None and message.sequence >= 0:
+            return message.sequence
         settings = self._settings_of_parameters(op)
         old = settings is not None and len(settings) >= 8 and str(settings[1]).isdecimal()
         return int(settings[1]) if settings is not None and old else None
 
-    def _whom(self, op: int, told: Message | None, group: ProcessGroup) -> dict[str, Any]:
+    def _peer_and_tag(self, op: int, message: Message | None, group: ProcessGroup) -> dict[str, Any]:
         """Return whom a message is sent to or received from, and its tag."""
         if self._operator(op) not in (SEND, RECEIVE):
             return {}
         given = self._launching.settings(self._trace.ops.inputs[op]) or ()
-        place, tag = (int(one) if str(one).isdecimal() else None for one in (*given[2:4], None, None)[:2])
-        peer = told.peer if told is not None and told.peer >= 0 else None
-        if peer is None and place is not None and group.ranks is not None and place < len(group.ranks):
-            # The operator has its place in the group.
-            peer = group.ranks[place]
+        index, tag = (int(setting) if str(setting).isdecimal() else None for setting in (*given[2:4], None, None)[:2])
+        peer = message.peer if message is not None and message.peer >= 0 else None
+        if peer is None and index is not None and group.ranks is not None and index < len(group.ranks):
+            # The operator has its index in the group.
+            peer = group.ranks[index]
         return {"peer": peer, "tag": tag}
 
     def _asynchronous(self, op: int) -> bool | None:

@@ -31,7 +31,7 @@ class CollectiveRow(Struct, frozen=True, kw_only=True, eq=False):
     """Their messages together; None where the size of one is not known."""
     times: CallTimes
     exposed_us: float | None
-    """How long they ran while the device computed nothing; None where that is not told of one that ran."""
+    """How long they ran while the device computed nothing; None where that is not known of one that ran."""
     bus_gb_per_s: float | None
     """What the busiest link carried, by their time together; None where it is not known of one that ran."""
 
@@ -47,27 +47,29 @@ class CollectiveRow(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def by_collective(collectives: Sequence[Collective], steps: Sequence[int]) -> list[CollectiveRow]:
-    """Return the collectives of these steps in rows, the longest time first; steps by their places."""
-    found: dict[tuple[str, str | None, int | None], list[Collective]] = defaultdict(list)
-    for one in collectives:
-        if one.step in steps:
-            found[one.name or "communication", _called(one), one.group.size].append(one)
-    place = {step: number for number, step in enumerate(steps)}
+    """Return the collectives of these steps in rows, the longest time first; steps by their indices."""
+    grouped: dict[tuple[str, str | None, int | None], list[Collective]] = defaultdict(list)
+    for collective in collectives:
+        if collective.step in steps:
+            grouped[collective.name or "communication", _group_title(collective), collective.group.size].append(
+                collective
+            )
+    index = {step: number for number, step in enumerate(steps)}
     of_steps: list[list[tuple[tuple[str, str | None, int | None], int]]] = [[] for _ in steps]
-    for key, members in found.items():
-        for one in members:
-            if one.dur_ns is not None:
-                of_steps[place[one.step]].append((key, one.dur_ns))
+    for key, members in grouped.items():
+        for collective in members:
+            if collective.dur_ns is not None:
+                of_steps[index[collective.step]].append((key, collective.dur_ns))
     times = times_by_key(of_steps)
     nothing = CallTimes(steps_ns=(0,) * len(steps))
-    rows = [_row(key, members, times.get(key, nothing)) for key, members in found.items()]
+    rows = [_row(key, members, times.get(key, nothing)) for key, members in grouped.items()]
     return sorted(rows, key=lambda row: (-row.time_us, row.name, row.group or ""))
 
 
 def _row(key: tuple[str, str | None, int | None], members: Sequence[Collective], times: CallTimes) -> CollectiveRow:
-    sizes = [one.message_bytes for one in members]
-    exposed = [one.exposed_us for one in members if one.dur_ns is not None]
-    dtypes = {one.dtype for one in members}
+    sizes = [collective.message_bytes for collective in members]
+    exposed = [collective.exposed_us for collective in members if collective.dur_ns is not None]
+    dtypes = {collective.dtype for collective in members}
     return CollectiveRow(
         name=key[0],
         group=key[1],
@@ -77,21 +79,21 @@ def _row(key: tuple[str, str | None, int | None], members: Sequence[Collective],
         bytes=None if None in sizes else sum(size or 0 for size in sizes),
         times=times,
         exposed_us=None if None in exposed or not exposed else sum(us or 0 for us in exposed),
-        bus_gb_per_s=_bus(key[0], key[2], [one for one in members if one.dur_ns is not None]),
+        bus_gb_per_s=_bus(key[0], key[2], [collective for collective in members if collective.dur_ns is not None]),
     )
 
 
 def _bus(name: str, size: int | None, ran: Sequence[Collective]) -> float | None:
     factor = None if size is None else bus_factor(name, size)
-    sent, took_ns = [one.message_bytes for one in ran], sum(one.dur_ns or 0 for one in ran)
+    sent, took_ns = [collective.message_bytes for collective in ran], sum(collective.dur_ns or 0 for collective in ran)
     # What one kernel carried out together has its time each.
-    if factor is None or None in sent or not took_ns or any(one.together > 1 for one in ran):
+    if factor is None or None in sent or not took_ns or any(collective.together > 1 for collective in ran):
         return None
-    return factor * sum(one or 0 for one in sent) / took_ns
+    return factor * sum(size or 0 for size in sent) / took_ns
 
 
-def _called(one: Collective) -> str | None:
+def _group_title(collective: Collective) -> str | None:
     """Return "3 tp": torch's number of a group and what the program calls it, where it says so."""
-    described = one.group.description
-    words = [one.group.name, None if described in ("undefined", one.group.name) else described]
-    return " ".join(word for word in words if word) or None
+    described = collective.group.description
+    parts = [collective.group.name, None if described in ("undefined", collective.group.name) else described]
+    return " ".join(part for part in parts if part) or None

@@ -34,7 +34,7 @@ class Collective(Struct, frozen=True, kw_only=True):
     operator: str | None
     """The operator that asked for it ("c10d::allreduce_"), None where none is recorded."""
     step: int
-    """Its place in ``profile.steps``."""
+    """Its index in ``profile.steps``."""
     group: ProcessGroup = NO_GROUP
     sent: Sent = Sent()
     asynchronous: bool | None = None
@@ -55,11 +55,11 @@ class Collective(Struct, frozen=True, kw_only=True):
     peer: int | None = None
     """The rank that is sent to or received from."""
     tag: int | None = None
-    """What tells messages between the same two ranks apart."""
+    """What distinguishes messages between the same two ranks."""
     wait_ns: int | None = None
     """How long this rank was there before the last one came; None unless other ranks' recordings tell."""
     transfer_ns: int | None = None
-    """The shortest time that a rank was in it, likewise."""
+    """The shortest time that a rank was in it; None unless other ranks' recordings tell."""
     why_no_bytes: str | None = None
     why_no_time: str | None = None
 
@@ -125,7 +125,7 @@ class Collective(Struct, frozen=True, kw_only=True):
 
     @property
     def bus_gb_per_s(self) -> float | None:
-        """The same times what the busiest link carries of it: comparable with the hardware's, whatever the group."""
+        """The algorithm's bandwidth times the share that the busiest link carries: comparable with the hardware's."""
         if self.why_no_bandwidth or self.group.size is None:
             return None
         factor = bus_factor(self.name or "", self.group.size)
@@ -172,17 +172,17 @@ class Overlap:
     def computing(self) -> dict[int | None, Spans]:
         """When each device computed; of the CPU as device, under None, when operators did."""
         trace = self._trace
-        found: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
+        computed: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
         if not trace.device_kind.has_launches:
             ops, names = trace.ops, trace.names
             own = {name for name in set(ops.name) if names[name].startswith(_TORCHS_OWN)}
             for part in self._launching.parts:
-                found[None] += [(ops.start[i], ops.end[i]) for i in part.operators if ops.name[i] not in own]
+                computed[None] += [(ops.start[i], ops.end[i]) for i in part.operators if ops.name[i] not in own]
         gpu, device_of = trace.gpu, trace.device_of
         for i, kind in enumerate(gpu.kind):
             if kind == KERNEL and i not in self._communication:
-                found[device_of[gpu.process[i]]].append((gpu.start[i], gpu.end[i]))
-        return {device: intervals.merged(spans) for device, spans in found.items()}
+                computed[device_of[gpu.process[i]]].append((gpu.start[i], gpu.end[i]))
+        return {device: intervals.merged(spans) for device, spans in computed.items()}
 
     def hidden_ns(self, device: int | None, spans: Spans) -> int:
         """Return how much of these, in order and disjoint, the device computed meanwhile."""
@@ -195,18 +195,24 @@ def communication_of(
 ) -> StepCommunication:
     """Return the times of the collectives of a step, or of a range, together."""
     on_gpu = trace.device_kind.has_launches
-    timed = [one for one in collectives if one.start_ns is not None and (one.device is not None) == on_gpu]
+    timed = [
+        collective
+        for collective in collectives
+        if collective.start_ns is not None and (collective.device is not None) == on_gpu
+    ]
     of_device: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
-    for one in timed:
-        start = one.start_ns or 0
-        of_device[one.device].append((start, start + (one.dur_ns or 0)))
-    spans = {device: intervals.merged(found) for device, found in of_device.items()}
-    ns = {device: intervals.length(found) for device, found in spans.items()}
-    hidden = sum(overlap.hidden_ns(device, found) for device, found in spans.items())
+    for collective in timed:
+        start = collective.start_ns or 0
+        of_device[collective.device].append((start, start + (collective.dur_ns or 0)))
+    spans = {device: intervals.merged(covered) for device, covered in of_device.items()}
+    ns = {device: intervals.length(covered) for device, covered in spans.items()}
+    hidden = sum(overlap.hidden_ns(device, covered) for device, covered in spans.items())
     columns, members = (trace.gpu, part.gpu_ops) if on_gpu else (trace.ops, part.operators)
-    ends = [columns.end[i] for i in members] + [found[-1][1] for found in spans.values()]
-    starts = [columns.start[i] for i in members] + [found[0][0] for found in spans.values()]
-    unknown = (one.why_no_time for one in collectives if one.why_no_time not in (None, ONE_RANK, EMPTY))
+    ends = [columns.end[i] for i in members] + [covered[-1][1] for covered in spans.values()]
+    starts = [columns.start[i] for i in members] + [covered[0][0] for covered in spans.values()]
+    unknown = (
+        collective.why_no_time for collective in collectives if collective.why_no_time not in (None, ONE_RANK, EMPTY)
+    )
     return StepCommunication(
         collectives=tuple(collectives),
         time_us=sum(ns.values()) / 1000,

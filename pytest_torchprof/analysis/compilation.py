@@ -47,16 +47,16 @@ class ByThread:
         self._spans: dict[object, list[Span]] = defaultdict(list)
         for span in spans:
             self._spans[span.tid].append(span)
-        self._starts = {tid: [span.start_ns for span in found] for tid, found in self._spans.items()}
+        self._starts = {tid: [span.start_ns for span in of_thread] for tid, of_thread in self._spans.items()}
 
     def __bool__(self) -> bool:
         return bool(self._spans)
 
     def at(self, tid: object, instant: int) -> Span | None:
-        place = bisect_right(self._starts.get(tid, ()), instant) - 1
-        if place < 0 or instant >= self._spans[tid][place].end_ns:
+        index = bisect_right(self._starts.get(tid, ()), instant) - 1
+        if index < 0 or instant >= self._spans[tid][index].end_ns:
             return None
-        return self._spans[tid][place]
+        return self._spans[tid][index]
 
 
 def is_compiled_code(name: str) -> bool:
@@ -99,7 +99,7 @@ def cuda_graphs(trace: Trace, evidence: CompileEvidence | None, unknown: Reason 
     if evidence is not None:
         ran = {key for key, _ in _graph_calls(trace)}
         reasons += evidence.cudagraph_skips.reasons
-        reasons += [one.cudagraph_skip for one in evidence.fx_graphs if one.cudagraph_skip and one.hash in ran]
+        reasons += [graph.cudagraph_skip for graph in evidence.fx_graphs if graph.cudagraph_skip and graph.hash in ran]
         if not reasons and evidence.cudagraph_skips.count:
             reasons = ["Inductor gives no reason"]
     return CudaGraphs(launches=len(launches), owned=owned, skips=tuple(dict.fromkeys(reasons)), skips_unknown=unknown)
@@ -157,8 +157,8 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
 def _replayed(trace: Trace, spans: list[Span]) -> set[Span]:
     """Return the calls of a graph that launch a CUDA graph."""
     calls, at = trace.calls, ByThread(spans).at
-    found = (at(trace.threads[calls.thread[i]], calls.start[i]) for i in _graph_launches(trace))
-    return {span for span in found if span is not None}
+    containing = (at(trace.threads[calls.thread[i]], calls.start[i]) for i in _graph_launches(trace))
+    return {span for span in containing if span is not None}
 
 
 def _aten_calls_by_step(trace: Trace, spans: list[Span]) -> dict[int, Counter[str]]:
@@ -217,18 +217,18 @@ def compile_of(trace: Trace) -> Compile:
     """Return the compile evidence of a recording, ours or a foreign one."""
     evidence = None if trace.metadata is None else trace.metadata.compile
     seen, no_evidence = regions_of(trace), _no_evidence(trace)
-    found, unknown = _graph_breaks(evidence, no_evidence, seen)
+    breaks, unknown = _graph_breaks(evidence, no_evidence, seen)
     again, again_unknown = _recompiles(trace, evidence, no_evidence, seen)
     called, called_unknown = fallbacks(trace, evidence)
     return Compile(
         regions=len(seen.regions),
         nested_regions=len(seen.nested),
-        graph_breaks=None if unknown and not found else found,
+        graph_breaks=None if unknown and not breaks else breaks,
         graph_breaks_unknown=unknown,
         recompiles=again,
         recompiles_unknown=again_unknown,
         compiled_in_window=bool(trace.compiling),
-        skipped_frames=tuple(one for one in found if one.skipped_frame),
+        skipped_frames=tuple(graph_break for graph_break in breaks if graph_break.skipped_frame),
         nothing=_nothing(evidence, seen),
         lookups_without_region=seen.lookups_without_region,
         cuda_graphs=cuda_graphs(trace, evidence, no_evidence),
@@ -249,7 +249,7 @@ def _no_evidence(trace: Trace) -> Reason | None:
 def _unseen(evidence: CompileEvidence | None) -> Reason | None:
     """Return why nothing can be said of compiled code: it ran where nobody looks; None where it did not.
 
-    Dynamo may have told of its breaks when it compiled, or an earlier test has compiled it: the verdict is the same.
+    Dynamo may have reported its breaks when it compiled, or an earlier test has compiled it: the verdict is the same.
     """
     return CompiledCodeOnOtherThread() if evidence is not None and evidence.on_threads else None
 
@@ -272,11 +272,11 @@ def _graph_breaks(
         return tuple(_nested(inner, outer) for inner, outer in worst), unknown
     if unseen := _unseen(evidence):
         return (), unseen
-    ran = [one for identity in sorted(seen.ids) for one in evidence.entries.get(identity, ())]
-    found = _merge_breaks(evidence.breaks, ran, (*evidence.given_up, *evidence.given_up_earlier))
+    ran = [graph_break for identity in sorted(seen.ids) for graph_break in evidence.entries.get(identity, ())]
+    merged = _merge_breaks(evidence.breaks, ran, (*evidence.given_up, *evidence.given_up_earlier))
     unexplained = {outer: inner for inner, outer in seen.nested if outer.identity not in evidence.entries}
     return (
-        (*found, *(_nested(inner, outer) for outer, inner in unexplained.items())),
+        (*merged, *(_nested(inner, outer) for outer, inner in unexplained.items())),
         from_stored(evidence.unknown.graph_breaks) or _why_not_in_steps(evidence, seen),
     )
 
@@ -295,26 +295,31 @@ def _merge_breaks(
     torch for which Dynamo names no line of the user's is the same as one at that place for which it does.
     """
     sources = [list(reported), list(ran), list(skipped)]
-    named = {one.at: one for source in sources for one in source if _names_users_line(one)}
+    named = {
+        graph_break.at: graph_break for source in sources for graph_break in source if _names_users_line(graph_break)
+    }
     counts: Counter[tuple[str | None, int | None]] = Counter()
-    found: dict[tuple[str | None, int | None], GraphBreak] = {}
+    merged: dict[tuple[str | None, int | None], GraphBreak] = {}
     for source in sources:
-        breaks = [one if _names_users_line(one) else named.get(one.at, one) for one in source]
-        # The same break may be told of by several sources; one that tells of it twice has seen two graphs.
+        breaks = [
+            graph_break if _names_users_line(graph_break) else named.get(graph_break.at, graph_break)
+            for graph_break in source
+        ]
+        # Several sources may report the same break; a source that reports it twice has seen two graphs.
         counts |= Counter(map(_source_line, breaks))
-        for one in breaks:
-            known = found.setdefault(_source_line(one), one)
+        for graph_break in breaks:
+            known = merged.setdefault(_source_line(graph_break), graph_break)
             if source is sources[2]:
-                found[_source_line(one)] = replace(known, skipped_frame=True)
-    return tuple(replace(one, count=counts[line]) for line, one in found.items())
+                merged[_source_line(graph_break)] = replace(known, skipped_frame=True)
+    return tuple(replace(graph_break, count=counts[line]) for line, graph_break in merged.items())
 
 
-def _source_line(one: GraphBreak) -> tuple[str | None, int | None]:
-    return one.file, one.line
+def _source_line(graph_break: GraphBreak) -> tuple[str | None, int | None]:
+    return graph_break.file, graph_break.line
 
 
-def _names_users_line(one: GraphBreak) -> bool:
-    return not one.inferred and one.at != f"{one.file}:{one.line}"
+def _names_users_line(graph_break: GraphBreak) -> bool:
+    return not graph_break.inferred and graph_break.at != f"{graph_break.file}:{graph_break.line}"
 
 
 def _recompiles(

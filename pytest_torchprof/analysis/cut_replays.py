@@ -26,21 +26,21 @@ class Cut(NamedTuple):
     graph: int
     """Its id in the recording, 0 where the file has none."""
     step: int
-    found: int
+    recorded: int
     whole: int
 
 
 def cut_replays(trace: Trace) -> list[Cut]:
     """Return the replays that lost operations, the first step's first; outside of the steps it does not matter."""
     cut = {**_by_count(trace), **_by_nodes(trace)}
-    return sorted(cut.values(), key=lambda one: one.step)
+    return sorted(cut.values(), key=lambda replay: replay.step)
 
 
 def _by_nodes(trace: Trace) -> dict[int, Cut]:
     """Return those that lack a node which another replay of the same graph has, by their correlation id.
 
     The body of a conditional node is a graph of its own, whose number the node ids begin with: replays that did not
-    enter it are not held against those that did.
+    enter it are not compared with those that did.
     """
     gpu, call_of, launched = trace.gpu, trace.links.call_of, trace.calls.start
     if not any(gpu.node) and not any(gpu.graph):
@@ -54,13 +54,13 @@ def _by_nodes(trace: Trace) -> dict[int, Cut]:
             step_of[replay] = trace.step_of_gpu_op[i]
             changed = bisect_right(changes, launched[call] if call >= 0 else gpu.start[i])
             replays[gpu.graph[i], node >> _GRAPH_BITS, changed][replay].add(node)
-    found: dict[int, Cut] = {}
+    cuts: dict[int, Cut] = {}
     for (graph, _, _), nodes in replays.items():
         whole = len(set().union(*nodes.values()))
         for replay, own in nodes.items():
             if len(own) < whole and step_of[replay] != ABSENT:
-                found[replay] = Cut(graph, step_of[replay], len(own), whole)
-    return found
+                cuts[replay] = Cut(graph, step_of[replay], len(own), whole)
+    return cuts
 
 
 def _graph_changes(trace: Trace) -> list[int]:
@@ -70,7 +70,7 @@ def _graph_changes(trace: Trace) -> list[int]:
 
 def _by_count(trace: Trace) -> dict[int, Cut]:
     """Return those with fewer kernels than torch says that their graph has; our own recordings may know."""
-    gpu, calls, found = trace.gpu, trace.calls, {}
+    gpu, calls, cuts = trace.gpu, trace.calls, {}
     known = dict(_known_counts(trace))
     kernels: dict[int, list[int]] = {call: [] for call in known}
     for i, call in enumerate(trace.links.call_of if known else ()):
@@ -80,8 +80,8 @@ def _by_count(trace: Trace) -> dict[int, Cut]:
         step, ran = trace.step_of_call[call], kernels[call]
         if len(ran) < whole and step != ABSENT:
             graph = gpu.graph[ran[0]] if ran else 0
-            found[calls.correlation[call]] = Cut(graph, step, len(ran), whole)
-    return found
+            cuts[calls.correlation[call]] = Cut(graph, step, len(ran), whole)
+    return cuts
 
 
 def _known_counts(trace: Trace) -> Iterator[tuple[int, int]]:

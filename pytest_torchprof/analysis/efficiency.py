@@ -116,10 +116,10 @@ def throughput(work: GpuWork) -> Throughput:
 
 def _length_ns(work: GpuWork, step: int) -> int:
     """Return how long a step took: a GPU that runs behind takes longer than the range on the CPU."""
-    place, part = work.trace.steps[step], work.launching.parts[step]
+    cpu_range, part = work.trace.steps[step], work.launching.parts[step]
     start, end = work.trace.gpu.start, work.trace.gpu.end
     span = max(end[i] for i in part.gpu_ops) - min(start[i] for i in part.gpu_ops) if part.gpu_ops else 0
-    return max(place.end_ns - place.start_ns, span)
+    return max(cpu_range.end_ns - cpu_range.start_ns, span)
 
 
 def _dtypes(work: GpuWork) -> list[str]:
@@ -143,11 +143,11 @@ def _copies_by_direction(work: GpuWork) -> tuple[Copies, ...]:
     called = {
         name: names[name].removeprefix("Memcpy ").partition(" ")[0] for name in {gpu.name[i] for i in work.copies}
     }
-    found: dict[str, list[int]] = defaultdict(list)
+    by_direction: dict[str, list[int]] = defaultdict(list)
     for i in work.copies:
-        found[called[gpu.name[i]]].append(i)
+        by_direction[called[gpu.name[i]]].append(i)
     rows = []
-    for direction, members in found.items():
+    for direction, members in by_direction.items():
         size, spent = sum([max(gpu.size[i], 0) for i in members]), sum([gpu.end[i] - gpu.start[i] for i in members])
         rows.append(
             Copies(
@@ -181,7 +181,7 @@ class Peak(Struct, frozen=True, kw_only=True):
     """
 
     names: tuple[tuple[str, ...], ...]
-    """Words that are all in the device's name, in one of these ways."""
+    """The device's name has all words of one of these."""
     tflops: Mapping[str, float]
     gb_per_s: float | None = None
     """What its memory delivers at most, in 1e9 bytes per second; None where no figures were found that agree."""
@@ -305,10 +305,10 @@ PEAKS: tuple[Peak, ...] = (
 
 def peak_of_device(name: str | None) -> Peak | None:
     """Return the peaks of a device by its name, None for one that is not known."""
-    words = set((name or "").upper().replace("-", " ").split())
-    if words & _OTHERS or {"H200", "NVL"} <= words:
+    parts = set((name or "").upper().replace("-", " ").split())
+    if parts & _OTHERS or {"H200", "NVL"} <= parts:
         return None
-    return next((peak for peak in PEAKS if any(words.issuperset(way) for way in peak.names)), None)
+    return next((peak for peak in PEAKS if any(parts.issuperset(way) for way in peak.names)), None)
 
 
 def peak_of_trace(trace: Trace) -> Peak | None:
@@ -316,8 +316,8 @@ def peak_of_trace(trace: Trace) -> Peak | None:
     names = {device.name for device in trace.devices}
     if names <= {None} and trace.environment.gpu is not None:
         names = {trace.environment.gpu}
-    found = {peak.source: peak for name in names if (peak := peak_of_device(name)) is not None}
-    return next(iter(found.values())) if len(found) == 1 and len(names) == 1 else None
+    peaks = {peak.source: peak for name in names if (peak := peak_of_device(name)) is not None}
+    return next(iter(peaks.values())) if len(peaks) == 1 and len(names) == 1 else None
 
 
 def peak_ratio(trace: Trace, faster: str, slower: str) -> float | None:

@@ -39,15 +39,15 @@ class GeneratedCode:
     def of(self, names: Iterable[str | None], thread: object, moment_ns: int) -> GeneratedKernel | None:
         """Return the code of a kernel that is called by one of these names, launched by the thread at a moment."""
         graphs = self._of_call(thread, moment_ns)
-        found = {graph.kernels[name] for graph in graphs for name in filter(None, names) if name in graph.kernels}
-        return found.pop() if len(found) == 1 else None
+        kernels = {graph.kernels[name] for graph in graphs for name in filter(None, names) if name in graph.kernels}
+        return kernels.pop() if len(kernels) == 1 else None
 
     def line_of_call(self, op: str, number: int, count: int, thread: object, moment_ns: int) -> SourceLine | None:
         """Return the line of an operator that a program calls itself, of so many calls of it the one of this number.
 
         The number counts from 0. None where the program has another number of such calls.
         """
-        calls = [[one for one in graph.calls if one.op == op] for graph in self._of_call(thread, moment_ns)]
+        calls = [[call for call in graph.calls if call.op == op] for graph in self._of_call(thread, moment_ns)]
         lines = {same[number].line for same in calls if len(same) == count}
         return lines.pop() if len(lines) == 1 and len(calls) == 1 else None
 
@@ -84,12 +84,12 @@ class Beside:
         region, _ = _split(chain)
         own = GEMM_OPS.split() if decoded.triton == "tem" else ()
         apart, hidden = self._ops.get(region, set()), region in self._hidden
-        found = []
+        doubtful = []
         for op in decoded.triton_ops:
             sure = op in own or (op in ALWAYS_GENERATED and (not region or op.rstrip("_") not in apart))
             if not sure and (hidden or op.rstrip("_") in apart):
-                found.append(op)
-        return tuple(found)
+                doubtful.append(op)
+        return tuple(doubtful)
 
 
 def _split(chain: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

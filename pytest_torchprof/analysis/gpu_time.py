@@ -24,10 +24,10 @@ def by_device(trace: Trace, gpu_ops: Iterable[int]) -> dict[int, list[int]]:
     if len(trace.processes) == 1:
         listed = list(gpu_ops)
         return {trace.device_of[0]: listed} if listed else {}
-    found = defaultdict(list)
+    of_device = defaultdict(list)
     for i in gpu_ops:
-        found[trace.device_of[process[i]]].append(i)
-    return dict(found)
+        of_device[trace.device_of[process[i]]].append(i)
+    return dict(of_device)
 
 
 def busy_ns(trace: Trace, gpu_ops: Iterable[int]) -> int:
@@ -112,18 +112,18 @@ def _filled_ns(running: Iterable[tuple[int, int, float]]) -> float:
     filled, reached, alone = 0.0, -(2**63), 0.0
     first = 0, 0, 0.0
     together: list[tuple[int, int, float]] = []
-    for one in running:
-        start, end, blocks = one
+    for kernel in running:
+        start, end, blocks = kernel
         if blocks <= 0 or end <= start:
             continue
         if start >= reached:
             filled += _together_ns(together) if together else alone
             # Most kernels run alone.
             alone = (end - start) * (blocks if blocks < 1 else 1.0)
-            first, together, reached = one, [], end
+            first, together, reached = kernel, [], end
         else:
             together = together or [first]
-            together.append(one)
+            together.append(kernel)
             reached = max(reached, end)
     return filled + (_together_ns(together) if together else alone)
 
@@ -170,7 +170,7 @@ def idle_gaps(trace: Trace, in_order: Iterable[int]) -> list[Gap]:
     starts = [trace.gpu.start[i] for i in order]
     reached = accumulate([trace.gpu.end[i] for i in order], max)
     following = zip(reached, islice(starts, 1, None), islice(order, 1, None), strict=False)
-    found: list[Gap] = []
+    gaps: list[Gap] = []
     cause: Cause
     for since, until, i in following:
         if until > since:
@@ -179,13 +179,13 @@ def idle_gaps(trace: Trace, in_order: Iterable[int]) -> list[Gap]:
                 cause = "host"
             else:
                 cause = "kernel" if until - since < KERNEL_WAIT_NS else "other"
-            found.append((since, until, cause, i))
-    return found
+            gaps.append((since, until, cause, i))
+    return gaps
 
 
-def idle_time(found: Sequence[Gap]) -> Idle:
+def idle_time(gaps: Sequence[Gap]) -> Idle:
     """Return the gaps' time by cause."""
     spent: dict[Cause, int] = {"host": 0, "kernel": 0, "other": 0}
-    for start, end, cause, _ in found:
+    for start, end, cause, _ in gaps:
         spent[cause] += end - start
     return Idle(host_us=spent["host"] / 1000, kernel_us=spent["kernel"] / 1000, other_us=spent["other"] / 1000)

@@ -40,7 +40,7 @@ class Group(NamedTuple):
 
     name: int
     op: int
-    """The operator's name by its place in ``Trace.names``, ABSENT for none."""
+    """The operator's name by its index in ``Trace.names``, ABSENT for none."""
     inputs: int
     members: list[int]
     time_ns: int
@@ -70,8 +70,8 @@ class GpuWork:
 
     def share_of(self, gpu_ops: Iterable[int]) -> float:
         """Return the share of the window in which one of these ran, the mean over devices."""
-        found = gpu_time.by_device(self.trace, gpu_ops)
-        return self.share_of_window(sum(map(self.covered_us, found.values())) / max(len(self.by_device), 1))
+        of_device = gpu_time.by_device(self.trace, gpu_ops)
+        return self.share_of_window(sum(map(self.covered_us, of_device.values())) / max(len(self.by_device), 1))
 
     def share_during(self, ranges: Iterable[tuple[int, int]]) -> float:
         """Return the share of the window that ranges cover together, whichever their threads."""
@@ -115,8 +115,8 @@ class GpuWork:
         return sorted(groups, key=lambda group: -group.time_ns)
 
     @cached_property
-    def of_untold_operators(self) -> frozenset[int]:
-        """What nothing tells the operator of, kernels and else: what a graph launched, or no launch in the file."""
+    def without_known_operator(self) -> frozenset[int]:
+        """The GPU operations whose operator nothing tells: a graph launched them, or no launch in the file."""
         trace = self.trace
         call_of, named = trace.links.call_of, trace.calls.name
         graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
@@ -124,9 +124,9 @@ class GpuWork:
             return frozenset(self.gpu_ops)
         return frozenset(i for i in self.gpu_ops if call_of[i] < 0 or named[call_of[i]] in graphs)
 
-    def operator_told(self, group: Group) -> bool:
-        """Return whether it is known which operator launched each of these kernels, or that none did."""
-        return self.of_untold_operators.isdisjoint(group.members)
+    def operator_known(self, group: Group) -> bool:
+        """Return whether it is known which operator launched each of these kernels, or that no operator did."""
+        return self.without_known_operator.isdisjoint(group.members)
 
     @cached_property
     def variants(self) -> KernelVariants:
@@ -147,7 +147,7 @@ class GpuWork:
 
     def may_be_measured(self, group: Group) -> bool:
         """Return whether a formula tells what these kernels have to do, or might if more of them were recorded."""
-        if self.operator_told(group):
+        if self.operator_known(group):
             return (group.name, group.op, group.inputs) in self.variants.work
         decoded = self.decoded(group)
         return decoded.helper is None and decoded.is_of(*FAMILIES).may_be
@@ -155,10 +155,10 @@ class GpuWork:
     @cached_property
     def by_name(self) -> dict[int, list[Group]]:
         """The groups of each kernel name, the longest time first."""
-        found: dict[int, list[Group]] = defaultdict(list)
+        grouped: dict[int, list[Group]] = defaultdict(list)
         for group in self.groups:
-            found[group.name].append(group)
-        return dict(found)
+            grouped[group.name].append(group)
+        return dict(grouped)
 
     @cached_property
     def named(self) -> dict[int, KernelName]:
@@ -197,18 +197,18 @@ class GpuWork:
     def communication(self) -> frozenset[int]:
         """The kernels that carry out a collective."""
         kind, name = self.trace.gpu.kind, self.trace.gpu.name
-        meant = {one for one in set(name) if self.launching.named(one).family == "communication"}
+        meant = {name_index for name_index in set(name) if self.launching.named(name_index).family == "communication"}
         if not meant:
             return frozenset()
-        return frozenset(i for i, one in enumerate(name) if one in meant and kind[i] == KERNEL)
+        return frozenset(i for i, name_index in enumerate(name) if name_index in meant and kind[i] == KERNEL)
 
     def covered(self, gpu_ops: Iterable[int]) -> Spans:
         """Return when one of these ran, inside the window."""
         start, end = self.trace.gpu.start, self.trace.gpu.end
         begin, until = self.window
-        found = intervals.merged([(start[i], end[i]) for i in gpu_ops])
+        spans = intervals.merged([(start[i], end[i]) for i in gpu_ops])
         # Nothing ends after the window; what began before it is an orphan.
-        return found if not found or found[0][0] >= begin else intervals.within(found, [(begin, until)])
+        return spans if not spans or spans[0][0] >= begin else intervals.within(spans, [(begin, until)])
 
     @cached_property
     def busy(self) -> dict[int, Spans]:
@@ -228,7 +228,7 @@ class GpuWork:
         starts, ends = sorted([start[i] for i in members]), sorted([end[i] for i in members])
         if starts and starts[0] < begin:
             # What began before the window is an orphan; nothing ends after it.
-            starts, ends = [max(one, begin) for one in starts], [max(one, begin) for one in ends]
+            starts, ends = [max(instant, begin) for instant in starts], [max(instant, begin) for instant in ends]
         return intervals.covered_length(starts, ends) / 1000
 
     @cached_property
@@ -249,15 +249,15 @@ class GpuWork:
         """Inside the steps, what is done once: by its name, when. Code is loaded, memory allocated, graphs recorded."""
         trace, calls, own = self.trace, self.trace.calls, self.trace.overheads
         names = {i for i, name in enumerate(trace.names) if name in _LOADING_CODE or _SETUP.match(name)}
-        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        ranges_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for part in (own, calls):
             for i in where(part.name, names):
-                found[trace.names[part.name[i]]].append((part.start[i], part.end[i]))
+                ranges_of[trace.names[part.name[i]]].append((part.start[i], part.end[i]))
         for i in self._loading_launches():
-            found[f"{trace.names[calls.name[i]]} that loads code"].append((calls.start[i], calls.end[i]))
-        found["graph capture"] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
-        inside = {name: intervals.within(intervals.merged(ranges), [self.window]) for name, ranges in found.items()}
-        kept = {name: [one for one in ranges if trace.step_at(one[0]) >= 0] for name, ranges in inside.items()}
+            ranges_of[f"{trace.names[calls.name[i]]} that loads code"].append((calls.start[i], calls.end[i]))
+        ranges_of["graph capture"] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
+        inside = {name: intervals.within(intervals.merged(ranges), [self.window]) for name, ranges in ranges_of.items()}
+        kept = {name: [span for span in ranges if trace.step_at(span[0]) >= 0] for name, ranges in inside.items()}
         return {name: ranges for name, ranges in kept.items() if ranges}
 
     def _loading_launches(self) -> Iterator[int]:
@@ -276,7 +276,7 @@ class GpuWork:
     @cached_property
     def setup_us(self) -> float:
         """How long that took."""
-        return intervals.length(intervals.merged(one for ranges in self.setup.values() for one in ranges)) / 1000
+        return intervals.length(intervals.merged(span for ranges in self.setup.values() for span in ranges)) / 1000
 
     def worked_ns(self, start: int, end: int) -> int:
         """Return how long a device, the busiest one, ran something between two instants."""
@@ -287,17 +287,17 @@ class GpuWork:
         """When a device idled before an operation of a step, inside the window, without what the profiler took."""
         of_step, begin = self.trace.step_of_gpu_op, self.window[0]
         every = (gap for ops in self.by_device.values() for gap in gpu_time.idle_gaps(self.trace, ops))
-        found = [
+        gaps = [
             (max(start, begin), end, cause, before)
             for start, end, cause, before in every
             if end > begin and of_step[before] >= 0
         ]
         own = self.profilers_own
         if not own:
-            return found
+            return gaps
         return [
             (start, end, cause, before)
-            for begin, until, cause, before in found
+            for begin, until, cause, before in gaps
             for start, end in intervals.without([(begin, until)], own)
         ]
 
@@ -323,18 +323,18 @@ class GpuWork:
         call_of, calls = trace.links.call_of, trace.calls
         graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
         launched = [calls.start[call] if call >= 0 else 0 for call in call_of]
-        found: dict[tuple[int, int], list[int]] = defaultdict(list)
+        together: dict[tuple[int, int], list[int]] = defaultdict(list)
         for step, part in enumerate(self.launching.parts):
             for i in part.gpu_ops:
                 call = call_of[i]
                 if call >= 0 and calls.name[call] not in graphs:
-                    found[step, calls.thread[call]].append(i)
-        return [sorted(ops, key=launched.__getitem__) for ops in found.values()]
+                    together[step, calls.thread[call]].append(i)
+        return [sorted(ops, key=launched.__getitem__) for ops in together.values()]
 
 
 def _covered_ns(busy: Spans, start: int, end: int) -> int:
-    place, covered = max(bisect_right(busy, (start, 0)) - 1, 0), 0
-    while place < len(busy) and busy[place][0] < end:
-        covered += max(0, min(end, busy[place][1]) - max(start, busy[place][0]))
-        place += 1
+    index, covered = max(bisect_right(busy, (start, 0)) - 1, 0), 0
+    while index < len(busy) and busy[index][0] < end:
+        covered += max(0, min(end, busy[index][1]) - max(start, busy[index][0]))
+        index += 1
     return covered

@@ -53,13 +53,13 @@ def _is_astray(trace: Trace) -> Iterator[bool]:
 
     Files before 2026 do not say what a graph ran. There it is what is under no call, and what shares one with others.
     """
-    kinds, names, told = trace.call_kinds, trace.calls.name, any(trace.gpu.node)
+    kinds, names, has_nodes = trace.call_kinds, trace.calls.name, any(trace.gpu.node)
     together, later = Counter(trace.links.call_of), _ran_later(trace)
     for i, (node, call) in enumerate(zip(trace.gpu.node, trace.links.call_of, strict=True)):
         if call < 0:
-            yield (node > 0 or not told) and later(i)
+            yield (node > 0 or not has_nodes) and later(i)
         elif kinds[names[call]] is not CallKind.GRAPH_LAUNCH:
-            yield node > 0 or (not told and together[call] > 1)
+            yield node > 0 or (not has_nodes and together[call] > 1)
 
 
 def _ran_later(trace: Trace) -> Callable[[int], bool]:
@@ -67,5 +67,5 @@ def _ran_later(trace: Trace) -> Callable[[int], bool]:
     gpu = trace.gpu
     if trace.metadata is not None and (sentinel := next(iter(trace.spans(SENTINEL)), None)):
         return lambda i: gpu.start[i] >= sentinel.end_ns
-    first = min((one for one in trace.calls.correlation if one > 0), default=0)
+    first = min((correlation for correlation in trace.calls.correlation if correlation > 0), default=0)
     return lambda i: gpu.correlation[i] > first

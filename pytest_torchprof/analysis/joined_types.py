@@ -12,7 +12,7 @@ from pytest_torchprof.kernels.operands import DTYPES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    Told = tuple[Sequence[str] | None, Sequence[Any] | None]
+    Operands = tuple[Sequence[str] | None, Sequence[Any] | None]
 
 _JOINS: Final = "aten::cat"
 
@@ -20,18 +20,18 @@ _JOINS: Final = "aten::cat"
 class JoinedTypes:
     """The types of a recording's tensors by how many elements they have."""
 
-    def __init__(self, operands: Callable[[], Iterable[Told]]) -> None:
+    def __init__(self, operands: Callable[[], Iterable[Operands]]) -> None:
         """Take what gives the types and shapes of all operands, which is asked when tensors are joined."""
         self._operands = operands
 
     @cached_property
     def _by_size(self) -> dict[int, set[str]]:
-        found = defaultdict(set)
+        by_size = defaultdict(set)
         for types, shapes in self._operands():
-            for word, shape in zip(types or (), shapes or (), strict=False):
-                if word in DTYPES and shape and all(isinstance(size, int) for size in shape):
-                    found[prod(shape)].add(DTYPES[word])
-        return dict(found)
+            for type_name, shape in zip(types or (), shapes or (), strict=False):
+                if type_name in DTYPES and shape and all(isinstance(size, int) for size in shape):
+                    by_size[prod(shape)].add(DTYPES[type_name])
+        return dict(by_size)
 
     def of(self, op: str | None, types: Sequence[str] | None, shapes: Sequence[Any] | None) -> frozenset[str] | None:
         """Return the types of which one is that of what an operator joins; None for others, and where nothing tells.

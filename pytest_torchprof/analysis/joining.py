@@ -26,35 +26,38 @@ _NO_CLOCK: Final = "nothing aligns the clocks of its ranks' hosts"
 
 def joined(parts: Iterable[RankPart]) -> Job:
     """Return the job that these ranks are of; TorchprofError where they are not of one, or only one rank is there."""
-    ranks = tuple(sorted(_sharing(parts), key=lambda one: one.rank))
+    ranks = tuple(sorted(_sharing(parts), key=lambda part: part.rank))
     refuse_mixed(ranks)
-    found = paired(ranks)
-    not_joined = found.not_paired
+    pairing = paired(ranks)
+    not_joined = pairing.not_paired
     # What has nothing to send takes no time, and needs no other rank.
-    working = [{rank: one for rank, one in of_rank.items() if one.is_with_others} for of_rank in found.of_ranks]
+    working = [
+        {rank: collective for rank, collective in of_rank.items() if collective.is_with_others}
+        for of_rank in pairing.of_ranks
+    ]
     together = [of_rank for of_rank in working if len(of_rank) > 1]
-    timed = [of_rank for of_rank in together if all(one.dur_ns is not None for one in of_rank.values())]
+    timed = [of_rank for of_rank in together if all(own.dur_ns is not None for own in of_rank.values())]
     clocks = aligned(ranks, timed)
-    comparable = [of_rank for of_rank in timed if clocks.are_one(of_rank)]
+    comparable = [of_rank for of_rank in timed if clocks.are_comparable(of_rank)]
     not_joined[_NO_TIME] += sum(map(len, together)) - sum(map(len, timed))
     not_joined[_NO_CLOCK] += sum(map(len, timed)) - sum(map(len, comparable))
     collectives = tuple(_together(of_rank, clocks.offsets_ns) for of_rank in comparable)
     with_waits = {
-        id(before): one.of_rank[rank]
-        for of_rank, one in zip(comparable, collectives, strict=True)
+        id(before): joint.of_rank[rank]
+        for of_rank, joint in zip(comparable, collectives, strict=True)
         for rank, before in of_rank.items()
     }
-    alone = list(_alone(ranks, found.of_ranks))
-    told = tuple(
-        replace(part, collectives=tuple(with_waits.get(id(one), one) for one in part.collectives)) for part in ranks
+    alone = list(_alone(ranks, pairing.of_ranks))
+    with_times = tuple(
+        replace(part, collectives=tuple(with_waits.get(id(own), own) for own in part.collectives)) for part in ranks
     )
     return Job(
-        ranks=told,
+        ranks=with_times,
         collectives=collectives,
         alone=_by_rank(alone),
-        unmatched=_unmatched(told, [one for _, one in alone]),
+        unmatched=_unmatched(with_times, [collective for _, collective in alone]),
         not_joined={why: count for why, count in not_joined.items() if count},
-        differences=found.differences,
+        differences=pairing.differences,
         one_clock=clocks.are_same,
         residue_us=clocks.residue_us,
     )
@@ -71,48 +74,59 @@ def _sharing(parts: Iterable[RankPart]) -> Iterator[RankPart]:
         kernels = part.kernels
         yield replace(
             part,
-            collectives=tuple(replace(one, group=shared(one.group)) for one in part.collectives),
+            collectives=tuple(replace(collective, group=shared(collective.group)) for collective in part.collectives),
             groups=tuple(map(shared, part.groups)),
             kernels=None if kernels is None else tuple(shared(step, repr(step)) for step in kernels),
         )
 
 
 def _together(of_rank: Mapping[int, Collective], offsets_ns: Mapping[int, int]) -> JoinedCollective:
-    starts = {rank: (one.start_ns or 0) + offsets_ns[rank] for rank, one in of_rank.items()}
-    latest, transfer = max(starts.values()), min(one.dur_ns or 0 for one in of_rank.values())
-    own = {rank: replace(one, wait_ns=latest - starts[rank], transfer_ns=transfer) for rank, one in of_rank.items()}
+    starts = {rank: (collective.start_ns or 0) + offsets_ns[rank] for rank, collective in of_rank.items()}
+    latest, transfer = max(starts.values()), min(collective.dur_ns or 0 for collective in of_rank.values())
+    own = {
+        rank: replace(collective, wait_ns=latest - starts[rank], transfer_ns=transfer)
+        for rank, collective in of_rank.items()
+    }
     first = own[min(own)]
     return JoinedCollective(name=first.name or "", group=first.group, step=first.step, of_rank=own, starts_ns=starts)
 
 
-def _alone(ranks: Sequence[RankPart], found: Iterable[Mapping[int, Collective]]) -> Iterator[tuple[int, Collective]]:
+def _alone(ranks: Sequence[RankPart], of_ranks: Iterable[Mapping[int, Collective]]) -> Iterator[tuple[int, Collective]]:
     """Yield what only one rank has, although others of its group are there."""
     there = {part.rank for part in ranks}
     # Where another rank does not tell the group, it may be the same collective.
     unsure = {
-        one.name for part in ranks for one in part.collectives if why_not_paired(one, part.world_size) == NO_GROUP
+        collective.name
+        for part in ranks
+        for collective in part.collectives
+        if why_not_paired(collective, part.world_size) == NO_GROUP
     }
-    for of_rank in found:
-        (rank, one), *others = of_rank.items()
-        members = there if one.group.ranks is None else there.intersection(one.group.ranks)
-        if not others and members - {rank} and one.name not in unsure:
-            yield rank, one
+    for of_rank in of_ranks:
+        (rank, collective), *others = of_rank.items()
+        members = there if collective.group.ranks is None else there.intersection(collective.group.ranks)
+        if not others and members - {rank} and collective.name not in unsure:
+            yield rank, collective
 
 
 def _by_rank(alone: Iterable[tuple[int, Collective]]) -> dict[int, Counter[str]]:
-    found: dict[int, Counter[str]] = {}
-    for rank, one in alone:
-        found.setdefault(rank, Counter())[one.name or ""] += 1
-    return found
+    counts: dict[int, Counter[str]] = {}
+    for rank, collective in alone:
+        counts.setdefault(rank, Counter())[collective.name or ""] += 1
+    return counts
 
 
 def _unmatched(ranks: Sequence[RankPart], alone: Sequence[Collective]) -> int:
-    """Return how many collectives ranks may have had together that are not held against each other.
+    """Return how many collectives ranks may have had together that are not compared.
 
-    Each rank has its share of one; what one rank has ``alone`` is one by itself.
+    Each rank has its share of such a collective; a collective that one rank has ``alone`` counts whole.
     """
     there, single = {part.rank for part in ranks}, set(map(id, alone))
-    shares = sum(1 / _members(one.group, there) for part in ranks for one in part.unmatched if id(one) not in single)
+    shares = sum(
+        1 / _members(collective.group, there)
+        for part in ranks
+        for collective in part.unmatched
+        if id(collective) not in single
+    )
     unknown = max(part.may_be_collectives for part in ranks)
     return math.ceil(round(shares, 6)) + len(alone) + unknown
 

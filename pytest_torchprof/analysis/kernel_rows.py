@@ -48,7 +48,7 @@ class KernelRow(_Kernels, frozen=True, kw_only=True, eq=False):
     forward_op: str | None = None
     """Where most of them are of the backward pass: whose backward most of those are, as arrows tell."""
     work: OperandWork = OperandWork()
-    """What all of them had to compute and to move; a figure is None where it is not known of each."""
+    """What all of these kernels had to compute and to move; a figure is None where it is not known of each."""
 
     @property
     def tflops(self) -> float | None:
@@ -65,7 +65,7 @@ class FamilyRow(_Kernels, frozen=True, kw_only=True, eq=False):
     """All kernels of one family and library."""
 
     family: str | None
-    """None: all of which it is not known."""
+    """None: the kernels whose family is not known."""
     library: str
 
 
@@ -78,32 +78,32 @@ def by_kernel(gpu_work: GpuWork, chosen: Sequence[Part]) -> list[KernelRow]:
     of_steps = [[i for i in part.gpu_ops if kind[i] == KERNEL] for part in chosen]
     times = times_by_key([[(named[i], end[i] - start[i]) for i in of_step] for of_step in of_steps])
     variants = gpu_work.variants_in(chosen)
-    found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    variants_of: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     works: dict[int, list[tuple[int, OperandWork]]] = defaultdict(list)
     for variant, kernels in variants.kernels.items():
         name, operator, _ = variant
-        found[name].append((len(kernels), operator, kernels[0]))
+        variants_of[name].append((len(kernels), operator, kernels[0]))
         works[name].append((len(kernels), variants.work.get(variant, OperandWork())))
     rows = [
         replace(_kernel_row(trace, launching, name, several, times[name]), work=work_together(works[name]))
-        for name, several in found.items()
+        for name, several in variants_of.items()
     ]
     if trace.forward_of:
         forward = _forward(launching, (i for of_step in of_steps for i in of_step), named)
-        rows = [replace(row, forward_op=forward[name]) for row, name in zip(rows, found, strict=True)]
+        rows = [replace(row, forward_op=forward[name]) for row, name in zip(rows, variants_of, strict=True)]
     return sorted(rows, key=lambda row: (-row.time_us, row.name))
 
 
 def _forward(launching: Launching, kernels: Iterable[int], named: Sequence[int]) -> dict[int, str | None]:
     """Return for each name whose backward most of its kernels are, None where most are of no backward."""
-    found: dict[int, Counter[str | None]] = defaultdict(Counter)
+    counts: dict[int, Counter[str | None]] = defaultdict(Counter)
     for i in kernels:
-        found[named[i]][launching.forward_op(launching.op_of[i])] += 1
+        counts[named[i]][launching.forward_op(launching.op_of[i])] += 1
     return {
-        name: max((one for one in count if one), key=lambda one: (count[one], one))
+        name: max((operator for operator in count if operator), key=lambda operator: (count[operator], operator))
         if 2 * count[None] < count.total()
         else None
-        for name, count in found.items()
+        for name, count in counts.items()
     }
 
 
@@ -120,10 +120,10 @@ def _kernel_row(
     in_turn = [kernel for _, _, kernel in sorted(of_most)]
     op = launching.op_of[in_turn[0]]
     # Operands of size 1 say nothing about a layout: the next frequent ones may.
-    told = [launching.decoded(kernel) for kernel in in_turn[:3]]
+    decodings = [launching.decoded(kernel) for kernel in in_turn[:3]]
     return KernelRow(
         name=trace.names[name],
-        decoded=max(told, key=lambda decoded: (decoded.layout is not None, decoded.dtype is not None)),
+        decoded=max(decodings, key=lambda decoded: (decoded.layout is not None, decoded.dtype is not None)),
         op=launching.op_name(op),
         op_chain=launching.chain(op),
         times=times,
@@ -157,11 +157,11 @@ def _by_operator(launching: Launching, chosen: Sequence[Part]) -> list[KernelRow
 
 def by_family(rows: Iterable[KernelRow]) -> list[FamilyRow]:
     """Return kernel rows summed by family and library, the longest time first."""
-    found: dict[tuple[str | None, str], list[KernelRow]] = defaultdict(list)
+    grouped: dict[tuple[str | None, str], list[KernelRow]] = defaultdict(list)
     for row in rows:
-        found[row.decoded.family, row.decoded.library].append(row)
+        grouped[row.decoded.family, row.decoded.library].append(row)
     summed = [
         FamilyRow(family=family, library=library, times=times_together([row.times for row in members]))
-        for (family, library), members in found.items()
+        for (family, library), members in grouped.items()
     ]
     return sorted(summed, key=lambda row: (-row.time_us, row.family or "", row.library))

@@ -37,11 +37,11 @@ class KernelVariants:
         """Group the kernels, each group in their order."""
         self._trace, self._launching = trace, launching
         named, op_of, op_named, inputs = trace.gpu.name, launching.op_of, trace.ops.name, trace.ops.inputs
-        found: dict[Variant, list[int]] = defaultdict(list)
+        kernels_of: dict[Variant, list[int]] = defaultdict(list)
         for i in kernels:
             op = op_of[i]
-            found[(named[i], op_named[op], inputs[op]) if op >= 0 else (named[i], ABSENT, ABSENT)].append(i)
-        self.kernels: Mapping[Variant, list[int]] = dict(found)
+            kernels_of[(named[i], op_named[op], inputs[op]) if op >= 0 else (named[i], ABSENT, ABSENT)].append(i)
+        self.kernels: Mapping[Variant, list[int]] = dict(kernels_of)
         """The kernels of each variant."""
 
     @cached_property
@@ -54,22 +54,22 @@ class KernelVariants:
         names, launching, op_of = self._trace.names, self._launching, self._launching.op_of
         with_formula = {op for op in {op for _, op, _ in self.kernels} if op != ABSENT and has_formula(names[op])}
         decoded = {name: launching.named(name) for name in {name for name, op, _ in self.kernels if op in with_formula}}
-        working = {name for name, one in decoded.items() if one.family in FAMILIES and not one.helper}
+        working = {name for name, kernel_name in decoded.items() if kernel_name.family in FAMILIES and not kernel_name.helper}
         in_question = {
             variant: kernels
             for variant, kernels in self.kernels.items()
             if variant[0] in working and variant[1] in with_formula
         }
         launched = Counter(op_of[i] for kernels in in_question.values() for i in kernels)
-        found = {}
+        works = {}
         for (name, op, inputs), kernels in in_question.items():
             if max(map(launched.__getitem__, map(op_of.__getitem__, kernels))) > 1 or self._any_helps(kernels):
                 continue
             types, shapes, strides = launching.operands(inputs)
             is_product = decoded[name].family in PRODUCTS
             if is_product == counts_flops(names[op]) and has_formula_for(names[op], types, shapes):
-                found[name, op, inputs] = work_of(names[op], types, shapes, strides, launching.settings(inputs))
-        return found
+                works[name, op, inputs] = work_of(names[op], types, shapes, strides, launching.settings(inputs))
+        return works
 
     def _any_helps(self, kernels: Iterable[int]) -> bool:
         """Whether one of a variant's kernels only helps a product, which the ranges around its launch tell."""

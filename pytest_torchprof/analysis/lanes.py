@@ -56,7 +56,7 @@ def rows_of(starts: Iterable[int], ends: Iterable[int]) -> list[int]:
 
     Ranges that nest are in rows as deep as they are nested. One without length takes its row for an instant.
     """
-    found: list[int] = []
+    rows: list[int] = []
     until: list[int] = []
     for start, end in zip(starts, ends, strict=True):
         while until and until[-1] <= start:
@@ -68,8 +68,8 @@ def rows_of(starts: Iterable[int], ends: Iterable[int]) -> list[int]:
         else:
             row = len(until)
             until.append(last)
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def lanes_of(analysis: Analysis) -> list[Lane]:
@@ -92,18 +92,18 @@ def _of_threads(trace: Trace) -> dict[int, list[Lane]]:
         (LaneKind.CALLS, trace.calls),
         (LaneKind.PROFILER, trace.overheads),
     ]
-    found: dict[int, list[tuple[LaneKind, Ranges | Calls, Sequence[int]]]] = defaultdict(list)
+    parts_of: dict[int, list[tuple[LaneKind, Ranges | Calls, Sequence[int]]]] = defaultdict(list)
     for kind, part in parts:
         for thread, members in _grouped(part.thread).items():
-            found[thread].append((kind, part, members))
+            parts_of[thread].append((kind, part, members))
     main = trace.steps[0].tid
-    first = {thread: min(part.start[members[0]] for _, part, members in found[thread]) for thread in found}
+    first = {thread: min(part.start[members[0]] for _, part, members in parts_of[thread]) for thread in parts_of}
     lanes = {}
-    for thread in sorted(found, key=lambda thread: (trace.threads[thread] != main, first[thread])):
+    for thread in sorted(parts_of, key=lambda thread: (trace.threads[thread] != main, first[thread])):
         label = trace.threads[thread]
         shown = label if thread == trace.captured.lane else f"CPU thread {label}"
         title = f"{shown}" + (" (steps)" if label == main and trace.has_step_ranges else "")
-        lanes[thread] = [_lane(kind, title, kind.value, part, members) for kind, part, members in found[thread]]
+        lanes[thread] = [_lane(kind, title, kind.value, part, members) for kind, part, members in parts_of[thread]]
     return lanes
 
 
@@ -117,24 +117,24 @@ def _of_streams(analysis: Analysis) -> Iterator[Lane]:
         map(communicating.__contains__, range(len(gpu))),
         strict=True,
     )
-    found = _grouped(list(keys))
-    order = sorted(found, key=lambda key: (key[0], key[2], gpu.start[found[key][0]]))
+    grouped = _grouped(list(keys))
+    order = sorted(grouped, key=lambda key: (key[0], key[2], gpu.start[grouped[key][0]]))
     for device, stream, carries in order:
         name = names.get(device)
         title = f"GPU {device}" + (f" ({name})" if name else "")
         kind = LaneKind.COMMUNICATION if carries else LaneKind.STREAM
         label = str(trace.streams[stream]).removeprefix("stream ")
         subtitle = f"stream {label}" + (", communication" if carries else "")
-        yield _lane(kind, title, subtitle, gpu, found[device, stream, carries])
+        yield _lane(kind, title, subtitle, gpu, grouped[device, stream, carries])
 
 
 def _grouped(keys: Sequence[_Key]) -> Mapping[_Key, Sequence[int]]:
     if len(set(keys)) == 1:
         return {keys[0]: range(len(keys))}
-    found: dict[_Key, list[int]] = defaultdict(list)
+    grouped: dict[_Key, list[int]] = defaultdict(list)
     for i, key in enumerate(keys):
-        found[key].append(i)
-    return found
+        grouped[key].append(i)
+    return grouped
 
 
 def _lane(kind: LaneKind, title: str, subtitle: str, part: Ranges | Calls | GpuOps, members: Sequence[int]) -> Lane:

@@ -17,9 +17,9 @@ def around_launches(trace: Trace) -> Sequence[int]:
     call_of = trace.links.call_of
     calls = dict.fromkeys(call_of)
     calls.pop(ABSENT, None)
-    found = trace.nesting.around_each(trace.calls, calls)
-    found[ABSENT] = ABSENT
-    return [found[call] for call in call_of]
+    around = trace.nesting.around_each(trace.calls, calls)
+    around[ABSENT] = ABSENT
+    return [around[call] for call in call_of]
 
 
 def launching_operators(trace: Trace, around: Sequence[int]) -> Sequence[int]:
@@ -27,8 +27,8 @@ def launching_operators(trace: Trace, around: Sequence[int]) -> Sequence[int]:
     captured = trace.captured
     if not captured.of:
         return around
-    found, inside = list(around), trace.nesting.around_each(captured.calls, captured.of.values())
+    operators, inside = list(around), trace.nesting.around_each(captured.calls, captured.of.values())
     for gpu_op, call in captured.of.items():
         if inside[call] >= 0:
-            found[gpu_op] = inside[call]
-    return found
+            operators[gpu_op] = inside[call]
+    return operators

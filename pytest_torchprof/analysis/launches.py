@@ -60,7 +60,7 @@ class Launching:
         self.generated = GeneratedCode(trace)
         """What Inductor's code says of its kernels."""
         self.refused: list[Reason] = []
-        """What somebody asked and was told that it is not known: a test that keeps that to itself does not pass."""
+        """Why questions had no answer, of all that were asked: a test that keeps that to itself does not pass."""
         self._kernels: dict[int, Kernel] = {}
         # Not by a method of this object, which would then hold itself, and the recording with it.
         given = self._inputs.operands
@@ -107,19 +107,19 @@ class Launching:
         return self._chains[self._chain_number(op)]
 
     def _chain_number(self, op: int) -> int:
-        """Return the place of the operator's chain in ``_chains``, which holds each chain once."""
+        """Return the index of the operator's chain in ``_chains``, which holds each chain once."""
         named, above = self._trace.ops.name, []
         while op not in self._chain_of:
             above.append(op)
             op = self._trace.nesting.parent[op]
-        found = self._chain_of[op]
+        number = self._chain_of[op]
         for member in reversed(above):
-            longer = found, named[member]
+            longer = number, named[member]
             if longer not in self._longer:
                 self._longer[longer] = len(self._chains)
-                self._chains.append((*self._chains[found], self._trace.names[named[member]]))
-            found = self._chain_of[member] = self._longer[longer]
-        return found
+                self._chains.append((*self._chains[number], self._trace.names[named[member]]))
+            number = self._chain_of[member] = self._longer[longer]
+        return number
 
     def one_of_each_chain(self, gpu_ops: Iterable[int]) -> Iterable[int]:
         """Return one operation for each chain of ranges around their launches, where it is sure and where it is not."""
@@ -143,7 +143,7 @@ class Launching:
         return (None, None, None) if op < 0 else self.operands(self._trace.ops.inputs[op])
 
     def operands(self, index: int) -> Inputs:
-        """Return the same of a set of operands, by its index in ``Trace.inputs``."""
+        """Return types, shapes and strides of a set of operands, by its index in ``Trace.inputs``."""
         return self._inputs.operands(index)
 
     def settings(self, index: int) -> tuple[Any, ...] | None:
@@ -151,7 +151,7 @@ class Launching:
         return self._inputs.settings(index)
 
     def named(self, name: int) -> KernelName:
-        """Return what a kernel's name, by its place in ``Trace.names``, says by itself, or users say of it."""
+        """Return what a kernel's name, by its index in ``Trace.names``, says by itself, or users say of it."""
         return self._own_kernels.decode(self._trace.names[name])
 
     def decoded(self, gpu_op: int) -> KernelName:
@@ -161,17 +161,17 @@ class Launching:
         called = trace.calls.name[call] if call >= 0 else ABSENT
         sure = gpu_op not in trace.captured.unsure
         inputs = trace.ops.inputs[op] if op >= 0 and sure else ABSENT
-        told = trace.collectives.get(gpu_op)
-        collective = (None, None) if told is None else (told.collective, told.dtype)
+        message = trace.collectives.get(gpu_op)
+        collective = (None, None) if message is None else (message.collective, message.dtype)
         code = self.code(gpu_op)
         key = (trace.gpu.name[gpu_op], self._chain_number(op), inputs, called, collective, code)
-        found = self._decoded.get(key)
-        if found is None:
+        kernel_name = self._decoded.get(key)
+        if kernel_name is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
             launch = self._launch(op if sure else ABSENT, call_name, collective, self._is_triton(name))
             decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
-            found = self._decoded[key] = with_operands(name, decoded, launch)
-        return found
+            kernel_name = self._decoded[key] = with_operands(name, decoded, launch)
+        return kernel_name
 
     def decoded_operator(self, op: int) -> KernelName:
         """Return what an operator's name says where operators are the kernels, completed by what it was given."""
@@ -179,8 +179,8 @@ class Launching:
         code = self.code_of_operator(op)
         lists = self._inputs.lists_of(op)
         key = (name, self._chain_number(op), self._trace.ops.inputs[op], lists, code, op in self._by_mask)
-        found = self._decoded.get(key)
-        if found is None:
+        kernel_name = self._decoded.get(key)
+        if kernel_name is None:
             dtypes, shapes, strides = with_lists(self.inputs(op), lists)
             given = {"dtypes": dtypes, "shapes": shapes, "strides": strides, "by_mask": op in self._by_mask}
             launch = replace(self._launch(op, None, (None, None)), **given)
@@ -188,8 +188,8 @@ class Launching:
             if decoded.family is None and not decoded.by_word:
                 # What it asks torch.distributed for is recorded as operators of their own.
                 decoded = replace(decoded, never=decoded.never | {"communication"})
-            found = self._decoded[key] = with_operands(name, decoded, launch)
-        return found
+            kernel_name = self._decoded[key] = with_operands(name, decoded, launch)
+        return kernel_name
 
     @cached_property
     def _by_mask(self) -> AbstractSet[int]:
@@ -207,7 +207,7 @@ class Launching:
         return self.generated.of(names, trace.threads[trace.calls.thread[call]], trace.calls.start[call])
 
     def code_of_operator(self, op: int) -> GeneratedKernel | None:
-        """Return the same of an operator that is a kernel where the CPU is the device."""
+        """Return what Inductor's code says of an operator that is a kernel where the CPU is the device."""
         trace, ops = self._trace, self._trace.ops
         if not self.generated:
             return None
@@ -220,7 +220,7 @@ class Launching:
         if not self.generated or op < 0:
             return ()
         trace, ops, called = self._trace, self._trace.ops, self._called_by_programs
-        outer = next((one for one in trace.nesting.chain(op) if one in called), ABSENT)
+        outer = next((candidate for candidate in trace.nesting.chain(op) if candidate in called), ABSENT)
         if outer < 0:
             return ()
         name, number, count = called[outer]
@@ -237,9 +237,9 @@ class Launching:
             if parent >= 0 and ops.name[parent] in compiled and ops.name[op] not in compiled:
                 same[parent, operator_name(trace.names[ops.name[op]])].append(op)
         return {
-            op: (name, number, len(found))
-            for (_, name), found in same.items()
-            for number, op in enumerate(sorted(found, key=ops.start.__getitem__))
+            op: (name, number, len(calls))
+            for (_, name), calls in same.items()
+            for number, op in enumerate(sorted(calls, key=ops.start.__getitem__))
         }
 
     @cached_property
@@ -250,7 +250,7 @@ class Launching:
             return Beside((trace.names[trace.ops.name[op]], self.chain(op)) for op in ops)
         done = [i for part in self.parts for i in part.gpu_ops if trace.gpu.kind[i] == KERNEL]
         unsure = trace.captured.unsure
-        # What may have been launched by another operator than the one that is told hides in its region.
+        # What may have been launched by another operator than the recorded one hides in its region.
         kernels = {(trace.gpu.name[i], self._around[i], ABSENT if i in unsure else self.op_of[i]) for i in done}
         return Beside((trace.names[name], self._both(around, op)) for name, around, op in kernels)
 
@@ -363,8 +363,8 @@ class Launching:
         if not self.origins.recorded and not self.generated and not self._trace.captured.of:
             return Places()
         work: dict[Work, list[Origin | None]] = defaultdict(list)
-        for one, origin in self._origins_of(part):
-            work[one].append(origin)
+        for launched, origin in self._origins_of(part):
+            work[launched].append(origin)
         operators: dict[str, Counter[Origin]] = defaultdict(Counter)
         for op in self.operators.that_ran(part):
             if (origin := self.origins.of_operator(op)) is not None:
@@ -378,17 +378,17 @@ class Launching:
         done = [(call, names[trace.gpu.name[i]]) for i in part.gpu_ops if (call := trace.links.call_of[i]) >= 0]
         done += [(call, names[calls.name[call]]) for call in blocking_calls(trace, part.calls)]
         around = trace.nesting.around_each(trace.calls, {call for call, _ in done})
-        found = [
+        actions = [
             (calls.thread[call], calls.start[call], (name, *(names[named[op]] for op in chain(around[call]))))
             for call, name in done
         ]
         for i, start in enumerate(annotations.start):
             name = names[annotations.name[i]]
             if any(step.start_ns <= start < step.end_ns and name != step.name for step in part.ranges):
-                found.append((annotations.thread[i], start, (name,)))
+                actions.append((annotations.thread[i], start, (name,)))
         threads: dict[int, list[tuple[str, ...]]] = defaultdict(list)
-        for thread, _, one in sorted(found):
-            threads[thread].append(one)
+        for thread, _, action in sorted(actions):
+            threads[thread].append(action)
         return Counter(map(tuple, threads.values()))
 
     def _work(self, part: Part) -> list[Work]:
@@ -407,8 +407,8 @@ class Launching:
             op = self.op_of[i]
             lines = self._lines(op, self.code(i))
             captured = trace.captured.of.get(i)
-            told = origins.of_call(trace.links.call_of[i], op) if captured is None else origins.of_capture(captured)
-            origin = in_code(told, lines)
+            recorded = origins.of_call(trace.links.call_of[i], op) if captured is None else origins.of_capture(captured)
+            origin = in_code(recorded, lines)
             yield (names[trace.gpu.name[i]], self.op_name(op)), origin
         for call, op in trace.nesting.around_each(trace.calls, blocking_calls(trace, part.calls)).items():
             yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)

@@ -68,18 +68,18 @@ def message_bytes(collective: str, sent: Sent, size: int | None) -> int | None:
     if collective in part:
         own = part[collective]
         return None if own is None or size is None else own * size
-    known = [one for one in (sent.bytes_in, sent.bytes_out) if one is not None]
+    known = [side for side in (sent.bytes_in, sent.bytes_out) if side is not None]
     return max(known) if len(known) == 2 else None
 
 
-def sent_by(operator: str | None, inputs: Inputs, backend: Inputs, told: Message | None, size: int | None) -> Sent:
+def sent_by(operator: str | None, inputs: Inputs, backend: Inputs, message: Message | None, size: int | None) -> Sent:
     """Return what an operator of torch.distributed sends: its operands tell, its backend's, or what that says."""
     collective = COLLECTIVES.get(operator or "")
     if collective == "barrier":
         return Sent(bytes_in=0, bytes_out=0)
-    dtype = _dtype(inputs, backend, told)
+    dtype = _dtype(inputs, backend, message)
     width = DTYPE_BYTES.get(dtype or "")
-    taken, given = _told(told) or (None, None)
+    taken, given = _elements_of_message(message) or (None, None)
     if collective is not None and operator is not None:
         own_taken, own_given = _elements(operator, inputs, backend, size)
         # Of what only one side or the root has, the backend tells the size of the other side too.
@@ -95,16 +95,16 @@ def sent_by(operator: str | None, inputs: Inputs, backend: Inputs, told: Message
     )
 
 
-def _told(told: Message | None) -> tuple[int, int] | None:
-    if told is None or min(told.in_elements, told.out_elements) < 0:
+def _elements_of_message(message: Message | None) -> tuple[int, int] | None:
+    if message is None or min(message.in_elements, message.out_elements) < 0:
         return None
-    return told.in_elements, told.out_elements
+    return message.in_elements, message.out_elements
 
 
 def _elements(operator: str, inputs: Inputs, backend: Inputs, size: int | None) -> tuple[int | None, int | None]:
     """Return how many elements this rank gives and how many it takes."""
     collective = COLLECTIVES[operator]
-    first, second = (_operand(inputs, place) for place in (0, 1))
+    first, second = (_operand(inputs, index) for index in (0, 1))
     if collective in _IN_PLACE:
         # Old recordings tell the operands of the backend's range only.
         first = first if first is not None else _operand(backend, 0)
@@ -130,12 +130,12 @@ def elements(inputs: Inputs) -> int | None:
     Of several, the last one: what is sent, behind what is written.
     """
     types = inputs[0]
-    found = [one for place in range(len(types or ())) if (one := _operand(inputs, place)) is not None]
-    return found[-1] if found else None
+    counts = [count for index in range(len(types or ())) if (count := _operand(inputs, index)) is not None]
+    return counts[-1] if counts else None
 
 
 def is_dtype(kind: str) -> bool:
-    """Whether an operand of this kind is a tensor of which the type is told."""
+    """Whether an operand of this kind is a tensor whose type is recorded."""
     return kind in _DTYPES
 
 
@@ -143,56 +143,56 @@ def _times(elements: int | None, size: int | None) -> int | None:
     return None if elements is None or size is None else elements * size
 
 
-def _of_root(inputs: Inputs, place: int, part: int | None, size: int | None) -> int | None:
+def _of_root(inputs: Inputs, index: int, part: int | None, size: int | None) -> int | None:
     """Return how many elements a list has that only the root gives or takes: one part for each rank."""
     types = inputs[0]
-    if types is None or len(types) <= place:
+    if types is None or len(types) <= index:
         return None
-    return 0 if types[place] == _EMPTY_LIST else _times(part, size)
+    return 0 if types[index] == _EMPTY_LIST else _times(part, size)
 
 
-def _operand(inputs: Inputs, place: int) -> int | None:
+def _operand(inputs: Inputs, index: int) -> int | None:
     """Return how many elements a tensor has, or a list of them; None where its dims are not recorded."""
     types, shapes, _ = inputs
-    if types is None or shapes is None or min(len(types), len(shapes)) <= place:
+    if types is None or shapes is None or min(len(types), len(shapes)) <= index:
         return None
-    kind, shape = types[place], shapes[place]
+    kind, shape = types[index], shapes[index]
     try:
         if kind == "TensorList":
-            return sum(prod(one) for one in shape) if shape else None
+            return sum(prod(dims) for dims in shape) if shape else None
         return prod(shape) if kind in _DTYPES else None
     except TypeError:
         return None
 
 
-def _dtype(inputs: Inputs, backend: Inputs, told: Message | None) -> str | None:
-    if told is not None and told.dtype in _DTYPES:
-        return _DTYPES[told.dtype]
+def _dtype(inputs: Inputs, backend: Inputs, message: Message | None) -> str | None:
+    if message is not None and message.dtype in _DTYPES:
+        return _DTYPES[message.dtype]
     for types, _, _ in (inputs, backend):
-        found = {_DTYPES[one] for one in types or () if one in _DTYPES}
-        if found:
-            return found.pop() if len(found) == 1 else None
+        dtypes = {_DTYPES[kind] for kind in types or () if kind in _DTYPES}
+        if dtypes:
+            return dtypes.pop() if len(dtypes) == 1 else None
     return None
 
 
-def group_of(told: Message | None, settings: Sequence[Any] | None, known: Sequence[ProcessGroup]) -> ProcessGroup:
+def group_of(message: Message | None, settings: Sequence[Any] | None, known: Sequence[ProcessGroup]) -> ProcessGroup:
     """Return the group that the backend names, else the only one that there is, else what all of them have in common.
 
     ``settings`` are those of the operator in which the backend speaks: before torch 2.4 it ended in the group's size.
     """
-    if told is not None and (told.group is not None or told.group_size >= 0):
-        listed = next((one for one in known if one.name == told.group and one.name is not None), NO_GROUP)
+    if message is not None and (message.group is not None or message.group_size >= 0):
+        listed = next((group for group in known if group.name == message.group and group.name is not None), NO_GROUP)
         return ProcessGroup(
-            name=told.group,
-            description=told.group_description,
-            ranks=_ranks(told.group_ranks) or listed.ranks,
-            size=told.group_size if told.group_size >= 0 else listed.size,
+            name=message.group,
+            description=message.group_description,
+            ranks=_ranks(message.group_ranks) or listed.ranks,
+            size=message.group_size if message.group_size >= 0 else listed.size,
         )
     if settings and len(settings) >= 8 and str(settings[-1]).isdecimal():
         return ProcessGroup(size=int(settings[-1]))
     if len(known) == 1:
         return known[0]
-    sizes = {one.size for one in known}
+    sizes = {group.size for group in known}
     return ProcessGroup(size=sizes.pop()) if len(sizes) == 1 else NO_GROUP
 
 
@@ -208,18 +208,18 @@ def groups_of(trace: Trace, backend: str) -> list[ProcessGroup]:
     """Return the groups that the recording's header lists and that such a backend ("gloo", "nccl") serves."""
     header = _object(trace.header.get("distributedInfo"))
     listed = header.get("pg_config")
-    found = [
+    groups = [
         ProcessGroup(
-            name=_text(one.get("pg_name")),
-            description=_text(one.get("pg_desc")),
+            name=_text(entry.get("pg_name")),
+            description=_text(entry.get("pg_desc")),
             # No ranks are listed of a group of all.
-            ranks=_whole_numbers(one.get("ranks")) or None,
-            size=size if isinstance(size := one.get("pg_size"), int) else None,
+            ranks=_whole_numbers(entry.get("ranks")) or None,
+            size=size if isinstance(size := entry.get("pg_size"), int) else None,
         )
-        for one in map(_object, listed if isinstance(listed, list) else [])
-        if not backend or re.search(rf"\b{backend}\b", str(one.get("backend_config", backend)))
+        for entry in map(_object, listed if isinstance(listed, list) else [])
+        if not backend or re.search(rf"\b{backend}\b", str(entry.get("backend_config", backend)))
     ]
-    return found or ([ProcessGroup(size=1)] if header.get("world_size") == 1 else [])
+    return groups or ([ProcessGroup(size=1)] if header.get("world_size") == 1 else [])
 
 
 def _object(value: object) -> Mapping[str, Any]:
@@ -231,5 +231,5 @@ def _text(value: object) -> str | None:
 
 
 def _whole_numbers(value: object) -> tuple[int, ...] | None:
-    numbers = value if isinstance(value, list) and all(isinstance(one, int) for one in value) else None
+    numbers = value if isinstance(value, list) and all(isinstance(number, int) for number in value) else None
     return None if numbers is None else tuple(numbers)

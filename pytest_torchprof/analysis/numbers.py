@@ -46,7 +46,7 @@ class Number(Struct, frozen=True, kw_only=True):
     tolerance: str = ""
     """The keyword of the tolerance with which a baseline gates it, where that is not its name."""
     follows: str = ""
-    """A number that it closely follows: reports that show that one leave this one out."""
+    """A number that it closely follows: reports that show that number leave this one out."""
     headline: bool = False
     """It stands in the short forms: JUnit's properties, histories, the summary of a comparison."""
     detail: bool = False
@@ -351,12 +351,12 @@ def worst(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
 
 
 def _over(steps: Sequence[Numbers], whole: Numbers, choose: Callable[[list[Any]], Any]) -> Numbers:
-    found = {}
+    chosen = {}
     for name in OF_STEP:
         # A step without GPU operations has no ratio; the others' still says something.
         values = [value for step in steps if (value := getattr(step, name)) is not None]
-        found[name] = choose(values) if values else None
-    return replace(whole, **found)
+        chosen[name] = choose(values) if values else None
+    return replace(whole, **chosen)
 
 
 def _middle(values: list[Any]) -> Any:

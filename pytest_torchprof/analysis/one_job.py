@@ -22,34 +22,34 @@ _APART_TOGETHER_NS: Final = _S
 """How far apart recordings of one host may be that both have what no rank leaves before all have come: with nothing in
 between, a job that is started anew takes longer."""
 _APART_NS: Final = 10 * _S
-"""The same without such: a rank need not wait for what it has only sent or asked for."""
+"""How far apart they may be without such a collective: a rank need not wait for what it has only sent or asked for."""
 _APART_BY_OTHER_CLOCKS_NS: Final = 60 * _S
-"""The same where the clocks of several hosts are compared, which may differ."""
+"""How far apart they may be where the clocks of several hosts are compared, which may differ."""
 
 
 def refuse_mixed(ranks: Sequence[RankPart]) -> None:
     """Raise TorchprofError where these, in order, are not the recordings of several ranks of one run."""
     if len(ranks) < 2:
-        said = "there is one rank's recording; those of two ranks at least are held against each other."
-        raise TorchprofError(said, Code.NO_RANK)
+        problem = "there is one rank's recording; a comparison needs those of two ranks at least."
+        raise TorchprofError(problem, Code.NO_RANK)
     looks = (_other_jobs, _other_groups, _other_times, _other_numbers)
     if (reason := next((reason for look in looks for reason in look(ranks)), None)) is not None:
-        said = f"the recordings are not of one job: {reason}"
-        raise TorchprofError(f"{said}. Name a folder that holds those of one job only.", Code.MIXED_JOBS)
+        problem = f"the recordings are not of one job: {reason}"
+        raise TorchprofError(f"{problem}. Name a folder that holds those of one job only.", Code.MIXED_JOBS)
 
 
 def _other_jobs(ranks: Sequence[RankPart]) -> Iterator[str]:
     first = ranks[0]
-    named = next((one for one in ranks if one.run_id is not None), first)
-    for before, one in pairwise(ranks):
-        if one.world_size != first.world_size:
-            yield f"{one.path} is of a job of {one.world_size} ranks, {first.path} of one of {first.world_size}"
-        if one.rank == before.rank:
-            yield f"{one.path} is of rank {one.rank}, as {before.path} is"
-        if one.test != first.test:
-            yield f"{one.path} is of the test {one.test[0]}, {first.path} of {first.test[0]}"
-        if None not in (one.run_id, named.run_id) and one.run_id != named.run_id:
-            yield f"{one.path} is of another run than {named.path}"
+    named = next((part for part in ranks if part.run_id is not None), first)
+    for before, part in pairwise(ranks):
+        if part.world_size != first.world_size:
+            yield f"{part.path} is of a job of {part.world_size} ranks, {first.path} of one of {first.world_size}"
+        if part.rank == before.rank:
+            yield f"{part.path} is of rank {part.rank}, as {before.path} is"
+        if part.test != first.test:
+            yield f"{part.path} is of the test {part.test[0]}, {first.path} of {first.test[0]}"
+        if None not in (part.run_id, named.run_id) and part.run_id != named.run_id:
+            yield f"{part.path} is of another run than {named.path}"
 
 
 def _other_groups(ranks: Sequence[RankPart]) -> Iterator[str]:
@@ -69,10 +69,10 @@ def _other_groups(ranks: Sequence[RankPart]) -> Iterator[str]:
                 yield f"{part.path} has other process groups than {of.path}, which has it in group {name}"
 
 
-def _contradict(one: ProcessGroup, other: ProcessGroup) -> bool:
-    told = ((one.ranks, other.ranks), (one.size, other.size))
+def _contradict(first: ProcessGroup, other: ProcessGroup) -> bool:
+    pairs = ((first.ranks, other.ranks), (first.size, other.size))
     # The same object, mostly: all ranks list the groups of all.
-    return any(mine is not theirs and None not in (mine, theirs) and mine != theirs for mine, theirs in told)
+    return any(mine is not theirs and None not in (mine, theirs) and mine != theirs for mine, theirs in pairs)
 
 
 def _other_times(ranks: Sequence[RankPart]) -> Iterator[str]:
@@ -88,7 +88,10 @@ def _other_times(ranks: Sequence[RankPart]) -> Iterator[str]:
 
 
 def _has_come_together(part: RankPart) -> bool:
-    return any(one.name in TOGETHER and one.dur_ns is not None and one.is_with_others for one in part.collectives)
+    return any(
+        collective.name in TOGETHER and collective.dur_ns is not None and collective.is_with_others
+        for collective in part.collectives
+    )
 
 
 def _apart(ranks: Iterable[RankPart], most_ns: int) -> Iterator[str]:
@@ -96,7 +99,7 @@ def _apart(ranks: Iterable[RankPart], most_ns: int) -> Iterator[str]:
     for part in others:
         if (apart_ns := part.window_ns[0] - last.window_ns[1]) > most_ns:
             yield f"{part.path} was recorded at another time than {last.path}: {show_us(apart_ns / 1000)} later"
-        last = max(last, part, key=lambda one: one.window_ns[1])
+        last = max(last, part, key=lambda rank_part: rank_part.window_ns[1])
 
 
 def _other_numbers(ranks: Sequence[RankPart]) -> Iterator[str]:
@@ -118,10 +121,10 @@ def _other_numbers(ranks: Sequence[RankPart]) -> Iterator[str]:
 
 
 def _numbered(part: RankPart) -> Iterator[tuple[Hashable, int]]:
-    for one in part.collectives:
+    for collective in part.collectives:
         # Sends and receives have numbers of their own on each rank.
-        if one.sequence is not None and one.name != "send_recv" and one.group.name is not None:
-            yield (one.group.name, one.group.ranks), one.sequence
+        if collective.sequence is not None and collective.name != "send_recv" and collective.group.name is not None:
+            yield (collective.group.name, collective.group.ranks), collective.sequence
 
 
 def _overlap(spans: Mapping[int, tuple[int, int]], rank: int) -> bool:

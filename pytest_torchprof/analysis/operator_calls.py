@@ -61,13 +61,13 @@ class OperatorCalls:
         trace = self._trace
         start, thread, compiling = trace.ops.start, trace.ops.thread, trace.compiling
         if isinstance(part, Occurrence):
-            found = list(self._held_operators.within(part))
+            ops = list(self._held_operators.within(part))
         elif trace.has_step_ranges:
-            spans = [(one.start_ns, one.end_ns) for one in part.ranges]
-            found = [op for op, at in enumerate(start) if any(begin <= at < end for begin, end in spans)]
+            spans = [(step_range.start_ns, step_range.end_ns) for step_range in part.ranges]
+            ops = [op for op, at in enumerate(start) if any(begin <= at < end for begin, end in spans)]
         else:
-            found = list(range(len(trace.ops)))
-        return [op for op in found if not compiling.cover(thread[op], start[op])] if compiling else found
+            ops = list(range(len(trace.ops)))
+        return [op for op in ops if not compiling.cover(thread[op], start[op])] if compiling else ops
 
     def holders(self, part: Part, *, copies: bool = False) -> list[int]:
         """Return the operators that launched a kernel of the part or enclose one that did, in start order.
@@ -85,8 +85,8 @@ class OperatorCalls:
     def _around(self, part: Part, *, copies: bool) -> set[int]:
         trace = self._trace
         if trace.device_kind.has_launches:
-            found = [i for i in part.gpu_ops if copies or trace.gpu.kind[i] == KERNEL]
-            members = {op_of[i] for op_of in self._op_of for i in found}
+            gpu_ops = [i for i in part.gpu_ops if copies or trace.gpu.kind[i] == KERNEL]
+            members = {op_of[i] for op_of in self._op_of for i in gpu_ops}
         else:
             waits = {name for name in set(trace.ops.name) if trace.names[name] in trace.device_kind.waiting_operators}
             waiting = (op for op in self._started(part) if trace.ops.name[op] in waits) if waits else ()

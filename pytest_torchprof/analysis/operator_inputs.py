@@ -24,21 +24,21 @@ class OperatorInputs:
     def __init__(self, trace: Trace) -> None:
         """Prepare to answer."""
         self._trace = trace
-        self._found: dict[int, Inputs] = {}
+        self._operands_by_index: dict[int, Inputs] = {}
 
     def operands(self, index: int) -> Inputs:
         """Return a set of operands, by its index in ``Trace.inputs``."""
-        found = self._found.get(index)
-        if found is None:
+        operands = self._operands_by_index.get(index)
+        if operands is None:
             shapes, types, strides = map(_decoded, self._trace.inputs[index].split(b"\0")[:3])
-            found = (None if types is None else tuple(map(str, types)), shapes, strides)
-            self._found[index] = found
-        return found
+            operands = (None if types is None else tuple(map(str, types)), shapes, strides)
+            self._operands_by_index[index] = operands
+        return operands
 
     def settings(self, index: int) -> tuple[Any, ...] | None:
         """Return what was given beside tensors, each in its place as text; None where it is not recorded or kept."""
-        told = self._trace.inputs[index].split(b"\0")[3:]
-        return _decoded(told[0]) if told else None
+        fields = self._trace.inputs[index].split(b"\0")[3:]
+        return _decoded(fields[0]) if fields else None
 
     def lists_of(self, op: int) -> ListTypes:
         """Return of which types the tensors are in the lists that an operator was given; empty where nothing tells."""
@@ -47,8 +47,8 @@ class OperatorInputs:
     @cached_property
     def _lists(self) -> Mapping[int, ListTypes]:
         metadata = self._trace.metadata
-        told = () if metadata is None else metadata.tensor_lists or ()
-        return {number: one.types for one in told for number in one.operators}
+        recorded = () if metadata is None else metadata.tensor_lists or ()
+        return {number: tensor_list.types for tensor_list in recorded for number in tensor_list.operators}
 
 
 def with_lists(inputs: Inputs, lists: ListTypes) -> Inputs:

@@ -87,7 +87,7 @@ def by_op(trace: Trace, launching: Launching, chosen: Sequence[Part]) -> list[Op
 def _merged(trace: Trace) -> tuple[Nesting, list[int], list[int]]:
     """Return which operator, annotation or call is in which, what each is one call with, and its own time in ns.
 
-    One call with itself, as a rule. Operators come first, so that their places are those in the trace.
+    One call with itself, as a rule. Operators come first, so that their indices are those in the trace.
     """
     every = Ranges()
     for part in (trace.ops, trace.annotations, trace.calls):
@@ -113,11 +113,11 @@ def _merged(trace: Trace) -> tuple[Nesting, list[int], list[int]]:
 
 
 def _holders(nesting: Nesting, member: int, into: Sequence[int]) -> Iterator[int]:
-    """Yield what is around the member, and it itself first; what is one call once."""
+    """Yield the member and then what is around it; what is one call only once."""
     last = ABSENT
-    for one in nesting.chain(member):
-        if into[one] != last:
-            last = into[one]
+    for index in nesting.chain(member):
+        if into[index] != last:
+            last = into[index]
             yield last
 
 
@@ -148,12 +148,12 @@ def _memory(
     made = trace.allocations
     if not len(made):
         return None
-    found: dict[str, Counter[int]] = {column: Counter() for column in _MEMORY}
+    by_column: dict[str, Counter[int]] = {column: Counter() for column in _MEMORY}
     moments = Calls(start=made.moment, end=made.moment, thread=made.thread)
     for i, innermost in nesting.around_each(moments, range(len(made))).items():
         side = "cpu" if made.device_type[i] in _HOST else "gpu"
         for depth, holder in enumerate(_holders(nesting, innermost, into)):
             if holder in calls:
                 for column in (f"{side}_memory_bytes", f"self_{side}_memory_bytes")[: 1 if depth else 2]:
-                    found[column][calls[holder]] += made.size[i]
-    return found
+                    by_column[column][calls[holder]] += made.size[i]
+    return by_column

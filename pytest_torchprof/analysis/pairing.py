@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.collectives import Collective
     from pytest_torchprof.analysis.ranks import RankPart
 
-_Told = TypeVar("_Told")
+_Value = TypeVar("_Value")
 _PAIRWISE: Final = "send_recv"
 _UNEVEN_ALLOWED: Final = ("all_to_all", "barrier")
 """What gives each rank a size of its own, or none."""
@@ -35,7 +35,7 @@ class Paired(NamedTuple):
     of_ranks: Sequence[Mapping[int, Collective]]
     """Each by rank; of one rank alone, where others of its group have none that fits."""
     not_paired: Counter[str]
-    """How many others there are, by why not."""
+    """How many others there are, by the reason."""
     differences: tuple[RankDifference, ...]
 
 
@@ -45,57 +45,59 @@ def paired(ranks: Sequence[RankPart]) -> Paired:
     pairs: dict[Hashable, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
     rows: dict[Hashable, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
     for part in ranks:
-        for one in part.collectives:
+        for collective in part.collectives:
             # A send of nothing needs no other rank; of a collective the others may have more to send.
-            if one.group.size == 1 or (one.name == _PAIRWISE and one.why_no_time == EMPTY):
+            if collective.group.size == 1 or (collective.name == _PAIRWISE and collective.why_no_time == EMPTY):
                 continue
-            if (reason := why_not_paired(one, part.world_size)) is not None:
+            if (reason := why_not_paired(collective, part.world_size)) is not None:
                 not_paired[reason] += 1
-            elif one.name == _PAIRWISE:
-                pairs[_pair_of(one, part.rank)][part.rank].append(one)
+            elif collective.name == _PAIRWISE:
+                pairs[_pair_of(collective, part.rank)][part.rank].append(collective)
             else:
-                rows[_row_of(one, part)][part.rank].append(one)
+                rows[_row_of(collective, part)][part.rank].append(collective)
     differences: list[RankDifference] = []
-    found = [*_in_rows(rows, not_paired, differences), *_in_pairs(pairs, {part.rank for part in ranks}, not_paired)]
+    together = [*_in_rows(rows, not_paired, differences), *_in_pairs(pairs, {part.rank for part in ranks}, not_paired)]
     alike = []
-    for of_rank in found:
-        if told := list(_unlike(of_rank)):
-            differences += told
+    for of_rank in together:
+        if unlike := list(_unlike(of_rank)):
+            differences += unlike
             not_paired[_UNLIKE] += len(of_rank)
         else:
             alike.append(of_rank)
     return Paired(alike, not_paired, tuple(differences))
 
 
-def why_not_paired(one: Collective, world_size: int) -> str | None:
+def why_not_paired(collective: Collective, world_size: int) -> str | None:
     """Return why nothing tells which collective of other ranks this one is."""
-    if one.name is None:
+    if collective.name is None:
         return _NO_NAME
-    if one.together > 1:
+    if collective.together > 1:
         return _BATCHED
-    if one.name == _PAIRWISE and one.peer is None:
+    if collective.name == _PAIRWISE and collective.peer is None:
         return _NO_PEER
     # A group that is not named is that of all ranks, or may be another one on each rank.
-    known = one.group.name is not None or one.group.ranks is not None or one.group.size == world_size
-    return None if known or one.comms_id is not None else NO_GROUP
+    known = (
+        collective.group.name is not None or collective.group.ranks is not None or collective.group.size == world_size
+    )
+    return None if known or collective.comms_id is not None else NO_GROUP
 
 
-def _row_of(one: Collective, part: RankPart) -> Hashable:
+def _row_of(collective: Collective, part: RankPart) -> Hashable:
     """Return what is in order on all ranks: one with an id or a number by itself, else those of its group in a step."""
-    group = (one.group.name, one.group.ranks, one.group.size)
-    if one.comms_id is not None:
-        return one.comms_id, one.name, one.sequence
-    if one.sequence is not None:
-        return group, one.name, one.sequence
+    group = (collective.group.name, collective.group.ranks, collective.group.size)
+    if collective.comms_id is not None:
+        return collective.comms_id, collective.name, collective.sequence
+    if collective.sequence is not None:
+        return group, collective.name, collective.sequence
     # Between several groups, of which it may be any, ranks need keep no order.
-    several = one.group.name is None and one.group.ranks is None and len(part.groups) > 1
-    return one.step, group, one.name if several else None
+    several = collective.group.name is None and collective.group.ranks is None and len(part.groups) > 1
+    return collective.step, group, collective.name if several else None
 
 
-def _pair_of(one: Collective, rank: int) -> Hashable:
+def _pair_of(collective: Collective, rank: int) -> Hashable:
     """Return the step, the group, the sender, the receiver and the tag."""
-    ends = (rank, one.peer) if one.is_send else (one.peer, rank)
-    return one.step, one.group.name, one.group.ranks, ends, one.tag
+    ends = (rank, collective.peer) if collective.is_send else (collective.peer, rank)
+    return collective.step, collective.group.name, collective.group.ranks, ends, collective.tag
 
 
 def _in_rows(
@@ -103,25 +105,25 @@ def _in_rows(
     not_paired: Counter[str],
     differences: list[RankDifference],
 ) -> Iterator[Mapping[int, Collective]]:
-    """Yield what stands at each place of each row, up to where ranks have another order; what differs is added."""
+    """Yield what stands at each index of each row, up to where ranks have another order; what differs is added."""
     for of_rank in rows.values():
-        orders = {rank: tuple(one.name or "" for one in row) for rank, row in of_rank.items()}
+        orders = {rank: tuple(collective.name or "" for collective in row) for rank, row in of_rank.items()}
         until = _alike_until(set(orders.values()))
         if until is not None:
             not_paired[_OTHER_ORDER] += sum(max(len(row) - until, 0) for row in of_rank.values())
             differences += _other_orders(of_rank, orders, until)
-        for place in range(max(map(len, of_rank.values())) if until is None else until):
-            yield {rank: row[place] for rank, row in of_rank.items() if place < len(row)}
+        for index in range(max(map(len, of_rank.values())) if until is None else until):
+            yield {rank: row[index] for rank, row in of_rank.items() if index < len(row)}
 
 
 def _alike_until(orders: Iterable[Sequence[str]]) -> int | None:
-    """Return the first place at which two orders have different names; None where each begins as the longer ones do."""
+    """Return the first index at which two orders have different names; None where each begins as the longer ones do."""
     longest = max(orders, key=len)
     unlike = [
-        next((place for place, (mine, other) in enumerate(zip(order, longest, strict=False)) if mine != other), None)
+        next((index for index, (mine, other) in enumerate(zip(order, longest, strict=False)) if mine != other), None)
         for order in orders
     ]
-    return min((place for place in unlike if place is not None), default=None)
+    return min((index for index in unlike if index is not None), default=None)
 
 
 def _other_orders(
@@ -133,7 +135,7 @@ def _other_orders(
             step = of_rank[rank][0].step + 1
             mine, theirs = (first_of(names[until:]) or "no more" for names in (order, usual))
             yield RankDifference(
-                rank=rank, said=f"the collectives of a group in step {step} are {mine}, and {theirs} on rank {first}"
+                rank=rank, text=f"the collectives of a group in step {step} are {mine}, and {theirs} on rank {first}"
             )
 
 
@@ -141,43 +143,43 @@ def _in_pairs(
     pairs: Mapping[Hashable, Mapping[int, Sequence[Collective]]], there: set[int], not_paired: Counter[str]
 ) -> Iterator[Mapping[int, Collective]]:
     for of_rank in pairs.values():
-        if len(of_rank) == 2 and len({len(ones) for ones in of_rank.values()}) == 1:
+        if len(of_rank) == 2 and len({len(collectives) for collectives in of_rank.values()}) == 1:
             # Between two ranks messages of one tag arrive in the order in which they were sent.
-            for ones in zip(*of_rank.values(), strict=True):
-                yield dict(zip(of_rank, ones, strict=True))
+            for collectives in zip(*of_rank.values(), strict=True):
+                yield dict(zip(of_rank, collectives, strict=True))
             continue
-        peers = {one.peer for ones in of_rank.values() for one in ones}
+        peers = {collective.peer for collectives in of_rank.values() for collective in collectives}
         not_paired[_UNEVEN if peers <= there else _NO_OTHER] += sum(map(len, of_rank.values()))
 
 
 def _unlike(of_rank: Mapping[int, Collective]) -> Iterator[RankDifference]:
     """Yield the ranks that give another size or type to a collective than most others."""
-    looks: tuple[Callable[[Collective], object], ...] = (_size_of, lambda one: one.dtype)
+    looks: tuple[Callable[[Collective], object], ...] = (_size_of, lambda collective: collective.dtype)
     odd: dict[int, int] = {}
     for look in looks:
-        told = {rank: value for rank, one in of_rank.items() if (value := look(one)) is not None}
-        if len(set(told.values())) > 1:
-            usual, first = _most_common(told)
-            odd |= {rank: first for rank, value in told.items() if value != usual}
+        known = {rank: value for rank, collective in of_rank.items() if (value := look(collective)) is not None}
+        if len(set(known.values())) > 1:
+            usual, first = _most_common(known)
+            odd |= {rank: first for rank, value in known.items() if value != usual}
     for rank, first in sorted(odd.items()):
-        mine, theirs = (of_rank[one] for one in (rank, first))
+        mine, theirs = of_rank[rank], of_rank[first]
         where = f"{mine.name} in step {mine.step + 1}"
-        yield RankDifference(rank=rank, said=f"{where} has {_shown(mine)}, and {_shown(theirs)} on rank {first}")
+        yield RankDifference(rank=rank, text=f"{where} has {_shown(mine)}, and {_shown(theirs)} on rank {first}")
 
 
-def _size_of(one: Collective) -> int | None:
+def _size_of(collective: Collective) -> int | None:
     """Return what has to be the same on all ranks."""
-    return None if one.name in _UNEVEN_ALLOWED else one.message_bytes
+    return None if collective.name in _UNEVEN_ALLOWED else collective.message_bytes
 
 
-def _shown(one: Collective) -> str:
-    exact = "" if one.message_bytes is None else show_bytes(one.message_bytes)
-    if one.message_bytes is not None and one.message_bytes >= 1024:
-        exact = f"{one.message_bytes:,} B"
-    return " of ".join(filter(None, (exact, one.dtype))) or "no size"
+def _shown(collective: Collective) -> str:
+    exact = "" if collective.message_bytes is None else show_bytes(collective.message_bytes)
+    if collective.message_bytes is not None and collective.message_bytes >= 1024:
+        exact = f"{collective.message_bytes:,} B"
+    return " of ".join(filter(None, (exact, collective.dtype))) or "no size"
 
 
-def _most_common(of_rank: Mapping[int, _Told]) -> tuple[_Told, int]:
+def _most_common(of_rank: Mapping[int, _Value]) -> tuple[_Value, int]:
     """Return the value that most ranks have, of several the lowest rank's, and the first rank that has it."""
     (usual, _), *_ = Counter(of_rank[rank] for rank in sorted(of_rank)).most_common(1)
     return usual, min(rank for rank, value in of_rank.items() if value == usual)

@@ -31,15 +31,15 @@ _DIRECTION = re.compile("(?:Memcpy )?([A-Z]to[A-Z])(?![A-Za-z])")
 
 def copy_direction(name: str) -> str | None:
     """Return ``"HtoD"`` of a copy called "Memcpy HtoD (Pageable -> Device)"; None where nothing tells where it goes."""
-    found = _DIRECTION.match(name)
-    return found[1] if found else None
+    match = _DIRECTION.match(name)
+    return match[1] if match else None
 
 
 def forward_operator(trace: Trace, op: int) -> int:
     """Return the operator whose backward holds this one, ABSENT where no arrow tells."""
     forward_of = trace.forward_of
     return (
-        next((forward_of[one] for one in trace.nesting.chain(op) if one in forward_of), ABSENT)
+        next((forward_of[around] for around in trace.nesting.chain(op) if around in forward_of), ABSENT)
         if forward_of
         else ABSENT
     )
@@ -78,10 +78,10 @@ def operator_kernels(trace: Trace, work: Callable[[str], OperatorWork]) -> list[
             holders.add(around)
             around = parent[around]
     compiling = trace.compiling
-    found = [i for i in kernels if i not in holders]
+    counted = [i for i in kernels if i not in holders]
     if compiling:
-        found = [i for i in found if not compiling.cover(ops.thread[i], ops.start[i])]
-    return sorted(found, key=ops.start.__getitem__)
+        counted = [i for i in counted if not compiling.cover(ops.thread[i], ops.start[i])]
+    return sorted(counted, key=ops.start.__getitem__)
 
 
 def _is_inside(barred: Container[int], names: Sequence[int], parent: Sequence[int], member: int) -> bool:
@@ -95,14 +95,14 @@ def _is_inside(barred: Container[int], names: Sequence[int], parent: Sequence[in
 
 def inside(members: AbstractSet[int], parent: Sequence[int]) -> set[int]:
     """Return what lies inside one of the operators, at any depth."""
-    found: set[int] = set()
+    held: set[int] = set()
     for i in range(len(parent)):
         holder = parent[i]
         while holder >= 0 and holder not in members:
             holder = parent[holder]
         if holder >= 0:
-            found.add(i)
-    return found
+            held.add(i)
+    return held
 
 
 def _forks_of(trace: Trace) -> list[int]:
@@ -210,10 +210,10 @@ class StepWork:
 
     @cached_property
     def _directions(self) -> Counter[str | None]:
-        found: Counter[str | None] = Counter()
+        directions: Counter[str | None] = Counter()
         for name, count in Counter([self._trace.gpu.name[i] for i in self._copies]).items():
-            found[copy_direction(self._trace.names[name])] += count
-        return found
+            directions[copy_direction(self._trace.names[name])] += count
+        return directions
 
     @property
     def memcpys(self) -> int | None:
@@ -245,7 +245,7 @@ class StepWork:
     @cached_property
     def _as_captured(self) -> bool:
         """Whether it is a range in a CUDA graph, through which the CPU does not go when that is replayed."""
-        return any(place.tid == LANE for place in self._part.ranges)
+        return any(step_range.tid == LANE for step_range in self._part.ranges)
 
     @property
     def launches(self) -> int | None:
@@ -297,9 +297,9 @@ class StepWork:
 
         None where no operator, call or range of the CPU says when it began and ended.
         """
-        if self._as_captured or any(place.tid is None for place in self._part.ranges):
+        if self._as_captured or any(step_range.tid is None for step_range in self._part.ranges):
             return None
-        return sum(_cpu_time_ns(self._trace, place) for place in self._part.ranges) / 1000
+        return sum(_cpu_time_ns(self._trace, step_range) for step_range in self._part.ranges) / 1000
 
     @property
     def cpu_gpu_ratio(self) -> float | None:
@@ -326,8 +326,8 @@ class Window:
         return None if self.trace.metadata is None else self.trace.metadata.peak_memory_bytes
 
 
-def _cpu_time_ns(trace: Trace, place: StepRange) -> int:
+def _cpu_time_ns(trace: Trace, step_range: StepRange) -> int:
     """Return the range's length without what its own thread spent inside blocking calls and the flush."""
-    threads = [i for i, label in enumerate(trace.threads) if label == place.tid]
-    waited = sum(trace.waiting.overlap(thread, place.start_ns, place.end_ns) for thread in threads)
-    return place.end_ns - place.start_ns - waited
+    threads = [i for i, label in enumerate(trace.threads) if label == step_range.tid]
+    waited = sum(trace.waiting.overlap(thread, step_range.start_ns, step_range.end_ns) for thread in threads)
+    return step_range.end_ns - step_range.start_ns - waited

@@ -104,7 +104,7 @@ def _annotated(trace: Trace, chosen: Sequence[Part]) -> Iterator[RangeRow]:
 
 
 def by_module(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
-    """Return the modules that ran in the parts, likewise; recorded only with Python stacks."""
+    """Return the modules that ran in the parts, in the order of the annotations; recorded only with Python stacks."""
     modules = Ranges()
     names = {i for i, name in enumerate(trace.names) if name.startswith(MODULE)}
     for i, name in enumerate(trace.frames.name):
@@ -173,12 +173,12 @@ class _Holding:
 
     def chain(self, innermost: int, instant: int) -> Iterator[int]:
         """Yield the range and those around it, innermost first; of those in a row that have one name the first."""
-        one = innermost
-        while one >= 0:
-            yield one
-            one = self._other[one]
-            while one >= 0 and self._ends[one] < instant:
-                one = self._longer[one]
+        holder = innermost
+        while holder >= 0:
+            yield holder
+            holder = self._other[holder]
+            while holder >= 0 and self._ends[holder] < instant:
+                holder = self._longer[holder]
 
 
 class _WorkOfRanges:
@@ -206,7 +206,7 @@ class _WorkOfRanges:
                     continue
                 began = calls.start[call]
                 innermost = [around(calls.thread[call], began, calls.end[call])]
-                innermost += [around(one, began, began) for one in for_others.get(call, ())]
+                innermost += [around(thread, began, began) for thread in for_others.get(call, ())]
                 if (at := captured.of.get(i)) is not None:
                     launched = captured.calls.start[at]
                     innermost.append(around(captured.calls.thread[at], launched, launched))
@@ -226,12 +226,12 @@ class _WorkOfRanges:
 
 
 def members(trace: Trace, ranges: Ranges, chosen: Sequence[Part]) -> Iterator[tuple[int, int]]:
-    """Yield (place of the part, range) for what started in the parts, a parent before what it holds."""
+    """Yield (index of the part, range) for what started in the parts, a parent before what it holds."""
     order = sorted(range(len(ranges)), key=lambda i: (ranges.start[i], -ranges.end[i], i))
     if not trace.has_step_ranges:
         yield from ((0, i) for i in order)
         return
-    parts = {place: number for number, part in enumerate(chosen) for place in part.ranges}
+    parts = {step_range: number for number, part in enumerate(chosen) for step_range in part.ranges}
     for i in order:
         step = trace.step_at(ranges.start[i])
         if step >= 0 and (number := parts.get(trace.steps[step])) is not None:

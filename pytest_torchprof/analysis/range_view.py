@@ -34,7 +34,7 @@ class OccurrenceProfile(StepProfile):
         """How many its step has."""
         self._stretch = occurrence.stretch
         self._view = view
-        self._place_of_step = occurrence.step
+        self._step_index = occurrence.step
 
     def __repr__(self) -> str:
         return f"<{self.name}, {self._view.title_of(self)}: {counted(round(self.numbers.kernels or 0), 'kernel')}>"
@@ -49,17 +49,17 @@ class OccurrenceProfile(StepProfile):
     @property
     def step(self) -> StepProfile:
         """The step in which it begins."""
-        return self._view.whole.steps[self._place_of_step]
+        return self._view.whole.steps[self._step_index]
 
     @property
     def place(self) -> str | None:
         """Where it was entered, "model.py:212"; None where the recording, or its repeat, has no lines."""
-        found = self.entered
-        if found is None and (again := self._view.repeated(self)) is not None:
-            found = again.entered
-        if found is None:
+        origin = self.entered
+        if origin is None and (again := self._view.repeated(self)) is not None:
+            origin = again.entered
+        if origin is None:
             return None
-        return found.file_line if found.exact else str(replace(found, module=None))
+        return origin.file_line if origin.exact else str(replace(origin, module=None))
 
     @property
     def entered(self) -> Origin | None:
@@ -79,26 +79,28 @@ class RangeView(Analysis):
         self.name = name
 
     def as_if(self, own_kernels: OwnKernels) -> RangeView:
-        """Return the same ranges of the recording, where users say something else of their kernels."""
+        """Return these ranges of the recording with another declaration of the user's own kernels."""
         return RangeView(self.whole.as_if(own_kernels), self.name)
 
     @cached_property
-    def _found(self) -> list[Occurrence]:
+    def _in_steps(self) -> list[Occurrence]:
         return occurrences(self.trace, [step.part for step in self.whole.steps], self.name)
 
     @cached_property
     def communication_of_steps(self) -> tuple[StepCommunication, ...]:
         """The collectives that were asked for inside each range together."""
-        return self.communication.within(self._found)
+        return self.communication.within(self._in_steps)
 
     @cached_property
     def _steps(self) -> tuple[OccurrenceProfile, ...]:
-        found = self._found
-        counts, begun = Counter(one.step for one in found), Counter[int]()
+        occurrences = self._in_steps
+        counts, begun = Counter(occurrence.step for occurrence in occurrences), Counter[int]()
         profiles = []
-        for one in found:
-            begun[one.step] += 1
-            profiles.append(OccurrenceProfile(self, one, number=begun[one.step], count=counts[one.step]))
+        for occurrence in occurrences:
+            begun[occurrence.step] += 1
+            profiles.append(
+                OccurrenceProfile(self, occurrence, number=begun[occurrence.step], count=counts[occurrence.step])
+            )
         return tuple(profiles)
 
     @property
@@ -109,32 +111,34 @@ class RangeView(Analysis):
     @property
     def without(self) -> tuple[StepProfile, ...]:
         """The steps in which no such range begins."""
-        begun = {id(one.step) for one in self._steps}
+        begun = {id(occurrence.step) for occurrence in self._steps}
         return tuple(step for step in self.whole.steps if id(step) not in begun)
 
     def title_of(self, step: StepProfile) -> str:
         """Return "occurrence 17 of 24 in step 2 of 5, model.py:212"."""
-        one = next(other for other in self._steps if other is step)
-        of_step = f" in {self.whole.title_of(one.step)}" if len(self.whole.steps) > 1 else ""
-        return f"occurrence {one.number} of {one.count}{of_step}" + (f", {one.place}" if one.place else "")
+        occurrence = next(other for other in self._steps if other is step)
+        of_step = f" in {self.whole.title_of(occurrence.step)}" if len(self.whole.steps) > 1 else ""
+        return f"occurrence {occurrence.number} of {occurrence.count}{of_step}" + (
+            f", {occurrence.place}" if occurrence.place else ""
+        )
 
     @cached_property
     def _repeated(self) -> tuple[OccurrenceProfile, ...]:
         if self.repeat is None or self.repeat.analysis is None:
             return ()
         again = RangeView(self.repeat.analysis, self.name).occurrences
-        return tuple(one for one in again if one.step is self.repeat.analysis.steps[0])
+        return tuple(occurrence for occurrence in again if occurrence.step is self.repeat.analysis.steps[0])
 
-    def repeated(self, one: OccurrenceProfile) -> OccurrenceProfile | None:
-        """Return the same occurrence in the repeat with stacks, if that had as many."""
-        return self._repeated[one.number - 1] if len(self._repeated) == one.count else None
+    def repeated(self, occurrence: OccurrenceProfile) -> OccurrenceProfile | None:
+        """Return this occurrence in the repeat with stacks, if that had as many."""
+        return self._repeated[occurrence.number - 1] if len(self._repeated) == occurrence.count else None
 
-    def places_of(self, one: StepProfile) -> Places:
+    def places_of(self, step: StepProfile) -> Places:
         """Return where an occurrence's work comes from, if the repeat did the same there."""
-        if self.repeat is None or not isinstance(one, OccurrenceProfile):
+        if self.repeat is None or not isinstance(step, OccurrenceProfile):
             return Places()
-        again = self.repeated(one)
+        again = self.repeated(step)
         if again is None and self._repeated:
-            times = f"{counted(len(self._repeated), 'time')} and not {one.count}"
+            times = f"{counted(len(self._repeated), 'time')} and not {step.count}"
             return Places(why_not=f'the repeat with stacks entered "{printable_line(self.name)}" {times}')
-        return self.repeat.places_of(one, again)
+        return self.repeat.places_of(step, again)

@@ -50,8 +50,8 @@ class Backward:
             return frozenset()
         if op not in self._of_op:
             trace, chain = self._trace, list(self._trace.nesting.chain(op))
-            linked = [trace.forward_of[one] for one in chain if one in trace.forward_of]
-            inside = any(trace.ops.name[one] in self._nodes for one in chain)
+            linked = [trace.forward_of[outer] for outer in chain if outer in trace.forward_of]
+            inside = any(trace.ops.name[outer] in self._nodes for outer in chain)
             thread = trace.ops.thread
             others = (frozenset({thread[linked[-1]]}) if linked else self._anybody) - {thread[op]}
             self._of_op[op] = others if inside else frozenset()
@@ -125,10 +125,12 @@ def parts_within(trace: Trace, parts: Iterable[Part], name: str) -> list[Part]:
     """
     stretches = stretches_of(trace, trace.ranges(name))
     starts = [start for _, start, _ in stretches]
-    begun = [(part, [one for step in part.ranges for one in _starting_in(step, stretches, starts)]) for part in parts]
-    found = [(part, inside) for part, inside in begun if inside]
-    for_others = waiting_threads(trace, calls_of(trace, [part for part, _ in found]))
-    return [Inside(trace, inside, for_others).part_of(part, name) for part, inside in found]
+    begun = [
+        (part, [stretch for step in part.ranges for stretch in _starting_in(step, stretches, starts)]) for part in parts
+    ]
+    entered = [(part, inside) for part, inside in begun if inside]
+    for_others = waiting_threads(trace, calls_of(trace, [part for part, _ in entered]))
+    return [Inside(trace, inside, for_others).part_of(part, name) for part, inside in entered]
 
 
 def _starting_in(step: StepRange, stretches: Sequence[Stretch], starts: Sequence[int]) -> Sequence[Stretch]:
@@ -136,12 +138,12 @@ def _starting_in(step: StepRange, stretches: Sequence[Stretch], starts: Sequence
 
 
 def calls_of(trace: Trace, parts: Iterable[Part]) -> set[int]:
-    """Return the calls that did the work of the parts, or that it is to wait for it."""
+    """Return the calls that did the work of the parts or waited for it."""
     call_of = trace.links.call_of
-    found: set[int] = set()
+    calls: set[int] = set()
     for part in parts:
-        found.update(part.calls, (call_of[i] for i in part.gpu_ops))
-    return found - {ABSENT}
+        calls.update(part.calls, (call_of[i] for i in part.gpu_ops))
+    return calls - {ABSENT}
 
 
 class Occurrence:
@@ -152,7 +154,7 @@ class Occurrence:
     """
 
     def __init__(self, held: _Held, step: int, ranges: tuple[StepRange, ...], stretch: Stretch) -> None:
-        """Take what knows the work, and the place of the step in which it begins."""
+        """Take what knows the work, and the index of the step in which the occurrence begins."""
         self._held = held
         self.name = ranges[0].name
         self.ranges = ranges
@@ -186,15 +188,15 @@ def occurrences(trace: Trace, steps: Sequence[Part], name: str) -> list[Occurren
         return []
     held = _Held(trace, steps)
     starts = [start for _, start, _ in stretches]
-    found = []
-    for place, step in enumerate(steps):
+    begun = []
+    for index, step in enumerate(steps):
         for within in step.ranges:
             for i in range(bisect_left(starts, within.start_ns), bisect_left(starts, within.end_ns)):
                 thread, start, end = stretches[i]
                 ranges = (StepRange(name, start, end, trace.threads[thread]),)
-                found.append(Occurrence(held, place, ranges, stretches[i]))
-    _refuse_too_many(trace, name, sum(held.count(one.stretch) for one in found))
-    return found
+                begun.append(Occurrence(held, index, ranges, stretches[i]))
+    _refuse_too_many(trace, name, sum(held.count(occurrence.stretch) for occurrence in begun))
+    return begun
 
 
 _MOST_HELD = 10_000_000
@@ -220,9 +222,9 @@ class HeldOperators:
             self._held.add(op, trace.ops.start[op], (trace.ops.thread[op], *backward.waiting_for(op)))
         self._held.sort()
 
-    def within(self, one: Occurrence) -> Sequence[int]:
+    def within(self, occurrence: Occurrence) -> Sequence[int]:
         """Return those that began inside, in order."""
-        return self._held.within(one.stretch)
+        return self._held.within(occurrence.stretch)
 
 
 class _ByThread:
@@ -232,34 +234,34 @@ class _ByThread:
         """Begin with none."""
         self._of: dict[int, list[tuple[int, int]]] = defaultdict(list)
 
-    def add(self, one: int, instant: int, threads: Iterable[int]) -> None:
+    def add(self, member: int, instant: int, threads: Iterable[int]) -> None:
         """Add one of them; ``sort`` when all are there."""
         for thread in threads:
-            self._of[thread].append((instant, one))
+            self._of[thread].append((instant, member))
 
     def sort(self) -> None:
         """Make ready to be asked."""
         for done in self._of.values():
             done.sort()
 
-    def _place(self, stretch: Stretch) -> tuple[list[tuple[int, int]], int, int]:
+    def _bounds(self, stretch: Stretch) -> tuple[list[tuple[int, int]], int, int]:
         thread, start, end = stretch
         done = self._of.get(thread, [])
         return done, bisect_left(done, (start,)), bisect_left(done, (end,))
 
     def count(self, stretch: Stretch) -> int:
         """Return how many were done inside."""
-        _, first, last = self._place(stretch)
+        _, first, last = self._bounds(stretch)
         return last - first
 
     def within(self, stretch: Stretch) -> Sequence[int]:
         """Return those that were done inside, in order."""
-        done, first, last = self._place(stretch)
-        return [one for _, one in done[first:last]]
+        done, first, last = self._bounds(stretch)
+        return [member for _, member in done[first:last]]
 
 
 class _Held:
-    """The work of parts, found by the stretch that it is in; coroutines' may overlap, and then share their work."""
+    """The work of parts, looked up by the stretch that it is in; coroutines' may overlap, and then share their work."""
 
     def __init__(self, trace: Trace, parts: Iterable[Part]) -> None:
         """Order it by when and on which threads it was asked for."""
@@ -286,8 +288,8 @@ class _Held:
     def gpu_ops(self, stretch: Stretch) -> Sequence[int]:
         """Return the GPU operations of the stretch, in start order; without a recorded launch those that ran in it."""
         _, start, end = stretch
-        found = [*self._launched.within(stretch), *self._unlaunched.within((0, start, end))]
-        return sorted(found, key=self._gpu_start.__getitem__)
+        ops = [*self._launched.within(stretch), *self._unlaunched.within((0, start, end))]
+        return sorted(ops, key=self._gpu_start.__getitem__)
 
     def count(self, stretch: Stretch) -> int:
         """Return how much there is in a stretch."""

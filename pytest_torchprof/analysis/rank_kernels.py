@@ -18,13 +18,13 @@ def kernel_differences(first: Sequence[StepKernels], other: Sequence[StepKernels
     if len(first) != len(other):
         yield f"{len(other)} steps instead of {len(first)}"
     for number, (mine, theirs) in enumerate(zip(first, other, strict=False), 1):
-        found = False
+        differs = False
         for name in {**mine, **theirs}:
             for types, count in _more(mine.get(name, {}), theirs.get(name, {})).items():
-                found = True
+                differs = True
                 shown = printable_line((decode(name).short or name) + (f" on {types}" if types else ""))
                 yield f"{abs(count)} {'more' if count > 0 else 'fewer'} x {shown} in step {number}"
-        if found:
+        if differs:
             return
 
 

@@ -1,4 +1,4 @@
-"""What is kept of one rank's recording, to hold it against those of the other ranks of its job."""
+"""What is kept of one rank's recording, to compare it with those of the other ranks of its job."""
 
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ if TYPE_CHECKING:
 def part_of(analysis: Analysis) -> RankPart:
     """Return what is kept of a rank's recording; TorchprofError where it does not say which rank it is of."""
     trace, ours = analysis.trace, analysis.trace.metadata
-    told = rank_told(trace)
-    if told is None:
-        said = "does not say which rank it is of. torch writes that where torch.distributed is initialized."
-        raise TorchprofError(f"{trace.path}: {said}", Code.NO_RANK)
-    rank, world_size = told
+    known = rank_and_size(trace)
+    if known is None:
+        problem = "does not say which rank it is of. torch writes that where torch.distributed is initialized."
+        raise TorchprofError(f"{trace.path}: {problem}", Code.NO_RANK)
+    rank, world_size = known
     offset = trace.header.get("baseTimeNanoseconds")
     offset_ns = offset if isinstance(offset, int) else 0
-    found = analysis.communication.collectives
+    collectives = analysis.communication.collectives
     # What a step has asked for may run after its end.
-    ran = [(one.start_ns, one.start_ns + (one.dur_ns or 0)) for one in found if one.start_ns is not None]
+    ran = [
+        (collective.start_ns, collective.start_ns + (collective.dur_ns or 0))
+        for collective in collectives
+        if collective.start_ns is not None
+    ]
     begin = min([trace.steps[0].start_ns, *(start for start, _ in ran)])
     until = max([trace.steps[-1].end_ns, *(end for _, end in ran)])
     named = trace.header.get("host_name")
@@ -50,11 +54,11 @@ def part_of(analysis: Analysis) -> RankPart:
         host=host,
         clock=host if ours is None or ours.clock is None else ours.clock,
         run_id=None if ours is None else ours.run_id,
-        device=", ".join(dict.fromkeys(one.name or "GPU" for one in trace.devices))
+        device=", ".join(dict.fromkeys(device.name or "GPU" for device in trace.devices))
         or trace.device_kind.title
         or "no GPU",
         window_ns=(begin + offset_ns, until + offset_ns),
-        collectives=found,
+        collectives=collectives,
         offset_ns=offset_ns,
         steps=tuple(replace(step, collectives=()) for step in analysis.communication.steps),
         kernels=None if hidden else tuple(_count(step.kernels) for step in analysis.steps),
@@ -64,7 +68,7 @@ def part_of(analysis: Analysis) -> RankPart:
         kernels_unknown=to_stored(analysis.kernels_unknown),
         launches_wait=trace.environment.launches_wait,
         may_communicate=() if supposed is None else tuple(sorted(supposed.own_kernels.supposed)),
-        may_be_collectives=0 if supposed is None else len(supposed.communication.collectives) - len(found),
+        may_be_collectives=0 if supposed is None else len(supposed.communication.collectives) - len(collectives),
     )
 
 
@@ -74,21 +78,21 @@ def to_plain(part: RankPart) -> Any:
 
 
 def from_plain(value: Any) -> RankPart:
-    """Return the part that ``to_plain`` has told."""
+    """Return the part of which ``to_plain`` made JSON values."""
     return msgspec.convert(value, RankPart)
 
 
 def _count(kernels: Iterable[Kernel]) -> Mapping[str, Mapping[str, int]]:
-    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for kernel in kernels:
-        found[without_index(kernel.name)][told_types(kernel) or ""] += 1
-    return {name: dict(types) for name, types in found.items()}
+        counts[without_index(kernel.name)][told_types(kernel) or ""] += 1
+    return {name: dict(types) for name, types in counts.items()}
 
 
-def rank_told(trace: Trace) -> tuple[int, int] | None:
+def rank_and_size(trace: Trace) -> tuple[int, int] | None:
     """Return the rank and how many there are, as our own recordings say it, or torch's; None where neither does."""
-    ours, told = trace.metadata, trace.header.get("distributedInfo")
-    of_torch: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    ours, header = trace.metadata, trace.header.get("distributedInfo")
+    of_torch: Mapping[str, Any] = header if isinstance(header, dict) else {}
     sides = [(None, None) if ours is None else (ours.rank, ours.world_size)]
     sides.append((of_torch.get("rank"), of_torch.get("world_size")))
     known = [

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
-from pytest_torchprof.analysis.collectives import Collective, StepCommunication  # noqa: TC001  (likewise)
+from pytest_torchprof.analysis.collectives import Collective, StepCommunication  # noqa: TC001  (msgspec reads it)
 from pytest_torchprof.analysis.messages import ProcessGroup, bus_factor
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.findings import ClocksDoNotFit, CollectivesUnmatched, FewCollectives, MayCommunicate
 from pytest_torchprof.reasons.limits import CollectivesDiffer
-from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001  (likewise)
+from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001  (msgspec reads it)
 from pytest_torchprof.reasons.recordings import NoRecordingOfRank
 from pytest_torchprof.text import and_more, counted
 
@@ -35,7 +35,7 @@ _WORTH: Final = 0.1
 
 
 class RankPart(Struct, frozen=True, kw_only=True, dict=True):
-    """What is kept of one rank's recording to hold it against the others'."""
+    """What is kept of one rank's recording to compare it with the others'."""
 
     rank: int
     world_size: int
@@ -52,12 +52,12 @@ class RankPart(Struct, frozen=True, kw_only=True, dict=True):
     collectives: tuple[Collective, ...]
     """Those of all steps; what it had together with other ranks has ``wait_us`` and ``transfer_us``."""
     offset_ns: int
-    """What makes an instant of them one of the host's clock."""
+    """What is added to an instant of them to have it by the host's clock."""
     steps: tuple[StepCommunication, ...]
     kernels: tuple[Mapping[str, Mapping[str, int]], ...] | None
     """How many kernels each step has: of each name, Triton's index left out, by the types that they work on.
 
-    The types are empty where they are not told. None where the kernels are not known.
+    The types are empty where they are not recorded. None where the kernels are not known.
     """
     groups: tuple[ProcessGroup, ...]
     """The process groups that it knows."""
@@ -76,13 +76,15 @@ class RankPart(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def matched(self) -> int:
-        """How many of its collectives are held against those of other ranks."""
-        return sum(one.wait_ns is not None for one in self.collectives)
+        """How many of its collectives are matched with those of other ranks."""
+        return sum(collective.wait_ns is not None for collective in self.collectives)
 
     @cached_property
     def unmatched(self) -> tuple[Collective, ...]:
-        """Its collectives with other ranks that are not held against theirs."""
-        return tuple(one for one in self.collectives if one.wait_ns is None and one.is_with_others)
+        """Its collectives with other ranks that are not matched with theirs."""
+        return tuple(
+            collective for collective in self.collectives if collective.wait_ns is None and collective.is_with_others
+        )
 
     @property
     def overlap(self) -> float | None:
@@ -106,18 +108,20 @@ class JoinedCollective(Struct, frozen=True, kw_only=True):
     @property
     def dtype(self) -> str | None:
         """What is sent: "fp32"."""
-        return next((one.dtype for one in self.of_rank.values() if one.dtype is not None), None)
+        return next((collective.dtype for collective in self.of_rank.values() if collective.dtype is not None), None)
 
     @property
     def message_bytes(self) -> int | None:
         """The size of the whole message, as far as any of the ranks tells it."""
-        known = [one.message_bytes for one in self.of_rank.values() if one.message_bytes is not None]
+        known = [
+            collective.message_bytes for collective in self.of_rank.values() if collective.message_bytes is not None
+        ]
         return max(known, default=None)
 
     @property
     def durations_ns(self) -> Mapping[int, int]:
         """How long each rank was in it, waiting included."""
-        return {rank: one.dur_ns or 0 for rank, one in self.of_rank.items()}
+        return {rank: collective.dur_ns or 0 for rank, collective in self.of_rank.items()}
 
     @property
     def transfer_us(self) -> float:
@@ -156,7 +160,7 @@ class RankDifference(Struct, frozen=True, kw_only=True):
     """A collective that is not on a rank what it is on the others."""
 
     rank: int
-    said: str
+    text: str
     """What it is there and elsewhere: "all_reduce in step 1 has 8 B of fp32, and 4 B of fp32 on rank 0"."""
 
 
@@ -171,7 +175,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     alone: Mapping[int, Mapping[str, int]]
     """By rank, how many collectives of each name only it has, although others of the group are there."""
     not_joined: Mapping[str, int]
-    """How many collectives are not held against other ranks', by why not."""
+    """How many collectives are not matched with other ranks', by the reason."""
     unmatched: int
     """How many collectives there may be besides that the ranks had together."""
     differences: tuple[RankDifference, ...]
@@ -183,11 +187,11 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def __getitem__(self, rank: int) -> RankPart:
         """Return what is kept of a rank; NotMeasured where there is no recording of it."""
-        found = next((one for one in self.ranks if one.rank == rank), None)
-        if found is None:
-            there = ", ".join(str(one.rank) for one in self.ranks)
+        part = next((candidate for candidate in self.ranks if candidate.rank == rank), None)
+        if part is None:
+            there = ", ".join(str(candidate.rank) for candidate in self.ranks)
             raise NotMeasured(NoRecordingOfRank(rank, there))
-        return found
+        return part
 
     def __iter__(self) -> Iterator[RankPart]:
         """Iterate over the ranks whose recordings are there."""
@@ -205,17 +209,19 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def missing(self) -> tuple[int, ...]:
         """The ranks whose recordings are not there."""
-        return tuple(sorted(set(range(self.world_size)) - {one.rank for one in self.ranks}))
+        return tuple(sorted(set(range(self.world_size)) - {part.rank for part in self.ranks}))
 
     @property
     def group_names(self) -> tuple[str, ...]:
         """What its process groups are called: "0 default_pg"."""
-        called = {" ".join(filter(None, (one.name, one.description))) for part in self.ranks for one in part.groups}
+        called = {
+            " ".join(filter(None, (group.name, group.description))) for part in self.ranks for group in part.groups
+        }
         return tuple(sorted(called - {""}))
 
     def groups_called(self, name: str) -> list[tuple[int, ...]]:
         """Return the ranks, as far as they are there, of each process group of this name or description."""
-        there = {one.rank for one in self.ranks}
+        there = {part.rank for part in self.ranks}
         named = {group for part in self.ranks for group in part.groups if name in (group.name, group.description)}
         listed = [group.ranks for group in named if group.ranks is not None]
         # Of a group of all, torch may list none.
@@ -227,12 +233,12 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The median over collectives from the first rank's start to the last one's; None where that is not known."""
         if self.differences or not self.collectives:
             return None
-        return median([one.skew_us for one in self.collectives])
+        return median([collective.skew_us for collective in self.collectives])
 
     @cached_property
     def most_skew_us(self) -> float:
         """What the median skew is at most, whatever that of the collectives is that are not matched."""
-        return median([*(one.skew_us for one in self.collectives), *[math.inf] * self.unmatched])
+        return median([*(collective.skew_us for collective in self.collectives), *[math.inf] * self.unmatched])
 
     @cached_property
     def wait_share(self) -> float | None:
@@ -252,36 +258,43 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return "skew-bound" if share > _MOSTLY else "transfer-bound" if share < _SELDOM else "mixed"
 
     def _clocks_fit(self, collectives: Sequence[JoinedCollective]) -> bool:
-        return self.residue_us <= _WORTH * median([max(one.durations_ns.values()) / 1000 for one in collectives])
+        return self.residue_us <= _WORTH * median(
+            [max(collective.durations_ns.values()) / 1000 for collective in collectives]
+        )
 
     @cached_property
     def caused_us(self) -> Mapping[int, float]:
         """By rank, how long others had waited when it came last, the longest wait of each matched collective."""
-        found = dict.fromkeys((one.rank for one in self.ranks), 0.0)
-        for one in self.collectives:
-            found[one.latest] += one.skew_us
-        return found
+        caused = dict.fromkeys((part.rank for part in self.ranks), 0.0)
+        for collective in self.collectives:
+            caused[collective.latest] += collective.skew_us
+        return caused
 
     @property
     def straggler(self) -> int | None:
-        """The rank that causes most of the waiting, where it is worth a word; None without one."""
+        """The rank that causes most of the waiting, where that is worth mentioning; None without such a rank."""
         total = sum(self.caused_us.values())
-        rank = max(self.caused_us, key=lambda one: self.caused_us[one])
+        rank = max(self.caused_us, key=lambda candidate: self.caused_us[candidate])
         often = self.caused_us[rank] >= _MOST_OF_THE_WAIT * total
         return rank if total > self._worth_us and often and self.kind != "inconclusive" else None
 
     @property
     def _worth_us(self) -> float:
-        """From how much waiting on a straggler is told."""
-        return _WORTH * sum(sum(one.durations_ns.values()) for one in self.collectives) / 1000 / len(self.ranks)
+        """From how much waiting on a straggler is reported."""
+        return (
+            _WORTH
+            * sum(sum(collective.durations_ns.values()) for collective in self.collectives)
+            / 1000
+            / len(self.ranks)
+        )
 
     @property
     def why_no_straggler(self) -> Reason | None:
         """Why it cannot be told that no rank keeps the others waiting; None where it can, or where one does."""
-        unmatched = [one for part in self.ranks for one in part.unmatched]
+        unmatched = [collective for part in self.ranks for collective in part.unmatched]
         waited_us = sum(self.caused_us.values())
         # Nobody waits in a collective for longer than it takes.
-        hidden_us = sum(math.inf if one.dur_ns is None else one.dur_ns / 1000 for one in unmatched)
+        hidden_us = sum(math.inf if collective.dur_ns is None else collective.dur_ns / 1000 for collective in unmatched)
         reason: Reason | None = None
         if self.straggler is not None:
             return None
@@ -300,7 +313,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def may_communicate(self) -> list[str]:
         """Kernels that may be collectives, which nobody knows."""
-        return sorted({name for one in self.ranks for name in one.may_communicate if one.may_be_collectives})
+        return sorted({name for part in self.ranks for name in part.may_communicate if part.may_be_collectives})
 
     def wait_us(self, rank: int) -> float | None:
         """Return how long a rank waited for others in all of its collectives; None where some are not matched."""
@@ -310,7 +323,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return how long a rank waited for others in those of its collectives that are matched; None without any."""
         if not self[rank].matched:
             return None
-        return sum(one.wait_us(rank) for one in self.collectives if rank in one.starts_ns)
+        return sum(collective.wait_us(rank) for collective in self.collectives if rank in collective.starts_ns)
 
     @property
     def why_unsure(self) -> str | None:
@@ -319,18 +332,18 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return None
         first, *others = self.differences
         more = and_more(len(others), "difference")
-        return f"ranks have different collectives: rank {first.rank}: {first.said}{more}"
+        return f"ranks have different collectives: rank {first.rank}: {first.text}{more}"
 
     @property
     def why_unmatched(self) -> str:
-        """Why collectives are not held against those of other ranks."""
+        """Why collectives are not matched with those of other ranks."""
         alone = {"only it has it, of its group": sum(sum(names.values()) for names in self.alone.values())}
         reasons = {**self.not_joined, **({} if not any(alone.values()) else alone)}
         return "; ".join(f"{counted(number, 'collective')}: {reason}" for reason, number in reasons.items())
 
     @property
     def is_matched(self) -> bool:
-        """Whether all collectives of all ranks are held against each other."""
+        """Whether all collectives of all ranks are matched."""
         return not any(part.unmatched for part in self.ranks)
 
 
@@ -342,14 +355,14 @@ def show_kind(kind: Kind) -> str:
 def wait_share(collectives: Iterable[JoinedCollective]) -> float | None:
     """Return the share of the time in these, of all ranks together, that is waiting for the last one."""
     spent = waited = 0.0
-    for one in collectives:
-        spent += sum(one.durations_ns.values()) / 1000
-        waited += sum(map(one.wait_us, one.starts_ns))
+    for collective in collectives:
+        spent += sum(collective.durations_ns.values()) / 1000
+        waited += sum(map(collective.wait_us, collective.starts_ns))
     return min(waited / spent, 1.0) if spent else None
 
 
 class InJob(Struct, frozen=True, kw_only=True, eq=False):
-    """A recording's place among those of its job."""
+    """Which of the recordings of its job a recording is."""
 
     job: Job
     rank: int

@@ -73,12 +73,12 @@ def compiled_again(trace: Trace, seen: Regions) -> list[str]:
 
     A frame whose first compilation lies in the steps too does not tell a guard that failed from a second module.
     """
-    found = {match.groups() for name in trace.names if (match := _COMPILE_ID.search(name))}
-    first = {frame for frame, attempt in found if attempt == "0"}
+    compiled = {match.groups() for name in trace.names if (match := _COMPILE_ID.search(name))}
+    first = {frame for frame, attempt in compiled if attempt == "0"}
     ran = {tuple(identity.split("/")) for identity in seen.ids if "/" in identity}
     again = {
         (frame, attempt)
-        for frame, attempt in found
+        for frame, attempt in compiled
         if attempt != "0" and frame not in first and any(f == frame and int(a) < int(attempt) for f, a in ran)
     }
     return [f"{frame}/{attempt}" for frame, attempt in sorted(again)]
@@ -99,7 +99,7 @@ def _lookups_without_region(trace: Trace, regions: Sequence[Span]) -> int:
         return 0
     for span in (*regions, *trace.spans(suffix=" (dynamo_timed)")):
         events[span.tid].append((span.start_ns, REGION))
-    for found in events.values():
-        kinds = [kind for _, kind in sorted(found)]
+    for of_thread in events.values():
+        kinds = [kind for _, kind in sorted(of_thread)]
         count += sum(a == b == _LOOKUP for a, b in zip(kinds, [*kinds[1:], _LOOKUP], strict=True))
     return count

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MARK = "[line] "
 """How the name of a mark begins in a recording, among the frames; then a frame's name, a comma and the modules."""
 EXPORTED_MARK = "torchprof::line "
-"""The same in what torch exports, as an operator's name: longer by as much as the category is shorter."""
+"""How a mark begins in what torch exports, as an operator's name: longer by as much as the category is shorter."""
 MODULE = "nn.Module: "
 
 # As the profiler names frames: "train.py(12): step".
@@ -87,10 +87,10 @@ _MOST_LINES = 8
 
 def _listed(lines: Sequence[SourceLine]) -> str:
     """Return lines in words: ``model.py:12, 13 in forward and layers.py:40 in gelu``."""
-    told: dict[tuple[str, str], list[str]] = {}
-    for one in lines[:_MOST_LINES]:
-        told.setdefault((one.file, one.function), []).append(str(one.line))
-    places = [f"{file}:{', '.join(numbers)} in {function}" for (file, function), numbers in told.items()]
+    numbers_of: dict[tuple[str, str], list[str]] = {}
+    for line in lines[:_MOST_LINES]:
+        numbers_of.setdefault((line.file, line.function), []).append(str(line.line))
+    places = [f"{file}:{', '.join(numbers)} in {function}" for (file, function), numbers in numbers_of.items()]
     return " and ".join(places) + and_more(len(lines) - _MOST_LINES, "line")
 
 
@@ -126,39 +126,39 @@ class Places(Struct, frozen=True, kw_only=True):
     """In which order a repeat did the work; None where these are the step's own."""
     why_not: str | None = None
 
-    def with_code(self, told: Places) -> Places:
+    def with_code(self, generated: Places) -> Places:
         """Return these of a repeat with the lines that generated code tells, which no stack can."""
         work = dict(self.work)
-        for one, origins in told.work.items():
-            seen = [*self.work.get(one, ()), *[None] * len(origins)]
-            work[one] = [_of_code(origin, beside) for origin, beside in zip(origins, seen, strict=False)]
+        for item, origins in generated.work.items():
+            seen = [*self.work.get(item, ()), *[None] * len(origins)]
+            work[item] = [_of_code(origin, beside) for origin, beside in zip(origins, seen, strict=False)]
         return replace(self, work=work)
 
     def of(self, work: Iterable[Work]) -> list[tuple[int, Origin]]:
         """Return how often this work was done from where, the most frequent place first."""
         counted: Counter[Origin] = Counter()
-        for one in work:
-            counted.update(origin for origin in self.work.get(one, ()) if origin is not None)
+        for item in work:
+            counted.update(origin for origin in self.work.get(item, ()) if origin is not None)
         return _most_frequent(counted)
 
     def of_operator(self, name: str) -> list[tuple[int, Origin]]:
-        """Return how often an operator of this name was called from where, likewise."""
+        """Return how often an operator of this name was called from where, the most frequent place first."""
         return _most_frequent(self.operators.get(name, Counter()))
 
 
-def _of_code(told: Origin | None, seen: Origin | None) -> Origin | None:
+def _of_code(generated: Origin | None, seen: Origin | None) -> Origin | None:
     """Return the place that generated code tells, with the modules that were seen running there."""
-    if told is None or seen is None or told.file is None:
-        return told or seen
-    held, copy = seen.file, told.file
-    told = replace(told, module=seen.module, backward=seen.backward)
+    if generated is None or seen is None or generated.file is None:
+        return generated or seen
+    held, copy = seen.file, generated.file
+    generated = replace(generated, module=seen.module, backward=seen.backward)
     if held is None or held == copy or Path(held).name != Path(copy).name:
-        return told
+        return generated
     # A graph from a cache may have been compiled from a copy of the file: its lines hold where both read the same.
-    numbers = [told.line, *(one.line for one in told.lines)]
+    numbers = [generated.line, *(line.line for line in generated.lines)]
     if any(_text(held, number) != (_text(copy, number) or None) for number in numbers):
         return seen
-    return replace(told, file=held, lines=tuple(replace(one, file=held) for one in told.lines))
+    return replace(generated, file=held, lines=tuple(replace(line, file=held) for line in generated.lines))
 
 
 def _text(file: str, number: int) -> str:
@@ -175,7 +175,7 @@ class _Frame(NamedTuple):
     function: str
 
 
-class _Place(NamedTuple):
+class _Context(NamedTuple):
     """What the frames from the outermost to one of them tell."""
 
     users: _Frame | None = None
@@ -189,8 +189,8 @@ class Origins:
     def __init__(self, trace: Trace) -> None:
         """Prepare to answer; the work is done when asked."""
         self._trace = trace
-        self._places: dict[int, _Place] = {ABSENT: _Place()}
-        self._origins: dict[_Place, Origin | None] = {}
+        self._contexts: dict[int, _Context] = {ABSENT: _Context()}
+        self._origins: dict[_Context, Origin | None] = {}
         self._inner: dict[int, tuple[_Frame | None, str | None]] = {}
         self._of_marks: dict[int, Origin | None] = {ABSENT: None}
         self._of_ops: dict[int, Origin | None] = {}
@@ -205,14 +205,17 @@ class Origins:
         return self._of_ops[op]
 
     def of_call(self, call: int, op: int) -> Origin | None:
-        """Return where a call of the runtime was made, by the operator; likewise. Both may be ABSENT."""
+        """Return where a call of the runtime was made; in a backward pass, where its forward operator was called.
+
+        ``call`` and ``op`` may be ABSENT.
+        """
         calls = self._trace.calls
         if call < 0:
             return None
         return self._forward(op) or self.at(calls.thread[call], calls.start[call], calls.end[call])
 
     def of_capture(self, call: int) -> Origin | None:
-        """Return where the launch of a graph's kernel was captured, by its place among those."""
+        """Return where the launch of a graph's kernel was captured, by its index among the captured launches."""
         calls = self._trace.captured.calls
         return self.at(calls.thread[call], calls.start[call], calls.end[call])
 
@@ -222,7 +225,7 @@ class Origins:
             return None
         ops, chain = self._trace.ops, self._trace.nesting.chain
         for forward_of in filter(None, (self._trace.forward_of, self._nodes)):
-            backward = next((one for one in chain(op) if one in forward_of), ABSENT)
+            backward = next((outer for outer in chain(op) if outer in forward_of), ABSENT)
             if backward >= 0:
                 break
         else:
@@ -230,8 +233,8 @@ class Origins:
         if self._in_python(backward, op):
             return None
         forward = forward_of[backward]
-        found = self.at(ops.thread[forward], ops.start[forward], ops.end[forward])
-        return None if found is None or found.file is None else replace(found, backward=True)
+        origin = self.at(ops.thread[forward], ops.start[forward], ops.end[forward])
+        return None if origin is None or origin.file is None else replace(origin, backward=True)
 
     def _in_python(self, backward: int, op: int) -> bool:
         """Whether code of the user's is running in a backward operator: a checkpoint computing anew, a hook.
@@ -239,7 +242,7 @@ class Origins:
         A mark made in it that is not the one in force before it; what is called ends with the mark of its caller.
         """
         ops = self._trace.ops
-        before, now = (self._mark_at(ops.thread[op], ops.start[one]) for one in (backward, op))
+        before, now = (self._mark_at(ops.thread[op], ops.start[operator]) for operator in (backward, op))
         return before != now and self._of_mark(now) is not None
 
     def at(self, thread: int, start_ns: int, end_ns: int) -> Origin | None:
@@ -260,10 +263,10 @@ class Origins:
             mark = self._mark_at(thread, start_ns)
         if mark != ABSENT:
             return self._of_mark(mark)
-        place = self._place(self._frames.around(thread, start_ns, end_ns))
-        if place not in self._origins:
-            self._origins[place] = _origin(place)
-        return self._origins[place]
+        context = self._context(self._frames.around(thread, start_ns, end_ns))
+        if context not in self._origins:
+            self._origins[context] = _origin(context)
+        return self._origins[context]
 
     def _mark_at(self, thread: int, moment: int) -> int:
         """Return the name of the thread's last mark, ABSENT without one."""
@@ -273,28 +276,28 @@ class Origins:
 
     def _of_mark(self, name: int) -> Origin | None:
         if name not in self._of_marks:
-            self._of_marks[name] = _told_by_mark(self._trace.names[name])
+            self._of_marks[name] = _origin_of_mark(self._trace.names[name])
         return self._of_marks[name]
 
-    def _place(self, frame: int) -> _Place:
+    def _context(self, frame: int) -> _Context:
         """Return what a frame and those around it tell, each of them asked once."""
         above = []
-        while frame not in self._places:
+        while frame not in self._contexts:
             above.append(frame)
             frame = self._frames.parent[frame]
-        found = self._places[frame]
-        for one in reversed(above):
-            found = self._places[one] = self._inside(found, self._trace.frames.name[one])
-        return found
+        context = self._contexts[frame]
+        for inner in reversed(above):
+            context = self._contexts[inner] = self._inside(context, self._trace.frames.name[inner])
+        return context
 
-    def _inside(self, around: _Place, name: int) -> _Place:
-        """Return what is told inside a frame of this name."""
+    def _inside(self, around: _Context, name: int) -> _Context:
+        """Return what the frames tell inside a frame of this name."""
         if name not in self._inner:
-            self._inner[name] = _told_by_frame(self._trace.names[name])
+            self._inner[name] = _function_or_module(self._trace.names[name])
         frame, module = self._inner[name]
         if module is not None:
-            return _Place(around.users, f"{around.module}.{module}" if around.module else module)
-        return around if frame is None else _Place(frame, around.module)
+            return _Context(around.users, f"{around.module}.{module}" if around.module else module)
+        return around if frame is None else _Context(frame, around.module)
 
     @cached_property
     def _nodes(self) -> dict[int, int]:
@@ -332,20 +335,20 @@ class Origins:
         """For each thread with marks when they were made, and their names."""
         trace, frames = self._trace, self._trace.frames
         names = {i for i, name in enumerate(trace.names) if name.startswith(MARK)}
-        found: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        of_thread: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         if names:
             marks = [i for i, name in enumerate(frames.name) if name in names]
             for i in sorted(marks, key=frames.start.__getitem__):
-                starts, named = found[frames.thread[i]]
+                starts, named = of_thread[frames.thread[i]]
                 starts.append(frames.start[i])
                 named.append(frames.name[i])
-        return dict(found)
+        return dict(of_thread)
 
 
 _NO_MARKS: tuple[list[int], list[int]] = ([], [])
 
 
-def _told_by_mark(name: str) -> Origin | None:
+def _origin_of_mark(name: str) -> Origin | None:
     match = _MARK.fullmatch(name)
     if match is None or not (match["file"] or match["module"]):
         return None
@@ -356,7 +359,7 @@ def _told_by_mark(name: str) -> Origin | None:
     return Origin(file=unquote(file), line=line, function=unquote(function), exact=True, module=module)
 
 
-def _told_by_frame(name: str) -> tuple[_Frame | None, str | None]:
+def _function_or_module(name: str) -> tuple[_Frame | None, str | None]:
     """Return what a frame tells: a function of the user's, or a module."""
     if name.startswith(MODULE):
         return None, name.removeprefix(MODULE)
@@ -365,8 +368,8 @@ def _told_by_frame(name: str) -> tuple[_Frame | None, str | None]:
     return (None if frame is None or _is_library(frame.file) else frame), None
 
 
-def _origin(place: _Place) -> Origin | None:
-    frame, module = place
+def _origin(context: _Context) -> Origin | None:
+    frame, module = context
     if frame is None:
         return None if module is None else Origin(module=module)
     return Origin(file=frame.file, line=frame.line, function=frame.function, module=module)

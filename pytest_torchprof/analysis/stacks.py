@@ -42,10 +42,10 @@ class StackTree(Struct, frozen=True, kw_only=True, eq=False):
 
     def paths(self) -> Iterator[tuple[int, ...]]:
         """Yield for each node those around it and itself, outermost first."""
-        found: list[tuple[int, ...]] = []
+        paths: list[tuple[int, ...]] = []
         for node, parent in enumerate(self.parent):
-            found.append((*found[parent], node) if parent >= 0 else (node,))
-            yield found[-1]
+            paths.append((*paths[parent], node) if parent >= 0 else (node,))
+            yield paths[-1]
 
 
 class _Growing:
@@ -57,15 +57,15 @@ class _Growing:
 
     def node(self, parent: int, name: str) -> int:
         """Return the node of this name inside another, new if need be."""
-        found = self._node_at.get((parent, name))
-        if found is None:
+        node = self._node_at.get((parent, name))
+        if node is None:
             tree = self.tree
-            found = self._node_at[parent, name] = len(tree.names)
+            node = self._node_at[parent, name] = len(tree.names)
             tree.names.append(name)
             tree.parent.append(parent)
             for column in (tree.cpu_ns, tree.gpu_ns, tree.calls):
                 column.append(0)
-        return found
+        return node
 
 
 def stack_kinds(trace: Trace) -> tuple[StackKind, ...]:
@@ -84,34 +84,34 @@ def stacks_of(analysis: Analysis, kind: StackKind) -> StackTree:
     """Return the tree of what ran in the steps."""
     growing, trace = _Growing(kind), analysis.trace
     if kind is StackKind.STACK:
-        ranges, nesting, place_of_op = _with_frames(trace)
+        ranges, nesting, index_of_op = _with_frames(trace)
     else:
-        ranges, nesting, place_of_op = trace.ops, trace.nesting, None
+        ranges, nesting, index_of_op = trace.ops, trace.nesting, None
     root = _modules(analysis, growing) if kind is StackKind.MODULE else None
     node_of = _add_cpu(trace, growing, ranges, nesting, root)
-    _add_gpu(analysis, growing, node_of, place_of_op)
+    _add_gpu(analysis, growing, node_of, index_of_op)
     return growing.tree
 
 
 def _with_frames(trace: Trace) -> tuple[Ranges, Nesting, dict[int, int]]:
     """Return frames and operators as one, and where each operator is in it."""
-    merged, place_of_op = Ranges(), {}
+    merged, index_of_op = Ranges(), {}
     marks = {name for name in set(trace.frames.name) if trace.names[name].startswith(MARK)}
     for part in (trace.frames, trace.ops):
         for i, name in enumerate(part.name):
             if part is trace.ops:
-                place_of_op[i] = len(merged)
+                index_of_op[i] = len(merged)
             elif name in marks:
                 continue
             merged.name.append(name)
             merged.start.append(part.start[i])
             merged.end.append(part.end[i])
             merged.thread.append(part.thread[i])
-    return merged, Nesting(merged), place_of_op
+    return merged, Nesting(merged), index_of_op
 
 
 def _modules(analysis: Analysis, growing: _Growing) -> Callable[[int], int]:
-    """Return what finds the node of the modules that an operator ran in."""
+    """Return a function that gives the node of the modules that an operator ran in."""
     nodes: dict[str | None, int] = {None: ABSENT}
 
     def root(op: int) -> int:
@@ -143,8 +143,8 @@ def _add_cpu(
             node = growing.node(holder, _frame_of(names[named[i]]))
         else:
             node = root(i)
-            for one in reversed([*nesting.chain(i)]):
-                node = growing.node(node, _frame_of(names[named[one]]))
+            for outer in reversed([*nesting.chain(i)]):
+                node = growing.node(node, _frame_of(names[named[outer]]))
         node_of[i] = node
         took = ranges.end[i] - ranges.start[i]
         tree.cpu_ns[node] += took
@@ -160,7 +160,7 @@ def _frame_of(name: str) -> str:
 
 
 def _add_gpu(
-    analysis: Analysis, growing: _Growing, node_of: dict[int, int], place_of_op: dict[int, int] | None
+    analysis: Analysis, growing: _Growing, node_of: dict[int, int], index_of_op: dict[int, int] | None
 ) -> None:
     """Add the work of the steps on the GPU, below the operators that launched it."""
     trace, op_of, tree = analysis.trace, analysis.launching.op_of, growing.tree
@@ -168,8 +168,8 @@ def _add_gpu(
     for part in analysis.launching.parts:
         for i in part.gpu_ops:
             op = op_of[i]
-            place = op if place_of_op is None else place_of_op.get(op, ABSENT)
-            node = growing.node(node_of.get(place, ABSENT), trace.names[gpu.name[i]])
+            index = op if index_of_op is None else index_of_op.get(op, ABSENT)
+            node = growing.node(node_of.get(index, ABSENT), trace.names[gpu.name[i]])
             tree.gpu_ns[node] += gpu.end[i] - gpu.start[i]
             tree.calls[node] += 1
 

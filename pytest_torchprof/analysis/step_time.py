@@ -87,10 +87,10 @@ def step_time(
         spent.append(reached - before)
     spent.append(ends[-1] - starts[0] - reached)
     names = [field.name for field in fields(StepTime)]
-    found = StepTime(**{name: ns / 1000 / len(trace.steps) for name, ns in zip(names, spent, strict=True)})
+    breakdown = StepTime(**{name: ns / 1000 / len(trace.steps) for name, ns in zip(names, spent, strict=True)})
     # As in intervals.covered_length: nothing runs before a start when as many ranges have ended as have begun.
     silent = [(end, start) for end, start in zip(ends, starts[1:], strict=False) if start > end]
-    return found, _silent_times(trace, silent, steps, outermost)
+    return breakdown, _silent_times(trace, silent, steps, outermost)
 
 
 def _silent_times(trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]) -> tuple[SilentTime, ...]:
@@ -119,17 +119,17 @@ def _by_profiler(trace: Trace, gaps: Spans) -> dict[str | None, list[int]]:
     own = trace.overheads
     if not len(own):
         return {None: [end - start for start, end in gaps]}
-    found: dict[str | None, list[int]] = defaultdict(list)
+    parts_ns: dict[str | None, list[int]] = defaultdict(list)
     for gap in gaps:
         left = [gap]
         for i in range(len(own)):
             if own.start[i] < gap[1] and own.end[i] > gap[0]:
                 taken = intervals.within(left, [(own.start[i], own.end[i])])
                 left = intervals.without(left, taken)
-                found[trace.names[own.name[i]]] += [until - since for since, until in taken]
+                parts_ns[trace.names[own.name[i]]] += [until - since for since, until in taken]
         if left:
-            found[None] += [until - since for since, until in left]
-    return dict(found)
+            parts_ns[None] += [until - since for since, until in left]
+    return dict(parts_ns)
 
 
 def _neighbours(
@@ -173,23 +173,23 @@ def _steps_of(silent: Spans, steps: Spans) -> Iterable[tuple[int, int]]:
 
 
 def _longest_ended(by_end: Sequence[int], last: int, starts: Sequence[int], ends: Sequence[int]) -> int:
-    """Return which of the ranges that end with the one in this place is the longest, of equals the first."""
-    found, place = by_end[last], last - 1
-    while place >= 0 and ends[by_end[place]] == ends[found]:
-        if starts[by_end[place]] <= starts[found]:
-            found = by_end[place]
-        place -= 1
-    return found
+    """Return which of the ranges that end with the range at this index is the longest, of equals the first."""
+    longest, index = by_end[last], last - 1
+    while index >= 0 and ends[by_end[index]] == ends[longest]:
+        if starts[by_end[index]] <= starts[longest]:
+            longest = by_end[index]
+        index -= 1
+    return longest
 
 
 def _longest_begun(by_start: Sequence[int], first: int, starts: Sequence[int], ends: Sequence[int]) -> int:
-    """Return which of the ranges that begin with the one in this place is the longest, of equals the first."""
-    found, place = by_start[first], first + 1
-    while place < len(by_start) and starts[by_start[place]] == starts[found]:
-        if ends[by_start[place]] > ends[found]:
-            found = by_start[place]
-        place += 1
-    return found
+    """Return which of the ranges that begin with the range at this index is the longest, of equals the first."""
+    longest, index = by_start[first], first + 1
+    while index < len(by_start) and starts[by_start[index]] == starts[longest]:
+        if ends[by_start[index]] > ends[longest]:
+            longest = by_start[index]
+        index += 1
+    return longest
 
 
 def _outside(steps: Spans, ranges: Iterable[_Ranges]) -> _Ranges:

@@ -61,7 +61,7 @@ class StepProfile(HasViews, StepAttributes):
         places: Callable[[StepProfile], Places] | None = None,
         answers: dict[str, Any] | None = None,
     ) -> None:
-        """Take the step; its numbers are computed when asked for. ``places`` finds lines that it has not itself."""
+        """Take the step; its numbers are computed when asked for. ``places`` gives lines that it has not itself."""
         super().__init__(answers)
         self.name = part.name
         """``ProfilerStep#N``, None for the step that is the whole trace."""
@@ -92,13 +92,13 @@ class StepProfile(HasViews, StepAttributes):
 
     @shared
     def ops_of_work(self) -> Mapping[str, int]:
-        """The operators that launch a kernel, a copy or a fill of the step or enclose one that does, likewise."""
+        """The operators that launch a kernel, copy or fill of the step or enclose one that does, with counts."""
         self._launching.refuse_hidden()
         return self._launching.operators.counts(self.part, copies=True)
 
     @shared
     def ops_that_ran(self) -> Mapping[str, int]:
-        """All operators that ran in the step, those too that launched nothing, likewise."""
+        """All operators that ran in the step, those too that launched nothing, with counts, in start order."""
         self._launching.refuse_hidden()
         return self._launching.operators.counts_that_ran(self.part)
 
@@ -107,8 +107,8 @@ class StepProfile(HasViews, StepAttributes):
         """Where in the user's code the step's work comes from: from its own stacks, or those of a repeat."""
         if self._launching.origins.recorded or self._places is None:
             return self._launching.places(self.part)
-        found = self._places(self)
-        return found.with_code(self._launching.places(self.part)) if self._launching.generated else found
+        places = self._places(self)
+        return places.with_code(self._launching.places(self.part)) if self._launching.generated else places
 
     @shared
     def order(self) -> object:
@@ -121,7 +121,7 @@ class StepProfile(HasViews, StepAttributes):
         return self.places.order is None or self.places.order() == self.order
 
     def with_places(self, places: Callable[[StepProfile], Places]) -> StepProfile:
-        """Return the same step with what finds its lines where its own recording has none."""
+        """Return this step with what gives its lines where its own recording has none."""
         return StepProfile(self._trace, self._launching, self.part, places=places, answers=self._answers)
 
     def _number(self, name: str) -> Any:

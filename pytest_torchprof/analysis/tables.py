@@ -26,8 +26,8 @@ def rows_by(
     """Return the rows of one of the `WAYS`; ``kernels`` are those by kernel, where they are known already."""
     trace, launching, chosen = analysis.trace, analysis.launching, [step.part for step in steps]
     if way == "collective":
-        place = {id(part): number for number, part in enumerate(launching.parts)}
-        return by_collective(analysis.communication.collectives, [place[id(part)] for part in chosen])
+        index = {id(part): number for number, part in enumerate(launching.parts)}
+        return by_collective(analysis.communication.collectives, [index[id(part)] for part in chosen])
     if way == "op":
         return by_op(trace, launching, chosen)
     if way == "range":

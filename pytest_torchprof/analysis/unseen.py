@@ -59,14 +59,14 @@ def work_without_events(trace: Trace) -> Reason | None:
     long = _long_gaps(trace)
     if not any(long[place] for place in range(len(spent))):
         return None
-    found, surely = _surely_unseen(trace, spent, long), True
+    unseen, surely = _surely_unseen(trace, spent, long), True
     alone = not trace.parameters and (metadata.world_size or 1) == 1
-    if len(found) < enough and len(spent) >= _STEPS and alone:
-        found, surely = _possibly_unseen(trace, spent, long), False
-    if len(found) < enough:
+    if len(unseen) < enough and len(spent) >= _STEPS and alone:
+        unseen, surely = _possibly_unseen(trace, spent, long), False
+    if len(unseen) < enough:
         return None
-    most_us, name = max(found)
-    return UnseenWork(operator=name, most_us=most_us, surely=surely, seen=len(found), steps=len(spent))
+    most_us, name = max(unseen)
+    return UnseenWork(operator=name, most_us=most_us, surely=surely, seen=len(unseen), steps=len(spent))
 
 
 def _has_long_operators(trace: Trace) -> bool:
@@ -75,34 +75,34 @@ def _has_long_operators(trace: Trace) -> bool:
 
 
 def _surely_unseen(trace: Trace, spent: Sequence[float], long: Mapping[int, list[_Gap]]) -> list[tuple[float, str]]:
-    found = []
-    for place, (step, cpu_us) in enumerate(zip(trace.steps, spent, strict=True)):
-        elsewhere_us = (step.end_ns - step.start_ns) / 1000 - sum(gap.us for gap in long[place])
+    unseen = []
+    for index, (step, cpu_us) in enumerate(zip(trace.steps, spent, strict=True)):
+        elsewhere_us = (step.end_ns - step.start_ns) / 1000 - sum(gap.us for gap in long[index])
         if (us := cpu_us - elsewhere_us) >= LEAST_US:
-            found.append((us, max((gap.us, gap.name) for gap in long[place])[1]))
-    return found
+            unseen.append((us, max((gap.us, gap.name) for gap in long[index])[1]))
+    return unseen
 
 
 def _possibly_unseen(trace: Trace, spent: Sequence[float], long: Mapping[int, list[_Gap]]) -> list[tuple[float, str]]:
-    places = [{(gap.name, gap.number) for gap in long[place] if gap.is_users} for place in range(len(spent))]
+    places = [{(gap.name, gap.number) for gap in long[step] if gap.is_users} for step in range(len(spent))]
     if not (always := places[0].intersection(*places)):
         return []
-    computed_us, found = _short_operators_us(trace), []
-    for place, cpu_us in enumerate(spent):
-        gap_us, name = max((gap.us, gap.name) for gap in long[place] if (gap.name, gap.number) in always)
-        if (us := min(gap_us, cpu_us - computed_us[place])) >= LEAST_US:
-            found.append((us, name))
-    return found
+    computed_us, unseen = _short_operators_us(trace), []
+    for step, cpu_us in enumerate(spent):
+        gap_us, name = max((gap.us, gap.name) for gap in long[step] if (gap.name, gap.number) in always)
+        if (us := min(gap_us, cpu_us - computed_us[step])) >= LEAST_US:
+            unseen.append((us, name))
+    return unseen
 
 
 def _short_operators_us(trace: Trace) -> dict[int, float]:
     """Return by step how long its thread was in operators that hold no others, and are too short to have waited."""
-    ops, found = trace.ops, defaultdict[int, float](float)
+    ops, spent = trace.ops, defaultdict[int, float](float)
     holders, threads = set(trace.nesting.parent), _threads_of_steps(trace)
     for i, (start, end) in enumerate(zip(ops.start, ops.end, strict=True)):
         if (us := (end - start) / 1000) < LEAST_US and i not in holders and ops.thread[i] in threads:
-            found[trace.step_at(start)] += us
-    return found
+            spent[trace.step_at(start)] += us
+    return spent
 
 
 def _threads_of_steps(trace: Trace) -> set[int]:
@@ -124,15 +124,15 @@ def _long_gaps(trace: Trace) -> dict[int, list[_Gap]]:
     """Return the long gaps inside of operators that only hold others, by step."""
     every = [*_unrecorded(trace)]
     in_question = {name for start, end, name in every if (end - start) / 1000 >= LEAST_US}
-    found: dict[int, list[_Gap]] = defaultdict(list)
+    gaps: dict[int, list[_Gap]] = defaultdict(list)
     seen: Counter[tuple[int, str]] = Counter()
     for start, end, name in every if in_question else ():
         if name in in_question:
             step, us = trace.step_at(start), (end - start) / 1000
             seen[step, name] += 1
             if us >= LEAST_US:
-                found[step].append(_Gap(step, name, seen[step, name], us, _OF_TORCH.fullmatch(name) is None))
-    return found
+                gaps[step].append(_Gap(step, name, seen[step, name], us, _OF_TORCH.fullmatch(name) is None))
+    return gaps
 
 
 def _unrecorded(trace: Trace) -> Iterator[tuple[int, int, str]]:

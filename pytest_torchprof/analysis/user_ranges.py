@@ -15,7 +15,7 @@ _OTHERS = ("ProfilerStep#", "torchprof::", "## ", "nccl:", "gloo:", "mpi:", "ucc
 
 def user_ranges(trace: Trace) -> list[str]:
     """Return the names of the user's ranges, in order."""
-    names = (trace.names[one] for one in set(trace.annotations.name))
+    names = (trace.names[index] for index in set(trace.annotations.name))
     return sorted(name for name in names if not name.startswith(_OTHERS))
 
 

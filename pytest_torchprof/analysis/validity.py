@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_torchprof.analysis.compilation import FX_GRAPH, fx_graphs
 from pytest_torchprof.analysis.cut_replays import cut_replays
 from pytest_torchprof.analysis.graph_numbers import wrong_numbers
-from pytest_torchprof.analysis.losses_told import loss_told
 from pytest_torchprof.analysis.other_threads import launched_elsewhere
 from pytest_torchprof.analysis.regions import PACKAGES, REGION, regions_of
+from pytest_torchprof.analysis.reported_losses import reported_loss
 from pytest_torchprof.analysis.unseen import work_without_events
 from pytest_torchprof.analysis.user_ranges import instead_of
 from pytest_torchprof.devices.cpu import operator_work
@@ -64,7 +64,9 @@ _CUT_NS = 2000
 
 def doubt_of(trace: Trace) -> Reason | None:
     """Return why the recording's numbers may not be believed, None when they may."""
-    return _why_no_ranges(trace) or loss_told(trace) or _unknown_work(trace) or wrong_numbers(trace) or _why_not(trace)
+    return (
+        _why_no_ranges(trace) or reported_loss(trace) or _unknown_work(trace) or wrong_numbers(trace) or _why_not(trace)
+    )
 
 
 def _unknown_work(trace: Trace) -> Reason | None:
@@ -105,7 +107,7 @@ def _stray(trace: Trace) -> Reason | None:
     orphans = [i for i in trace.links.orphans if trace.step_at(gpu.start[i]) >= 0]
     if not orphans:
         return None
-    first = min((one for one in trace.calls.correlation if one > 0), default=0)
+    first = min((correlation for correlation in trace.calls.correlation if correlation > 0), default=0)
     if count := sum(gpu.correlation[i] >= first for i in orphans):
         return LostLaunches(count)
     idle = _idle_at_the_head(trace)
@@ -126,8 +128,8 @@ def _idle_at_the_head(trace: Trace) -> str | None:
         if ops.thread[i] == trace.captured.lane:
             continue
         (busy if i in launching else early if ops.end[i] <= first else idle).add(name)
-    if found := (early & busy) - idle:
-        return trace.names[min(found)]
+    if suspects := (early & busy) - idle:
+        return trace.names[min(suspects)]
     ended = sum(step.end_ns <= first for step in trace.steps)
     launched_in = {trace.step_of_call[i] for i in launches}
     return "step" if ended and launched_in.issuperset(range(ended, len(trace.steps))) else None
@@ -164,12 +166,12 @@ def at_stake(trace: Trace) -> Stake:
 
 def _overlapping_steps(trace: Trace) -> Reason | None:
     """One profiler's steps come one after the other; where they do not, what is launched belongs to no one step."""
-    for one, other in pairwise(trace.steps):
+    for earlier, later in pairwise(trace.steps):
         # Files of torch before 2.4 cut times to whole microseconds.
-        if other.start_ns + _CUT_NS < one.end_ns:
-            if one.tid != other.tid and trace.steps is not trace.profiler_steps:
-                return StepsOverlapOnThreads(str(one.name), str(other.name))
-            return StepsOverlap(str(one.name), str(other.name))
+        if later.start_ns + _CUT_NS < earlier.end_ns:
+            if earlier.tid != later.tid and trace.steps is not trace.profiler_steps:
+                return StepsOverlapOnThreads(str(earlier.name), str(later.name))
+            return StepsOverlap(str(earlier.name), str(later.name))
     return None
 
 
@@ -185,11 +187,11 @@ def _own(trace: Trace, metadata: Metadata) -> Reason | None:
 
 
 def _own_steps(trace: Trace, promised: int) -> Reason | None:
-    found = [step.name for step in trace.profiler_steps if step.name is not None]
-    if len(found) < promised:
-        return LostSteps(len(found), promised)
-    if found != [f"ProfilerStep#{number}" for number in range(promised)]:
-        return OtherSteps(len(found), promised)
+    names = [step.name for step in trace.profiler_steps if step.name is not None]
+    if len(names) < promised:
+        return LostSteps(len(names), promised)
+    if names != [f"ProfilerStep#{number}" for number in range(promised)]:
+        return OtherSteps(len(names), promised)
     return None
 
 
@@ -241,16 +243,16 @@ def _same_in_each_step(trace: Trace, lost: Sequence[int]) -> bool:
     graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
     if len(trace.steps) == 1 or any(trace.calls.name[i] in graphs for i in lost):
         return False
-    place_of: list[list[int]] = [[] for _ in trace.steps]
+    missing_of: list[list[int]] = [[] for _ in trace.steps]
     seen, missing = [0] * len(trace.steps), set(lost)
     for i in sorted(trace.links.launches, key=trace.calls.start.__getitem__):
         step = trace.step_of_call[i]
         if step != ABSENT:
             if i in missing:
-                place_of[step].append(seen[step])
+                missing_of[step].append(seen[step])
             seen[step] += 1
-    same = all(places == place_of[0] for places in place_of)
-    return same and bool(place_of[0]) and len(place_of[0]) < min(seen)
+    same = all(numbers == missing_of[0] for numbers in missing_of)
+    return same and bool(missing_of[0]) and len(missing_of[0]) < min(seen)
 
 
 def _lost_of_graphs(trace: Trace, cut: Sequence[Cut]) -> Reason:
@@ -259,7 +261,7 @@ def _lost_of_graphs(trace: Trace, cut: Sequence[Cut]) -> Reason:
         graph=first.graph or None,
         step=first.step + 1,
         steps=len(trace.steps),
-        found=first.found,
+        found=first.recorded,
         whole=first.whole,
         others=len(cut) - 1,
     )
@@ -303,7 +305,9 @@ def _without_kernels(trace: Trace) -> Reason | None:
     for span in trace.spans() if graphs else ():
         if operator_work(span.name) is OperatorWork.FUSED:
             began[span.tid].append(span.start_ns)
-    if all(bisect_left(began[one.tid], one.start_ns) < bisect_left(began[one.tid], one.end_ns) for one in graphs):
+    if all(
+        bisect_left(began[graph.tid], graph.start_ns) < bisect_left(began[graph.tid], graph.end_ns) for graph in graphs
+    ):
         return None
     return GraphWithoutKernels()
 

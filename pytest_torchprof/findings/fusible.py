@@ -150,7 +150,7 @@ def _sizes_known(analysis: Analysis, least: float, share: float) -> bool:
     """Whether kernels of which nothing tells on how many elements they work could not save enough with the others."""
     work = analysis.gpu_work
     fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
-    untold = [i for i in work.of_untold_operators.intersection(work.kernels) if work.trace.gpu.name[i] in fusible]
+    untold = [i for i in work.without_known_operator.intersection(work.kernels) if work.trace.gpu.name[i] in fusible]
     surely, undecided = (list(_pointwise_chains(analysis, least, undecided=one)) for one in (False, True))
     most_us = _saved_us(analysis, undecided) + work.time_us(untold)
     return (surely == undecided and not untold) or most_us < share * work.kernel_time_us
@@ -161,7 +161,7 @@ def _products_known(analysis: Analysis) -> bool:
     work = analysis.gpu_work
     if not any(_is_softmax(decoded) or decoded.is_of("softmax") is NOT_KNOWN for decoded in work.named.values()):
         return True
-    return all(work.operator_told(group) or work.decoded(group).is_of("gemm") is NO for group in work.groups)
+    return all(work.operator_known(group) or work.decoded(group).is_of("gemm") is NO for group in work.groups)
 
 
 def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:

@@ -92,7 +92,7 @@ def _operators_known(analysis: Analysis, share: float, names: float) -> bool:
     by_op: Counter[int] = Counter()
     untold = 0
     for group in work.groups:
-        if not work.operator_told(group):
+        if not work.operator_known(group):
             untold += group.time_ns
         elif group.op >= 0 and not trace.names[group.op].startswith("CompiledFunction"):
             by_op[group.op] += group.time_ns
@@ -153,7 +153,7 @@ def _calls_known(analysis: Analysis, calls: float, small_us: float, share: float
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     untold_us = sorted(
         work.time_us([i])
-        for i in work.of_untold_operators.intersection(work.kernels)
+        for i in work.without_known_operator.intersection(work.kernels)
         if work.named[gpu.name[i]].family not in _NOT_TO_BE_BATCHED
     )
     if not untold_us or not _waits_for_launches(analysis, most):

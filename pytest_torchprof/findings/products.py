@@ -227,7 +227,7 @@ def _may_be_odd(analysis: Analysis, group: Group) -> bool:
     work, decoded = analysis.gpu_work, analysis.gpu_work.decoded(group)
     if decoded.helper is not None or decoded.dtype not in (*_UNIT, None) or decoded.is_of("gemm") is NO:
         return False
-    if not work.operator_told(group):
+    if not work.operator_known(group):
         return True
     return work.op_name(group) in _PRODUCTS and (decoded.dtype is None or work.shapes(group) is None)
 
@@ -264,7 +264,7 @@ def _bias_copies(analysis: Analysis) -> Replies[int]:
     copying = {name for name, decoded in work.named.items() if decoded.is_of("copy").may_be}
 
     def puts_bias(gpu_op: int) -> Reply:
-        untold = gpu_op in work.of_untold_operators
+        untold = gpu_op in work.without_known_operator
         if not untold and _product_around(analysis, gpu_op) is None:
             return NO
         if trace.gpu.kind[gpu_op] == MEMCPY:

@@ -60,7 +60,7 @@ def _rank_differs(job: Job) -> Iterator[OtherWorkOnRank]:
         yield OtherWorkOnRank(rank=rank, collectives=dict(names))
     unlike: dict[int, list[str]] = {}
     for difference in job.differences:
-        unlike.setdefault(difference.rank, []).append(difference.said)
+        unlike.setdefault(difference.rank, []).append(difference.text)
     for rank, lines in sorted(unlike.items()):
         yield OtherWorkOnRank(rank=rank, differences=tuple(lines))
     for one in others:

@@ -108,7 +108,7 @@ def _perhaps_wasted_us(analysis: Analysis, group: Group, peak: Peak, times: floa
     if _explained(analysis, group):
         return 0.0
     least_us = max(_least_bound_us(needed, peak), small_us)
-    if work.operator_told(group) and group.inputs >= 0:
+    if work.operator_known(group) and group.inputs >= 0:
         mean_us = group.time_ns / 1000 / len(group.members)
         return _most_wasted_us([mean_us] * len(group.members), times, least_us)
     return _most_wasted_us([work.time_us([i]) for i in group.members], times, least_us)

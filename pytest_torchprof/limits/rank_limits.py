@@ -152,7 +152,7 @@ def _skew(job: Job, most_us: float) -> Verdict:
 
 
 def _unsure(job: Job) -> Verdict:
-    rows = tuple(RankDiffers(one.rank, one.said) for one in job.differences[:_MOST_ROWS])
+    rows = tuple(RankDiffers(one.rank, one.text) for one in job.differences[:_MOST_ROWS])
     return unmeasured(CollectivesDiffer(str(job.why_unsure)), rows)
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof import capture
 from pytest_torchprof.analysis.joining import joined
-from pytest_torchprof.analysis.rank_parts import part_of, rank_told
+from pytest_torchprof.analysis.rank_parts import part_of, rank_and_size
 from pytest_torchprof.analysis.ranks import InJob
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.measuring.block import why_nothing_runs
@@ -220,7 +220,7 @@ def _of_one_job(profiles: dict[str | None, Profile], *, with_all: bool) -> dict[
 
     NotMeasured where they are not of one job, or ranks are missing that are to be there (``with_all``).
     """
-    told = [rank_told(profile.trace) for profile in profiles.values()]
+    told = [rank_and_size(profile.trace) for profile in profiles.values()]
     places = [place for place in told if place is not None]
     if len(places) < len(told):
         return profiles

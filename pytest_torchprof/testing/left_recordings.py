@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_torchprof.analysis.rank_parts import rank_told
+from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.reasons.adopting import (
     CopiedRecording,
     DifferentJobSizes,
@@ -220,7 +220,7 @@ class JobPlace(NamedTuple):
 
 
 def _place_in_job(trace: Trace) -> JobPlace:
-    rank, world = rank_told(trace) or (None, None)
+    rank, world = rank_and_size(trace) or (None, None)
     session = trace.header.get("trace_id")
     return JobPlace(rank, world, str(session) if session else None)
 

@@ -9,7 +9,7 @@ from msgspec import convert, structs, to_builtins
 
 from pytest_torchprof import baseline
 from pytest_torchprof.analysis.joining import joined
-from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_told, to_plain
+from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_and_size, to_plain
 from pytest_torchprof.analysis.ranks import InJob
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, FailureLine, Verdict
 from pytest_torchprof.limits.evidence import OtherwiseOnRank, WorstRank
@@ -38,7 +38,7 @@ def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]
 
     ``exchange`` returns the JSON values that all of them have given to it.
     """
-    own = part_of(profile) if rank_told(profile.trace) is not None else None
+    own = part_of(profile) if rank_and_size(profile.trace) is not None else None
     told = exchange(None if own is None else to_plain(own))
     if len(told) < 2:
         return profile
@@ -54,7 +54,7 @@ def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]
 def told_in(recording: Path, own_kernels: OwnKernels) -> Any:
     """Return what a rank would tell of its recording, for a replay; None where it does not say which rank it is of."""
     profile = Profile.from_trace(read(recording)).with_own_kernels(own_kernels)
-    return to_plain(part_of(profile)) if rank_told(profile.trace) is not None else None
+    return to_plain(part_of(profile)) if rank_and_size(profile.trace) is not None else None
 
 
 def judged_on_all(judgement: Judgement | None, check: BaselineCheck, pace: Pace) -> tuple[JudgedOnRank, ...]:

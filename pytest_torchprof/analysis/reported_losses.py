@@ -1,4 +1,4 @@
-"""What the profiler itself has said of records that it lost: kineto keeps its log beside the events of some files."""
+"""What the profiler itself reported of records that it lost: kineto keeps its log beside the events of some files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LOGS = ("ERROR", "WARNING", "INFO")
 _LOSS = re.compile(r"Dropped [1-9]\d* activity records|Exceeded max GPU buffer count.*|CUPTI stopped early\? = 1")
 
 
-def loss_told(trace: Trace) -> Reason | None:
+def reported_loss(trace: Trace) -> Reason | None:
     """Return why the recording is not whole by its own words; None where it says nothing of that."""
     for log in _LOGS:
         lines = trace.header.get(log)
         for line in lines if isinstance(lines, list) else ():
-            if found := _LOSS.search(str(line)):
-                return LossNoted(found[0])
+            if match := _LOSS.search(str(line)):
+                return LossNoted(match[0])
     return None
