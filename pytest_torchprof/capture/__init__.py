@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.devices import count_gpus, live_device, looking_without_use, pick_device
 from pytest_torchprof.capture.first_session import arm, before_others_record
 from pytest_torchprof.capture.measurement import Plan, calls_of_refused, iterations, once_more
-from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.reasons import no_gpu
 from pytest_torchprof.capture.recording_file import environment
 
 __all__ = [
-    "Pace",
+    "Coordination",
     "Plan",
     "arm",
     "before_others_record",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # By a name that begins so, torch's own cache is known as generated code, which is no line of the user's.
 _FOLDERS: Final = {"TORCHINDUCTOR_CACHE_DIR": "torchinductor_code", "TRITON_CACHE_DIR": "triton"}
 _SHOWN: Final = {"inductor": "Inductor", "aot_autograd": "AOTAutograd", "dynamo": "Dynamo"}
-_TOLD: Final = "cold.jsonl"
+_COLD_RESULTS: Final = "cold.jsonl"
 _ADVICE: Final = "see what misses: TORCH_LOGS=torch._inductor.codecache,torch._functorch._aot_autograd.autograd_cache"
 
 # Asked after Inductor's: where that found all, AOTAutograd's lacks what it never kept.
@@ -49,7 +49,7 @@ class CachePhase(Struct, frozen=True, kw_only=True):
     name: Phase
     folder: str
     fills: bool = False
-    """Whether it is there only to fill them for the next one, and what it comes to is no result."""
+    """Whether the process only fills them for the next one, and what it comes to is no result."""
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -67,7 +67,7 @@ class CachePhase(Struct, frozen=True, kw_only=True):
         return graphs_kept(Path(self.variables["TORCHINDUCTOR_CACHE_DIR"]))
 
 
-class _Told(Struct, frozen=True, kw_only=True):
+class _ColdResult(Struct, frozen=True, kw_only=True):
     """What a cold process leaves of one measurement for the warm one."""
 
     label: str | None
@@ -84,14 +84,14 @@ def with_phase(evidence: CompileEvidence, phase: CachePhase | None, label: str |
     caches = evidence.caches or CompileCaches()
     compiled = bool((evidence.time_us or {}).get("total"))
     if phase.name == "cold":
-        told = _Told(label=label, start=ColdStart(time_us=evidence.time_us, uses=caches.uses))
-        with Path(phase.folder, _TOLD).open("ab") as file:
-            file.write(msgspec.json.encode(told) + b"\n")
+        result = _ColdResult(label=label, start=ColdStart(time_us=evidence.time_us, uses=caches.uses))
+        with Path(phase.folder, _COLD_RESULTS).open("ab") as file:
+            file.write(msgspec.json.encode(result) + b"\n")
         caches = replace(
             caches, phase=phase.name, doubt=to_stored(_why_not_cold(evidence, caches.uses, phase) if compiled else None)
         )
     else:
-        cold = {one.label: one.start for one in _told_by_cold(phase)}.get(label)
+        cold = {left.label: left.start for left in _cold_results(phase)}.get(label)
         caches = replace(
             caches, phase=phase.name, doubt=to_stored(_why_not_warm(caches.uses, cold) if compiled else None), cold=cold
         )
@@ -100,10 +100,10 @@ def with_phase(evidence: CompileEvidence, phase: CachePhase | None, label: str |
     return replace(evidence, caches=caches)
 
 
-def _told_by_cold(phase: CachePhase) -> Iterator[_Told]:
-    file = Path(phase.folder, _TOLD)
+def _cold_results(phase: CachePhase) -> Iterator[_ColdResult]:
+    file = Path(phase.folder, _COLD_RESULTS)
     for line in file.read_bytes().splitlines() if file.is_file() else ():
-        yield msgspec.json.decode(line, type=_Told)
+        yield msgspec.json.decode(line, type=_ColdResult)
 
 
 def _elsewhere(phase: CachePhase) -> Reason | None:
@@ -116,13 +116,13 @@ def _elsewhere(phase: CachePhase) -> Reason | None:
 def _why_not_cold(evidence: CompileEvidence, own: CacheUses, phase: CachePhase) -> Reason | None:
     """Return why what was compiled was not compiled anew.
 
-    The folder was empty. What is found in it all the same is the measurement's own, if it has made every graph that
-    lies there: where a program has the same graph twice, the second one is found however cold the start.
+    The folder was empty. What the caches hit in it all the same is the measurement's own, if it has made every graph
+    that lies there: where a program has the same graph twice, the second one is a hit however cold the start.
     """
     so_far = uses_so_far(phase.triton)
     for name, shown in _SHOWN.items():
         use, total = getattr(own, name), getattr(so_far, name)
-        if (reason := _why_not_told(use, shown)) is not None:
+        if (reason := _why_uncounted(use, shown)) is not None:
             return reason
         if use.hits and total.misses > use.misses:
             return FoundOfThisProcess(use.hits, shown)
@@ -132,7 +132,7 @@ def _why_not_cold(evidence: CompileEvidence, own: CacheUses, phase: CachePhase) 
     return None
 
 
-def _why_not_told(use: CacheUse, shown: str) -> Reason | None:
+def _why_uncounted(use: CacheUse, shown: str) -> Reason | None:
     if use.hits is not None and use.misses is not None:
         return None
     return CacheUntold(shown)
@@ -145,7 +145,7 @@ def _why_not_warm(own: CacheUses, cold: ColdStart | None) -> Reason | None:
     for name, shown in _SHOWN.items():
         # Whatever the process has missed before, this measurement may find as its own.
         use, total = getattr(own, name), getattr(so_far, name)
-        if (reason := _why_not_told(use, shown) or _why_not_told(total, shown)) is not None:
+        if (reason := _why_uncounted(use, shown) or _why_uncounted(total, shown)) is not None:
             return reason
         if total.misses:
             advice = f"{_BACKWARD if name == 'aot_autograd' else ''}{_ADVICE}"

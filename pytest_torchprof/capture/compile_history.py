@@ -65,8 +65,8 @@ def is_torchs_own(place: CodeLine | None) -> bool:
 @cache
 def _is_public(file: str, function: str) -> bool:
     """Whether anybody may call this, as flex_attention: by itself torch compiles helpers alone."""
-    modules = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) == file]
-    return not function.startswith("_") and any(callable(getattr(one, function, None)) for one in modules)
+    modules = [module for module in list(sys.modules.values()) if getattr(module, "__file__", None) == file]
+    return not function.startswith("_") and any(callable(getattr(module, function, None)) for module in modules)
 
 
 def short_reason(text: str) -> str:
@@ -168,15 +168,15 @@ class History:
     def catch_up(self) -> list[Attempt]:
         """Return the compilations since the last call, oldest first, and remember what they gave up."""
         kept = torch_compile.compilation_metrics() or []
-        place = next((i for i, one in enumerate(kept) if one is self._last_metrics), -1)
-        if place < 0 and torch_compile.metrics_are_full(len(kept)):
+        last = next((i for i, metrics in enumerate(kept) if metrics is self._last_metrics), -1)
+        if last < 0 and torch_compile.metrics_are_full(len(kept)):
             self.lost = True
-        elif place < 0 and self._last_metrics is not None:
+        elif last < 0 and self._last_metrics is not None:
             self.clears += 1
         self._last_metrics = kept[-1] if kept else None
-        attempts = self._with_silent_failures([torch_compile.read_attempt(one) for one in kept[place + 1 :]])
+        attempts = self._with_silent_failures([torch_compile.read_attempt(metrics) for metrics in kept[last + 1 :]])
         failed = [attempt for attempt in attempts if attempt.failure]
-        if empty := {one.frame for one in attempts if one.frame and not one.graph_ops and not one.failure}:
+        if empty := {tried.frame for tried in attempts if tried.frame and not tried.graph_ops and not tried.failure}:
             refs = [
                 ref for ref in torch_compile.considered_refs() or () if (code := ref()) and CodeLine.of(code) in empty
             ]
@@ -184,8 +184,9 @@ class History:
         if failed:
             codes = torch_compile.considered_codes() or []
             new = [_frame_given_up(attempt, codes) for attempt in failed]
-            again = {id(one.living_code()) for one in new}
-            self._given_up = [one for one in self._given_up if id(one.living_code()) not in again] + new
+            again = {id(given_up.living_code()) for given_up in new}
+            kept_up = [given_up for given_up in self._given_up if id(given_up.living_code()) not in again]
+            self._given_up = kept_up + new
         return attempts
 
     def _with_silent_failures(self, attempts: list[Attempt]) -> list[Attempt]:
@@ -205,45 +206,45 @@ class History:
         return [attempt if attempt.graph_ops else replace(attempt, failure=new[-1]) for attempt in attempts]
 
     def note(self, code: CodeType, generated: CodeType, module: weakref.ref[Any] | None) -> list[GraphBreak]:
-        """Remember a compilation that has just ended; return the graph breaks that were found since the last one."""
+        """Remember a compilation that has just ended; return the graph breaks that came since the last one."""
         new = self._new_reasons()
         caller = observers.user_stack() if new else ()
         lines = torch_compile.lines_of_breaks(code, generated)
         # Those of a frame that was given up in between are no breaks of this one.
-        own = [break_of_reason(one, caller) for one in _of_code(new, code, lines) or new]
+        own = [break_of_reason(reason, caller) for reason in _of_code(new, code, lines) or new]
         self._compiled[id(generated)] = Compiled(
             generated=weakref.ref(generated),
             code=weakref.ref(code),
             breaks=tuple(own) if lines else (),
             module=module,
         )
-        return [break_of_reason(one, caller) for one in new]
+        return [break_of_reason(reason, caller) for reason in new]
 
     def new_breaks(self, *, keep: bool = False) -> list[GraphBreak]:
-        """Return the graph breaks found since the last compilation; keep them for the next one to claim, or not."""
+        """Return the graph breaks since the last compilation; keep them for the next one to claim, or not."""
         before = self._reasons_read, self._last_reason
         new = self._new_reasons()
         if keep:
             self._reasons_read, self._last_reason = before
-        return [break_of_reason(one) for one in new]
+        return [break_of_reason(reason) for reason in new]
 
     def compilations(self) -> dict[str, Compiled]:
         """Return what is in Dynamo's cache now, by compile id; breaks of unwatched code come from its own records."""
-        found = {}
+        compilations = {}
         for code in torch_compile.considered_codes() or ():
             for identity, generated in torch_compile.compiled_codes(code):
                 known = self._compiled.get(id(generated))
                 if known is None or known.generated() is not generated:
                     known = _unwatched(code, generated)
                     self._compiled[id(generated)] = known
-                found[identity] = known
-        self._compiled = {id(known.generated()): known for known in found.values()}
-        return found
+                compilations[identity] = known
+        self._compiled = {id(known.generated()): known for known in compilations.values()}
+        return compilations
 
     def given_up(self) -> list[GivenUp]:
         """Return the frames that are left eager, without those that a reset of Dynamo gave another chance."""
         considered = {id(code) for code in torch_compile.considered_codes() or ()}
-        self._given_up = [one for one in self._given_up if _still_given_up(one, considered)]
+        self._given_up = [frame for frame in self._given_up if _still_given_up(frame, considered)]
         return list(self._given_up)
 
     def suspects(self) -> list[CodeType]:
@@ -251,7 +252,7 @@ class History:
 
         Dynamo did not try where it was disabled or found a dispatch mode in force; or its record was lost.
         """
-        known = {id(one.code()) for one in self._given_up if one.code}
+        known = {id(frame.code()) for frame in self._given_up if frame.code}
         return [
             code
             for ref in torch_compile.considered_refs() or ()
@@ -268,7 +269,7 @@ class History:
         if seen > len(now) or (seen and now[seen - 1] is not self._last_reason):
             seen = 0
         self._reasons_read, self._last_reason = len(now), now[-1] if now else None
-        return [torch_compile.read_reason(one) for one in now[seen:]]
+        return [torch_compile.read_reason(entry) for entry in now[seen:]]
 
     def break_of(self, attempt: Attempt) -> GraphBreak:
         """Return why and where an attempt was given up."""
@@ -298,9 +299,11 @@ def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
     breaks: tuple[GraphBreak, ...] = ()
     lines = torch_compile.lines_of_breaks(code, generated)
     if lines:
-        reasons = [torch_compile.read_reason(one) for one in torch_compile.break_reasons() or ()]
-        found = [break_of_reason(one) for one in _of_code(reasons, code, lines)]
-        breaks = tuple(dict.fromkeys(found)) or (break_of_code("graph break whose reason torch no longer has", code),)
+        reasons = [torch_compile.read_reason(reason) for reason in torch_compile.break_reasons() or ()]
+        reported = [break_of_reason(reason) for reason in _of_code(reasons, code, lines)]
+        breaks = tuple(dict.fromkeys(reported)) or (
+            break_of_code("graph break whose reason torch no longer has", code),
+        )
     return Compiled(generated=weakref.ref(generated), code=weakref.ref(code), breaks=breaks)
 
 
@@ -308,16 +311,18 @@ def _of_code(reasons: Iterable[DynamoReason], code: CodeType, breaks: set[int]) 
     """Return the reasons that belong to a code object, if possible those at the lines of its breaks."""
     lines = {line for _, _, line in code.co_lines() if line is not None}
     same = [
-        one for one in reasons if one.stack and one.stack[0].file == code.co_filename and one.stack[0].line in lines
+        reason
+        for reason in reasons
+        if reason.stack and reason.stack[0].file == code.co_filename and reason.stack[0].line in lines
     ]
-    return [one for one in same if one.stack[0].line in breaks] or same
+    return [reason for reason in same if reason.stack[0].line in breaks] or same
 
 
-def _still_given_up(one: GivenUp, considered: set[int]) -> bool:
-    code = one.living_code()
+def _still_given_up(given_up: GivenUp, considered: set[int]) -> bool:
+    code = given_up.living_code()
     if code is None or id(code) not in considered:
         return False
-    return {identity for identity, _ in torch_compile.compiled_codes(code)} <= one.compiled
+    return {identity for identity, _ in torch_compile.compiled_codes(code)} <= given_up.compiled
 
 
 def _code_of(attempt: Attempt, codes: Iterable[CodeType]) -> CodeType | None:

@@ -62,7 +62,7 @@ class CompileLog:
         self._restore = ExitStack()
 
     def close(self) -> None:
-        """Stop being told of compilations."""
+        """Stop noting compilations."""
         self._restore.close()
 
     def begin_measurement(self) -> None:
@@ -79,7 +79,7 @@ class CompileLog:
         if self._known is None:
             of_before = self._measurements <= 1 and not self.calls
             compiled = self._history.compilations().values() if of_before else ()
-            self._known = frozenset(id(one.code()) for one in compiled)
+            self._known = frozenset(id(compilation.code()) for compilation in compiled)
             self._clears = self._history.clears
             if of_before:
                 self._history.new_breaks()
@@ -96,12 +96,12 @@ class CompileLog:
     @property
     def cleared(self) -> bool:
         """Whether records were removed before they could be read."""
-        told = {attempt.compile_id for attempt in self.attempts}
-        return self._known is not None and (self._history.clears > self._clears or not self._hooked.keys() <= told)
+        recorded = {attempt.compile_id for attempt in self.attempts}
+        return self._known is not None and (self._history.clears > self._clears or not self._hooked.keys() <= recorded)
 
     @property
     def recompiles(self) -> tuple[Recompile, ...]:
-        """Those so far, from the first call of the test's first measurement on."""
+        """The recompiles so far, from the first call of the test's first measurement on."""
         return tuple(recompiles(self._compilations))
 
     def note_run(self, identities: Iterable[str]) -> None:
@@ -109,8 +109,8 @@ class CompileLog:
         if not torch_compile.dynamo_is_loaded():
             return
         entries = self._history.compilations()
-        for one in (entries[identity] for identity in identities if identity in entries):
-            self._ran.setdefault(id(one.code()), []).append(one.module)
+        for entry in (entries[identity] for identity in identities if identity in entries):
+            self._ran.setdefault(id(entry.code()), []).append(entry.module)
 
     def _compiled(self, code: CodeType, generated: CodeType, identity: str | None, module: object) -> None:
         self.read()
@@ -151,41 +151,41 @@ class CompileLog:
 
 
 def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
-    """Return those that came because a guard failed, of a frame that was compiled before in this test.
+    """Return the compilations that came because a guard failed, of a frame that was compiled before in this test.
 
     Two modules of one class, and all modules under torch's wrapper, share a code object: the first compilation for a
-    module is none, unless it comes in a later call of a measurement and takes the place of a module that is gone, as
+    module is no recompile, unless it comes in a later call of a measurement and replaces a module that is gone, as
     with a model that is built anew for each call. What torch compiles for itself is none of the user's.
     """
     earlier: dict[int, list[Compilation]] = {}
-    found = []
-    for one in compilations:
-        before = earlier.setdefault(one.frame, [])
-        if one.guard is not None and not is_torchs_own(one.place) and _again(one, before):
-            place = one.caller or one.place
-            found.append(
+    recompiled = []
+    for compilation in compilations:
+        before = earlier.setdefault(compilation.frame, [])
+        if compilation.guard is not None and not is_torchs_own(compilation.place) and _again(compilation, before):
+            place = compilation.caller or compilation.place
+            recompiled.append(
                 Recompile(
-                    reason=re.sub(r"^\d+/\d+: ", "", short_reason(one.guard)),
+                    reason=re.sub(r"^\d+/\d+: ", "", short_reason(compilation.guard)),
                     function=name_in_source(place.function) if place else None,
                     file=place.file if place else None,
                     line=place.line if place else None,
                 )
             )
-        before.append(one)
-    return found
+        before.append(compilation)
+    return recompiled
 
 
-def _again(one: Compilation, before: list[Compilation]) -> bool:
-    if one.module is not None and before:
-        return any(other.module is one.module for other in before) or _replaces(one, before)
-    return bool(before or one.ran_before) and not torch_compile.is_module_wrapper(one.place)
+def _again(compilation: Compilation, before: list[Compilation]) -> bool:
+    if compilation.module is not None and before:
+        return any(other.module is compilation.module for other in before) or _replaces(compilation, before)
+    return bool(before or compilation.ran_before) and not torch_compile.is_module_wrapper(compilation.place)
 
 
-def _replaces(one: Compilation, before: list[Compilation]) -> bool:
+def _replaces(compilation: Compilation, before: list[Compilation]) -> bool:
     others = [
         other.module
         for other in before
-        if other.module is not None and other.measurement == one.measurement and other.call < one.call
+        if other.module is not None and other.measurement == compilation.measurement and other.call < compilation.call
     ]
     if others and all(module() is not None for module in others):
         # Compiled modules are part of cycles: the ones that nobody has any more may still be there.

@@ -114,7 +114,7 @@ class CompileWatch:
             self._eager.end()
         if is_observed and not self._eager.sees_every_call and self._before is not None:
             # What had been compiled when it was given up has met the recompile limit.
-            codes = [one.living_code() for one in self._before.given_up if not one.compiled]
+            codes = [frame.living_code() for frame in self._before.given_up if not frame.compiled]
             self._second_chance.offer(code for code in codes if code is not None and not self._eager.ran(code))
 
     def evidence(self) -> CompileEvidence:
@@ -129,7 +129,7 @@ class CompileWatch:
         return CompileEvidence(
             dynamo=True,
             unknown=self._unknown(before),
-            compiled=any(one.graph_ops and not is_torchs_own(one.frame) for one in self._attempts),
+            compiled=any(attempt.graph_ops and not is_torchs_own(attempt.frame) for attempt in self._attempts),
             entries={identity: known.breaks for identity, known in entries.items()},
             of_torch=tuple(own),
             on_threads=self._on_threads,
@@ -137,14 +137,14 @@ class CompileWatch:
             eager_under=tuple(sorted(self._eager_under)),
             breaks=(*self._breaks, *self._history.new_breaks(keep=True)),
             given_up=tuple(self._given_up(before)),
-            given_up_earlier=tuple(one.why for one in before.given_up if self._ran(one)),
+            given_up_earlier=tuple(given_up.why for given_up in before.given_up if self._ran(given_up)),
             recompiles=self._log.recompiles,
             seen_instead=tuple(self._seen_instead(before)),
             cudagraph_skips=self._cudagraph_skips(before),
             fx_graphs=torch_inductor.inductor_graphs(cpu=self._generates_cpp),
             package_is_bound=self._package_is_bound,
             time_us=self._time_us(),
-            remote_cache_hits=sum(one.remote_cache_hits for one in self._attempts),
+            remote_cache_hits=sum(attempt.remote_cache_hits for attempt in self._attempts),
             caches=CompileCaches(uses=uses_between(before.caches, uses_so_far(self._triton_cache))),
         )
 
@@ -202,18 +202,18 @@ class CompileWatch:
     def _given_up(self, before: _Before) -> list[GraphBreak]:
         """Return the frames that were given up during the measurement."""
         failed = [attempt for attempt in self._attempts if attempt.failure]
-        found = [self._history.break_of(attempt) for attempt in failed]
+        breaks = [self._history.break_of(attempt) for attempt in failed]
         frames = torch_compile.counters("frames")
         left_eager = frames.get("total", 0) - frames.get("ok", 0)
         left_eager -= before.frames.get("total", 0) - before.frames.get("ok", 0)
         if left_eager > len(failed):
             # Dynamo refuses a generator before it begins to keep metrics of it.
-            found += [
+            breaks += [
                 break_of_code("Attempt to trace generator", code)
                 for code in self._newly_considered(before)
                 if code.co_flags & CO_GENERATOR and not torch_compile.dynamo_skips(code)
             ]
-        return found
+        return breaks
 
     def _newly_considered(self, before: _Before) -> list[CodeType]:
         return [code for code in torch_compile.considered_codes() or () if id(code) not in before.considered]
@@ -238,16 +238,16 @@ class CompileWatch:
     def _why_left_alone(self, before: _Before) -> Reason | None:
         """Return that code ran which Dynamo has never tried to compile, in this measurement or before."""
         known = {id(code) for code in before.suspects}
-        found = [code for code in before.suspects if self._eager.ran(code)]
+        left_alone = [code for code in before.suspects if self._eager.ran(code)]
         if not self._eager_under:
-            # What a setting left uncompiled is told with that setting, and generators as given up.
+            # What a setting left uncompiled is reported with that setting, and generators as given up.
             new = (code for code in self._history.suspects() if id(code) not in known)
-            found += (code for code in new if not code.co_flags & CO_GENERATOR)
+            left_alone += (code for code in new if not code.co_flags & CO_GENERATOR)
         # Python may call our own functions anywhere, such as the one that takes note of the files that are opened.
-        found = [code for code in found if not observers.is_our_file(code.co_filename)]
-        if not found:
+        left_alone = [code for code in left_alone if not observers.is_our_file(code.co_filename)]
+        if not left_alone:
             return None
-        ran = found[0]
+        ran = left_alone[0]
         line = f"{ran.co_filename}:{ran.co_firstlineno}"
         return LeftAlone(ran.co_name, line, forgotten=bool(self._history.lost))
 
@@ -262,7 +262,7 @@ class CompileWatch:
 
     def _cudagraph_skips(self, before: _Before) -> CudaGraphSkips:
         count = torch_compile.counters("inductor").get("cudagraph_skips", 0) - before.inductor.get("cudagraph_skips", 0)
-        reasons = [short_reason(one.cudagraph_skip) for one in self._attempts if one.cudagraph_skip]
+        reasons = [short_reason(attempt.cudagraph_skip) for attempt in self._attempts if attempt.cudagraph_skip]
         return CudaGraphSkips(count=max(count, len(reasons)), reasons=tuple(dict.fromkeys(reasons)))
 
     def _time_us(self) -> dict[str, int]:
@@ -322,16 +322,16 @@ class EagerCode:
             return
         note, seen = self._note, self._ids
 
-        def profile(frame: FrameType, event: str, arg: object) -> None:
+        def on_call(frame: FrameType, event: str, arg: object) -> None:
             if event == "call" and id(frame.f_code) in seen:
                 note(frame.f_code, 0)
             if before is not None:
                 before(frame, event, arg)
 
-        self._keep_from_dynamo(profile.__code__)
+        self._keep_from_dynamo(on_call.__code__)
         self.blind = None
         self._stop = lambda: sys.setprofile(before)
-        sys.setprofile(profile)
+        sys.setprofile(on_call)
 
     def end(self) -> None:
         """Put the profile function back that was there before `begin`."""

@@ -28,19 +28,19 @@ _WITHOUT_THE_GPU = frozenset(
 
 
 def loaded() -> list[str]:
-    """Return the names of those that this process has imported."""
+    """Return the names of the users of CUPTI that this process has imported."""
     return list(dict.fromkeys(name for module, name in _USERS.items() if module in sys.modules))
 
 
 def in_this_process() -> list[str]:
-    """Return these, and who may come from outside."""
-    found = loaded()
+    """Return the names of the users of CUPTI in this process, and of those that may come from outside."""
+    users = loaded()
     if os.environ.get(_DAEMON, "0") not in ("", "0"):
-        found.append(f"a daemon such as dynolog, which starts profilers of torch's here ({_DAEMON})")
-    return found
+        users.append(f"a daemon such as dynolog, which starts profilers of torch's here ({_DAEMON})")
+    return users
 
 
-def told_with(reason: Reason) -> Reason:
+def with_others_in_cupti(reason: Reason) -> Reason:
     """Return a reason for which nothing was measured, with those who may be why the GPU's side is missing."""
     users = in_this_process()
     return WithOthersInCupti(reason, tuple(users)) if reason.code in _WITHOUT_THE_GPU and users else reason

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MARK = "torchprof::captured "
 _DISPATCH = "PythonDispatchMode"
-# What compiled code runs in is told by the compiler, and not once more for each replay.
+# What compiled code runs in is the compiler's to say, and not once more for each replay.
 _NOT_SHOWN = ("[pytorch|", _DISPATCH, _MARK, FX_GRAPH, *REGIONS)
 _NOT_SHOWN_SUFFIX = " (dynamo_timed)"
 _USERS_RANGE = 7
@@ -38,7 +38,7 @@ class Described(NamedTuple):
     """What the driver says of a node that runs something on the GPU."""
 
     number: int
-    """By which recordings know it, without that of its graph."""
+    """The number by which recordings know the node, without that of its graph."""
     kind: str
     kernel: str | None
     """The kernel's name, as recordings have it."""
@@ -67,8 +67,8 @@ def read_capture(
 
     The last call is where the capture ends. ``described`` tells of a node; None of one that runs nothing on the GPU.
     """
-    found = _Capture(json.loads(text)["nodes"], calls)
-    if not found.complete:
+    capture = _Capture(json.loads(text)["nodes"], calls)
+    if not capture.complete:
         return None
     kernels: dict[str, int] = {}
     nodes = [
@@ -79,14 +79,14 @@ def read_capture(
             kernel=None if known.kernel is None else kernels.setdefault(known.kernel, len(kernels)),
             unsure=unsure,
         )
-        for made, at, unsure in found.made()
+        for made, at, unsure in capture.made()
         for known in map(described, made)
         if known is not None
     ]
-    modules = sorted(found.modules(), key=lambda one: (one.begin, -one.end))
+    modules = sorted(capture.modules(), key=lambda module: (module.begin, -module.end))
     return CapturedGraph(
         graphs=(),
-        ranges=(*found.ranges(sorted(node.at for node in nodes)), *modules, *found.lines()),
+        ranges=(*capture.ranges(sorted(node.at for node in nodes)), *modules, *capture.lines()),
         nodes=tuple(nodes),
         kernels=tuple(kernels),
     )
@@ -99,18 +99,20 @@ class _Capture:
         self._entries = {entry["id"]: entry for entry in sorted(entries, key=lambda entry: entry["id"])}
         self._calls = calls
         self._parent = {
-            one: entry["ctrl_deps"] for one, entry in self._entries.items() if entry["ctrl_deps"] in self._entries
+            number: entry["ctrl_deps"] for number, entry in self._entries.items() if entry["ctrl_deps"] in self._entries
         }
         for entry in list(self._entries.values()):
             self._put_right(entry)
         self._order = list(self._entries)
-        self._at = {one: 2 * place for place, one in enumerate(self._order, 1)}
+        self._at = {number: 2 * index for index, number in enumerate(self._order, 1)}
         self._last = dict.fromkeys(self._entries, 0)
-        for one in reversed(self._entries):
-            self._last[one] = max(self._last[one], one)
-            if (around := self._parent.get(one)) is not None:
-                self._last[around] = max(self._last[around], self._last[one])
-        self._marks = {entry["name"]: one for one, entry in self._entries.items() if entry["name"].startswith(_MARK)}
+        for number in reversed(self._entries):
+            self._last[number] = max(self._last[number], number)
+            if (around := self._parent.get(number)) is not None:
+                self._last[around] = max(self._last[around], self._last[number])
+        self._marks = {
+            entry["name"]: number for number, entry in self._entries.items() if entry["name"].startswith(_MARK)
+        }
         self._begins = [self._marks.get(mark_name(i, begins=True)) for i in range(len(calls))]
         self._ends = [self._marks.get(mark_name(i, begins=False)) for i in range(len(calls) - 1)]
 
@@ -120,7 +122,7 @@ class _Capture:
         return None not in self._begins and None not in self._ends
 
     def _put_right(self, entry: dict[str, Any]) -> None:
-        """Let what a mode was called for take its place if it is a range of the user's, which outlasts the call.
+        """Let what a mode was called for stand in its stead if it is a range of the user's, which outlasts the call.
 
         torch ends entries in the order of a stack, whichever it was.
         """
@@ -132,39 +134,39 @@ class _Capture:
 
     @staticmethod
     def _is_users(entry: dict[str, Any]) -> bool:
-        return any(one["name"] == "scope" and one["value"] == _USERS_RANGE for one in entry["attrs"])
+        return any(attribute["name"] == "scope" and attribute["value"] == _USERS_RANGE for attribute in entry["attrs"])
 
-    def _around(self, one: int) -> list[int]:
-        """Return the entries around one, innermost first."""
-        found = []
-        while (around := self._parent.get(one, one)) != one:
-            found.append(around)
-            one = around
-        return found
+    def _around(self, number: int) -> list[int]:
+        """Return the entries around an entry, innermost first."""
+        outer = []
+        while (around := self._parent.get(number, number)) != number:
+            outer.append(around)
+            number = around
+        return outer
 
-    def _name(self, one: int) -> str:
-        return str(self._entries[one]["name"])
+    def _name(self, number: int) -> str:
+        return str(self._entries[number]["name"])
 
-    def _is_shown(self, one: int) -> bool:
+    def _is_shown(self, number: int) -> bool:
         """Whether an entry is an operator or range of the program; one that calls itself at once is one call.
 
         Under a mode, such as Inductor's, all operators do.
         """
-        name = self._name(one)
+        name = self._name(number)
         if name.startswith(_NOT_SHOWN) or name.endswith(_NOT_SHOWN_SUFFIX):
             return False
-        names = map(self._name, self._around(one))
+        names = map(self._name, self._around(number))
         return next((around for around in names if not around.startswith(_NOT_SHOWN)), None) != name
 
-    def _launches(self, one: int) -> bool:
+    def _launches(self, number: int) -> bool:
         """Whether an entry may launch something itself."""
-        name = self._name(one)
-        if self._is_users(self._entries[one]) or _AUTOGRADS.fullmatch(name) or not self._is_shown(one):
+        name = self._name(number)
+        if self._is_users(self._entries[number]) or _AUTOGRADS.fullmatch(name) or not self._is_shown(number):
             return False
         return not name.startswith("aten::") or operator_work(name) is not OperatorWork.NOTHING
 
     def _between(self, first: int, last: int) -> list[int]:
-        """Return the entries that began after one and before another."""
+        """Return the entries that began after ``first`` and before ``last``."""
         return self._order[bisect_right(self._order, first) : bisect_left(self._order, last)]
 
     @cache  # noqa: B019 - as long as this object lives
@@ -173,9 +175,9 @@ class _Capture:
         begins = self._begins[call] or 0
         ended = self._ends[call - 1] if call else None
         common = frozenset(() if ended is None else self._around(ended)).intersection(self._around(begins))
-        new = [one for one in (begins, *self._around(begins)) if one not in common and one in self._parent]
+        new = [number for number in (begins, *self._around(begins)) if number not in common and number in self._parent]
         # The thread's own entry is around all that it does.
-        inside = [one for one in new if not self._name(one).startswith("[pytorch|")]
+        inside = [number for number in new if not self._name(number).startswith("[pytorch|")]
         return (inside or [begins])[-1], common
 
     def made(self) -> Iterator[tuple[tuple[int, ...], int, tuple[str, ...]]]:
@@ -183,14 +185,18 @@ class _Capture:
         for i, call in enumerate(self._calls):
             if call.before:
                 outermost, _ = self._apart(i)
-                yield call.before, self._at[outermost] - 1, self._perhaps(i)
+                yield call.before, self._at[outermost] - 1, self._possible_launchers(i)
             if call.inside:
                 begins, ends = self._begins[i] or 0, self._ends[i] or 0
                 operator = self._parent[begins]
-                within = [one for one in self._between(begins, ends) if operator in self._around(one)]
-                yield call.inside, self._at[ends], _distinct(self._name(one) for one in within if self._launches(one))
+                within = [number for number in self._between(begins, ends) if operator in self._around(number)]
+                yield (
+                    call.inside,
+                    self._at[ends],
+                    _distinct(self._name(number) for number in within if self._launches(number)),
+                )
 
-    def _perhaps(self, call: int) -> tuple[str, ...]:
+    def _possible_launchers(self, call: int) -> tuple[str, ...]:
         """Return the operators that may have launched what was made before a call and after the last one.
 
         Of what is around a call only operators that are not torch's own launch something before they are dispatched.
@@ -198,37 +204,37 @@ class _Capture:
         _, common = self._apart(call)
         begins, ended = self._begins[call] or 0, (self._ends[call - 1] if call else None) or 0
         around = set(self._around(begins))
-        alone = [one for one in self._between(ended, begins) if one not in around]
+        alone = [number for number in self._between(ended, begins) if number not in around]
         paths = [*around, *(self._around(ended) if ended else ())]
-        foreign = [one for one in paths if one not in common and not self._name(one).startswith("aten::")]
-        return _distinct(self._name(one) for one in (*alone, *foreign) if self._launches(one))
+        foreign = [number for number in paths if number not in common and not self._name(number).startswith("aten::")]
+        return _distinct(self._name(number) for number in (*alone, *foreign) if self._launches(number))
 
     def ranges(self, made: Sequence[int]) -> Iterator[CapturedRange]:
         """Yield the user's ranges, and of the operators those around a node: no other runs in a replay."""
-        for one in self._entries:
-            users = self._is_users(self._entries[one])
-            place = bisect_left(made, self._at[one])
-            holds = place < len(made) and made[place] <= self._at[self._last[one]]
-            if (users or holds) and self._is_shown(one):
+        for number in self._entries:
+            users = self._is_users(self._entries[number])
+            index = bisect_left(made, self._at[number])
+            holds = index < len(made) and made[index] <= self._at[self._last[number]]
+            if (users or holds) and self._is_shown(number):
                 yield CapturedRange(
-                    name=self._name(one),
-                    begin=self._at[one],
-                    end=self._at[self._last[one]],
+                    name=self._name(number),
+                    begin=self._at[number],
+                    end=self._at[self._last[number]],
                     kind="range" if users else "operator",
-                    operands=None if users else _operands(self._entries[one]["inputs"]),
+                    operands=None if users else _operands(self._entries[number]["inputs"]),
                 )
 
     def modules(self) -> Iterator[CapturedRange]:
         """Yield the calls of modules, as far as operators were called in them."""
         running: dict[tuple[int, str], tuple[int, int]] = {}
         for i, call in enumerate(self._calls):
-            for one in [one for one in running if one not in call.modules]:
-                begin, end = running.pop(one)
-                yield CapturedRange(name=one[1], begin=begin, end=end, kind="module")
+            for module in [module for module in running if module not in call.modules]:
+                begin, end = running.pop(module)
+                yield CapturedRange(name=module[1], begin=begin, end=end, kind="module")
             ends = self._ends[i] if i < len(self._ends) else None
-            for one in call.modules:
-                begin = running[one][0] if one in running else self._at[self._apart(i)[0]]
-                running[one] = begin, self._at[ends or 0]
+            for module in call.modules:
+                begin = running[module][0] if module in running else self._at[self._apart(i)[0]]
+                running[module] = begin, self._at[ends or 0]
 
     def lines(self) -> Iterator[CapturedRange]:
         """Yield from where on the user's code is on a line, and in which modules; of what no call made it is open."""
@@ -249,7 +255,7 @@ def _operands(inputs: dict[str, Any]) -> tuple[str, str, str]:
     types = [_type(str(kind)) for kind in inputs["types"]]
     # A recording has none of what is no tensor.
     dims, strides = (
-        [told if "Tensor" in str(kind) else [] for told, kind in zip(inputs[name], inputs["types"], strict=True)]
+        [value if "Tensor" in str(kind) else [] for value, kind in zip(inputs[name], inputs["types"], strict=True)]
         for name in ("shapes", "strides")
     )
     return json.dumps(dims), json.dumps(types), json.dumps(strides)

@@ -46,7 +46,7 @@ def arm(device: str, show: ShowProgress = show_waits) -> None:
     except Exception as error:  # noqa: BLE001 - a test that does not measure must not suffer from the device
         raise NotMeasured(reasons.of_device(device, error)) from None
     if reason:
-        raise NotMeasured(cupti_users.told_with(reason))
+        raise NotMeasured(cupti_users.with_others_in_cupti(reason))
 
 
 @cache

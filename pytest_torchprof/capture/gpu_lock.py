@@ -42,15 +42,15 @@ def lock_file(uuid: str) -> Path:
 
 
 @contextmanager
-def holding(uuid: str, tell: Callable[[str], None], *, wait_s: float = WAIT_S, doing: str = "") -> Iterator[None]:
+def holding(uuid: str, announce: Callable[[str], None], *, wait_s: float = WAIT_S, doing: str = "") -> Iterator[None]:
     """Hold the lock of the GPU with this UUID, a second time in the same thread at once; NotMeasured without it.
 
-    ``tell`` hears of a wait, at once; who waits hears ``doing``, such as a test.
+    ``announce`` gets the text of a wait, at once; ``doing``, such as a test, is shown to those who wait.
     """
     lock = _lock(lock_file(uuid))
     try:
         if not lock.acquire(0):
-            tell(f"waits for the GPU, up to {wait_s / 60:.0f} minutes: {lock.holders()}")
+            announce(f"waits for the GPU, up to {wait_s / 60:.0f} minutes: {lock.holders()}")
             if not lock.acquire(wait_s):
                 raise NotMeasured(GpuInUse(wait_s, str(lock.path), lock.holders()))
     except OSError as error:
@@ -140,8 +140,8 @@ class _Lock:
         with suppress(OSError):
             noted = self._noted(Path(f"/proc/{process}").stat().st_uid)
             with os.fdopen(_regular(noted), encoding="utf-8", errors="replace") as file:
-                number, _, told = file.read(_LONGEST).partition(" ")
-            doing = f" measures {told}" if number == str(process) and told else ""
+                number, _, work = file.read(_LONGEST).partition(" ")
+            doing = f" measures {work}" if number == str(process) and work else ""
         return printable_line(f"process {process}{program}{doing or ' measures on it'}", _LONGEST)
 
 
@@ -152,8 +152,8 @@ def _holders(path: Path) -> list[int]:
     except OSError:
         return []
     # 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF; those that wait have an arrow more.
-    found = (line.split() for line in lines)
-    return [int(words[4]) for words in found if len(words) == 8 and words[5].rpartition(":")[2] == str(inode)]
+    rows = (line.split() for line in lines)
+    return [int(fields[4]) for fields in rows if len(fields) == 8 and fields[5].rpartition(":")[2] == str(inode)]
 
 
 def _open(path: Path) -> int:

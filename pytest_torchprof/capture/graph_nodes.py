@@ -30,7 +30,7 @@ _OF_GRAPH = 0xFFFFFFFF
 """The part of a node's number that it has in every graph that is instantiated from the captured one."""
 
 
-def tells_of_nodes() -> bool:
+def driver_knows_nodes() -> bool:
     """Whether the driver is new enough."""
     return all(hasattr(cuda_driver(), name) for name in _TELLING)
 
@@ -58,7 +58,7 @@ def nodes_of(graph: int | None) -> bytes | None:
 
 
 def handles(nodes: bytes) -> tuple[int, ...]:
-    """Return the handles one by one."""
+    """Return each of the handles."""
     return tuple(memoryview(nodes).cast("P"))
 
 
@@ -99,5 +99,5 @@ def _demangled(name: bytes) -> str:
     demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     demangle.restype = ctypes.c_void_p
     # What it returns is never freed: there are as many as kernels.
-    told = demangle(name, None, None, None)
-    return (ctypes.string_at(told) if told else name).decode()
+    demangled = demangle(name, None, None, None)
+    return (ctypes.string_at(demangled) if demangled else name).decode()

@@ -69,17 +69,17 @@ class HandedOver:
         """
         over = time.monotonic() + PATIENCE_S
         work = dict(self.work)
-        daemons = [one for one in work if isinstance(one, threading.Thread) and one.daemon]
-        threads = [one for one in work if isinstance(one, threading.Thread) and not one.daemon]
-        futures = [one for one in work if isinstance(one, Future)]
+        daemons = [item for item in work if isinstance(item, threading.Thread) and item.daemon]
+        threads = [item for item in work if isinstance(item, threading.Thread) and not item.daemon]
+        futures = [item for item in work if isinstance(item, Future)]
         for thread in threads:
             thread.join(max(over - time.monotonic(), 0))
-        late: list[threading.Thread | Future[Any]] = [one for one in threads if one.is_alive()]
+        late: list[threading.Thread | Future[Any]] = [item for item in threads if item.is_alive()]
         late += wait(futures, max(over - time.monotonic(), 0)).not_done
         if late:
             return work[late[0]]
         over, quiet_s = time.monotonic() + PATIENCE_S, 0.0
-        while time.monotonic() < over and quiet_s < (_QUIET_S if any(one.is_alive() for one in daemons) else _LOOK_S):
+        while time.monotonic() < over and quiet_s < (_QUIET_S if any(item.is_alive() for item in daemons) else _LOOK_S):
             if _others_compute():
                 synchronize()
                 quiet_s = 0.0
@@ -94,28 +94,28 @@ def _others_compute() -> bool:
     if before:
         time.sleep(_LOOK_S)
     spent = _cpu_times_s()
-    return any(spent[one] - before.get(one, spent[one]) > _BUSY_S or _is_runnable(one) for one in spent)
+    return any(spent[thread] - before.get(thread, spent[thread]) > _BUSY_S or _is_runnable(thread) for thread in spent)
 
 
 def _cpu_times_s() -> dict[int, float]:
-    found: dict[int, float] = {}
+    times_s: dict[int, float] = {}
     if sys.platform != "linux":  # pragma: no cover - elsewhere no clock can be asked for without danger of a crash
-        return found
+        return times_s
     for thread in threading.enumerate():
         if thread.native_id is not None and thread is not threading.current_thread():
             # As the kernel numbers the CPU clock of a thread; pthread_getcpuclockid may crash for one that has ended.
             with suppress(OSError):
-                found[thread.native_id] = time.clock_gettime(~thread.native_id << 3 | 6)
-    return found
+                times_s[thread.native_id] = time.clock_gettime(~thread.native_id << 3 | 6)
+    return times_s
 
 
 def _is_runnable(thread: int) -> bool:
     """Whether a thread runs or waits for a processor: on a busy machine it may get none for longer than a look."""
     try:
-        told = Path(f"/proc/self/task/{thread}/stat").read_text()
+        status = Path(f"/proc/self/task/{thread}/stat").read_text()
     except OSError:
         return False
-    return told.rpartition(")")[2].split()[:1] == ["R"]
+    return status.rpartition(")")[2].split()[:1] == ["R"]
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: Han
     original = getattr(owner, method)
 
     @wraps(original)
-    def telling(*args: Any, **named: Any) -> Any:
+    def noting(*args: Any, **named: Any) -> Any:
         name = _name_of_work(work_of(*args, **named))
         if name.startswith(_SERVICES):
             return original(*args, **named)
@@ -136,12 +136,12 @@ def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: Han
         return result
 
     inherited = method not in vars(owner)
-    setattr(owner, method, telling)
+    setattr(owner, method, noting)
     try:
         yield
     finally:
         # Whoever put something else there meanwhile keeps it.
-        if getattr(owner, method) is telling:
+        if getattr(owner, method) is noting:
             if inherited:
                 delattr(owner, method)
             else:

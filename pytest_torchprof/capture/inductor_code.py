@@ -100,10 +100,10 @@ class Sources(NamedTuple):
     text: Callable[[str], Sequence[str]]
     """The lines of a file, none where it cannot be read."""
     shown: Callable[[str], str]
-    """How a file is told."""
+    """How the name of a file is shown."""
 
 
-class Told(NamedTuple):
+class ProgramFacts(NamedTuple):
     """What a generated program tells."""
 
     kernels: Mapping[str, GeneratedKernel]
@@ -113,35 +113,39 @@ class Told(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def read_program(program: str, graph: str, traces: tuple[tuple[int, str | None], ...], sources: Sources) -> Told:
+def read_program(
+    program: str, graph: str, traces: tuple[tuple[int, str | None], ...], sources: Sources
+) -> ProgramFacts:
     """Read a generated program; ``traces`` tell the stack of what follows each of its lines."""
     lines = _Lines(traces, sources)
     nodes = dict(_nodes(graph, lines))
     text = program.splitlines()
-    calls = _calls(text, {one["name"] for one in _DEFINED.finditer(program)})
+    calls = _calls(text, {match["name"] for match in _DEFINED.finditer(program)})
     extern = list(_extern_calls(text))
     called = _Computed(nodes, Counter(op for _, op in extern), list(_defined(program)))
-    found = {}
-    for one in called.defined:
-        ops, unclear, places = called.of(one, [lines.behind(at) for at in calls.get(one.name, ())])
-        found[_recorded_name(one)] = GeneratedKernel(ops=ops, unclear=unclear, lines=places, dtypes=_dtypes(one.code))
-    return Told(
-        kernels=found,
+    kernels = {}
+    for kernel in called.defined:
+        ops, unclear, places = called.of(kernel, [lines.behind(at) for at in calls.get(kernel.name, ())])
+        kernels[_recorded_name(kernel)] = GeneratedKernel(
+            ops=ops, unclear=unclear, lines=places, dtypes=_dtypes(kernel.code)
+        )
+    return ProgramFacts(
+        kernels=kernels,
         calls=tuple(OperatorCall(op=op, line=next(reversed(lines.behind(number)), None)) for number, op in extern),
     )
 
 
-def _recorded_name(one: _Defined) -> str:
-    recorded = _RECORDED.search(one.code)
-    return recorded["name"] if recorded else one.name
+def _recorded_name(kernel: _Defined) -> str:
+    recorded = _RECORDED.search(kernel.code)
+    return recorded["name"] if recorded else kernel.name
 
 
 def _dtypes(code: str) -> tuple[str, ...]:
     """Return the types of what a kernel reads and writes, and fp64 where it computes in it."""
     header = code.partition("@triton.jit\ndef triton")[0] if "@triton.jit" in code else code.partition("\n")[0]
-    words = [one["triton"] or one["cpp"] for one in _POINTER.finditer(header)]
-    found = {_DTYPES[word] for word in words if word in _DTYPES}
-    return tuple(sorted(found | {"fp64"} if _DOUBLE.search(code) else found))
+    names = [match["triton"] or match["cpp"] for match in _POINTER.finditer(header)]
+    dtypes = {_DTYPES[name] for name in names if name in _DTYPES}
+    return tuple(sorted(dtypes | {"fp64"} if _DOUBLE.search(code) else dtypes))
 
 
 class _Lines:
@@ -149,9 +153,9 @@ class _Lines:
 
     def __init__(self, traces: Iterable[tuple[int, str | None]], sources: Sources) -> None:
         self._sources = sources
-        told = sorted(traces, key=lambda one: one[0])
-        self._begins = [line for line, _ in told]
-        self._stacks = [[_StackFrame(*one) for one in _FRAME.findall(stack or "")] for _, stack in told]
+        ordered = sorted(traces, key=lambda trace: trace[0])
+        self._begins = [line for line, _ in ordered]
+        self._stacks = [[_StackFrame(*match) for match in _FRAME.findall(stack or "")] for _, stack in ordered]
         # The graph tells the innermost frame of a node, which may be torch's.
         self._callers: dict[_StackFrame, set[SourceLine | None]] = {}
         for stack in self._stacks:
@@ -187,10 +191,10 @@ class _Lines:
 
         A graph that comes from a cache tells where it was when it was compiled.
         """
-        told, text, code = int(frame.line), self._sources.text(frame.file), frame.code.strip()
-        if not text or not code or (0 < told <= len(text) and text[told - 1].strip() == code):
-            return told
-        same = [number for number, one in enumerate(text, 1) if one.strip() == code]
+        recorded, text, code = int(frame.line), self._sources.text(frame.file), frame.code.strip()
+        if not text or not code or (0 < recorded <= len(text) and text[recorded - 1].strip() == code):
+            return recorded
+        same = [number for number, written in enumerate(text, 1) if written.strip() == code]
         return same[0] if len(same) == 1 else None
 
 
@@ -198,14 +202,14 @@ def _nodes(graph: str, lines: _Lines) -> Iterator[tuple[str, _Node]]:
     """Yield the nodes of the graph that the program was made of, with their names."""
     place = None
     for line in graph.splitlines():
-        if told := _PLACE.match(line):
-            place = lines.of_frame(_StackFrame(told["file"], told["line"], told["function"], told["code"] or ""))
+        if match := _PLACE.match(line):
+            place = lines.of_frame(_StackFrame(match["file"], match["line"], match["function"], match["code"] or ""))
         elif _NO_PLACE.match(line):
             place = None
-        elif one := _NODE.match(line):
-            target = _TARGET.search(one["value"])
-            given = one["value"][target.end() :] if target else one["value"]
-            yield one["name"], _Node(_bare(target[1]) if target else "", place, tuple(_ARGUMENT.findall(given)))
+        elif node := _NODE.match(line):
+            target = _TARGET.search(node["value"])
+            given = node["value"][target.end() :] if target else node["value"]
+            yield node["name"], _Node(_bare(target[1]) if target else "", place, tuple(_ARGUMENT.findall(given)))
 
 
 def _bare(target: str) -> str:
@@ -217,18 +221,18 @@ def _bare(target: str) -> str:
 
 def _defined(program: str) -> Iterator[_Defined]:
     """Yield the kernels that the program defines."""
-    for one in _DEFINED.finditer(program):
-        first = one.start()
+    for match in _DEFINED.finditer(program):
+        first = match.start()
         while first and program.startswith("#", above := program.rfind("\n", 0, first - 1) + 1):
             first = above
-        comment = program[first : one.start()]
+        comment = program[first : match.start()]
         originals, returned = _ORIGINALS.search(comment), _RETURNED.search(comment)
         quotes = "'''"
-        begin = program.find(quotes, one.end())
+        begin = program.find(quotes, match.end())
         end = program.find(quotes, begin + 3)
         yield _Defined(
-            name=one["name"],
-            code=program[one.start() : end],
+            name=match["name"],
+            code=program[match.start() : end],
             originals=tuple(dict.fromkeys(map(_last, originals["ops"].split(", ")))) if originals else None,
             nodes={node["name"]: _bare(node["target"]) for node in _FRAGMENT.finditer(comment)} or None,
             returned=frozenset(re.findall(r"%(\w+)", returned["names"])) if returned else frozenset(),
@@ -241,12 +245,12 @@ def _last(op: str) -> str:
 
 def _calls(text: Sequence[str], names: set[str]) -> dict[str, list[int]]:
     """Return in which lines the program calls each of its kernels."""
-    found: dict[str, list[int]] = {}
+    lines_of: dict[str, list[int]] = {}
     for number, line in enumerate(text, 1):
         called = _CALLED.match(line)
         if called and called["name"] in names:
-            found.setdefault(called["name"], []).append(number)
-    return found
+            lines_of.setdefault(called["name"], []).append(number)
+    return lines_of
 
 
 def _extern_calls(text: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -264,90 +268,92 @@ class _Computed:
         self.defined = defined
         self._nodes = nodes
         self._extern = extern
-        named = {name: op for one in defined for name, op in (one.nodes or {}).items()}
+        named = {name: op for kernel in defined for name, op in (kernel.nodes or {}).items()}
         self._total = Counter({**named, **{name: node.op for name, node in nodes.items()}}.values())
-        self._order = {name: place for place, name in enumerate(nodes)}
+        self._order = {name: index for index, name in enumerate(nodes)}
         self._at: dict[SourceLine | None, list[str]] = defaultdict(list)
         for name, node in nodes.items():
             self._at[node.place].append(name)
-        self._in_template = any(_is_template(one) for one in defined)
+        self._in_template = any(_is_template(kernel) for kernel in defined)
         self._placed: set[str] = set()
 
     def of(
-        self, one: _Defined, called_from: Sequence[Sequence[SourceLine]]
+        self, kernel: _Defined, called_from: Sequence[Sequence[SourceLine]]
     ) -> tuple[tuple[str, ...] | None, tuple[str, ...], tuple[SourceLine, ...]]:
         """Return which operators a kernel carries, which it may carry, and the lines that it comes from."""
-        named = one.originals if one.originals is not None else decode(one.name).triton_ops
-        verdicts = {op: self._carries(one, op) for op in named}
+        named = kernel.originals if kernel.originals is not None else decode(kernel.name).triton_ops
+        verdicts = {op: self._carries(kernel, op) for op in named}
         carried = tuple(op for op, verdict in verdicts.items() if verdict)
         unclear = tuple(op for op, verdict in verdicts.items() if verdict is None)
-        if one.nodes is not None:
-            members = [name for name, op in one.nodes.items() if self._computes(one, name, op)]
+        if kernel.nodes is not None:
+            members = [name for name, op in kernel.nodes.items() if self._computes(kernel, name, op)]
         else:
-            members = self._behind(one, verdicts, called_from[0] if called_from else ())
+            members = self._behind(kernel, verdicts, called_from[0] if called_from else ())
         self._placed.update(members)
         places = [self._nodes[name].place for name in members if name in self._nodes]
         # The list of nodes is of the first call; of the others the program tells one line.
         calls = called_from[1:] if any(places) else called_from
-        places += [told[-1] for told in calls if told]
+        places += [called[-1] for called in calls if called]
         return carried if named else None, unclear, tuple(dict.fromkeys(filter(None, places)))
 
-    def _carries(self, one: _Defined, op: str) -> bool | None:
+    def _carries(self, kernel: _Defined, op: str) -> bool | None:
         """Tell whether a kernel carries an operator that it is named after; None where nothing tells."""
         own = op.rstrip("_")
-        if one.nodes is not None:
-            names = [name for name, found in one.nodes.items() if found == own]
+        if kernel.nodes is not None:
+            names = [name for name, other in kernel.nodes.items() if other == own]
         else:
-            # Without a list of its nodes one is like another.
+            # Without a list of the kernel's nodes, each node is like the others.
             names = [""] if self._total[own] else []
-        verdicts = {self._computes(one, name, op) for name in names}
+        verdicts = {self._computes(kernel, name, op) for name in names}
         if not verdicts:
-            return self._carries_decomposed(one, op)
+            return self._carries_decomposed(kernel, op)
         return True if True in verdicts else None if None in verdicts else False
 
-    def _carries_decomposed(self, one: _Defined, op: str) -> bool | None:
-        """Tell the same of an operator that is not in the graph, since others do its work.
+    def _carries_decomposed(self, kernel: _Defined, op: str) -> bool | None:
+        """Tell whether a kernel carries an operator that is not in the graph, since others do its work.
 
         Of a product that may be its bias alone; without a sum it is.
         """
-        if op in _PRODUCTS and not _is_template(one) and (self._in_template or _PRODUCTS.intersection(self._extern)):
-            return False if one.nodes is not None and "sum" not in one.nodes.values() else None
+        if op in _PRODUCTS and not _is_template(kernel) and (self._in_template or _PRODUCTS.intersection(self._extern)):
+            return False if kernel.nodes is not None and "sum" not in kernel.nodes.values() else None
         return None if self._extern[op] else True
 
-    def _computes(self, one: _Defined, name: str, op: str) -> bool | None:
+    def _computes(self, kernel: _Defined, name: str, op: str) -> bool | None:
         """Tell whether a kernel computes a node."""
         called = self._extern[op]
-        if op in _PRODUCTS and _is_template(one):
+        if op in _PRODUCTS and _is_template(kernel):
             return True
         if called and called == self._total[op]:
             return False
         if called:
-            return True if name in one.returned else None
+            return True if name in kernel.returned else None
         return None if op in _PRODUCTS and self._in_template else True
 
-    def _behind(self, one: _Defined, verdicts: Mapping[str, bool | None], places: Sequence[SourceLine]) -> list[str]:
+    def _behind(self, kernel: _Defined, verdicts: Mapping[str, bool | None], places: Sequence[SourceLine]) -> list[str]:
         """Return the nodes of which a kernel without a list of them was made, in the order of the graph.
 
-        They are at the lines that its call is told to come from, or what an operator there is given for which the
+        They are at the lines from which its call comes, or what an operator there is given for which the
         kernel was made, and behind those.
         """
         carried = [op for op, verdict in verdicts.items() if verdict]
         there = [name for place in dict.fromkeys(places) for name in self._at.get(place, ())]
-        own = [name for name in there if name not in self._placed and self._computes(one, name, self._nodes[name].op)]
+        own = [
+            name for name in there if name not in self._placed and self._computes(kernel, name, self._nodes[name].op)
+        ]
         for_others = [name for name in there if verdicts.get(self._nodes[name].op) is False]
         queue = [given for name in for_others for given in self._nodes[name].given]
         queue = queue or [name for name in own if self._nodes[name].op in carried] or own
-        found: set[str] = set()
+        members: set[str] = set()
         while queue:
             name = queue.pop()
             node = self._nodes.get(name)
-            if node is None or name in found or not self._computes(one, name, node.op):
+            if node is None or name in members or not self._computes(kernel, name, node.op):
                 continue
             if node.op in carried or name not in self._placed:
-                found.add(name)
+                members.add(name)
                 queue += node.given
-        return sorted(found, key=self._order.__getitem__)
+        return sorted(members, key=self._order.__getitem__)
 
 
-def _is_template(one: _Defined) -> bool:
-    return any(mark in one.code for mark in _TEMPLATE)
+def _is_template(kernel: _Defined) -> bool:
+    return any(mark in kernel.code for mark in _TEMPLATE)

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 MOST_MARKS = 250_000
-"""Some 75 MB of the recording. A loop that goes on after so many is no place that anybody would look for."""
+"""Some 75 MB of the recording. A loop that goes on after so many is no line that anybody would look for."""
 
 
-_Place = tuple["FrameType | None", str, str]
+_Position = tuple["FrameType | None", str, str]
 """What a frame of the user's or of a module is: the line, named as frames are, and the modules from the outermost."""
-_NOWHERE: _Place = (None, "", "")
+_NOWHERE: _Position = (None, "", "")
 _CAN_RESUME = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
@@ -39,7 +39,7 @@ class Lines:
     """While it is open, each line of the user's code that this thread reaches leaves a mark.
 
     So does each module that is entered or left, and each return to a line: the last mark says where the thread is.
-    Whoever traced the thread before (a debugger, coverage) is told of everything meanwhile, and goes on afterwards.
+    Whoever traced the thread before (a debugger, coverage) gets every event meanwhile, and goes on afterwards.
 
     Of the other threads only autograd's for a device is watched too, once :meth:`watch_backward` was called.
     """
@@ -55,7 +55,7 @@ class Lines:
             outside_dynamo, (self._called, self._called_by_autograd, self._reached)
         )
         self._around: list[tuple[FrameType, Any, Any, bool]] = []
-        self._threads: dict[int, list[_Place]] = defaultdict(lambda: [_NOWHERE])
+        self._threads: dict[int, list[_Position]] = defaultdict(lambda: [_NOWHERE])
         self._lines: dict[tuple[str, int, str], str] = {}
         self._modules: dict[int, tuple[weakref.ref[Module], str]] = {}
         self._of_name: Counter[str] = Counter()
@@ -72,7 +72,7 @@ class Lines:
         return "the code calls sys.settrace itself" if self._replaced else None
 
     @property
-    def _inside(self) -> list[_Place]:
+    def _inside(self) -> list[_Position]:
         """Where the thread that asks is: the frames that say so, from the outermost."""
         return self._threads[get_ident()]
 
@@ -109,12 +109,12 @@ class Lines:
         while frame is not None:
             frames.append(frame)
             frame = frame.f_back
-        for one in reversed(frames):
-            if self._enter(one):
-                before, tells_lines = one.f_trace, one.f_trace_lines
-                ours = self._beside(one, before)
-                one.f_trace = ours
-                self._around.append((one, ours, before, tells_lines))
+        for running in reversed(frames):
+            if self._enter(running):
+                before, tells_lines = running.f_trace, running.f_trace_lines
+                ours = self._beside(running, before)
+                running.f_trace = ours
+                self._around.append((running, ours, before, tells_lines))
         self._mark()
         sys.settrace(self._tracer)
         return self
@@ -124,7 +124,7 @@ class Lines:
         if sys.gettrace() is self._tracer:
             sys.settrace(self._before)
         else:
-            # The code has set another one, or none; of what ran under it ours was not told.
+            # The code has set another trace function, or none; ours got no event of what ran under it.
             self._replaced = True
         for frame, ours, before, tells_lines in self._around:
             if frame.f_trace is ours:
@@ -133,12 +133,12 @@ class Lines:
         self._threads.clear()
 
     def _called(self, frame: FrameType, event: str, argument: object) -> Any:
-        """Return who is told of a frame that begins or goes on: where it says nothing of places, only theirs."""
+        """Return who gets the events of a frame that begins or goes on; theirs alone where we leave no mark in it."""
         theirs = None
         if self._before is not None and sys.gettrace() is self._tracer:
             theirs = self._before(frame, event, argument)
             if sys.gettrace() is self._before:
-                # Coverage's puts itself in the place of whoever calls it.
+                # Coverage's replaces whoever calls it.
                 sys.settrace(self._tracer)
         return self._beside(frame, theirs) if self._enter(frame) else theirs
 
@@ -160,7 +160,7 @@ class Lines:
         return True
 
     def _beside(self, frame: FrameType, theirs: Any) -> Any:
-        """Return who is told of the events in a frame, and tells them on to whoever traced it before."""
+        """Return the function that gets the events in a frame and passes them on to whoever traced it before."""
         tells_lines, frame.f_trace_lines = frame.f_trace_lines, frame.f_code is not self._module_call
         if self._before is None or theirs is None:
             return self._local

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from pytest_torchprof.capture.pace import Pace
+from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.reasons import first_line
 from pytest_torchprof.capture.torch_store import connect, meeting_point
@@ -50,23 +50,23 @@ WORST_FIRST: Final = ("failed", "skipped", "xfailed", "passed")
 """What a test comes to whose ranks come to different things."""
 
 
-class Tell(Protocol):
-    """Tells who waits for the job how far this rank has come."""
+class Announce(Protocol):
+    """Announces to those who wait for the job how far this rank has come."""
 
     def __call__(self, goal: str, *, waits: bool = False) -> None:
-        """Say what it is about to reach; ``waits``: that it has, and waits for the others."""
+        """Announce what the rank is about to reach; ``waits``: it has reached that, and waits for the others."""
 
 
 class _Sign(NamedTuple):
-    """The last that was heard of a rank."""
+    """The last sign of life of a rank."""
 
     text: bytes = b""
     heard: float = 0.0
     """When it was seen to be new, by ``time.monotonic``."""
 
     @property
-    def place(self) -> dict[str, Any]:
-        """Where the rank said it was; empty before it said anything."""
+    def status(self) -> dict[str, Any]:
+        """What the rank announced of itself; empty before it announced anything."""
         return json.loads(self.text) if self.text else {}
 
 
@@ -92,21 +92,21 @@ def expected_here(reason: str, ends: Mapping[int, PhaseEnd]) -> str:
 class OtherRanks:
     """What one process knows of the other ranks of its job, over all tests of a run."""
 
-    def __init__(self, timeout_s: float, collected: Iterable[str] = (), tell: Tell | None = None) -> None:
-        """Take how long a rank is waited for, the ids of the tests that this one has collected, and whom to tell."""
+    def __init__(self, timeout_s: float, collected: Iterable[str] = (), announce: Announce | None = None) -> None:
+        """Take how long a rank is waited for, the ids of the tests that this rank has collected, and what announces."""
         self.timeout_s = timeout_s
         self._collected = [zlib.crc32(nodeid.encode()) for nodeid in collected]
-        self._tell = tell
+        self._announce = announce
         self.signs: dict[int, _Sign] = {}
         self.silent: set[int] = set()
-        """Those that were waited for in vain, and have not been heard of since."""
+        """The ranks that did not come while they were waited for, and have given no sign of life since."""
         self._runs: dict[str, int] = {}
         self._in_step: set[str] = set()
         """The tests of which no rank has failed so far, and that were measured in step."""
         self._signs_given = 0
         self._session: int | None = None
         self._point: MeetingPoint | None = None
-        """The last that was there: a rank whose process group is gone may still tell the others so."""
+        """The last meeting point that was there: a rank whose process group is gone may still tell the others so."""
 
     def begin_test(self, nodeid: str) -> None:
         """Note that a test begins; one may run several times."""
@@ -122,7 +122,7 @@ class OtherRanks:
         waits = nodeid in self._in_step and end.outcome != "failed" and meeting_point() is not None
         self._in_step.discard(nodeid)
         # Who cannot be told finds out by the timeout. A teardown may end the process group whose store this is.
-        with _told_in_words() if waits and not after_test else suppress(RuntimeError):
+        with _reaching_the_store() if waits and not after_test else suppress(RuntimeError):
             if (store := self._store(also_former=True)) is None:
                 return {}
             key = self._phase_key(nodeid, after_test=after_test)
@@ -135,7 +135,7 @@ class OtherRanks:
             except NotMeasured as problem:
                 store.set(ended, json.dumps(PhaseEnd("failed", f"not measured: {problem}")))
                 raise
-            if not any(one.outcome == "failed" for one in ends.values()):
+            if not any(other.outcome == "failed" for other in ends.values()):
                 self._in_step.add(nodeid)
             return ends
         return {}
@@ -152,12 +152,12 @@ class OtherRanks:
             if (store := self._store()) is not None:
                 Lockstep(self, store, "", this_rank()).wait_for_the_end()
 
-    def pace(self, nodeid: str, label: str | None, *, after_test: bool) -> Pace:
+    def coordination(self, nodeid: str, label: str | None, *, after_test: bool) -> Coordination:
         """Return how this rank keeps up with the others in a measurement: in step, where it can reach them."""
-        with _told_in_words():
+        with _reaching_the_store():
             store = self._store()
             if store is None:
-                return Pace()
+                return Coordination()
             self._in_step.add(nodeid)
             return Lockstep(self, store, self._phase_key(nodeid, after_test=after_test), this_rank(), label)
 
@@ -182,26 +182,26 @@ class OtherRanks:
     def _phase_key(self, nodeid: str, *, after_test: bool) -> str:
         return f"{nodeid}#{self._runs.get(nodeid, 1)}{'/teardown' if after_test else ''}"
 
-    def tell(self, goal: str, label: str | None, *, waits: bool = False) -> None:
-        """Tell who waits for the job how far this rank has come."""
-        if self._tell is not None:
-            self._tell(f"{goal} of {label!r}" if label else goal, waits=waits)
+    def announce(self, goal: str, label: str | None, *, waits: bool = False) -> None:
+        """Announce to those who wait for the job how far this rank has come."""
+        if self._announce is not None:
+            self._announce(f"{goal} of {label!r}" if label else goal, waits=waits)
 
     def sign(self, store: Store, rank: Rank, test: str, label: str | None, goal: str) -> None:
         """Let the others know that this rank is alive, and what it does."""
-        self.tell(goal, label)
+        self.announce(goal, label)
         if not self._signs_given:
             store.set(f"collected/{rank.number}", json.dumps(self._collected))
         self._signs_given += 1
-        place = {"count": self._signs_given, "test": test, "label": label, "goal": goal}
-        place |= {"pid": os.getpid(), "host": rank.host}
-        store.set(f"at/{rank.number}", json.dumps(place))
+        status = {"count": self._signs_given, "test": test, "label": label, "goal": goal}
+        status |= {"pid": os.getpid(), "host": rank.host}
+        store.set(f"at/{rank.number}", json.dumps(status))
 
     def has_collected(self, store: Store, number: int, nodeid: str) -> bool:
-        """Whether a rank has collected the test, as far as it has said anything."""
-        if not store.check([told := f"collected/{number}"]):
+        """Whether a rank has collected the test; True where it has announced nothing so far."""
+        if not store.check([key := f"collected/{number}"]):
             return True
-        return zlib.crc32(nodeid.encode()) in json.loads(store.get(told))
+        return zlib.crc32(nodeid.encode()) in json.loads(store.get(key))
 
     def heard(self, store: Store, number: int) -> _Sign:
         """Return the last sign of a rank."""
@@ -213,7 +213,7 @@ class OtherRanks:
         return known
 
 
-class Lockstep(Pace):
+class Lockstep(Coordination):
     """One measurement of several ranks that reach each other."""
 
     in_step = True
@@ -234,17 +234,17 @@ class Lockstep(Pace):
     def head_for(self, goal: str) -> None:
         """Say what this rank is about to reach the end of."""
         self._goal = goal
-        with _told_in_words():
+        with _reaching_the_store():
             self._others.sign(self._store, self._rank, self._test, self._label, goal)
 
     def exchange(self, goal: str, value: Any) -> list[Any]:
         """Return each rank's value, in their order, once all have come here; NotMeasured for all where one does not."""
         self._exchanges += 1
-        self._others.tell(self._goal, self._label, waits=True)
-        place = f"{self._key}/{self._exchanges}: {goal}"
-        with _told_in_words():
-            self._store.set(f"{place}/{self._rank.number}", json.dumps(value))
-            return [json.loads(text) for text in self._wait_for_all(place)]
+        self._others.announce(self._goal, self._label, waits=True)
+        key = f"{self._key}/{self._exchanges}: {goal}"
+        with _reaching_the_store():
+            self._store.set(f"{key}/{self._rank.number}", json.dumps(value))
+            return [json.loads(text) for text in self._wait_for_all(key)]
 
     def leave(self, reason: Reason) -> None:
         """Tell the others why this rank does not take part any more."""
@@ -268,7 +268,7 @@ class Lockstep(Pace):
         self._key = f"{self._test}/end"  # See also OtherRanks.end_phase.
         goal = "the end of the teardown" if after_test else "the end of the test"
         self.head_for(goal)
-        self._others.tell(goal, None, waits=True)
+        self._others.announce(goal, None, waits=True)
         began, naps = time.monotonic(), _naps()
         ends: dict[int, PhaseEnd] = {}
         while True:
@@ -288,28 +288,28 @@ class Lockstep(Pace):
         """Return once all ranks have come to the end of their run, or are not heard of."""
         self._store.set(f"over/{self._rank.number}", "1")
         self.head_for("the end of the run")
-        self._others.tell(self._goal, None, waits=True)
+        self._others.announce(self._goal, None, waits=True)
         naps, began = _naps(), time.monotonic()
         for number in range(self._rank.world):
             while not self._store.check([f"over/{number}"]) and self._may_come(number, began):
                 time.sleep(next(naps))
         self.close()
 
-    def _wait_for_all(self, place: str) -> list[bytes]:
+    def _wait_for_all(self, key: str) -> list[bytes]:
         began, naps = time.monotonic(), _naps()
-        found: dict[int, bytes] = {}
+        values: dict[int, bytes] = {}
         while True:
-            for number in self._numbers - found.keys():
-                if self._store.check([f"{place}/{number}"]):
-                    found[number] = self._store.get(f"{place}/{number}")
-            if len(found) == self._rank.world:
-                return [found[number] for number in sorted(found)]
+            for number in self._numbers - values.keys():
+                if self._store.check([f"{key}/{number}"]):
+                    values[number] = self._store.get(f"{key}/{number}")
+            if len(values) == self._rank.world:
+                return [values[number] for number in sorted(values)]
             if self._store.check([f"{self._key}/over"]):
                 raise NotMeasured(from_plain(json.loads(self._store.get(f"{self._key}/over"))))
-            for number in self._numbers - found.keys():
+            for number in self._numbers - values.keys():
                 # Asked first: a rank may come, and end its test, at any moment.
                 reason = self._why_it_does_not_come(number, began)
-                if reason and not self._store.check([f"{place}/{number}"]):
+                if reason and not self._store.check([f"{key}/{number}"]):
                     raise NotMeasured(self._end_for_all(reason))
             time.sleep(next(naps))
 
@@ -340,22 +340,22 @@ class Lockstep(Pace):
         if self._may_come(number, began):
             return None
         self._others.silent.add(number)
-        place, timeout_s = self._others.heard(self._store, number).place, self._others.timeout_s
-        who = f"pid {place['pid']} on {place['host']}" if place else "it has measured nothing so far"
+        status, timeout_s = self._others.heard(self._store, number).status, self._others.timeout_s
+        who = f"pid {status['pid']} on {status['host']}" if status else "it has measured nothing so far"
         return RankTooLate(number, goal, timeout_s, who)
 
     def _silence(self, number: int) -> Reason:
-        place, timeout_s = self._others.heard(self._store, number).place, self._others.timeout_s
+        status, timeout_s = self._others.heard(self._store, number).status, self._others.timeout_s
         again = number in self._others.silent
         self._others.silent.add(number)
-        if not place:
+        if not status:
             return NothingHeardOfRank(number, timeout_s)
-        who, test = f"pid {place['pid']} on {place['host']}", place["test"].rpartition("#")[0] or "no test"
-        if place["test"] == self._test and place["label"] != self._label:
-            other = f"the one called {place['label']}" if place["label"] else "one without a label"
+        who, test = f"pid {status['pid']} on {status['host']}", status["test"].rpartition("#")[0] or "no test"
+        if status["test"] == self._test and status["label"] != self._label:
+            other = f"the one called {status['label']}" if status["label"] else "one without a label"
             return RankElsewhere(number, timeout_s, other, who, "each rank has to measure the same in a test")
-        if place["test"] == self._test:
-            return RankTooLate(number, place["goal"], timeout_s, who)
+        if status["test"] == self._test:
+            return RankTooLate(number, status["goal"], timeout_s, who)
         if again:
             return RankStillSilent(number, test, who)
         reasons = filter(None, (self._not_collected(number), "each rank has to run the same tests in one order"))
@@ -372,8 +372,8 @@ def _naps() -> Iterator[float]:
 
 
 @contextmanager
-def _told_in_words() -> Iterator[None]:
-    """Around what is done at the store: that it cannot be reached is a reason not to be measured."""
+def _reaching_the_store() -> Iterator[None]:
+    """Raise NotMeasured where what is done inside cannot reach the store."""
     try:
         yield
     except RuntimeError as error:

@@ -13,6 +13,7 @@ from pytest_torchprof.capture import cupti_users, reasons
 from pytest_torchprof.capture.cache_phase import with_phase
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.capture.compile_watch import CompileWatch
+from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.devices import (
     MeasuredCodeFailed,
     accelerator,
@@ -22,7 +23,6 @@ from pytest_torchprof.capture.devices import (
 )
 from pytest_torchprof.capture.first_session import arm
 from pytest_torchprof.capture.observers import LEAST_WARMUP, FlopCount
-from pytest_torchprof.capture.pace import Pace
 from pytest_torchprof.capture.processes import ShowProgress, only_measurement, show_waits
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.recording_file import environment, replace_metadata, write_recording
@@ -70,7 +70,7 @@ class Plan:
     device: str
     """As `pick_device` returns it: "cpu" or "cuda:0"."""
     asked: str = "auto"
-    """As it was asked for: a CPU that was asked for is judged as the device, one that stands in for a GPU is not."""
+    """As it was asked for: a CPU that was asked for is judged as the device, a CPU in place of a GPU is not."""
     warmup: int
     """Calls before the profiler starts; may be 0."""
     steps: int
@@ -90,8 +90,8 @@ class Plan:
     """Whether untraced times are sampled after the steps, and with what in the caches."""
     caches: CachePhase | None = None
     """How the compile caches of this process were when it began; None where nobody asked for it."""
-    pace: Pace = field(default_factory=Pace)
-    """How it keeps up with the other ranks, where several run the code."""
+    coordination: Coordination = field(default_factory=Coordination)
+    """How the process keeps in step with the other ranks, where several run the code."""
     show: ShowProgress = show_waits
     """Called with what comes next, such as "step 2 of 5"; never while code is timed."""
 
@@ -110,7 +110,7 @@ def iterations(
     cannot be believed, or None; after a reason `plan.steps` more calls are profiled, twice at most, then NotMeasured is
     raised with it and the last recording stays for inspection. With `plan.times` the code is called further for
     untraced times, which are added to the recording: one batch, and another if `unsure()` after the first. Of several
-    ranks each makes the same number of calls, whatever happens: as many as they agree on, or as `Pace` has fixed it.
+    ranks each makes the same number of calls, whatever happens: as many as they agree on, or as `Coordination` has fixed it.
     NotMeasured on all of them where they are told to make different numbers.
     Whoever runs the code must close this generator when the code raises or is left early (`contextlib.closing`): the
     profiler is then stopped and no recording is left.
@@ -124,11 +124,13 @@ def iterations(
                 made += 1
                 yield
         except GeneratorExit as left:
-            plan.pace.leave(_why_left(left))
+            plan.coordination.leave(_why_left(left))
             raise
         except Exception as problem:  # noqa: BLE001 - the measured code raises where it is called, not here
             reason = _own_reason(problem, plan.device)
-    yield from [None] * (calls_beside_others(plan.pace, plan.warmup, plan.steps, times=plan.times is not None) - made)
+    yield from [None] * (
+        calls_beside_others(plan.coordination, plan.warmup, plan.steps, times=plan.times is not None) - made
+    )
     if reason is not None:
         raise reason from None
 
@@ -154,7 +156,7 @@ def _own_reason(problem: Exception, device: str) -> Exception:
 
 def _agree_on_calls(plan: Plan) -> None:
     """Raise NotMeasured on all ranks where some would call the code more often: they would wait in its collectives."""
-    asked = plan.pace.exchange("the plan", [plan.warmup, plan.steps, plan.times is not None])
+    asked = plan.coordination.exchange("the plan", [plan.warmup, plan.steps, plan.times is not None])
     if all(one == asked[0] for one in asked):
         return
     ranks = (
@@ -164,41 +166,41 @@ def _agree_on_calls(plan: Plan) -> None:
     raise NotMeasured(CalledDifferentlyOften(tuple(ranks)))
 
 
-def calls_of_refused(pace: Pace, reason: Reason, warmup: int, steps: int, *, times: bool) -> Iterator[None]:
+def calls_of_refused(coordination: Coordination, reason: Reason, warmup: int, steps: int, *, times: bool) -> Iterator[None]:
     """Yield for the calls of a rank that cannot measure: it makes as many as the others, who are told why."""
-    pace.leave(reason)
-    yield from [None] * calls_beside_others(pace, warmup, steps, times=times)
+    coordination.leave(reason)
+    yield from [None] * calls_beside_others(coordination, warmup, steps, times=times)
 
 
-def calls_beside_others(pace: Pace, warmup: int, steps: int, *, times: bool) -> int:
+def calls_beside_others(coordination: Coordination, warmup: int, steps: int, *, times: bool) -> int:
     """Return how many calls each of several ranks makes, also one that measures less: the others wait for it in them.
 
     0 where that is not fixed: a process alone makes as many as it needs, and ranks in step agree on it.
     """
-    return warmup + steps + times * CALLS_BESIDE_OTHERS if pace.is_fixed else 0
+    return warmup + steps + times * CALLS_BESIDE_OTHERS if coordination.is_fixed else 0
 
 
 def _measure(
     plan: Plan, path: Path, check: Callable[[Path], Reason | None], unsure: Callable[[], bool]
 ) -> Generator[None, None, None]:
-    measurement, pace = _Measurement(plan=plan, path=path, check=check), plan.pace
+    measurement, coordination = _Measurement(plan=plan, path=path, check=check), plan.coordination
     with measurement.removing_what_is_unfinished(), ExitStack() as locks:
         yield from _phase(plan, "the start", 0, measurement.arm(locks))
         counted = int(measurement.counts_operations)
         yield from _phase(plan, "the first call", counted, measurement.counted_call())
         with measurement.compile_log() as log, CompileWatch(plan.device, log, plan.triton_cache) as watch:
             yield from _phase(plan, "the warm-up", plan.warmup - counted, measurement.warm_up(watch))
-            for _ in range(_ATTEMPTS if plan.repeatable and not pace.is_fixed else 1):
+            for _ in range(_ATTEMPTS if plan.repeatable and not coordination.is_fixed else 1):
                 yield from _phase(plan, "the steps", plan.steps, measurement.attempt(watch))
-                reason = pace.agree("the attempt", measurement.problem)
-                if reason is None or any(pace.exchange("the look for profilers", another_profiler_runs())):
+                reason = coordination.agree("the attempt", measurement.problem)
+                if reason is None or any(coordination.exchange("the look for profilers", another_profiler_runs())):
                     break
                 measurement.prepare_another()
         if reason is None and plan.times is not None and measurement.written is not None:
             yield from measurement.sample(measurement.written, unsure)
         measurement.over = True
         if reason:
-            raise NotMeasured(cupti_users.told_with(reason))
+            raise NotMeasured(cupti_users.with_others_in_cupti(reason))
 
 
 def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator[None]:
@@ -206,11 +208,11 @@ def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator
 
     One that cannot measure makes them all the same. Then no rank goes on: each raises why.
     """
-    if not plan.pace.in_step:
+    if not plan.coordination.in_step:
         yield from phase
         return
     made, problem = 0, None
-    plan.pace.head_for(f"the end of {goal}")
+    plan.coordination.head_for(f"the end of {goal}")
     try:
         for _ in phase:
             made += 1
@@ -218,7 +220,7 @@ def _phase(plan: Plan, goal: str, calls: int, phase: Iterator[None]) -> Iterator
     except Exception as raised:  # noqa: BLE001 - the measured code raises where it is called, not here
         problem = _own_reason(raised, plan.device)
     yield from [None] * (calls - made)
-    reason = plan.pace.agree(goal, None if problem is None else _why_raised(problem))
+    reason = plan.coordination.agree(goal, None if problem is None else _why_raised(problem))
     if problem is not None:
         raise problem from None
     if reason is not None:
@@ -285,7 +287,7 @@ class _Measurement:
     def warm_up(self, watch: CompileWatch) -> Iterator[None]:
         for done in range(self.calls, self.plan.warmup):
             self.calls += 1
-            self.plan.pace.head_for(f"the end of warm-up call {done + 1}")
+            self.plan.coordination.head_for(f"the end of warm-up call {done + 1}")
             self.plan.show(f"warm-up call {done + 1} of {self.plan.warmup}")
             with watch.call(warmup_calls_left=self.plan.warmup - done), accelerator().captures_noted():
                 synchronize(self.plan.device)
@@ -300,7 +302,7 @@ class _Measurement:
         with Session(self.plan.device, self.plan.record) as session:
             for index in range(self.plan.steps):
                 self.calls += 1
-                self.plan.pace.head_for(f"the end of step {index + 1}")
+                self.plan.coordination.head_for(f"the end of step {index + 1}")
                 again = f", attempt {self.attempts}" if self.attempts > 1 else ""
                 self.plan.show(f"step {index + 1} of {self.plan.steps}{again}")
                 with watch.call(warmup_calls_left=0), session.step(index):
@@ -329,21 +331,25 @@ class _Measurement:
             look_for_losses(self.path)
 
     def sample(self, written: Metadata, unsure: Callable[[], bool]) -> Iterator[None]:
-        plan, pace = self.plan, self.plan.pace
+        plan, coordination = self.plan, self.plan.coordination
         ours = kind_of(plan.device).has_launches and on_one_stream(read(self.path))
         samples = Samples(plan.device, plan.times or "hot", one_stream=ours)
         for _ in range(_BATCHES):
             yield from _phase(plan, "the calls before the untraced ones", SETTLING, samples.settle())
-            if (reason := pace.agree("the calls before the untraced ones", samples.why_not)) is None:
-                count = SAMPLES_BESIDE_OTHERS if pace.is_fixed else min(pace.exchange("a count", samples.wanted))
+            if (reason := coordination.agree("the calls before the untraced ones", samples.why_not)) is None:
+                count = (
+                    SAMPLES_BESIDE_OTHERS
+                    if coordination.is_fixed
+                    else min(coordination.exchange("a count", samples.wanted))
+                )
                 plan.show(f"untraced calls: {count:,}")
                 yield from _phase(plan, "the untraced calls", count, samples.take(count))
-                reason = pace.agree("the untraced calls", samples.why_not)
+                reason = coordination.agree("the untraced calls", samples.why_not)
             samples.why_not = reason
             calls = self.calls + samples.calls
             replace_metadata(self.path, replace(written, calls=calls, timing=samples.timing))
             self.check(self.path)
-            if reason is not None or not (pace.is_fixed or any(pace.exchange("the times", unsure()))):
+            if reason is not None or not (coordination.is_fixed or any(coordination.exchange("the times", unsure()))):
                 break
 
     @contextmanager
@@ -361,7 +367,7 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
     NotMeasured says why there is none. The warm-up is over: the measurement was just made. Marks cost time, so there is
     one step and no further attempt.
     """
-    if plan.pace.is_fixed:
+    if plan.coordination.is_fixed:
         # They may have kept their limits: a collective of this rank alone would wait for them for ever.
         raise NotMeasured(
             f"the code runs on {this_rank().world} ranks, and the others would not take part in one more call"
@@ -373,7 +379,7 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
                 made += 1
                 yield
         except Exception as problem:  # noqa: BLE001 - the measured code raises where it is called, not here
-            if plan.pace.in_step and not made:
+            if plan.coordination.in_step and not made:
                 yield  # The others make this call.
             raise _own_reason(problem, plan.device) from None
 

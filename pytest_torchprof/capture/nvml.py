@@ -71,7 +71,7 @@ class Gpu:
 
     @classmethod
     def of(cls, uuid: str) -> Gpu | Unknown:
-        """Return the GPU with this UUID ("GPU-..."), which may be that of a MIG slice: torch tells both alike."""
+        """Return the GPU with this UUID ("GPU-..."), which may be that of a MIG slice: torch gives both alike."""
         handle = ask("nvmlDeviceGetHandleByUUID", given=(uuid,))
         if not isinstance(handle, Unknown):
             return cls(handle, handle)
@@ -87,7 +87,7 @@ class Gpu:
         return self.handle is not self.board
 
     def clocks_mhz(self) -> dict[str, int] | Unknown:
-        """Return its clocks, now and at most ("sm", "sm_max"), in MHz; those that are told."""
+        """Return its clocks, now and at most ("sm", "sm_max"), in MHz, as far as NVML gives them."""
         clocks: dict[str, int] = {}
         unknown = None
         for name, kind in _CLOCKS.items():
@@ -107,7 +107,7 @@ class Gpu:
         return tuple(why for bit, why in _SLOWED.items() if reasons & bit)
 
     def held_back_ns(self) -> dict[str, int] | Unknown:
-        """Return how long each of the limits that are told no other way has held it back since the driver's start."""
+        """Return how long each of the limits without a bit of their own has held it back since the driver's start."""
         lasted: dict[str, int] = {}
         for policy, name in _HELD_BACK.items():
             violation = ask("nvmlDeviceGetViolationStatus", given=(self.board, policy))
@@ -158,7 +158,7 @@ def opened_for(uuid: str) -> Iterator[Gpu | Unknown]:
 
 @contextmanager
 def watched(uuid: str) -> Iterator[Callable[[], list[str]]]:
-    """Give a function that says what spoils times on this GPU: slowed down, used by others, not told.
+    """Give a function that says what spoils times on this GPU: slowed down, used by others, not known.
 
     To be called while the GPU works on what is timed: an idle one is never too hot. NVML is opened before, which takes
     longer than many a call.
@@ -178,7 +178,7 @@ def _slowed(gpu: Gpu, before: dict[str, int] | Unknown) -> Iterator[str]:
     else:
         yield from (f"the GPU was slowed down by {why}" for why in reasons)
     if isinstance(before, Unknown) or isinstance(after, Unknown):
-        why = next(one.why for one in (before, after) if isinstance(one, Unknown))
+        why = next(answer.why for answer in (before, after) if isinstance(answer, Unknown))
         yield f"nobody told whether the GPU was slowed down by {' or '.join(_HELD_BACK.values())} ({why})"
     else:
         yield from (f"the GPU was slowed down by {name}" for name, lasted in after.items() if lasted > before[name])
@@ -205,5 +205,5 @@ def clocks_mhz(uuid: str) -> dict[str, int] | Unknown:
 
 
 def value_or_none(answer: _T | Unknown) -> _T | None:
-    """Return what was told, None where it was not."""
+    """Return the answer, None where there is none."""
     return None if isinstance(answer, Unknown) else answer

@@ -27,7 +27,7 @@ _RUNNERS = frozenset({"_pytest", "pytest", "pluggy", "xdist", "unittest"})
 
 @cache
 def is_library_file(file: str) -> bool:
-    """Whether a file belongs to torch or to Python itself, so that a line in it is no place to act on."""
+    """Whether a file belongs to torch or to Python itself, so that users cannot act on a line in it."""
     python = sysconfig.get_path("stdlib") + os.sep
     installed = (f"{python}site-packages{os.sep}", f"{python}dist-packages{os.sep}")
     in_python = file.startswith(python) and not file.startswith(installed)
@@ -56,14 +56,14 @@ def is_library_code(place: CodeLine) -> bool:
 
 def user_stack() -> tuple[CodeLine, ...]:
     """Return the frames outside torch and Python that led to where this is called, outermost first."""
-    found: list[CodeLine] = []
+    lines: list[CodeLine] = []
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the frames that are running
     while frame is not None:
         code = frame.f_code
         if not is_library_file(code.co_filename) and not is_our_file(code.co_filename):
-            found.append(CodeLine(code.co_filename, frame.f_lineno, code.co_name))
+            lines.append(CodeLine(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
-    return tuple(reversed(found))
+    return tuple(reversed(lines))
 
 
 def is_users_file(file: str) -> bool:
@@ -96,48 +96,48 @@ def _kernels_of_graphs() -> WeakKeyDictionary[Any, int | None] | None:
 
     if torch.version.hip:
         return None
-    found = WeakKeyDictionary[Any, int | None]()
+    counts = WeakKeyDictionary[Any, int | None]()
     register = getattr(graphs, "register_graph_instantiate_hook", None)
     if register is None:
-        _count_at_captures(graphs.CUDAGraph, found)
-        return found
+        _count_at_captures(graphs.CUDAGraph, counts)
+        return counts
 
     def note(graph: Any) -> None:
         # Now, while its template is there; what is raised here torch keeps to itself.
-        found[graph] = None
-        found[graph] = _count_kernels(graph.raw_cuda_graph())
+        counts[graph] = None
+        counts[graph] = _count_kernels(graph.raw_cuda_graph())
 
     register(note)
-    return found
+    return counts
 
 
 @contextmanager
 def replays() -> Iterator[Replays]:
     """Note the replays that the code inside makes; the first time, begin to watch graphs being instantiated."""
-    kernels, found = _kernels_of_graphs(), Replays()
+    kernels, noted = _kernels_of_graphs(), Replays()
     if kernels is None:
-        yield found
+        yield noted
         return
     from torch.cuda import graphs
 
     def note(graph: Any) -> None:
-        found.kernels.append(kernels.get(graph))
-        found.threads.add(threading.get_ident())
-        found.graphs.add(graph)
+        noted.kernels.append(kernels.get(graph))
+        noted.threads.add(threading.get_ident())
+        noted.graphs.add(graph)
 
     register = getattr(graphs, "register_graph_replay_start_hook", None)
     if register is None:
         with _before(graphs.CUDAGraph, "replay", note):
-            yield found
+            yield noted
         return
     handle = register(note)
     try:
-        yield found
+        yield noted
     finally:
         handle.remove()
 
 
-def _count_at_captures(kind: Any, found: WeakKeyDictionary[Any, int | None]) -> None:
+def _count_at_captures(kind: Any, counts: WeakKeyDictionary[Any, int | None]) -> None:
     """Count where a capture ends: torch before 2.14 has no hook for it, and keeps the graph no longer than that."""
     end = kind.capture_end
 
@@ -146,7 +146,7 @@ def _count_at_captures(kind: Any, found: WeakKeyDictionary[Any, int | None]) -> 
         with suppress(Exception):
             count = _count_captured()
         end(graph)
-        found[graph] = None if _may_be_changed(graph) else count
+        counts[graph] = None if _may_be_changed(graph) else count
 
     kind.capture_end = noting
 
@@ -194,17 +194,17 @@ def _count_kernels(graph: int | None) -> int | None:
     nodes = (ctypes.c_void_p * count.value)()
     if count.value and driver.cuGraphGetNodes(ctypes.c_void_p(graph), nodes, ctypes.byref(count)):
         return None
-    found = 0
+    kernels = 0
     for node in nodes:
         kind, child = ctypes.c_int(-1), ctypes.c_void_p()
         if driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)):
             return None
-        found += kind.value == _KERNEL
+        kernels += kind.value == _KERNEL
         if kind.value == _CHILD and not driver.cuGraphChildGraphNodeGetGraph(
             ctypes.c_void_p(node), ctypes.byref(child)
         ):
-            found += _count_kernels(child.value) or 0
-    return found
+            kernels += _count_kernels(child.value) or 0
+    return kernels
 
 
 @cache

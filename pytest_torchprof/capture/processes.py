@@ -33,7 +33,7 @@ def show_waits(text: str, *, waits: bool = False) -> None:
 def only_measurement(device: str, show: ShowProgress = show_waits, *, doing: str | None = None) -> Iterator[None]:
     """Hold the lock of the GPU that `device` is, if it is one; NotMeasured where it cannot be had.
 
-    ``show`` is told of a wait, and whoever waits hears ``doing``. The operating system frees the lock when its holder
+    ``show`` shows a wait, and whoever waits sees ``doing``. The operating system frees the lock when its holder
     ends, however that ends. Ranks of one job measure together, and wait for each other in what they measure: the first
     one holds the locks, those of all GPUs that it sees, for all of them. If each held its own, two jobs could wait for
     each other for ever.

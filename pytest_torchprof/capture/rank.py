@@ -15,7 +15,7 @@ from pytest_torchprof.text import MOST_DIGITS
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One of ``world`` processes, counted from 0; what is known besides tells no two apart."""
+    """One of ``world`` processes, counted from 0; what is known besides distinguishes no two."""
 
     number: int = 0
     world: int = 1
@@ -51,7 +51,7 @@ class Rank:
         return "" if self.alone else f".rank{self.number}of{self.world}"
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the rank and how many there are: "rank 1 of 4"."""
         return f"rank {self.number} of {self.world}"
 
 
@@ -94,8 +94,8 @@ def this_rank() -> Rank:
 
 def rank_in(name: str) -> Rank:
     """Return whose recording a file of this name is; of a process alone where it does not tell."""
-    found = _IN_NAME.search(name)
-    return Rank(int(found[1]), int(found[2])) if found else Rank()
+    match = _IN_NAME.search(name)
+    return Rank(int(match[1]), int(match[2])) if match else Rank()
 
 
 def _launched(by: _Launcher) -> Rank | None:

@@ -83,15 +83,15 @@ def no_gpu() -> NoGpu:
         if driver is None:
             return NoGpu(build, surprising=False)
         return NoGpu(f"{build}, and this machine has {driver}: install the build of torch for it", surprising=True)
-    said = _said_at_initializing()
-    if said is None:
+    message = _error_at_initializing()
+    if message is None:
         return NoGpu("torch.cuda.is_available() is False and gives no reason", surprising=False)
-    if "gpus are available" in said.lower() and (hiding := _hiding()):
+    if "gpus are available" in message.lower() and (hiding := _hiding()):
         return NoGpu(hiding, surprising=True)
-    if "no nvidia driver" in said.lower():
+    if "no nvidia driver" in message.lower():
         reason = "no NVIDIA driver is to be found: install one, or start the container with its GPUs (--gpus all)"
         return NoGpu(reason, surprising=_driver_of_this_machine() is not None)
-    return NoGpu(_of_initializing(said), surprising=True)
+    return NoGpu(_of_initializing(message), surprising=True)
 
 
 def _hiding() -> str | None:
@@ -109,24 +109,24 @@ def _hiding() -> str | None:
     )
 
 
-def _of_initializing(said: str) -> str:
+def _of_initializing(message: str) -> str:
     import torch
 
-    if found := re.search(r"driver on your system is too old \(found version (\d+)\)", said):
-        version = int(found[1])
+    if match := re.search(r"driver on your system is too old \(found version (\d+)\)", message):
+        version = int(match[1])
         return (
             f"the NVIDIA driver is too old for torch {torch.__version__}: it knows CUDA {version // 1000}."
             f"{version % 1000 // 10}, and torch is built with {torch.version.cuda}. Update the driver, or install a "
             "build of torch for this CUDA"
         )
-    if "error 802" in said.lower():
+    if "error 802" in message.lower():
         return FabricNotReady().text
-    if "gpus are available" in said.lower():
+    if "gpus are available" in message.lower():
         return "the driver sees no GPU: nvidia-smi (rocminfo on AMD) tells which there are, and why none"
-    return f"CUDA cannot be initialized: {said}"
+    return f"CUDA cannot be initialized: {message}"
 
 
-def _said_at_initializing() -> str | None:
+def _error_at_initializing() -> str | None:
     import torch
 
     try:
@@ -148,13 +148,13 @@ def _driver_of_this_machine() -> str | None:
 
 def of_device(device: str, error: BaseException) -> Reason:
     """Return why a device cannot be used, from the error that its use raised."""
-    said = first_line(error)
-    if "forked subprocess" in said:
+    message = first_line(error)
+    if "forked subprocess" in message:
         return Forked()
     if re.search(r"Error 802|system not yet initialized|cudaErrorSystemNotReady", str(error)):
         return FabricNotReady()
     advice = next((advice for part, advice in _OF_A_DEVICE if re.search(part, str(error))), "")
-    return DeviceUnusable(device, said, advice)
+    return DeviceUnusable(device, message, advice)
 
 
 def of_earlier_error(error: BaseException) -> Reason:
@@ -218,9 +218,9 @@ def _seen_by_fresh(fresh: FreshProcess) -> str:
             "_init_for_cuda_graphs begins"
         )
     if fresh.refusals:
-        said = "; ".join(map(str, fresh.refusals))
+        listed = "; ".join(map(str, fresh.refusals))
         advice = [text for refusal in fresh.refusals if (text := of_cupti(refusal.error))]
-        return f", nor does a fresh process, in which CUPTI says {': '.join([said, *advice])}"
+        return f", nor does a fresh process, in which CUPTI says {': '.join([listed, *advice])}"
     if fresh.failure:
         return f"; a fresh process, which was to tell whether it is this one, failed: {fresh.failure}"
     return f", nor does a fresh process, and CUPTI says nothing. Usual causes: {'; '.join(_usual_causes())}"
@@ -292,10 +292,10 @@ def fresh_process(device: str, *, limit_s: float = _LIMIT_S) -> FreshProcess:
 
 
 def _refusals(log: str) -> tuple[Refusal, ...]:
-    found: dict[str, Refusal] = {}
+    by_error: dict[str, Refusal] = {}
     for call, given, error, _ in _REFUSAL.findall(log):
-        found.setdefault(error, Refusal(call=f"{call}({given.strip()})", error=error))
-    return tuple(found.values())
+        by_error.setdefault(error, Refusal(call=f"{call}({given.strip()})", error=error))
+    return tuple(by_error.values())
 
 
 def how_it_ended(status: int) -> str:

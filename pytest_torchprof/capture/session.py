@@ -186,7 +186,7 @@ class Session:
         """Wait for the GPUs, stop the profiler and say what can be believed."""
         if kind_of(self._device).has_launches:
             self._wait_for_threads()
-        # Found again now: the measured code may have used a device that was idle before.
+        # Looked up again: the measured code may have used a device that was idle before.
         self.devices = devices_in_use(self._device)
         with after_measured_code():
             accelerator().synchronize(self.devices)
@@ -233,7 +233,7 @@ class Session:
                 with without_profiler_lines():
                     error = torch_profiler.stop(self._profiler)
             finally:
-                _profile_again(self._profiled_by)
+                _put_profile_function_back(self._profiled_by)
             if error is not None:
                 self.problem = GpuFailedAtStop(reasons.first_line(error))
             elif torch_profiler.was_emptied(self._profiler):
@@ -269,8 +269,8 @@ def refuse_second_profiler() -> None:
         raise NotMeasured(ProfilerRuns(thread))
 
 
-def _profile_again(before: Any) -> None:
-    """Put back what profiled the Python code of this thread: a function, or before Python 3.12 cProfile."""
+def _put_profile_function_back(before: Any) -> None:
+    """Put back the profile function of this thread, or before Python 3.12 cProfile."""
     if callable(before):
         sys.setprofile(before)
     elif hasattr(before, "enable"):

@@ -1,6 +1,6 @@
 """How often torch.compile has found what it needs in its caches, by private names of torch and of Triton.
 
-Run with torch 2.13.0 and 2.15.0 on Python 3.11. A count that a version does not keep is None, which is told as "not
+Run with torch 2.13.0 and 2.15.0 on Python 3.11. A count that a version does not keep is None, which is shown as "not
 known": torch's counters have no entry for what never happened, so its own source is asked which ones it keeps.
 """
 

@@ -169,9 +169,9 @@ def considered_refs() -> list[weakref.ref[CodeType]] | None:
 def compiled_codes(code: CodeType) -> list[tuple[str, CodeType]]:
     """Return id ("0/1") and generated code of each compilation that this code object has."""
     entries = getattr(import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
-    found = entries(code) if entries else ()
+    cached = entries(code) if entries else ()
     # An entry whose guarded objects are gone stays in the list without its code.
-    return [(str(getattr(entry, "compile_id", "?")), entry.code) for entry in found if entry.code is not None]
+    return [(str(getattr(entry, "compile_id", "?")), entry.code) for entry in cached if entry.code is not None]
 
 
 _RESUME = re.compile(r"__resume_at_(\d+)_\d+")
@@ -180,15 +180,15 @@ _RESUME = re.compile(r"__resume_at_(\d+)_\d+")
 def lines_of_breaks(code: CodeType, generated: CodeType) -> set[int]:
     """Return the lines at which generated code hands over to what comes after a graph break; empty without one.
 
-    The names of the resume functions hold the place in the bytecode to go on from, so the break is at that line or at
-    the one of the instruction before.
+    The names of the resume functions hold the offset in the bytecode to go on from, so the break is at that line or at
+    the line of the instruction before.
     """
     names = (*generated.co_names, *generated.co_freevars)
-    places = [int(match[1]) for match in map(_RESUME.match, names) if match]
+    offsets = [int(match[1]) for match in map(_RESUME.match, names) if match]
     return {
         line
         for start, end, line in code.co_lines()
-        if line is not None and any(start <= place < end or start <= place - 2 < end for place in places)
+        if line is not None and any(start <= offset < end or start <= offset - 2 < end for offset in offsets)
     }
 
 
@@ -275,8 +275,8 @@ def _module_being_compiled(code: CodeType) -> object:
     cells = frame.f_locals.get("closure") or ()
     if "fn" in code.co_freevars and len(cells) == len(code.co_freevars):
         wrapped = cells[code.co_freevars.index("fn")].cell_contents
-        found = getattr(wrapped, "__self__", wrapped)
-        return found if isinstance(found, torch.nn.Module) else None
+        owner = getattr(wrapped, "__self__", wrapped)
+        return owner if isinstance(owner, torch.nn.Module) else None
     # Its own name for the module may be any, and code after a graph break has further arguments before it.
     modules = [v for v in dict(frame.f_locals.get("locals") or {}).values() if isinstance(v, torch.nn.Module)]
     return next((module for module in modules if _is_method_of(code, module)), None)
@@ -294,8 +294,8 @@ def trace_logger() -> logging.Logger | None:
 
     torch makes its records only while the logger has a handler (run with torch 2.13.0, 2.14.1 and 2.15.0).
     """
-    found = logging.Logger.manager.loggerDict.get("torch.__trace")
-    return found if isinstance(found, logging.Logger) else None
+    logger = logging.Logger.manager.loggerDict.get("torch.__trace")
+    return logger if isinstance(logger, logging.Logger) else None
 
 
 _CPU_KERNEL_PROFILING = "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"

@@ -30,7 +30,7 @@ def _is_disabled() -> bool:
 
 
 class NoteEntry(Protocol):
-    """What is told that a compiled function is entered."""
+    """What is called when a compiled function is entered."""
 
     def __call__(self, code: CodeType | None, setting: str | None, *, eagerly: bool) -> None:
         """Take the function's code, the setting that is in force, and whether the function runs as it is for it."""
@@ -46,7 +46,7 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
         return
 
     def noting(callback: Any) -> Any:
-        found = ask(callback)
+        chosen = ask(callback)
         if callable(callback):
             # The function is a variable of the wrapper that asks.
             function = sys._getframe(1).f_locals.get("fn")
@@ -54,9 +54,9 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
             note(
                 getattr(function, "__code__", None),
                 why_nothing_compiles() or marked,
-                eagerly=found is None or _is_disabled() or marked is not None,
+                eagerly=chosen is None or _is_disabled() or marked is not None,
             )
-        return found
+        return chosen
 
     vars(module)["_callback_from_stance"] = noting
     try:

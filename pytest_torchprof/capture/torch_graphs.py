@@ -2,7 +2,7 @@
 
 A replay has no operators, so they are noted while the graph is captured, in a warm-up call. Nodes are attributed by
 what the driver lists before and after each operator that torch dispatches; which operators and ranges were open
-meanwhile is told by torch's execution trace. torch's own annotations (``torch.cuda.graph_annotations``) are not
+meanwhile is in torch's execution trace. torch's own annotations (``torch.cuda.graph_annotations``) are not
 enough: a node has one, so that ranges inside ranges are lost. Run with torch 2.15.0, whose hooks tell of captures;
 with others, and with a driver older than CUDA 13.1, which does not tell the numbers of nodes, nothing is noted.
 """
@@ -25,7 +25,14 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.source_lines import name_in_source, quote_mark
 from pytest_torchprof.capture.execution_trace import Call, read_capture
-from pytest_torchprof.capture.graph_nodes import described, graph_of, handles, holds_others, nodes_of, tells_of_nodes
+from pytest_torchprof.capture.graph_nodes import (
+    described,
+    driver_knows_nodes,
+    graph_of,
+    handles,
+    holds_others,
+    nodes_of,
+)
 from pytest_torchprof.capture.observers import cuda_driver, is_users_file, path_from_here
 from pytest_torchprof.capture.torch_profiler import execution_trace
 
@@ -58,8 +65,8 @@ class _Captures:
         self._library.fallback(self._called, _KEY, with_keyset=True)
 
     @contextmanager
-    def told_of(self, watch: _Watch) -> Iterator[None]:
-        """Tell a watch of the operators that are called inside, on threads of autograd's too."""
+    def reporting_to(self, watch: _Watch) -> Iterator[None]:
+        """Report to a watch the operators that are called inside, on threads of autograd's too."""
         self._watch = watch
         try:
             with _private("_IncludeDispatchKeyGuard")(self._key), _hidden_from_guards(self._key):
@@ -69,8 +76,8 @@ class _Captures:
 
     def _called(self, keys: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
         """Call an operator as it would have been without this, and what it calls too."""
-        telling = nullcontext() if self._watch is None else self._watch.call()
-        with _private("_ExcludeDispatchKeyGuard")(_private("DispatchKeySet")(self._key)), telling:
+        noting = nullcontext() if self._watch is None else self._watch.call()
+        with _private("_ExcludeDispatchKeyGuard")(_private("DispatchKeySet")(self._key)), noting:
             if _has_number_for_tensor(operator, args):
                 return operator(*args, **kwargs)
             return operator.redispatch(keys & self._below, *args, **kwargs)
@@ -101,7 +108,9 @@ class _Captures:
 def _has_number_for_tensor(operator: Any, args: Sequence[Any]) -> bool:
     """Whether a number was given for a tensor, which torch's dispatcher has made a tensor of and Python a number."""
     asked = zip(operator._schema.arguments, args, strict=False)  # Nothing public has the schema.
-    return any(isinstance(given, (int, float, complex)) and one.type.kind() == "TensorType" for one, given in asked)
+    return any(
+        isinstance(given, (int, float, complex)) and argument.type.kind() == "TensorType" for argument, given in asked
+    )
 
 
 @contextmanager
@@ -146,41 +155,41 @@ def _captures() -> _Captures | None:
     hooks: Any = graphs
     if torch.version.hip or not all(hasattr(hooks, name) for name in _HOOKS):
         return None
-    if not tells_of_nodes():
+    if not driver_knows_nodes():
         return None
     try:
-        found = _Captures()
+        captures = _Captures()
     except (AttributeError, RuntimeError):
         # This torch uses the key itself, or has none of the name.
         return None
-    hooks.register_graph_capture_start_hook(found.captured_anew)
-    hooks.register_graph_instantiate_hook(found.instantiated)
-    return found
+    hooks.register_graph_capture_start_hook(captures.captured_anew)
+    hooks.register_graph_instantiate_hook(captures.instantiated)
+    return captures
 
 
 def captured(graphs: Iterable[Any]) -> tuple[CapturedGraph, ...] | None:
     """Return what is known of the nodes of graphs, of those of which something is; None: nothing."""
     known = _captures()
-    found = () if known is None else filter(None, map(known.of.get, graphs))
-    return _renumbered(sorted(found, key=lambda one: one.graphs)) or None
+    captures = () if known is None else filter(None, map(known.of.get, graphs))
+    return _renumbered(sorted(captures, key=lambda graph: graph.graphs)) or None
 
 
 def _renumbered(graphs: Sequence[CapturedGraph]) -> tuple[CapturedGraph, ...]:
     """Return the graphs with modules numbered among those of their class here, whatever was captured before."""
-    modules = {one.name: None for graph in graphs for one in graph.ranges if one.kind == "module"}
+    modules = {part.name: None for graph in graphs for part in graph.ranges if part.kind == "module"}
     of_kind, names = Counter[str](), {}
     for name in modules:
         kind = name.rpartition("_")[0]
         names[name] = f"{kind}_{of_kind[kind]}"
         of_kind[kind] += 1
 
-    def renamed(one: CapturedRange) -> CapturedRange:
-        if one.kind == "module":
-            return replace(one, name=names[one.name])
-        if one.kind == "line":
-            line, _, inside = one.name.rpartition(", ")
-            return replace(one, name=f"{line}, {'.'.join(names[name] for name in inside.split('.') if name)}")
-        return one
+    def renamed(part: CapturedRange) -> CapturedRange:
+        if part.kind == "module":
+            return replace(part, name=names[part.name])
+        if part.kind == "line":
+            line, _, inside = part.name.rpartition(", ")
+            return replace(part, name=f"{line}, {'.'.join(names[name] for name in inside.split('.') if name)}")
+        return part
 
     return tuple(replace(graph, ranges=tuple(map(renamed, graph.ranges))) for graph in graphs)
 
@@ -222,15 +231,15 @@ class _Watching:
         if self._watch is None:
             self._watch = _Watch(self._known)
         else:
-            # The other one failed, which has no end, or goes on beside this one.
+            # The other capture failed, which has no end, or goes on beside this one.
             self._watch.spoil()
 
     def end(self, graph: Any) -> None:
         if self._watch is not None and threading.get_ident() == self._thread:
             watch, self._watch = self._watch, None
-            found = watch.finish(graph.raw_cuda_graph())
-            if found is not None:
-                self._known.of[graph] = found
+            captured_graph = watch.finish(graph.raw_cuda_graph())
+            if captured_graph is not None:
+                self._known.of[graph] = captured_graph
 
     def close(self) -> None:
         if self._watch is not None:
@@ -256,40 +265,40 @@ class _Watch:
         self._file = Path(self._folder.name, "execution_trace.json")
         self._noting = ExitStack()
         noted = self._noting.enter_context(execution_trace(self._file))
-        self._told = noted and self._graph is not None
-        self._told_of = known.told_of(self)
-        self._told_of.__enter__()
+        self._complete = noted and self._graph is not None
+        self._reporting = known.reporting_to(self)
+        self._reporting.__enter__()
 
     @contextmanager
     def call(self) -> Iterator[None]:
         """Note which nodes are made inside, and which were since the last call."""
         thread, number = threading.get_ident(), len(self._calls)
         # The work of two threads at once cannot be told apart.
-        self._told = self._told and self._open is None
+        self._complete = self._complete and self._open is None
         self._open, before = thread, self._made()
-        modules, line = self._place()
-        one = Call(before=before, modules=modules, line=line)
-        self._calls.append(one)
+        modules, line = self._modules_and_line()
+        operator_call = Call(before=before, modules=modules, line=line)
+        self._calls.append(operator_call)
         _leave_mark(number, begins=True)
         try:
             yield
         finally:
             _leave_mark(number, begins=False)
-            one.inside = self._made()
+            operator_call.inside = self._made()
             self._open = None
 
     def _made(self) -> tuple[int, ...]:
         """Return the nodes that the graph has more than last time."""
         # Where the capture has failed the graph is no more.
-        self._told = self._told and (self._ended or graph_of(self._stream) == self._graph)
-        nodes = nodes_of(self._graph) if self._told else None
+        self._complete = self._complete and (self._ended or graph_of(self._stream) == self._graph)
+        nodes = nodes_of(self._graph) if self._complete else None
         if nodes is None or not nodes.startswith(self._seen):
-            self._told = False
+            self._complete = False
             return ()
         new, self._seen = nodes[len(self._seen) :], nodes
         return handles(new)
 
-    def _place(self) -> tuple[tuple[tuple[int, str], ...], str]:
+    def _modules_and_line(self) -> tuple[tuple[tuple[int, str], ...], str]:
         """Return the calls of modules that this one is in, from the outermost, and the line of the user's code."""
         modules: list[tuple[int, str]] = []
         line = ""
@@ -307,26 +316,26 @@ class _Watch:
         """Return what is known of the captured graph's nodes; None where it cannot be told."""
         try:
             self._graph, self._ended = graph, True
-            self._told_of.__exit__(None, None, None)
+            self._reporting.__exit__(None, None, None)
             last = Call(before=self._made())
             _leave_mark(len(self._calls), begins=True)
             self._calls.append(last)
         finally:
             self._noting.close()
-        told, self._told = self._told and not any(map(holds_others, handles(self._seen))), False
+        complete, self._complete = self._complete and not any(map(holds_others, handles(self._seen))), False
         try:
-            return read_capture(self._file.read_bytes(), self._calls, described) if told else None
+            return read_capture(self._file.read_bytes(), self._calls, described) if complete else None
         finally:
             self._folder.cleanup()
 
     def spoil(self) -> None:
-        """Tell nothing of the graph."""
-        self._told = False
+        """Report nothing of the graph."""
+        self._complete = False
 
     def close(self) -> None:
         """Stop looking: the capture failed."""
         self.spoil()
-        self._told_of.__exit__(None, None, None)
+        self._reporting.__exit__(None, None, None)
         self._noting.close()
         self._folder.cleanup()
 

@@ -32,7 +32,7 @@ def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:
     if kind is None:
         return ()
     # An object refers to its type; to ask for that is three times as fast as to look at all objects.
-    return tuple(_read_graph(found, cpu=cpu) for found in gc.get_referrers(kind) if type(found) is kind)
+    return tuple(_read_graph(graph, cpu=cpu) for graph in gc.get_referrers(kind) if type(graph) is kind)
 
 
 def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
@@ -40,7 +40,7 @@ def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
     get_path = getattr(import_module("torch._inductor.codecache"), "get_path", None)
     path = get_path(code_hash, "py")[2] if get_path and code_hash else None
     source = getattr(graph, "source_code", None) or ""
-    told = read_program(
+    facts = read_program(
         source,
         # The graph that the program was made of, which also comes with it from a cache.
         getattr(graph, "inductor_post_grad_graph_str", None) or "",
@@ -55,8 +55,8 @@ def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
         cudagraph_skip=getattr(graph, "disabled_cudagraphs_reason", None),
         aten_calls=_aten_calls_in_source(source),
         unprofiled=cpu and _has_unprofiled_kernels(source),
-        kernels=told.kernels,
-        calls=told.calls,
+        kernels=facts.kernels,
+        calls=facts.calls,
     )
 
 
@@ -65,8 +65,8 @@ _CALLS_ATEN = re.compile(r"\b(?:extern_kernels|torch\.ops\.aten)\.(\w+)(?:\.\w+)
 
 def _aten_calls_in_source(source: str) -> dict[str, int]:
     """Count the aten kernels that the generated code calls itself, by operator ("aten::mm")."""
-    found = (f"aten::{match[1]}" if match[1] else operator_of(match[2]) for match in _CALLS_ATEN.finditer(source))
-    return dict(Counter(filter(None, found)))
+    operators = (f"aten::{match[1]}" if match[1] else operator_of(match[2]) for match in _CALLS_ATEN.finditer(source))
+    return dict(Counter(filter(None, operators)))
 
 
 def _has_unprofiled_kernels(source: str) -> bool:

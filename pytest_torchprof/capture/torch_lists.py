@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch.profiler.profiler import _KinetoProfile
 
 # As the profiler calls them where it does tell, by their names in Python; of others it says "c10::" and these.
-_WORDS: Final = {
+_TYPE_NAMES: Final = {
     "float32": "float",
     "float64": "double",
     "float16": "c10::Half",
@@ -43,7 +43,7 @@ def tensor_lists(profiler: _KinetoProfile, recording: Path) -> tuple[TensorLists
         if text.find(b'"TensorList"') < 0:
             return None
     results = profiler.profiler.kineto_results if profiler.profiler else None
-    found: defaultdict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
+    operators_of: defaultdict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
     takes_lists: dict[str, bool] = {}
     left: list[Any] = [] if results is None else list(results.experimental_event_tree())
     while left:
@@ -53,8 +53,8 @@ def tensor_lists(profiler: _KinetoProfile, recording: Path) -> tuple[TensorLists
         if name not in takes_lists:
             takes_lists[name] = _takes_lists(name)
         if takes_lists[name] and (types := _types_of(getattr(event.extra_fields, "inputs", []))):
-            found[types].append(event.correlation_id)
-    return tuple(TensorLists(types=types, operators=tuple(sorted(ids))) for types, ids in found.items()) or None
+            operators_of[types].append(event.correlation_id)
+    return tuple(TensorLists(types=types, operators=tuple(sorted(ids))) for types, ids in operators_of.items()) or None
 
 
 def _takes_lists(name: str) -> bool:
@@ -68,15 +68,15 @@ def _takes_lists(name: str) -> bool:
 
 
 def _types_of(inputs: list[Any]) -> tuple[tuple[str, ...], ...]:
-    """Return the types of each list of tensors that is not empty; one stands for all of a list."""
+    """Return the types of each list of tensors that is not empty; one type stands for a list whose tensors share it."""
     lists = [
-        tuple(_word(one.dtype) for one in given)
+        tuple(_type_name(tensor.dtype) for tensor in given)
         for given in inputs
         if isinstance(given, list) and given and hasattr(given[0], "dtype")
     ]
     return tuple(types[:1] if len(set(types)) == 1 else types for types in lists)
 
 
-def _word(dtype: torch.dtype) -> str:
+def _type_name(dtype: torch.dtype) -> str:
     name = str(dtype).removeprefix("torch.")
-    return _WORDS.get(name) or f"c10::{name.capitalize() if name.startswith('float') else name}"
+    return _TYPE_NAMES.get(name) or f"c10::{name.capitalize() if name.startswith('float') else name}"

@@ -49,23 +49,23 @@ def peaks(indices: tuple[int, ...]) -> Iterator[CudaPeaks]:
 
     for index in indices:
         torch.cuda.reset_peak_memory_stats(index)
-    found, module = CudaPeaks(), vars(import_module("torch._C"))
+    cuda_peaks, module = CudaPeaks(), vars(import_module("torch._C"))
     originals: dict[str, Any] = {name: module[name] for name in _RESETS if name in module}
-    telling: dict[str, Any] = {name: _telling(original, found) for name, original in originals.items()}
-    module.update(telling)
+    noting: dict[str, Any] = {name: _noting_reset(original, cuda_peaks) for name, original in originals.items()}
+    module.update(noting)
     try:
-        found.look(indices)
-        yield found
+        cuda_peaks.look(indices)
+        yield cuda_peaks
     finally:
         # Whoever put something else there meanwhile keeps it.
-        module.update({name: original for name, original in originals.items() if module[name] is telling[name]})
+        module.update({name: original for name, original in originals.items() if module[name] is noting[name]})
 
 
-def _telling(original: Callable[[Any], None], found: CudaPeaks) -> Callable[[Any], None]:
+def _noting_reset(original: Callable[[Any], None], cuda_peaks: CudaPeaks) -> Callable[[Any], None]:
     def reset(index: Any) -> None:
         # What torch refuses it shall refuse itself.
         if isinstance(index, int) and 0 <= index < _gpus():
-            found.resetting(index)
+            cuda_peaks.resetting(index)
         original(index)
 
     return reset

@@ -42,7 +42,7 @@ def packages_marked() -> Iterator[bool]:
 
 def _is_bound(methods: Mapping[str, Any], call: Any) -> bool:
     """Whether there is a bound method of this one; it alone holds a reference to the function beside its class."""
-    functions = [function for one in methods.values() if (function := getattr(one, "__func__", None)) is not None]
+    functions = [function for method in methods.values() if (function := getattr(method, "__func__", None)) is not None]
     counts = {id(function): sys.getrefcount(function) for function in functions}
     asked = getattr(call, "__func__", None)
     if asked is None or counts[id(asked)] == min(counts.values()):

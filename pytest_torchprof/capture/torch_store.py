@@ -68,7 +68,7 @@ def collectives_of_groups() -> dict[str, int]:
     world: Any = distributed.distributed_c10d._world
     groups = world.pg_names.items()
     # Of groups that this rank is not in there is a name alone.
-    return {name: _collectives_of(one) for one, name in groups if isinstance(one, distributed.ProcessGroup)}
+    return {name: _collectives_of(group) for group, name in groups if isinstance(group, distributed.ProcessGroup)}
 
 
 def _collectives_of(group: Any) -> int:

@@ -30,11 +30,11 @@ def triton_kernels(recording: Path) -> tuple[str, ...]:
     if _COMPILER not in sys.modules:
         return ()
     with recording.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
-        names = {found[1].decode(errors="replace") for found in _KERNEL.finditer(text)}
+        names = {match[1].decode(errors="replace") for match in _KERNEL.finditer(text)}
         open_names = frozenset(name for name in names if is_plain_name(name) and decode(name).triton is None)
         if not open_names:
             return ()
-        ranges = {found[1].decode(errors="replace") for found in _RANGE.finditer(text)}
+        ranges = {match[1].decode(errors="replace") for match in _RANGE.finditer(text)}
     ranged = open_names & {_NUMBER.sub("", name) for name in ranges}
     return tuple(sorted(ranged | _compiled_here(open_names - ranged)))
 
@@ -45,4 +45,4 @@ def _compiled_here(names: frozenset[str]) -> frozenset[str]:
     kind = getattr(sys.modules[_COMPILER], "CompiledKernel", None)
     if kind is None or not names:
         return frozenset()
-    return names & {getattr(one, "name", None) for one in gc.get_objects() if type(one) is kind}
+    return names & {getattr(kernel, "name", None) for kernel in gc.get_objects() if type(kernel) is kind}

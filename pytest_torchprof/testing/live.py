@@ -40,25 +40,25 @@ def live(run: TestRun, asked: Measurement) -> Generator[None, None, Measurement]
 
 def _measured(run: TestRun, asked: Measurement, path: Path) -> Generator[None, None, Measurement]:
     test, options = run.test, run.test.options
-    pace = test.state.pace(test.nodeid, asked.label, after_test=run.judged)
+    coordination = test.state.coordination(test.nodeid, asked.label, after_test=run.judged)
     if (reason := test.state.unarmed.get(options.device)) is not None:
         times = test.baseline.takes_times
-        yield from capture.calls_of_refused(pace, reason, options.warmup, options.steps, times=times)
+        yield from capture.calls_of_refused(coordination, reason, options.warmup, options.steps, times=times)
         return asked.doubted(reason)
     if (reason := why_no_phase(options.compile_cache, test.state.caches)) is not None:
         return asked.doubted(reason)
-    plan = _plan(run, asked, pace)
+    plan = _plan(run, asked, coordination)
     profile = yield from _captured(test, plan, path)
     if profile is None:
         return asked
     run.compiled.note_run(regions_of(profile.trace).ids)
     asked.explanation.made_by(plan)
-    if pace.in_step:
-        profile = with_other_recordings(profile, partial(pace.exchange, "the recordings"))
+    if coordination.in_step:
+        profile = with_other_recordings(profile, partial(coordination.exchange, "the recordings"))
     return replace(asked, profile=profile, why_not=test.other_code() or test.doubt_of_caches(profile))
 
 
-def _plan(run: TestRun, asked: Measurement, pace: capture.Pace) -> capture.Plan:
+def _plan(run: TestRun, asked: Measurement, coordination: capture.Coordination) -> capture.Plan:
     test, options = run.test, run.test.options
     device = capture.pick_device(options.device)
     takes_times = test.baseline.takes_times and (options.device != "auto" or kind_of(device).has_launches)
@@ -74,7 +74,7 @@ def _plan(run: TestRun, asked: Measurement, pace: capture.Pace) -> capture.Plan:
         compiled=run.compiled,
         times=options.tolerance.cache if takes_times else None,
         caches=test.state.caches,
-        pace=pace,
+        coordination=coordination,
         show=partial(test.progress, test.nodeid, asked.label),
     )
 

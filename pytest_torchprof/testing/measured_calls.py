@@ -61,10 +61,10 @@ def _guarded(run: TestRun, measurement: Measurement) -> Measurement:
 def _judged_alone(run: TestRun, measurement: Measurement) -> JudgedAlone:
     """Return what a measurement comes to by itself, here and on the ranks that measure it in step."""
     judgement, plan = _judgement(run.test, measurement), measurement.explanation.plan
-    if plan is None or not plan.pace.in_step:
+    if plan is None or not plan.coordination.in_step:
         return JudgedAlone(judgement=judgement)
     try:
-        return JudgedAlone(judgement=judgement, of_ranks=judged_on_all(judgement, run.test.baseline, plan.pace))
+        return JudgedAlone(judgement=judgement, of_ranks=judged_on_all(judgement, run.test.baseline, plan.coordination))
     except NotMeasured as problem:
         raise run.put(measurement.doubted(problem.reason)).error from None
 
@@ -125,7 +125,7 @@ def _repeat_with_stacks(run: TestRun, label: str | None, function: Callable[[], 
     if run.measuring:
         explanation.fail("the code cannot be called again inside another measurement")
         return
-    if explanation.plan is not None and explanation.plan.pace.in_step:
+    if explanation.plan is not None and explanation.plan.coordination.in_step:
         # The others may not have missed it: a collective of this rank alone would wait for them for ever.
         explanation.fail("other ranks take no part in one more call for what this one alone asks for in its test")
         return

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.capture import Pace
+    from pytest_torchprof.capture import Coordination
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.judgement import Judgement
@@ -57,14 +57,14 @@ def told_in(recording: Path, own_kernels: OwnKernels) -> Any:
     return to_plain(part_of(profile)) if rank_and_size(profile.trace) is not None else None
 
 
-def judged_on_all(judgement: Judgement | None, check: BaselineCheck, pace: Pace) -> tuple[JudgedOnRank, ...]:
+def judged_on_all(judgement: Judgement | None, check: BaselineCheck, coordination: Coordination) -> tuple[JudgedOnRank, ...]:
     """Return how a measurement came out on each rank that measures in step, this one's judgement among them.
 
     NotMeasured where one of them does not come so far.
     """
     own = to_builtins(_judged_here(judgement, check))
-    of_ranks = convert(pace.exchange("the verdicts", own), tuple[JudgedOnRank, ...])
-    pace.close()
+    of_ranks = convert(coordination.exchange("the verdicts", own), tuple[JudgedOnRank, ...])
+    coordination.close()
     return of_ranks
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_torchprof.capture import Pace
+from pytest_torchprof.capture import Coordination
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import RunResults, UnusedEntries
 from pytest_torchprof.report.result import BaselineState, Outcome, Result
@@ -176,9 +176,9 @@ class RunState:
             if result.nodeid == nodeid and result.baseline_state is BaselineState.WRITTEN:
                 self.results[key] = _without_baseline(result)
 
-    def pace(self, nodeid: str, label: str | None, *, after_test: bool) -> Pace:
+    def coordination(self, nodeid: str, label: str | None, *, after_test: bool) -> Coordination:
         """Return how a measurement keeps up with those of other ranks."""
-        return Pace() if self.other_ranks is None else self.other_ranks.pace(nodeid, label, after_test=after_test)
+        return Coordination() if self.other_ranks is None else self.other_ranks.coordination(nodeid, label, after_test=after_test)
 
     def drop_stale(self, nodeid: str) -> None:
         """Remove the saved recordings that earlier runs left of a test that failed in this one."""

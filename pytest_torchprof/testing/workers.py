@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_torchprof.capture.cache_phase import CachePhase
-    from pytest_torchprof.capture.lockstep import Tell
+    from pytest_torchprof.capture.lockstep import Announce
     from pytest_torchprof.testing.handed_over import ProcessResults
 
 WORKER_KEY = "torchprof"
@@ -26,7 +26,7 @@ SCRATCH: pytest.StashKey[Path] = pytest.StashKey()
 """The folder of a rank, which goes with its job, also where the rank is killed."""
 CACHES: pytest.StashKey[CachePhase] = pytest.StashKey()
 """How a process that measures one test alone finds the compile caches."""
-PROGRESS: pytest.StashKey[Tell] = pytest.StashKey()
+PROGRESS: pytest.StashKey[Announce] = pytest.StashKey()
 """Where a rank tells the process that waits for its job how far it has come."""
 
 

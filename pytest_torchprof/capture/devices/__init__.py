@@ -145,7 +145,7 @@ class LiveDevice(ABC):
 
     @classmethod
     def in_use(cls, measured: str) -> tuple[int, ...]:  # noqa: ARG003
-        """Return the indices of those that may have work of this process queued, `measured` among them if it is one."""
+        """Return the indices of the devices that may have work of this process queued."""
         return ()
 
     @classmethod  # noqa: B027 - without launches there is nothing to wait for
@@ -295,7 +295,7 @@ def synchronize(device: str) -> None:
 
 
 class MeasuredCodeFailed(Exception):
-    """Carries an error of the GPU that is the measured code's own to where it is raised as that."""
+    """Carries an error of the GPU that is the measured code's own to the place that raises it as such."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))

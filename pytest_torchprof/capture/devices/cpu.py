@@ -6,12 +6,12 @@ from pathlib import Path
 
 from pytest_torchprof.capture.devices import LiveDevice, WallClock, synchronize
 
-# Where the size of the last cache is not told.
+# Where the system does not give the size of the last cache.
 _CACHE_BYTES = 64 << 20
 
 
 class Cpu(LiveDevice):
-    """The one of this machine, all cores together."""
+    """The CPU of this machine, all cores together."""
 
     numbered = False
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.captured_graphs import CapturedGraph
 
-# Where the size of the last cache is not told. Inductor's own benchmarks clear as much.
+# Where torch does not give the size of the last cache. Inductor's own benchmarks clear as much.
 _CACHE_BYTES = 256 << 20
 # How much longer than its launches take a call's head start is, and when it ends at the latest.
 _HEAD_START = 1.5
@@ -78,8 +78,8 @@ class Cuda(LiveDevice):
             raise NotMeasured(reasons.of_device("the GPU", error)) from None
         if index >= count:
             seen = counted(count, "device")
-            said = f"device {asked!r} was asked for, but torch sees {seen}, from 'cuda:0'."
-            raise TorchprofError(said, Code.NO_SUCH_DEVICE)
+            problem = f"device {asked!r} was asked for, but torch sees {seen}, from 'cuda:0'."
+            raise TorchprofError(problem, Code.NO_SUCH_DEVICE)
         return f"cuda:{index}"
 
     def make_current(self) -> None:
@@ -151,7 +151,7 @@ class Cuda(LiveDevice):
             if watched:
                 do()
 
-        # What torch calls once CUDA is there, in forks too (2.13, 2.15); it has no means to take one back.
+        # What torch calls once CUDA is there, in forks too (2.13, 2.15); it has no means to take a call back.
         getattr(torch.cuda, "_lazy_call", lambda call: call())(begun)
         try:
             yield
@@ -294,7 +294,7 @@ def _lasting_error() -> Reason | None:
     import torch
 
     begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    # An error that somebody left behind who did not look is told once; a broken GPU says it again.
+    # torch raises once an error that earlier code left behind without a look; a broken GPU raises it again.
     with suppress(Exception):
         _wait_for_all()
     try:
@@ -313,13 +313,13 @@ def _wait_for_all() -> None:
 
 
 def gpu_uuid(device: str) -> str:
-    """Return the name that this GPU has in every process: "GPU-..." as NVML has it, else its place on the bus."""
+    """Return the name that this GPU has in every process: "GPU-..." as NVML has it, else its address on the bus."""
     import torch
 
     properties = torch.cuda.get_device_properties(device)
     uuid = getattr(properties, "uuid", None)
-    place = (getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device"))
-    return f"GPU-{uuid}" if uuid else "PCI-{:04x}-{:02x}-{:02x}".format(*place)
+    address = (getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device"))
+    return f"GPU-{uuid}" if uuid else "PCI-{:04x}-{:02x}-{:02x}".format(*address)
 
 
 def has_gpu() -> bool:
@@ -344,8 +344,8 @@ def _has_context(index: int) -> bool:
     """Whether this process holds a context on that GPU; True where torch does not tell."""
     import torch
 
-    tell = getattr(torch._C, "_cuda_hasPrimaryContext", None)
-    return bool(tell(index)) if tell else True
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    return bool(has_context(index)) if has_context else True
 
 
 def _first(count: int) -> int:
@@ -371,8 +371,8 @@ def _spin(device: str, cycles: int) -> bool:
 
 def _cannot_use_gpus_since_fork() -> bool:
     """Whether this process was forked from one that had asked for its GPUs: CUDA refuses to begin again in it."""
-    tell = getattr(import_module("torch.cuda"), "_is_in_bad_fork", None)
-    return bool(tell and tell())
+    is_bad_fork = getattr(import_module("torch.cuda"), "_is_in_bad_fork", None)
+    return bool(is_bad_fork and is_bad_fork())
 
 
 LIVE = Cuda

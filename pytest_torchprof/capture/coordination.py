@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
 
 
-class Pace:
-    """That of a process which decides by itself: it is alone, or it cannot reach the other ranks of its job.
+class Coordination:
+    """The coordination of a process which decides by itself: alone, or unable to reach the other ranks of its job.
 
     In the second case the number of calls is fixed: one attempt, as many samples as all others, and no repeat.
     """
 
     in_step = False
-    """Whether the ranks tell each other what they found, and decide together."""
+    """Whether the ranks exchange what they know, and decide together."""
 
     @property
     def is_fixed(self) -> bool:
@@ -40,7 +40,7 @@ class Pace:
     def agree(self, goal: str, reason: Reason | None) -> Reason | None:
         """Return why what has come to this goal is not to be believed: this rank's reason, or else another's."""
         values = self.exchange(goal, to_stored(reason))
-        others = (OfRank(number, from_plain(one)) for number, one in enumerate(values) if one is not None)
+        others = (OfRank(number, from_plain(stored)) for number, stored in enumerate(values) if stored is not None)
         return reason if reason is not None else next(others, None)
 
     def leave(self, reason: Reason) -> None:
