@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from pytest_torchprof.against.launch import SideLaunch
 from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, TimedMeasurement, TimedSide
 from pytest_torchprof.against.side import Side
+from pytest_torchprof.against.start import SideStart
 from pytest_torchprof.compare.pace import LEAST_PAIRS, TimedPairs
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.report import Reference
@@ -100,10 +100,10 @@ def measured(processes: int) -> list[dict[str, float]]:
         )  # fmt: skip
         package = str(Path(__file__).parents[1])
         words = ("-q", f"--rootdir={code}", "-p", "no:cacheprovider", "--torchprof-against=pool", "test_work.py")
-        launch = SideLaunch(words=words, folder=str(code), environment={**os.environ, "PYTHONPATH": package})
+        start = SideStart(arguments=words, folder=str(code), environment={**os.environ, "PYTHONPATH": package})
         for index in range(processes):
             began = time.monotonic()
-            read = TimedSide(side, launch).read(results / str(index), keys)
+            read = TimedSide(side, start).read(results / str(index), keys)
             failed = next((reason for reason in read.values() if isinstance(reason, Reason)), None)
             if failed is not None:
                 sys.exit(str(failed))

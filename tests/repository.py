@@ -190,4 +190,4 @@ class _CommitsAnew:
 def _start_each_commit_anew() -> None:
     """Let a search import torch for no process of its own that forks."""
     warm = importlib.import_module("pytest_torchprof.against.warm")
-    warm.WarmPython.run = lambda _, launch, log: launch.run(log)
+    warm.WarmPython.run = lambda _, start, log: start.run(log)

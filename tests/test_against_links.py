@@ -12,7 +12,7 @@ from repository import PACKAGE, SLOWER, TESTS, Repository
 
 from pytest_torchprof.against import git, overlay
 from pytest_torchprof.against.folders import run_folders
-from pytest_torchprof.against.own_files import own_folder, own_place
+from pytest_torchprof.against.own_files import free_path, own_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,12 +148,12 @@ def test_a_place_of_our_own_where_anything_may_stand(tmp_path, beside):
     (root / "file").write_text("in the way")
     (root / "real/up").symlink_to("..")
     before = snapshot(beside)
-    assert not own_place(root, "A/deep/test_waves.py").exists()
+    assert not free_path(root, "A/deep/test_waves.py").exists()
     assert own_folder(root, "inside/below") == root / "inside/below"
     assert (root / "inside/below/file").read_text() == "inside"
     assert own_folder(root, "file/deeper").is_dir()
     assert not any(own_folder(root, "real/up").iterdir())
-    assert not own_place(root, "real").exists()
+    assert not free_path(root, "real").exists()
     assert own_folder(root, ".") == root
     assert snapshot(beside) == before
 

@@ -222,7 +222,7 @@ def other(repository):
         ((TEST, "--good", "notes~1", "--", "--torchprof-baseline=update"), "torchprof bisect and --torchprof-baseline"),
         ((TEST, "--good", "notes~1", "--", "--torchprof-against-time=5%"), "torchprof bisect compares no times"),
         ((TEST, "--good", "notes~1", "--limit", "max_kernel=1"), "did you mean 'max_kernels'?"),
-        ((TEST, "--good", "notes~1", "--", "--no-such-option"), "pytest cannot be started with these words"),
+        ((TEST, "--good", "notes~1", "--", "--no-such-option"), "pytest cannot be started with these arguments"),
     ],
 )
 def test_what_cannot_begin_is_refused(repository, words, said, monkeypatch, capfd):

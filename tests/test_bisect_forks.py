@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from repository import PACKAGE, SLOWER, TESTS, Repository, environment
 
-from pytest_torchprof.against.launch import SideLaunch
 from pytest_torchprof.against.side import Side
+from pytest_torchprof.against.start import SideStart
 from pytest_torchprof.against.warm import warm_python
 from pytest_torchprof.report import Reference
 
@@ -68,7 +68,7 @@ def warm(tmp_path_factory):
         yield made
 
 
-def launch_in(folder: Path, value: str, prepare: str = NOTHING) -> SideLaunch:
+def launch_in(folder: Path, value: str, prepare: str = NOTHING) -> SideStart:
     """Return how to start a test in a folder that stands for the files of a commit."""
     tree = folder / "tree"
     tree.mkdir(parents=True)
@@ -90,7 +90,7 @@ def launch_in(folder: Path, value: str, prepare: str = NOTHING) -> SideLaunch:
     path = os.pathsep.join([str(tree), environment()["PYTHONPATH"]])
     told = environment(PYTHONPATH=path, PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
     words = ("test_it.py", "-q", "-p", "no:cacheprovider", "--torchprof-against=HEAD")
-    return SideLaunch(words=words, folder=str(tree), environment={**told, **side.announce(folder / "base.json")})
+    return SideStart(arguments=words, folder=str(tree), environment={**told, **side.announce(folder / "base.json")})
 
 
 def what_was_told(folder: Path) -> dict[str, object]:
@@ -105,7 +105,7 @@ def without(folder: Path, told: dict[str, object]) -> str:
 
 def test_a_fork_is_what_a_fresh_process_is(warm, tmp_path):
     found = {}
-    for name, run in (("fresh", SideLaunch.run), ("fork", warm.run)):
+    for name, run in (("fresh", SideStart.run), ("fork", warm.run)):
         launch = launch_in(tmp_path / name, "one")
         assert run(launch, tmp_path / name / "log") == 0, (tmp_path / name / "log").read_text()
         found[name] = what_was_told(tmp_path / name)

@@ -15,7 +15,7 @@ TAKING_APART = {"partition", "rpartition", "split", "rsplit", "startswith", "end
 # Which files read what others write, and whose it is. Whoever adds a file here says why no field could tell it.
 FOREIGN = {
     "against/git.py": "git's output",
-    "against/launch.py": "words of a command line",
+    "against/start.py": "words of a command line",
     "against/outcomes.py": "pytest's reports of skips and of errors while collecting",
     "against/request.py": "what users write behind an option",
     "analysis/efficiency.py": "names of copies in recordings",

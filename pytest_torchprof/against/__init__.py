@@ -58,19 +58,21 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def lone_option(config: pytest.Config) -> str | None:
-    """Return an option that says how to compare with a commit where none is named; None where all is well.
+    """Return an option that says how to compare with a commit although none is named; None without such an option.
 
     What stands in a project's settings is for the runs that compare.
     """
-    words = () if config.option.torchprof_against is not None else map(str, config.invocation_params.args)
-    return next((word.partition("=")[0] for word in words if word.startswith("--torchprof-against-")), None)
+    arguments = () if config.option.torchprof_against is not None else map(str, config.invocation_params.args)
+    return next(
+        (argument.partition("=")[0] for argument in arguments if argument.startswith("--torchprof-against-")), None
+    )
 
 
 def looks_only(config: pytest.Config) -> bool:
-    """Whether pytest is asked for something else than to run tests."""
+    """Whether pytest is asked for something other than a run of tests."""
     return any(getattr(config.option, name, None) for name in _LOOKS)
 
 
 def is_side(config: pytest.Config) -> bool:
-    """Whether this process runs one side; what the tests start themselves has not got the option."""
+    """Whether this process runs one side; processes that the tests start themselves do not have the option."""
     return config.option.torchprof_against is not None and VARIABLE in os.environ

@@ -19,9 +19,8 @@ from pytest_torchprof import baseline
 from pytest_torchprof.against import environment, overlay
 from pytest_torchprof.against.folders import COMPILED
 from pytest_torchprof.against.git import export, tracked_files
-from pytest_torchprof.against.launch import SideLaunch
 from pytest_torchprof.against.outcomes import BaseOutcomes, TestNames, read_outcomes, write_outcomes
-from pytest_torchprof.against.own_files import own_folder, own_place, remove
+from pytest_torchprof.against.own_files import free_path, own_folder, remove
 from pytest_torchprof.against.pairs import TIMED
 from pytest_torchprof.against.request import within
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
@@ -33,35 +32,35 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.request import Request
 
 MOST_KEPT: Final = 10
-"""Of how many commits something is kept."""
+"""The number of commits of which something is kept."""
 LAST_LINES: Final = 30
-"""How much is shown of what a run said that did not come to its tests."""
+"""How many lines are shown of the output of a run that did not come to its tests."""
 _OWN_SETTINGS: Final = "torchprof-against"
 _KEPT: Final = "kept from an earlier run"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40,64}")
 
 
 @contextmanager
-def measured_base(request: Request) -> Iterator[SideLaunch | None]:
-    """Leave what the tests measure at the other commit in the folder of results, and report it.
+def measured_base(request: Request) -> Iterator[SideStart | None]:
+    """Put what the tests measure at the other commit into the folder of results, and report it.
 
     Yield how to start them there again, as long as the block lasts, where times are to be compared; else None.
     TorchprofError where the commit's files cannot be had.
     """
     with ExitStack() as held:
-        how = _obtain(request, held)
-        _report(request, how)
+        origin = _obtain(request, held)
+        _report(request, origin)
         if not (request.results / TIMED).is_file():
             held.close()
             yield None
             return
-        if how == _KEPT:
+        if origin == _KEPT:
             held.enter_context(_files(request))
-        yield _launch(request)
+        yield _start_at_commit(request)
 
 
 def obtain_results(request: Request) -> str:
-    """Leave what the tests measure at a commit in the folder of results: kept, or measured now; return which.
+    """Put what the tests measure at a commit into the folder of results; return from where, or how long it took.
 
     TorchprofError where the commit's files cannot be had.
     """
@@ -70,7 +69,7 @@ def obtain_results(request: Request) -> str:
 
 
 def _obtain(request: Request, held: ExitStack) -> str:
-    """Leave the results as ``obtain_results`` does; ``held`` keeps the lock, and the files of what is measured now."""
+    """Do what ``obtain_results`` does; ``held`` keeps the lock, and the files of what is measured now."""
     held.enter_context(_alone(request))
     _clear(request)
     kept = request.of_commit / _key(request)
@@ -78,7 +77,7 @@ def _obtain(request: Request, held: ExitStack) -> str:
         shutil.copytree(kept, request.results, dirs_exist_ok=True)
         os.utime(request.of_commit)
         return _KEPT
-    request.say(f"base {request.reference.shown}: measuring")
+    request.write_line(f"base {request.reference.shown}: measuring")
     began = time.monotonic()
     outcomes = _measure(request, held.enter_context(_files(request)))
     write_outcomes(request.results, outcomes)
@@ -94,7 +93,7 @@ def _alone(request: Request) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        request.say("torchprof: waits for another run of --torchprof-against in this working tree", always=True)
+        request.write_line("torchprof: waits for another run of --torchprof-against in this working tree", always=True)
         lock.acquire()
     try:
         yield
@@ -106,7 +105,7 @@ def _key(request: Request) -> str:
     """Return a hash of all that decides what is measured at the commit."""
     top, settings = request.repository.top, request.config.inipath
     parts = {
-        "words": [word for word in request.words if word != "--torchprof-against-fresh"],
+        "words": [argument for argument in request.arguments if argument != "--torchprof-against-fresh"],
         "started in": str(request.started_in),
         "tests": "own" if request.own_tests else overlay.digest(top, _tests(request)),
         "settings": "" if settings is None else settings.read_text(encoding="utf-8", errors="surrogateescape"),
@@ -130,16 +129,16 @@ def _tests(request: Request) -> list[str]:
 
 def _clear(request: Request) -> None:
     """Remove what earlier runs have left: files of commits after a kill, and the results longest unused."""
-    folders = [place for place in request.folder.iterdir() if place.is_dir() and _COMMIT.fullmatch(place.name)]
-    for place in folders:
-        if not (place / "installed").is_file():
-            shutil.rmtree(place / "tree", ignore_errors=True)
-        shutil.rmtree(place / "caches", ignore_errors=True)
+    folders = [folder for folder in request.folder.iterdir() if folder.is_dir() and _COMMIT.fullmatch(folder.name)]
+    for folder in folders:
+        if not (folder / "installed").is_file():
+            shutil.rmtree(folder / "tree", ignore_errors=True)
+        shutil.rmtree(folder / "caches", ignore_errors=True)
     others = sorted(
-        (place for place in folders if place != request.of_commit), key=lambda place: -place.stat().st_mtime
+        (folder for folder in folders if folder != request.of_commit), key=lambda folder: -folder.stat().st_mtime
     )
-    for place in others[MOST_KEPT - 1 :]:
-        shutil.rmtree(place, ignore_errors=True)
+    for folder in others[MOST_KEPT - 1 :]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -156,8 +155,8 @@ def _files(request: Request) -> Iterator[TestNames]:
             overlay.copy_files(tree, request.rule.of(tree, tracked_files(tree)), own_tests)
     else:
         # An earlier run has laid its tests over those of the commit.
-        found = (path for path in own_tests.rglob("*") if path.is_symlink() or not path.is_dir())
-        names = sorted(path.relative_to(own_tests).as_posix() for path in found)
+        kept = (path for path in own_tests.rglob("*") if path.is_symlink() or not path.is_dir())
+        names = sorted(path.relative_to(own_tests).as_posix() for path in kept)
         overlay.overlay(own_tests, names, tree, request.rule)
     try:
         yield _test_names(request)
@@ -183,7 +182,7 @@ def _test_names(request: Request) -> TestNames:
 def _measure(request: Request, names: TestNames) -> BaseOutcomes:
     """Run the tests at the other commit and return what they came to."""
     try:
-        status = request.run(_launch(request), request.results / "log")
+        status = request.run(_start_at_commit(request), request.results / "log")
     except TorchprofError as problem:
         return BaseOutcomes(status=-1, names=names, broken=str(problem))
     outcomes = read_outcomes(request.results)
@@ -200,7 +199,7 @@ def _environment(request: Request) -> str:
     return _hashed({"command": request.install, **environment.described(request.python)})
 
 
-def _launch(request: Request) -> SideLaunch:
+def _start_at_commit(request: Request) -> SideStart:
     """Return how to start pytest in the other commit's files, with the tests that are to run in them.
 
     TorchprofError where the commit cannot be installed.
@@ -219,16 +218,16 @@ def _launch(request: Request) -> SideLaunch:
             python = environment.install(request.of_commit, request.install, tree / request.rootdir, variables)
             installed.write_text(_environment(request), encoding="utf-8")
     ours = [f"--rootdir={tree / request.rootdir}", "-c", str(_settings(request))]
-    words = tuple(within(tree, word, top) for word in request.words)
-    launch = SideLaunch(python=python, words=words, folder=str(folder), environment=variables)
-    return launch.with_words([*ours, *cache_words(request)])
+    arguments = tuple(within(tree, argument, top) for argument in request.arguments)
+    start = SideStart(python=python, arguments=arguments, folder=str(folder), environment=variables)
+    return start.with_arguments([*ours, *cache_arguments(request)])
 
 
 def _settings(request: Request) -> Path:
     """Return the file with pytest's settings for the other commit: the working tree's, where its tests run."""
     given, tree = request.config.inipath, request.tree
     if given is None:
-        empty = own_place(tree, request.rootdir / f"{_OWN_SETTINGS}.ini")
+        empty = free_path(tree, request.rootdir / f"{_OWN_SETTINGS}.ini")
         empty.write_text("[pytest]\n", encoding="utf-8")
         return empty
     if not given.resolve().is_relative_to(request.repository.top):
@@ -238,13 +237,13 @@ def _settings(request: Request) -> Path:
     if same.is_file() and (request.own_tests or same.name in overlay.SETTINGS):
         return same
     # pyproject.toml and its like say more than pytest's settings, of code that is the commit's.
-    beside = own_place(tree, name.with_name(f"{_OWN_SETTINGS}{given.suffix}"))
+    beside = free_path(tree, name.with_name(f"{_OWN_SETTINGS}{given.suffix}"))
     shutil.copyfile(given, beside)
     return beside
 
 
-def cache_words(request: Request) -> list[str]:
-    """Return words that give pytest a cache for this run, which knows of the last runs what the user's does."""
+def cache_arguments(request: Request) -> list[str]:
+    """Return arguments that give pytest a cache for this run, which knows of the last runs what the user's does."""
     if not request.config.pluginmanager.hasplugin("cacheprovider"):
         return []
     cache = request.results / "cache"
@@ -265,33 +264,35 @@ def _keep(request: Request, kept: Path) -> None:
         part.rename(kept)
 
 
-def _report(request: Request, how: str) -> None:
-    """Say what came of the base, with what it said where its tests did not run."""
+def _report(request: Request, origin: str) -> None:
+    """Report what came of the base, with its output where its tests did not run."""
     outcomes = read_outcomes(request.results)
     if outcomes.broken is None:
         measured = sum(len(_entries(file)) for file in sorted((request.results / "entries").rglob("*.json")))
         ran = counted(outcomes.tests, "test")
-        request.say(f"base {request.reference.shown}: {ran}, {counted(measured, 'measurement')}, {how}", always=True)
+        request.write_line(
+            f"base {request.reference.shown}: {ran}, {counted(measured, 'measurement')}, {origin}", always=True
+        )
         files = {place: why for place, why in outcomes.troubles.items() if "::" not in place}
         for file, why in files.items():
             _quote(request, f"base {request.reference.shown}: {file or 'a folder'}:", why.splitlines())
         return
-    request.say(f"base {request.reference.shown}: not measured: {outcomes.broken}", always=True)
-    if said := log_end(request.results):
-        _quote(request, "it said:", said)
+    request.write_line(f"base {request.reference.shown}: not measured: {outcomes.broken}", always=True)
+    if output := log_end(request.results):
+        _quote(request, "it said:", output)
 
 
 def log_end(results: Path) -> list[str]:
-    """Return the last lines of what a side's run has said; none where it said nothing."""
+    """Return the last lines of the output of a side's run; none where it left no output."""
     try:
-        said = (results / "log").read_text(encoding="utf-8", errors="backslashreplace")
+        output = (results / "log").read_text(encoding="utf-8", errors="backslashreplace")
     except OSError:
         return []
-    return last_lines(said, LAST_LINES)
+    return last_lines(output, LAST_LINES)
 
 
 def _quote(request: Request, first: str, lines: list[str]) -> None:
-    request.say("\n".join([first, *(f"  | {printable(line)}" for line in lines)]), always=True)
+    request.write_line("\n".join([first, *(f"  | {printable(line)}" for line in lines)]), always=True)
 
 
 def _entries(file: Path) -> Mapping[str, object]:

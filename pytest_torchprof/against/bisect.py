@@ -11,10 +11,10 @@ import pytest
 from pytest_torchprof.against import history
 from pytest_torchprof.against.base import log_end, obtain_results
 from pytest_torchprof.against.folders import run_folders
-from pytest_torchprof.against.launch import ended_in_order
 from pytest_torchprof.against.measured import read_measured
 from pytest_torchprof.against.outcomes import BaseOutcomes, write_outcomes
-from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for, seed_words
+from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for, seed_arguments
+from pytest_torchprof.against.start import ended_in_order
 from pytest_torchprof.against.warm import warm_python
 from pytest_torchprof.compare import compare
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, check_limits
@@ -43,7 +43,7 @@ class CommitAnswer(StrEnum):
     """It cannot be measured."""
 
 
-_SPOKEN: Final = {CommitAnswer.GOOD: history.GOOD, CommitAnswer.BAD: history.BAD, CommitAnswer.SKIPPED: history.SKIP}
+_FOR_GIT: Final = {CommitAnswer.GOOD: history.GOOD, CommitAnswer.BAD: history.BAD, CommitAnswer.SKIPPED: history.SKIP}
 
 
 class SearchOutcome(StrEnum):
@@ -57,9 +57,9 @@ class SearchOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectTask:
-    """What makes a commit bad, and between which two the first one is looked for."""
+    """What makes a commit bad, and between which two commits the first bad one is looked for."""
 
-    words: Sequence[str]
+    arguments: Sequence[str]
     """For pytest: the test, and the user's options."""
     good: str
     bad: str
@@ -77,7 +77,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """What a search came to."""
 
     outcome: SearchOutcome
@@ -85,7 +85,7 @@ class Found:
     good: Reference
     bad: Reference
     commits: tuple[Judged, ...]
-    """Those that were measured, in that order."""
+    """The commits that were measured, in that order."""
     candidates: tuple[NamedCommit, ...] = ()
     """The first bad commit; several where only skipped ones are between the last good and the first bad."""
     parent: str | None = None
@@ -96,24 +96,24 @@ class Found:
     """Tests that are asked for and take no part, or files of them -> why the bad commit has not measured them."""
 
 
-def bisect(task: BisectTask, say: Callable[[str], None]) -> Found:
-    """Search as ``task`` says; ``say`` is handed a line at a time.
+def bisect(task: BisectTask, write_line: Callable[[str], None]) -> SearchResult:
+    """Search as ``task`` says; ``write_line`` gets each line as soon as it is known.
 
     TorchprofError where that cannot begin.
     """
-    settings = _Settings(task, say)
-    pytest.main([*task.words, "-q"], plugins=[settings])
+    settings = _Settings(task, write_line)
+    pytest.main([*task.arguments, "-q"], plugins=[settings])
     if settings.found is None:
-        raise TorchprofError("pytest cannot be started with these words, as it says itself", Code.BAD_USAGE)
+        raise TorchprofError("pytest cannot be started with these arguments, as it says itself", Code.BAD_USAGE)
     return settings.found
 
 
 class _Settings:
-    """A plugin that makes use of what pytest reads from its files and words, in the place of a run."""
+    """A plugin that makes use of what pytest reads from its files and arguments, instead of a run."""
 
-    def __init__(self, task: BisectTask, say: Callable[[str], None]) -> None:
-        self._task, self._say = task, say
-        self.found: Found | None = None
+    def __init__(self, task: BisectTask, write_line: Callable[[str], None]) -> None:
+        self._task, self._write_line = task, write_line
+        self.found: SearchResult | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> int:
@@ -126,27 +126,29 @@ class _Settings:
         with ended_in_order(), run_folders(config.rootpath) as folders, warm_python(repository.top) as warm:
             request = request_for(config, repository, bad, folders)
             # Whatever the ends are called, what is measured at a commit is the same.
-            asked = (*self._task.words, *seed_words(config.option), "--torchprof-against=HEAD")
-            request = replace(request, words=asked, keeps_recordings=True, run=warm.run)
-            self.found = _Search(self._task.limits, request, good, bad, self._say).run()
+            asked = (*self._task.arguments, *seed_arguments(config.option), "--torchprof-against=HEAD")
+            request = replace(request, arguments=asked, keeps_recordings=True, run=warm.run)
+            self.found = _Search(self._task.limits, request, good, bad, self._write_line).run()
         return 0
 
 
 def _refuse_times(config: pytest.Config) -> None:
     """Raise TorchprofError where times are to be compared."""
     if config.option.torchprof_against_time is not None or config.option.torchprof_against_budget is not None:
-        said = "torchprof bisect compares no times: leave out --torchprof-against-time and --torchprof-against-budget"
-        raise TorchprofError(said, Code.BAD_OPTION)
+        problem = (
+            "torchprof bisect compares no times: leave out --torchprof-against-time and --torchprof-against-budget"
+        )
+        raise TorchprofError(problem, Code.BAD_OPTION)
 
 
 def _refuse_strangers(repository: Repository, good: Reference, bad: Reference) -> None:
     """Raise TorchprofError where the bad commit does not come after the good one."""
     if good.sha == bad.sha:
-        said = f"--good and --bad are the same commit, {good.sha[:7]}: name one that was still good"
-        raise TorchprofError(said, Code.NO_ANCESTOR)
+        problem = f"--good and --bad are the same commit, {good.sha[:7]}: name one that was still good"
+        raise TorchprofError(problem, Code.NO_ANCESTOR)
     if repository.descends(bad.sha, good.sha):
         return
-    said = f"{bad.shown} does not come after {good.shown}"
+    problem = f"{bad.shown} does not come after {good.shown}"
     if repository.is_shallow:
         hint = "; this clone is shallow and may lack the commits between them: git fetch --unshallow"
     elif repository.descends(good.sha, bad.sha):
@@ -155,61 +157,66 @@ def _refuse_strangers(repository: Repository, good: Reference, bad: Reference) -
         hint = f": their branches parted at {parted[:7]}, which --good={parted[:7]} names"
     else:
         hint = ", and they have no commit in common"
-    raise TorchprofError(f"{said}{hint}", Code.NO_ANCESTOR)
+    raise TorchprofError(f"{problem}{hint}", Code.NO_ANCESTOR)
 
 
 class _Search:
     """The commits of one search, each measured once."""
 
     def __init__(
-        self, limits: tuple[Asked, ...], request: Request, good: Reference, bad: Reference, say: Callable[[str], None]
+        self,
+        limits: tuple[Asked, ...],
+        request: Request,
+        good: Reference,
+        bad: Reference,
+        write_line: Callable[[str], None],
     ) -> None:
-        self._limits, self._request, self._say = limits, request, say
+        self._limits, self._request, self._write_line = limits, request, write_line
         self._good, self._bad = good, bad
         self._measured: dict[str, CommitMeasurements] = {}
         self._judged: dict[str, Judged] = {}
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         """Measure both ends, then the commits that git chooses."""
         repository = self._request.repository
         between = counted(repository.distance(self._good.sha, self._bad.sha), "commit")
-        self._say(f"{between} from {self._good.shown}, good, to {self._bad.shown}, bad")
+        self._write_line(f"{between} from {self._good.shown}, good, to {self._bad.shown}, bad")
         if not self._names:
-            return self._found(SearchOutcome.NOT_MEASURED, f"at {self._bad.shown}: {self._why_nothing()}")
+            return self._result(SearchOutcome.NOT_MEASURED, f"at {self._bad.shown}: {self._why_nothing()}")
         for end, wanted in ((self._bad, CommitAnswer.BAD), (self._good, CommitAnswer.GOOD)):
             judged = self._judge(end.sha)
             if judged.answer is CommitAnswer.SKIPPED:
-                return self._found(SearchOutcome.NOT_MEASURED, f"at {end.shown}: {judged.why}")
+                return self._result(SearchOutcome.NOT_MEASURED, f"at {end.shown}: {judged.why}")
             if judged.answer is not wanted:
-                return self._found(SearchOutcome.NOT_THERE, self._contradiction(end, judged))
+                return self._result(SearchOutcome.NOT_THERE, self._contradiction(end, judged))
         shas = history.first_bad(
             repository,
             good=self._good.sha,
             bad=self._bad.sha,
-            judge=lambda sha: _SPOKEN[self._judge(sha).answer],
+            judge=lambda sha: _FOR_GIT[self._judge(sha).answer],
             folder=self._request.results / "search",
         )
         candidates = tuple(map(repository.named, shas))
         if len(candidates) > 1:
             why = f"only commits that cannot be measured are left: it is one of {len(candidates)}"
-            return self._found(SearchOutcome.NOT_MEASURED, why, candidates)
+            return self._result(SearchOutcome.NOT_MEASURED, why, candidates)
         if (doubt := self._doubt(*shas)) is not None:
-            return self._found(SearchOutcome.NOT_MEASURED, doubt, candidates)
-        return self._found(SearchOutcome.FOUND, self._judge(*shas).why, candidates)
+            return self._result(SearchOutcome.NOT_MEASURED, doubt, candidates)
+        return self._result(SearchOutcome.FOUND, self._judge(*shas).why, candidates)
 
     def _doubt(self, sha: str) -> str | None:
-        """Measure a commit and its parent once more; return what came out otherwise, None where nothing did."""
-        for one in (sha, self._request.repository.parent(sha)):
-            if one not in self._judged:  # The parent of a merge may lie on another branch, or outside of a clone.
+        """Measure a commit and its parent once more; return what came out differently, None where nothing did."""
+        for commit in (sha, self._request.repository.parent(sha)):
+            if commit not in self._judged:  # The parent of a merge may lie on another branch, or outside of a clone.
                 continue
-            before, (answer, why) = self._judged[one].answer, self._answer(self._measured_anew(one))
-            self._say(f"{one[:7]}  {answer:<9}once more: {reason_line(why)}")
+            before, (answer, why) = self._judged[commit].answer, self._answer(self._measured_anew(commit))
+            self._write_line(f"{commit[:7]}  {answer:<9}once more: {reason_line(why)}")
             if answer is not before:
-                said = f"{one[:7]} was {before}, and measured once more it is {answer}: {why}"
-                return f"{said}; the test does not do the same each time"
+                problem = f"{commit[:7]} was {before}, and measured once more it is {answer}: {why}"
+                return f"{problem}; the test does not do the same each time"
         return None
 
-    def _found(self, outcome: SearchOutcome, why: str, candidates: tuple[NamedCommit, ...] = ()) -> Found:
+    def _result(self, outcome: SearchOutcome, why: str, candidates: tuple[NamedCommit, ...] = ()) -> SearchResult:
         parent, differences = None, {}
         if outcome is SearchOutcome.FOUND:
             (first,) = candidates
@@ -217,7 +224,7 @@ class _Search:
             before = {} if parent is None else self._measure(parent).entries
             after = self._measure(first.sha).entries
             differences = {name: compare(before[name], after[name]) for name in before if name in after}
-        return Found(
+        return SearchResult(
             outcome=outcome,
             why=why,
             good=self._good,
@@ -246,7 +253,7 @@ class _Search:
         measured = self._measure(self._bad.sha)
         known = {measured.test_of(name) for name in self._names}
         troubles = measured.outcomes.troubles
-        return {place: last_line(why) for place, why in troubles.items() if place not in known}
+        return {test: last_line(why) for test, why in troubles.items() if test not in known}
 
     def _why_nothing(self) -> str:
         """Return why the bad commit has measured nothing; TorchprofError where there is no such test."""
@@ -255,11 +262,13 @@ class _Search:
             return next(iter(outcomes.troubles.values()))
         if outcomes.tests:
             return "nothing was measured: the test has neither the torchprof marker nor the fixture"
-        said = "\n".join(f"  | {line}" for line in log_end(self._request.results / self._bad.sha))
+        output = "\n".join(f"  | {line}" for line in log_end(self._request.results / self._bad.sha))
         if outcomes.status in (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.USAGE_ERROR):
             named = " ".join(self._request.config.args)
-            raise TorchprofError(f"pytest finds no test {named} at {self._bad.shown}, and says:\n{said}", Code.NO_TEST)
-        return f"{outcomes.broken}, and it said:\n{said}"
+            raise TorchprofError(
+                f"pytest finds no test {named} at {self._bad.shown}, and says:\n{output}", Code.NO_TEST
+            )
+        return f"{outcomes.broken}, and it said:\n{output}"
 
     def _measure(self, sha: str) -> CommitMeasurements:
         if sha not in self._measured:
@@ -282,7 +291,7 @@ class _Search:
         if sha not in self._judged:
             answer, why = self._answer(self._measure(sha))
             self._judged[sha] = Judged(sha=sha, answer=answer, why=why)
-            self._say(f"{sha[:7]}  {answer:<9}{reason_line(why)}")
+            self._write_line(f"{sha[:7]}  {answer:<9}{reason_line(why)}")
         return self._judged[sha]
 
     def _answer(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
@@ -290,28 +299,28 @@ class _Search:
 
     def _by_limits(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
         profiles = dict(measured.profiles())
-        said = {
-            verdict.status: self._said(name, f"{verdict.written}: {verdict.text}")
+        texts = {
+            verdict.status: self._with_name(name, f"{verdict.written}: {verdict.text}")
             for name in self._names
             if name in profiles and name in measured.entries
             for verdict in check_limits(profiles[name], self._limits)
         }
-        if MISSED in said:
-            return CommitAnswer.BAD, said[MISSED]
+        if MISSED in texts:
+            return CommitAnswer.BAD, texts[MISSED]
         if (gap := self._gap(measured)) is not None:
             return CommitAnswer.SKIPPED, gap
-        if NOT_MEASURED in said or not said:
-            return CommitAnswer.SKIPPED, said.get(NOT_MEASURED, "its recording is not there")
-        return CommitAnswer.GOOD, next(iter(said.values()))
+        if NOT_MEASURED in texts or not texts:
+            return CommitAnswer.SKIPPED, texts.get(NOT_MEASURED, "its recording is not there")
+        return CommitAnswer.GOOD, next(iter(texts.values()))
 
     def _by_kernels(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
         if (gap := self._gap(measured)) is not None:
             return CommitAnswer.SKIPPED, gap
         good = self._measure(self._good.sha)
         for name in self._names:
-            found = compare(good.entries.get(name), measured.entries[name])
-            if found.kernels_differ:
-                return CommitAnswer.BAD, self._said(name, found.summary)
+            comparison = compare(good.entries.get(name), measured.entries[name])
+            if comparison.kernels_differ:
+                return CommitAnswer.BAD, self._with_name(name, comparison.summary)
         return CommitAnswer.GOOD, "the kernels are the same"
 
     def _gap(self, measured: CommitMeasurements) -> str | None:
@@ -319,8 +328,8 @@ class _Search:
         lacking = next((name for name in self._names if name not in measured.entries), None)
         if lacking is None:
             return None
-        return self._said(lacking, measured.why_not(lacking))
+        return self._with_name(lacking, measured.why_not(lacking))
 
-    def _said(self, name: str, what: str) -> str:
-        """Return what is said of a measurement, with its name where there are others."""
+    def _with_name(self, name: str, what: str) -> str:
+        """Return a text about a measurement, with its name where there are others."""
         return what if len(self._names) == 1 else f"{name}: {what}"

@@ -16,7 +16,7 @@ class Differences:
     """The files that differ between a commit and the working tree, by their path below the root."""
 
     code: tuple[str, ...]
-    """Those of which each side has its own."""
+    """The files of which each side has its own."""
     doubtful: tuple[str, ...]
     """Modules that both sides have from the working tree, since they lie in a folder of tests, and hold no test."""
 

@@ -29,11 +29,11 @@ CACHES: Final = {
     "TRITON_CACHE_DIR": "triton",
     "TORCH_EXTENSIONS_DIR": "extensions",
 }
-"""What a compiler keeps of one side must not be found by the other."""
+"""Variables for folders of compilers: what a compiler keeps of one side must not reach the other."""
 SEED: Final = "0"
 """For both sides, where each process would draw its own."""
 _OF_CI: Final = ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GITHUB_ENV")
-_SAYS_NOTHING: Final = frozenset(
+_MEANINGLESS: Final = frozenset(
     {
         *("_", "COLUMNS", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM_SESSION_ID", "TMUX_PANE", "WINDOWID"),
         *("SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "XDG_SESSION_ID"),
@@ -50,14 +50,14 @@ def import_roots(top: Path, rootdir: Path, worktrees: tuple[Path, ...]) -> tuple
     perhaps of another of the repository's ``worktrees``.
     """
     tops = tuple(dict.fromkeys(map(os.path.realpath, (top, *worktrees))))
-    inside = [place for place in environment_folders() if lies_in(place, *tops)]
-    found = [rootdir / "src", rootdir, *map(Path, sys.path), *_mapped()]
-    roots = [os.path.realpath(place) for place in found if place.is_dir()]
+    inside = [folder for folder in environment_folders() if lies_in(folder, *tops)]
+    candidates = [rootdir / "src", rootdir, *map(Path, sys.path), *_mapped()]
+    roots = [os.path.realpath(folder) for folder in candidates if folder.is_dir()]
     names = (
-        Path(os.path.relpath(root, one))
+        Path(os.path.relpath(root, own_top))
         for root in roots
-        for one in tops
-        if lies_in(root, one) and not lies_in(root, *inside)
+        for own_top in tops
+        if lies_in(root, own_top) and not lies_in(root, *inside)
     )
     return tuple(name for name in dict.fromkeys(names) if (top / name).is_dir())
 
@@ -68,14 +68,14 @@ def _mapped() -> Iterator[Path]:
         module = sys.modules.get(getattr(finder, "__module__", ""))
         if module is not None and module.__name__.startswith("__editable__"):
             mapping = getattr(module, "MAPPING", {})
-            yield from (Path(place).parents[name.count(".")] for name, place in mapping.items())
+            yield from (Path(file).parents[name.count(".")] for name, file in mapping.items())
 
 
 def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_reported: bool) -> dict[str, str]:
-    """Return the environment of a side's processes; ``is_reported``: CI and coverage learn of what they come to."""
+    """Return the environment of a side's processes; ``is_reported``: CI and coverage get what they come to."""
     # What the user has put on the path stays there, but for the folders of the working tree: those are in the roots.
-    given = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    kept = [place for place in given if not lies_in(os.path.realpath(place), os.path.realpath(top))]
+    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    kept = [entry for entry in given if not lies_in(os.path.realpath(entry), os.path.realpath(top))]
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([*(str(root) for root in roots if not shadows(root)), *kept]),
@@ -99,25 +99,25 @@ print(sys.version, sys.executable, platform.node(), *installed, sep="\\n")
 
 
 def described(python: str) -> Mapping[str, str]:
-    """Return what else decides what is measured: Python, what is installed beside it, the machine, the environment.
+    """Return what else decides what is measured: Python, the packages beside it, the machine, the environment.
 
     TorchprofError where the Python cannot be run.
     """
-    environ = {name: value for name, value in sorted(os.environ.items()) if name not in _SAYS_NOTHING}
+    environ = {name: value for name, value in sorted(os.environ.items()) if name not in _MEANINGLESS}
     return {"python": _run([python, "-P", "-c", _DESCRIBE], Path.cwd(), environ, Code.BAD_OPTION), **environ}
 
 
 def install(folder: Path, command: str, tree: Path, environ: Mapping[str, str]) -> str:
     """Make an environment that shares what is installed here, run a command in it, and return its Python.
 
-    TorchprofError with the end of what the command says where it fails.
+    TorchprofError with the end of the command's output where it fails.
     """
     environment = environment_in(folder)
     _run([sys.executable, "-m", "venv", "--clear", str(environment)], tree, environ)
     library = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
     # An environment of an environment would share the system's packages only.
-    shared = [place for place in (*site.getsitepackages(), site.getusersitepackages()) if Path(place).is_dir()]
-    lines = "".join(f"import site; site.addsitedir({place!r})\n" for place in shared)
+    shared = [packages for packages in (*site.getsitepackages(), site.getusersitepackages()) if Path(packages).is_dir()]
+    lines = "".join(f"import site; site.addsitedir({packages!r})\n" for packages in shared)
     (library / "shared.pth").write_text(lines, encoding="utf-8")
     path = os.pathsep.join([str(environment / "bin"), environ.get("PATH", "")])
     # Without the path of a side: what is installed there must not be taken for done.
@@ -136,17 +136,16 @@ def environment_in(folder: Path) -> Path:
     return folder / "environment"
 
 
-def _run(words: list[str], folder: Path, environ: Mapping[str, str], code: Code = Code.INSTALL_FAILED) -> str:
-    """Run a command and return what it says; TorchprofError with its end where it fails."""
+def _run(arguments: list[str], folder: Path, environ: Mapping[str, str], code: Code = Code.INSTALL_FAILED) -> str:
+    """Run a command and return its output; TorchprofError with the end of the output where it fails."""
     # Of a script of ours nobody needs to see more.
-    shown = first_line(shlex.join(words)) if code is Code.INSTALL_FAILED else words[0]
+    shown = first_line(shlex.join(arguments)) if code is Code.INSTALL_FAILED else arguments[0]
     try:
-        done = run(words, cwd=folder, env=environ, stderr=subprocess.STDOUT)
+        done = run(arguments, cwd=folder, env=environ, stderr=subprocess.STDOUT)
     except OSError as problem:
-        said = f"{shown} cannot be run in {folder}: {problem.strerror}"
-        raise TorchprofError(said, code) from None
+        raise TorchprofError(f"{shown} cannot be run in {folder}: {problem.strerror}", code) from None
     if done.status:
         lines = last_lines(done.output, 20)
-        said = coded(f"{shown} failed in {folder} with status {done.status}", code)
-        raise TorchprofError("\n  ".join([said, *lines]))
+        first = coded(f"{shown} failed in {folder} with status {done.status}", code)
+        raise TorchprofError("\n  ".join([first, *lines]))
     return done.output

@@ -31,7 +31,7 @@ class RunFolders:
     """Where a run puts what it makes."""
 
     kept: Path
-    """What the next runs find again."""
+    """What the next runs use again."""
     caches: Path
     """What compilers keep."""
     results: Path
@@ -49,7 +49,7 @@ def run_folders(rootdir: Path) -> Iterator[RunFolders]:
 def _kept_folder(rootdir: Path) -> Iterator[Path]:
     """Yield the folder below the root directory that is kept from run to run, or one for this run alone.
 
-    The latter where the working tree cannot be written, or something that is not ours stands in its place.
+    The latter where the working tree cannot be written, or where the folder holds something that is not ours.
     """
     folder = rootdir / HIDDEN / "against"
     if _is_ours(folder) and _is_writable(folder):
@@ -60,11 +60,11 @@ def _kept_folder(rootdir: Path) -> Iterator[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether all that is there can have come from earlier runs alone: no link leads there, and git tracks nothing.
+    """Whether earlier runs alone can have made all that is there: no link leads there, and git tracks nothing.
 
     A checkout may bring links of any depth, and files that are not ours to remove.
     """
-    if any(place.is_symlink() for place in (folder.parent, folder, *_entries(folder), *_entries(*_entries(folder)))):
+    if any(path.is_symlink() for path in (folder.parent, folder, *_entries(folder), *_entries(*_entries(folder)))):
         return False
     try:
         return not ask_git(folder.parent.parent, "ls-files", "-z", "--", f"{HIDDEN}/{folder.name}")
@@ -74,11 +74,11 @@ def _is_ours(folder: Path) -> bool:
 
 def _entries(*folders: Path) -> list[Path]:
     """Return what is in folders; another run may remove it meanwhile."""
-    found: list[Path] = []
+    entries: list[Path] = []
     for folder in folders:
         with suppress(OSError):
-            found += folder.iterdir()
-    return found
+            entries += folder.iterdir()
+    return entries
 
 
 def _is_writable(folder: Path) -> bool:
@@ -121,7 +121,7 @@ def _compilers_folder(kept: Path, own: Path) -> Iterator[Path]:
 
 def _clear(runs: Path) -> None:
     """Remove the folders of which no process holds the lock."""
-    for name in {place.name.removesuffix(_LOCK) for place in runs.iterdir()}:
+    for name in {entry.name.removesuffix(_LOCK) for entry in runs.iterdir()}:
         lock = filelock.FileLock(runs / f"{name}{_LOCK}")
         with suppress(filelock.Timeout):
             lock.acquire(timeout=0)
@@ -131,7 +131,7 @@ def _clear(runs: Path) -> None:
 def _remove(folder: Path, lock: filelock.BaseFileLock) -> None:
     if (link := folder / COMPILED).is_symlink():
         elsewhere = link.readlink()
-        # One that a checkout brings may lead anywhere.
+        # A link that a checkout brings may lead anywhere.
         if elsewhere.parent == Path(tempfile.gettempdir()) and elsewhere.name.startswith(COMPILED):
             shutil.rmtree(elsewhere, ignore_errors=True)
     # What a killed run has started may still write there; the next run removes the rest.

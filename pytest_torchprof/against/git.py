@@ -46,13 +46,13 @@ _SUBMODULE: Final = "160000"
 
 
 class GitRefused(Exception):
-    """What git says where a command of it fails."""
+    """A command of git failed; its text is git's."""
 
 
-def git_command(folder: Path, *words: str) -> list[str]:
+def git_command(folder: Path, *arguments: str) -> list[str]:
     """Return a command of git in a folder that calls no hook and starts no daemon."""
-    settings = [word for setting in _QUIET for word in ("-c", setting)]
-    return ["git", *settings, "-C", str(folder), *words]
+    settings = [argument for setting in _QUIET for argument in ("-c", setting)]
+    return ["git", *settings, "-C", str(folder), *arguments]
 
 
 def git_environment(**more: str) -> dict[str, str]:
@@ -61,13 +61,13 @@ def git_environment(**more: str) -> dict[str, str]:
     return {**inherited, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **more}
 
 
-def ask_git(folder: Path, *words: str, **environment: str) -> str:
-    """Return what a command of git prints; GitRefused with what it says where it fails."""
+def ask_git(folder: Path, *arguments: str, **environment: str) -> str:
+    """Return the output of a command of git; GitRefused with its errors where it fails."""
     try:
-        done = run(git_command(folder, *words), env=git_environment(**environment))
+        done = run(git_command(folder, *arguments), env=git_environment(**environment))
     except (FileNotFoundError, NotADirectoryError):
-        said = "commits are measured, and there is no git on the PATH: install it"
-        raise TorchprofError(said, Code.NO_REPOSITORY) from None
+        problem = "commits are measured, and there is no git on the PATH: install it"
+        raise TorchprofError(problem, Code.NO_REPOSITORY) from None
     if done.status:
         raise GitRefused(done.errors.strip() or f"git ended with status {done.status}")
     return done.output
@@ -75,7 +75,7 @@ def ask_git(folder: Path, *words: str, **environment: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedCommit:
-    """One commit, as a person knows it again."""
+    """One commit, as a person recognizes it."""
 
     sha: str
     author: str
@@ -101,14 +101,14 @@ class Repository:
         try:
             top = ask_git(folder, "rev-parse", "--show-toplevel").removesuffix("\n")
         except GitRefused as refused:
-            said = f"commits are measured, and {folder} is in no working tree of git: {refused}"
-            raise TorchprofError(said, Code.NO_REPOSITORY) from None
+            problem = f"commits are measured, and {folder} is in no working tree of git: {refused}"
+            raise TorchprofError(problem, Code.NO_REPOSITORY) from None
         return cls(top=Path(top))
 
     def commit(self, reference: str, option: str = "--torchprof-against") -> str:
-        """Return the commit that is meant by the value of an option, as its full hash; TorchprofError without one."""
+        """Return the full hash of the commit that the value of an option means; TorchprofError where there is none."""
         if reference.startswith(":/"):  # The youngest commit with this text; all that follows is a part of it.
-            return self._found_by_text(reference, option)
+            return self._commit_by_text(reference, option)
         self._refuse_two_meanings(reference, option)
         try:
             # A range such as "main...", as git diff takes it: where the branches parted.
@@ -117,27 +117,27 @@ class Repository:
             name = f"{reference}^{{commit}}"
             return ask_git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", name).strip()
         except GitRefused as refused:
-            said = f"{option}={reference}: {self._unknown(reference, option, refused)}"
-            raise TorchprofError(said, Code.UNKNOWN_REF) from None
+            problem = f"{option}={reference}: {self._unknown(reference, option, refused)}"
+            raise TorchprofError(problem, Code.UNKNOWN_REF) from None
 
-    def _found_by_text(self, reference: str, option: str) -> str:
+    def _commit_by_text(self, reference: str, option: str) -> str:
         try:
             return ask_git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", reference).strip()
         except GitRefused:
-            said = f"{option}={reference}: no commit of {self.top} has this text in its message; git log shows them"
-            raise TorchprofError(said, Code.UNKNOWN_REF) from None
+            problem = f"{option}={reference}: no commit of {self.top} has this text in its message; git log shows them"
+            raise TorchprofError(problem, Code.UNKNOWN_REF) from None
 
     def _refuse_two_meanings(self, reference: str, option: str) -> None:
         """Raise TorchprofError where a name is a branch's and a tag's of another commit: git would take the tag."""
         name = re.split(r"\.\.\.$|[~^@]", reference, maxsplit=1)[0]
         both = (f"refs/heads/{name}", f"refs/tags/{name}")
-        found = ask_git(self.top, "for-each-ref", "--format=%(refname) %(*objectname) %(objectname)", *both)
+        listed = ask_git(self.top, "for-each-ref", "--format=%(refname) %(*objectname) %(objectname)", *both)
         # Of a tag with a message the first hash is its commit's, of all others there is one.
-        commits = {line.split()[0]: line.split()[1] for line in found.splitlines() if line.split()[0] in both}
+        commits = {line.split()[0]: line.split()[1] for line in listed.splitlines() if line.split()[0] in both}
         if len(set(commits.values())) > 1:
             meant = " or ".join(f"{option}={full}" for full in both)
-            said = f"{option}={reference}: {name} is a branch, and a tag of another commit: say {meant}"
-            raise TorchprofError(said, Code.UNKNOWN_REF)
+            problem = f"{option}={reference}: {name} is a branch, and a tag of another commit: say {meant}"
+            raise TorchprofError(problem, Code.UNKNOWN_REF)
 
     def _unknown(self, reference: str, option: str, refused: GitRefused) -> str:
         """Return why there is no such commit here, and what brings it."""
@@ -179,8 +179,8 @@ class Repository:
         try:
             return bool(ask_git(self.top, "status", "--porcelain", "--no-renames"))
         except GitRefused as refused:
-            said = f"git cannot say what has changed in {self.top}: {refused}"
-            raise TorchprofError(said, Code.NO_REPOSITORY) from None
+            problem = f"git cannot say what has changed in {self.top}: {refused}"
+            raise TorchprofError(problem, Code.NO_REPOSITORY) from None
 
     @property
     def head(self) -> str | None:
@@ -199,7 +199,7 @@ class Repository:
             return None
 
     def descends(self, commit: str, ancestor: str) -> bool:
-        """Whether a commit is another one, or comes after it."""
+        """Whether ``commit`` is ``ancestor`` or comes after it."""
         try:
             ask_git(self.top, "merge-base", "--is-ancestor", ancestor, commit)
         except GitRefused:
@@ -207,7 +207,7 @@ class Repository:
         return True
 
     def distance(self, ancestor: str, commit: str) -> int:
-        """Return how many commits there are after one up to another."""
+        """Return how many commits there are after ``ancestor`` up to ``commit``."""
         return int(ask_git(self.top, "rev-list", "--count", f"{ancestor}..{commit}"))
 
     def branch_point(self, first: str, second: str) -> str | None:
@@ -219,8 +219,8 @@ class Repository:
 
     def parent(self, commit: str) -> str | None:
         """Return the first parent of a commit; None where it has none here."""
-        found = ask_git(self.top, "rev-list", "--parents", "--max-count=1", commit).split()[1:2]
-        return found[0] if found else None
+        parents = ask_git(self.top, "rev-list", "--parents", "--max-count=1", commit).split()[1:2]
+        return parents[0] if parents else None
 
     def named(self, commit: str) -> NamedCommit:
         """Return who made a commit, when, and what it is called."""
@@ -233,13 +233,13 @@ class Repository:
     def files(self) -> Iterator[str]:
         """Yield the files of the working tree, tracked or not, that are not ignored, by their path below its root.
 
-        Those of submodules are among them, and links themselves, but nothing that lies behind a link.
+        Files of submodules are among them, and links themselves, but nothing that lies behind a link.
         """
         listed = ask_git(self.top, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         is_link = cache(lambda folder: (self.top / folder).is_symlink())
         for name in filter(None, dict.fromkeys(listed.split("\0"))):
             path = self.top / name
-            # Where a link has come into the place of a folder, git still names the files that it tracks there.
+            # Where a link has replaced a folder, git still names the files that it tracks there.
             if any(map(is_link, PurePosixPath(name).parents[:-1])):
                 continue
             if path.is_symlink() or path.is_file():
@@ -255,10 +255,10 @@ class Repository:
     def changed(self, sha: str) -> Iterator[str]:
         """Yield the files that are not in the working tree as a commit has them, new ones too, by their path.
 
-        Those of submodules are among them.
+        Files of submodules are among them.
         """
-        words = ("--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none")
-        for name in filter(None, ask_git(self.top, "diff", *words, sha, "--").split("\0")):
+        arguments = ("--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=none")
+        for name in filter(None, ask_git(self.top, "diff", *arguments, sha, "--").split("\0")):
             if not (self.top / name / ".git").exists():
                 yield name
             elif commit := ask_git(self.top, "ls-tree", sha, "--", name).partition("\t")[0].split()[2:]:
@@ -285,14 +285,14 @@ class Repository:
 
 
 def tracked_files(tree: Path) -> list[str]:
-    """Return the files of a folder that ``export`` has made, those of submodules too, by their path below it."""
-    found: list[str] = []
+    """Return the files of a folder that ``export`` has made, those of submodules too, by their paths below it."""
+    files: list[str] = []
     for name in filter(None, ask_git(tree, "ls-files", "-z").split("\0")):
         if (tree / name / ".git").exists():
-            found.extend(f"{name}/{below}" for below in tracked_files(tree / name))
+            files.extend(f"{name}/{below}" for below in tracked_files(tree / name))
         elif (tree / name).is_symlink() or not (tree / name).is_dir():
-            found.append(name)
-    return found
+            files.append(name)
+    return files
 
 
 def export(repository: Repository, sha: str, tree: Path) -> None:
@@ -303,8 +303,8 @@ def export(repository: Repository, sha: str, tree: Path) -> None:
     try:
         _check_out(repository.top, sha, tree)
     except GitRefused as refused:
-        said = f"the files of {sha[:7]} cannot be had from {repository.top}: {refused}"
-        raise TorchprofError(said, Code.OBJECT_MISSING) from None
+        problem = f"the files of {sha[:7]} cannot be had from {repository.top}: {refused}"
+        raise TorchprofError(problem, Code.OBJECT_MISSING) from None
     _fill_pointers(repository.top, sha, tree)
     for name, commit in _submodules(tree).items():
         _export_submodule(repository, name, commit, tree)
@@ -346,7 +346,7 @@ def borrow(source: Path, sha: str, own: Path) -> None:
 def _submodules(tree: Path) -> Mapping[str, str]:
     """Return the commits of the submodules of an exported folder, by path."""
     entries = (entry.partition("\t") for entry in ask_git(tree, "ls-files", "--stage", "-z").split("\0"))
-    return {path: words.split()[1] for words, _, path in entries if words.startswith(_SUBMODULE)}
+    return {path: stage.split()[1] for stage, _, path in entries if stage.startswith(_SUBMODULE)}
 
 
 def _export_submodule(repository: Repository, name: str, commit: str, tree: Path) -> None:
@@ -354,19 +354,21 @@ def _export_submodule(repository: Repository, name: str, commit: str, tree: Path
     if not (source / ".git").exists():
         if source.is_dir() and not any(source.iterdir()):
             return  # Not checked out here either: both sides do without it.
-        said = f"the commit has a submodule {name}, and its repository is not here: git submodule update --init {name}"
-        raise TorchprofError(said, Code.OBJECT_MISSING)
+        problem = (
+            f"the commit has a submodule {name}, and its repository is not here: git submodule update --init {name}"
+        )
+        raise TorchprofError(problem, Code.OBJECT_MISSING)
     try:
         ask_git(source, "cat-file", "-e", f"{commit}^{{commit}}")
     except GitRefused:
-        said = f"the submodule {name} does not have {commit}: git -C {name} fetch origin {commit}"
-        raise TorchprofError(said, Code.OBJECT_MISSING) from None
+        problem = f"the submodule {name} does not have {commit}: git -C {name} fetch origin {commit}"
+        raise TorchprofError(problem, Code.OBJECT_MISSING) from None
     # Where names that differ in case alone are one, what the commit calls a link may stand in the way.
-    export(Repository(top=source), commit, own_place(tree, name))
+    export(Repository(top=source), commit, free_path(tree, name))
 
 
 def _fill_pointers(source: Path, sha: str, tree: Path) -> None:
-    """Put objects of LFS in the place of the pointers to them, from the store of the user's repository."""
+    """Replace pointers to objects of LFS by these, from the store of the user's repository."""
     try:
         names = ask_git(tree, "ls-files", "-z", "--", ":(attr:filter=lfs)").split("\0")
     except GitRefused:  # Where attributes cannot be asked for, no file has this one.
@@ -381,8 +383,8 @@ def _fill_pointers(source: Path, sha: str, tree: Path) -> None:
         if held.is_file():
             (tree / name).write_bytes(held.read_bytes())
         elif not _is_pointer(source / name):
-            said = f"{name}: what {sha[:7]} has of it is not in the store of git-lfs: git lfs fetch origin {sha}"
-            raise TorchprofError(said, Code.OBJECT_MISSING)
+            problem = f"{name}: what {sha[:7]} has of it is not in the store of git-lfs: git lfs fetch origin {sha}"
+            raise TorchprofError(problem, Code.OBJECT_MISSING)
 
 
 def _is_pointer(path: Path) -> bool:

@@ -26,13 +26,13 @@ GOOD, BAD, SKIP = 0, 1, 125
 # Each commit is measured in this process, which has read pytest's settings already: git's script asks, and we answer.
 _ASK: Final = 'echo "measure $(git rev-parse BISECT_HEAD)"; read -r answer; exit "$answer"'
 _MEASURE: Final = "measure "
-_FOUND: Final = ("# first bad commit: [", "# possible first bad commit: [")
+_CANDIDATE: Final = ("# first bad commit: [", "# possible first bad commit: [")
 
 
 def first_bad(
     repository: Repository, *, good: str, bad: str, judge: Callable[[str], int], folder: Path
 ) -> tuple[str, ...]:
-    """Return the first bad commit, or all that may be it where only skipped ones are left between them.
+    """Return the first bad commit, or all that may be it where only skipped commits are left between them.
 
     ``judge`` answers for a commit: GOOD, BAD or SKIP. ``folder`` is an empty one for git. TorchprofError where git
     cannot go on.
@@ -50,11 +50,11 @@ def first_bad(
 
 def _candidates(folder: Path) -> tuple[str, ...]:
     lines = (folder / "BISECT_LOG").read_text(encoding="utf-8", errors="replace").splitlines()
-    return tuple(line.partition("[")[2].partition("]")[0] for line in lines if line.startswith(_FOUND))
+    return tuple(line.partition("[")[2].partition("]")[0] for line in lines if line.startswith(_CANDIDATE))
 
 
 def _run(folder: Path, judge: Callable[[str], int]) -> None:
-    said: list[str] = []
+    output: list[str] = []
     with running(
         git_command(folder, "bisect", "run", "sh", "-c", _ASK),
         patience_s=0,
@@ -71,6 +71,6 @@ def _run(folder: Path, judge: Callable[[str], int]) -> None:
                 with suppress(BrokenPipeError):  # Where somebody has ended git: then there are no candidates.
                     os.write(answers, f"{answer}\n".encode())
             else:
-                said.append(line)
+                output.append(line)
     if not _candidates(folder):
-        raise GitRefused("".join(said[-5:]).strip() or "it was ended")
+        raise GitRefused("".join(output[-5:]).strip() or "it was ended")

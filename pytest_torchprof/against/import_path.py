@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def shadows(root: Path) -> bool:
-    """Whether a folder has modules that are called as those of the standard library: it must not stand before it."""
+    """Whether a folder has modules with names of the standard library: it must not stand before it."""
     try:
         entries = tuple(os.scandir(root))
     except OSError:
@@ -28,8 +28,8 @@ def add_roots(side: Side) -> None:
     """Put the side's folders that PYTHONPATH cannot name on the path: behind the standard library, before all else."""
     missing = [str(root) for root in side.roots if str(root) not in sys.path]
     library = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
-    library |= {os.path.join(place, "lib-dynload") for place in library}  # noqa: PTH118
+    library |= {os.path.join(folder, "lib-dynload") for folder in library}  # noqa: PTH118
     last = max(
-        (at for at, place in enumerate(sys.path) if os.path.realpath(place) in library), default=len(sys.path) - 1
+        (at for at, folder in enumerate(sys.path) if os.path.realpath(folder) in library), default=len(sys.path) - 1
     )
     sys.path[last + 1 : last + 1] = missing

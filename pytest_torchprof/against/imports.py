@@ -42,9 +42,9 @@ _OF_TOOLS: Final = re.compile(
 @cache
 def environment_folders() -> tuple[str, ...]:
     """Return where Python and what is installed beside it lie: an environment may stand inside of a working tree."""
-    places = {sys.prefix, sys.exec_prefix, sys.base_prefix, *site.getsitepackages(), site.getusersitepackages()}
-    places |= {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    return tuple(sorted({os.path.realpath(place) for place in places if place}))
+    folders = {sys.prefix, sys.exec_prefix, sys.base_prefix, *site.getsitepackages(), site.getusersitepackages()}
+    folders |= {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    return tuple(sorted({os.path.realpath(folder) for folder in folders if folder}))
 
 
 def lies_in(file: str, *folders: str) -> bool:
@@ -53,27 +53,27 @@ def lies_in(file: str, *folders: str) -> bool:
 
 
 def foreign_code(side: Side) -> Reason | None:
-    """Return why what this process has run is not the side's own code alone, with the path; None where it is."""
+    """Return why this process has run other code than the side's own, with the path; None where it has not."""
     with unwatched():
         return _foreign_import(side) or _foreign_read(side) or _shared_module(side) or _ignored_read(side)
 
 
 def _foreign_import(side: Side) -> Reason | None:
-    tree, other, caches = (os.path.realpath(place) for place in (side.tree, side.other, side.caches))
-    inside = [place for place in environment_folders() if lies_in(place, tree, other)]
+    tree, other, caches = (os.path.realpath(folder) for folder in (side.tree, side.other, side.caches))
+    inside = [folder for folder in environment_folders() if lies_in(folder, tree, other)]
     own = (caches, *inside, *([tree] if lies_in(tree, other) else []))
     installed = [] if side.installed is None else [os.path.realpath(side.installed)]
     for name, file in _loaded():
         real = _resolved(file)
         if lies_in(real, other) and not lies_in(real, *own):
-            return _said(side, name, file, "which is the other side's")
+            return _other_sides_code(side, name, file, "which is the other side's")
         if lies_in(real, tree) and not lies_in(real, *inside):
             continue
         if _has(side.roots, name) and not lies_in(real, *installed):
-            return _said(side, name, file, f"and not from {side.tree}, which has it")
+            return _other_sides_code(side, name, file, f"and not from {side.tree}, which has it")
         if not lies_in(real, *installed) and (named := _differs_here(side, name, real)) is not None:
             whose = f"not from either side, which differ in {named}"
-            return _said(side, name, file, whose, pythonpath=True)
+            return _other_sides_code(side, name, file, whose, pythonpath=True)
     return None
 
 
@@ -102,7 +102,7 @@ def _ignored_read(side: Side) -> Reason | None:
     """Return why the commit cannot have what the working tree's side has read: git ignores it."""
     if side.is_base or not side.ignored:
         return None
-    inside = [place for place in environment_folders() if lies_in(place, os.path.realpath(side.tree))]
+    inside = [folder for folder in environment_folders() if lies_in(folder, os.path.realpath(side.tree))]
     there, tests = None, TestFiles(patterns=side.patterns, folders=())
     for name, file in names_below(side.tree, _run_or_read()).items():
         if not _is_ignored(name, side.ignored) or _OF_TOOLS.search(name) or lies_in(file, *inside):
@@ -118,7 +118,7 @@ def _ignored_read(side: Side) -> Reason | None:
 
 
 def _run_or_read() -> tuple[str, ...]:
-    """Return the files that were opened, and those of modules and libraries, which Python itself may not open."""
+    """Return the files that were opened, and the files of modules and libraries, which Python itself may not open."""
     return (*files_read(), *(_resolved(file) for _, file in _loaded()))
 
 
@@ -145,9 +145,9 @@ def foreign_origin(side: Side) -> Reason | None:
     tree = os.path.realpath(side.tree)
     packages = sorted({init.parent.name for root in side.roots for init in root.glob("*/__init__.py")})
     for name in packages:
-        found = find_spec(name)
-        if found is not None and found.origin is not None and not lies_in(_resolved(found.origin), tree):
-            return _said(side, name, found.origin, f"and not from {side.tree}, which has it")
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None and not lies_in(_resolved(spec.origin), tree):
+            return _other_sides_code(side, name, spec.origin, f"and not from {side.tree}, which has it")
     return None
 
 
@@ -192,8 +192,8 @@ def _differs_here(side: Side, name: str, real: str) -> str | None:
     top = name.partition(".")[0]
     for root, differing in _packages(side.differing).get(top, {}).items():
         ending = "/__init__.py" if real.endswith(f"{os.sep}__init__.py") else ".py"
-        place = f"{root}{name.replace('.', '/')}{ending}"
-        if _is_copy(real, place, side.other if side.is_base else side.tree, side.reference.sha):
+        path = f"{root}{name.replace('.', '/')}{ending}"
+        if _is_copy(real, path, side.other if side.is_base else side.tree, side.reference.sha):
             return differing
     return None
 
@@ -201,12 +201,12 @@ def _differs_here(side: Side, name: str, real: str) -> str | None:
 @cache
 def _packages(names: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
     """Return what top-level modules files may belong to: by name and by folder, with a slash, the file."""
-    found: dict[str, dict[str, str]] = {}
+    packages: dict[str, dict[str, str]] = {}
     for name in names:
         parts = name.removesuffix(".py").split("/")
         for at, part in enumerate(parts):
-            found.setdefault(part, {}).setdefault("".join(f"{one}/" for one in parts[:at]), name)
-    return found
+            packages.setdefault(part, {}).setdefault("".join(f"{folder}/" for folder in parts[:at]), name)
+    return packages
 
 
 @cache
@@ -219,11 +219,11 @@ def _is_copy(real: str, name: str, top: Path, sha: str) -> bool:
     if not lies_in(real, *environment_folders()) or Path(real).read_bytes() in contents:
         return True
     # Of an older copy: the project has the name of the distribution that it came with.
-    above = [place for place in here.parents if place.is_relative_to(top)]
-    projects = [place / file for place in above for file in _PROJECT_FILES]
-    texts = [place.read_text(encoding="utf-8", errors="replace") for place in projects if place.is_file()]
-    names = {_normal(found) for text in texts for found in _NAMED.findall(text)}
-    library = next((place for place in Path(real).parents if place.name == "site-packages"), Path(real).parent)
+    above = [folder for folder in here.parents if folder.is_relative_to(top)]
+    projects = [folder / file for folder in above for file in _PROJECT_FILES]
+    texts = [folder.read_text(encoding="utf-8", errors="replace") for folder in projects if folder.is_file()]
+    names = {_normal(project) for text in texts for project in _NAMED.findall(text)}
+    library = next((folder for folder in Path(real).parents if folder.name == "site-packages"), Path(real).parent)
     records = [info / "RECORD" for info in library.glob("*.dist-info") if _normal(info.name.partition("-")[0]) in names]
     line = f"{Path(real).relative_to(library).as_posix()},"
     return any(line in record.read_text(encoding="utf-8") for record in records if record.is_file())
@@ -237,6 +237,6 @@ def _where(side: Side) -> str:
     return f"at {side.reference.shown}" if side.is_base else "in the working tree"
 
 
-def _said(side: Side, name: str, file: str, whose: str, *, pythonpath: bool = False) -> Reason:
+def _other_sides_code(side: Side, name: str, file: str, whose: str, *, pythonpath: bool = False) -> Reason:
     advice = f"pytest's setting pythonpath names the folder that it is in, or {_INSTALL}" if pythonpath else _INSTALL
     return OtherSidesCode(_where(side), name or "", file, whose, advice)

@@ -1,4 +1,4 @@
-"""What a process does in the place of a side: nothing that is the other side's, or the user's, to do."""
+"""What a process does as one side: nothing that is the other side's, or the user's, to do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEEPER: Final = "torchprof-side"
 
 
 def settle(config: pytest.Config) -> None:
-    """Make this process the side that it has to be."""
+    """Make this process the side that the variable of the environment names."""
     side = this_side()
     config.pluginmanager.register(SideKeeper(side), KEEPER)
     if side.timed is not None:
@@ -49,7 +49,7 @@ def settle(config: pytest.Config) -> None:
 
 
 class SideKeeper:
-    """A plugin for the processes of both sides: neither looks at the other's files, nor outlives who started both."""
+    """A plugin for the processes of both sides: no side looks at the other's files, or outlives who started both."""
 
     def __init__(self, side: Side) -> None:
         self._side = side

@@ -30,7 +30,7 @@ class CommitMeasurements:
     """The folder of its recordings, where they were kept."""
 
     def profiles(self) -> Iterator[tuple[str, Profile]]:
-        """Yield what was recorded, by the same names."""
+        """Yield the profiles of what was recorded, by test id and label."""
         for path in sorted(self.recordings.glob("*.json.gz")):
             profile = load_file(str(path))
             metadata = profile.trace.metadata

@@ -15,7 +15,7 @@ ENDED: Final = "the run that compares with another commit has ended, and this wa
 
 
 def end_with_parent() -> None:
-    """From now on look whether the process that has started this one is still there, and end soon after it."""
+    """From now on watch whether the process that started this process is still there, and end soon after it."""
     parent, stderr = os.getppid(), os.dup(2)  # Before pytest captures what tests write.
     threading.Thread(target=_look_after, args=(parent, stderr), name="torchprof-parent", daemon=True).start()
 

@@ -86,12 +86,12 @@ class BaseOutcomes:
         if nodeid in self.passed:
             return "it passed, and measured nothing of this name"
         function, bracket, _ = nodeid.partition("[")
-        if bracket and any(one.startswith(f"{function}[") for one in (*self.passed, *self.troubles)):
+        if bracket and any(other.startswith(f"{function}[") for other in (*self.passed, *self.troubles)):
             return None
         return "it was not collected: the code there, or a conftest.py, leaves it out"
 
     def trouble(self, nodeid: str) -> str | None:
-        """Return what a test, or its file, has ended with there; None where it passed or did not run."""
+        """Return how a test, or its file, failed there; None where it passed or did not run."""
         file = nodeid.partition("::")[0]
         if nodeid in self.troubles:
             return self.troubles[nodeid]
@@ -106,7 +106,7 @@ class BaseOutcomes:
     @property
     def tests(self) -> int:
         """How many tests ran."""
-        return len(self.passed) + sum("::" in place for place in self.troubles)
+        return len(self.passed) + sum("::" in where for where in self.troubles)
 
 
 def read_outcomes(folder: Path) -> BaseOutcomes:
@@ -118,7 +118,7 @@ def read_outcomes(folder: Path) -> BaseOutcomes:
 
 
 base_outcomes = cache(read_outcomes)
-"""The same, read once."""
+"""What a side has left, read once."""
 
 
 def write_outcomes(folder: Path, outcomes: BaseOutcomes) -> None:
@@ -127,7 +127,7 @@ def write_outcomes(folder: Path, outcomes: BaseOutcomes) -> None:
 
 
 class OutcomeKeeper:
-    """A plugin for the processes of the base: it notes how each test ended, in the one that starts the others too."""
+    """A plugin for the processes of the base: it notes how each test ended, in the process that starts workers too."""
 
     def __init__(self, side: Side) -> None:
         self._side = side

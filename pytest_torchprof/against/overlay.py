@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.against.git import Repository
-from pytest_torchprof.against.own_files import is_behind_link, own_place
+from pytest_torchprof.against.own_files import free_path, is_behind_link
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ SETTINGS: Final = frozenset({"pytest.ini", ".pytest.ini", "pytest.toml", ".pytes
 """Files that hold pytest's settings and nothing else. Others are the code's too, and stay the commit's."""
 
 _WITHOUT_TESTS: Final = frozenset({"object", "TestCase", "unittest.TestCase"})
-"""Classes of which another one inherits no test."""
+"""Classes from which a class inherits no test."""
 _TEST: Final = re.compile(rb"^\s*(?:(?:async\s+)?def\s+test|class\s+Test|class\s+.*TestCase)", re.MULTILINE)
 _MAKERS: Final = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
 """What may give a test a name that its file does not show."""
@@ -57,7 +57,7 @@ class TestFiles:
     @property
     def _broad(self) -> list[str]:
         """Patterns such as ``*.py``, that any module's name matches."""
-        return [one for one in self.patterns if fnmatch("module.py", one.rpartition("/")[2])]
+        return [pattern for pattern in self.patterns if fnmatch("module.py", pattern.rpartition("/")[2])]
 
     @staticmethod
     def _collected_by(name: str, patterns: Iterable[str]) -> bool:
@@ -73,7 +73,7 @@ class TestFiles:
         return path.suffix == ".py" and not sure and not _holds_test(folder / name)
 
     def of(self, folder: Path, names: Iterable[str]) -> list[str]:
-        """Return those of a folder's files that are tests, sorted; a link in the place of their folder is one too."""
+        """Return those of a folder's files that are tests, sorted; a link instead of their folder is a test too."""
 
         def is_test(name: str) -> bool:
             if name in self:
@@ -125,16 +125,16 @@ def digest(folder: Path, names: Iterable[str]) -> str:
 
 
 def _contents(path: Path) -> Iterator[bytes]:
-    """Yield what decides what is read from a file; of a link, what it says too, and the state of what it leads to."""
+    """Yield what decides what is read from a file; of a link, where it points too, and the state of its target."""
     if path.is_symlink():
         yield os.fsencode(path.readlink())
     if path.is_file():
         yield path.read_bytes()
     elif path.is_dir():  # A link to a folder, of any size.
-        for place in sorted(path.rglob("*")):
+        for path_inside in sorted(path.rglob("*")):
             with suppress(OSError):
-                state = place.stat()
-                yield f"{place}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape")
+                state = path_inside.stat()
+                yield f"{path_inside}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape")
 
 
 def names_in(folder: Path, files: Collection[str], rule: TestFiles) -> Mapping[str, tuple[str, ...]]:
@@ -170,10 +170,10 @@ def _names(folder: Path, file: str, modules: Collection[str]) -> Iterator[str]:
 
 def _star_names(folder: Path, node: ast.ImportFrom, modules: Collection[str]) -> Iterator[str]:
     ending = f"/{(node.module or '').rpartition('.')[2]}"
-    found = [module for module in modules if f"/{module}".endswith((f"{ending}.py", f"{ending}/__init__.py"))]
-    for module in found:
+    matching = [module for module in modules if f"/{module}".endswith((f"{ending}.py", f"{ending}/__init__.py"))]
+    for module in matching:
         yield from _names(folder, module, ())
-    if not found:
+    if not matching:
         yield ANY
 
 
@@ -185,7 +185,7 @@ def names_gone(before: Mapping[str, tuple[str, ...]], here: Mapping[str, tuple[s
 
 
 def overlay(source: Path, names: Iterable[str], tree: Path, rule: TestFiles) -> None:
-    """Put a folder's test files in the place of those that a commit's folder has, its own or laid over it before."""
+    """Replace the test files of a commit's folder, its own or laid over it before, by those of another folder."""
     for name in rule.of(tree, Repository(top=tree).files()):
         (tree / name).unlink(missing_ok=True)
     copy_files(source, names, tree)
@@ -196,17 +196,17 @@ def copy_files(source: Path, names: Iterable[str], target: Path) -> None:
     for name in names:
         if is_behind_link(source, name):
             continue  # It came with the link.
-        place = own_place(target, name)
+        copied = free_path(target, name)
         if (source / name).is_symlink():
-            place.symlink_to(_translated(source, name, target))
+            copied.symlink_to(_translated(source, name, target))
         else:
-            shutil.copy2(source / name, place)
+            shutil.copy2(source / name, copied)
 
 
 def _translated(source: Path, name: str, target: Path) -> str:
-    """Return what a link is to say in another folder: of that folder's own files, it leads to them."""
-    said = (source / name).readlink()
-    leads_to = Path(os.path.normpath((source / name).parent / said))
+    """Return where a link is to point in another folder: to that folder's own files where they are meant."""
+    pointed_to = (source / name).readlink()
+    leads_to = Path(os.path.normpath((source / name).parent / pointed_to))
     if not leads_to.is_relative_to(source):
         return str(leads_to)
-    return str(target / leads_to.relative_to(source) if said.is_absolute() else said)
+    return str(target / leads_to.relative_to(source) if pointed_to.is_absolute() else pointed_to)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from pytest_torchprof.against.launch import SideLaunch
     from pytest_torchprof.against.side import Side
+    from pytest_torchprof.against.start import SideStart
     from pytest_torchprof.report import RunResults
     from pytest_torchprof.report.result import Result
 
@@ -36,7 +36,7 @@ Key = tuple[str, str | None]
 
 
 class Reading(NamedTuple):
-    """What one process says of one measurement."""
+    """What one process measured of one measurement."""
 
     step_us: float
     """The median of its untraced steps."""
@@ -48,7 +48,7 @@ class Reading(NamedTuple):
 
 
 Readings = Mapping[Key, Reading | Reason]
-"""By measurement: what a process says, or why it says nothing."""
+"""By measurement: its reading, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +56,24 @@ class TimedSide:
     """One side, as often as it is started."""
 
     side: Side
-    launch: SideLaunch
+    start: SideStart
 
     def read(self, folder: Path, keys: Collection[Key]) -> Readings:
-        """Start a process that takes the times of these measurements, and return what it says; the folder is new."""
+        """Start a process that takes the times of these measurements, and return its readings; the folder is new."""
         folder.mkdir()
         nodeids = tuple(dict.fromkeys(nodeid for nodeid, _ in keys))
         side = replace(self.side, results=folder, timed=nodeids, starter=os.getpid())
         variables = side.announce(folder / "side.json")
-        status = self.launch.with_variables(variables).run(folder / "log")
+        status = self.start.with_variables(variables).run(folder / "log")
         here = f"at {side.reference.shown}" if side.is_base else "in the working tree"
-        found = {(result.nodeid, result.label): result for result in read_results(folder)}
+        results = {(result.nodeid, result.label): result for result in read_results(folder)}
         outcomes = read_outcomes(folder)
 
         def why_missing(key: Key) -> Reason:
             because = outcomes.troubles.get(key[0]) or outcomes.broken or "it was not measured there"
             return ProcessWithoutTest(here, status, because)
 
-        return {key: _reading(found[key], here) if key in found else why_missing(key) for key in keys}
+        return {key: _reading(results[key], here) if key in results else why_missing(key) for key in keys}
 
 
 def write_results(folder: Path, run: RunResults) -> None:
@@ -103,20 +103,20 @@ def _on_gpu(result: Result) -> bool:
 
 
 Take = Callable[[Collection[Key]], tuple[Readings, Readings]]
-"""Takes one pair: what the commit says, and what the working tree says."""
+"""Takes one pair: the readings at the commit, and those in the working tree."""
 
 
 def taker(base: TimedSide, here: TimedSide, folder: Path, order: random.Random) -> Take:
-    """Return what takes pairs, the sides of each in random order."""
+    """Return a function that takes pairs, the sides of each in random order."""
 
     def take(keys: Collection[Key]) -> tuple[Readings, Readings]:
-        place = folder / "pair"
-        place.mkdir(parents=True)
+        pair = folder / "pair"
+        pair.mkdir(parents=True)
         turns = [("base", base), ("here", here)]
         order.shuffle(turns)
-        said = {name: side.read(place / name, keys) for name, side in turns}
-        shutil.rmtree(place)
-        return said["base"], said["here"]
+        readings = {name: side.read(pair / name, keys) for name, side in turns}
+        shutil.rmtree(pair)
+        return readings["base"], readings["here"]
 
     return take
 
@@ -183,7 +183,7 @@ class PairCosts:
         return 2 * self.factor * (self.start_s + tests)
 
     def corrected(self, keys: Collection[Key], seconds: float) -> PairCosts:
-        """Return the costs by which a pair takes what it took."""
+        """Return the costs by which a pair takes ``seconds``, as it did."""
         return replace(self, factor=self.factor * seconds / self.pair_s(keys))
 
     def total_s(self, wanting: Mapping[Key, int]) -> float:
@@ -193,11 +193,11 @@ class PairCosts:
 
     def fitting(self, wanting: Mapping[Key, int], left_s: float) -> dict[Key, int]:
         """Return those of the measurements, the first ones first, whose pairs fit into the time that is left."""
-        found: dict[Key, int] = {}
+        chosen: dict[Key, int] = {}
         for key, number in wanting.items():
-            if number and self.total_s({**found, key: number}) <= left_s:
-                found[key] = number
-        return found
+            if number and self.total_s({**chosen, key: number}) <= left_s:
+                chosen[key] = number
+        return chosen
 
 
 @dataclass(slots=True, kw_only=True)
@@ -209,7 +209,7 @@ class PairedTiming:
     budget_s: float
     clock: Callable[[], float]
     taken: int = 0
-    """How many pairs were."""
+    """How many pairs were taken."""
     began_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -223,11 +223,13 @@ class PairedTiming:
 
     def give_up(self, reason: Reason) -> None:
         """Take no more pairs, for a reason that holds for all."""
-        self.measurements = {key: replace(one, lost=(reason,) * MOST_LOST) for key, one in self.measurements.items()}
+        self.measurements = {
+            key: replace(measurement, lost=(reason,) * MOST_LOST) for key, measurement in self.measurements.items()
+        }
 
     def next_keys(self) -> dict[Key, int]:
-        """Return what the next pair is to time, with how many pairs that wants still; empty where it is at its end."""
-        wanting = {key: one.wanting for key, one in self.measurements.items()}
+        """Return what the next pair is to time, with the number of pairs that are still wanted; empty at the end."""
+        wanting = {key: measurement.wanting for key, measurement in self.measurements.items()}
         return self.costs.fitting(wanting, self.budget_s - self.spent_s)
 
     def take(self, take: Take, keys: Collection[Key]) -> None:

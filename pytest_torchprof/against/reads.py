@@ -24,7 +24,7 @@ _BYTECODE: Final = "__pycache__"
 
 
 class Reads:
-    """The files below some folders that were opened to be read, by their real path, from when this is called a hook."""
+    """The files below some folders that were opened to be read, by their real path, once this is an audit hook."""
 
     def __init__(self, *folders: Path) -> None:
         self._folders = tuple(os.path.realpath(folder) + os.sep for folder in folders)
@@ -67,7 +67,7 @@ def source_of(file: str) -> str:
 
 
 _WATCHED: Final[list[Reads]] = []
-"""Those of this process: an audit hook stays until it ends."""
+"""The reads of this process: an audit hook stays until it ends."""
 
 
 def watch(side: Side) -> None:
@@ -112,8 +112,8 @@ def leave_reads(side: Side) -> None:
 
 def reads_of(results: Path, *, is_base: bool) -> Mapping[str, frozenset[str]]:
     """Return what the processes of a side have read: "own" files and the "other" side's, by path below the root."""
-    found: dict[str, set[str]] = {"own": set(), "other": set()}
+    by_side: dict[str, set[str]] = {"own": set(), "other": set()}
     for file in (results / _FOLDER / ("base" if is_base else "here")).glob("*.json"):
         for whose, names in json.decode(file.read_bytes(), type=dict[str, list[str]]).items():
-            found[whose].update(names)
-    return {whose: frozenset(names) for whose, names in found.items()}
+            by_side[whose].update(names)
+    return {whose: frozenset(names) for whose, names in by_side.items()}

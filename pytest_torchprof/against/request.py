@@ -14,9 +14,9 @@ from pytest_torchprof.against.differences import Differences, differences
 from pytest_torchprof.against.environment import SEED, environment_in, import_roots, variables
 from pytest_torchprof.against.folders import HERE
 from pytest_torchprof.against.git import Repository
-from pytest_torchprof.against.launch import SideLaunch, with_words
 from pytest_torchprof.against.overlay import TestFiles, test_files
 from pytest_torchprof.against.side import BASE, Side
+from pytest_torchprof.against.start import SideStart, with_arguments
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.limits.quantities import duration_us
 from pytest_torchprof.reasons.codes import Code
@@ -37,19 +37,19 @@ class Request:
     """One comparison of two sides."""
 
     config: pytest.Config
-    words: tuple[str, ...]
-    """Those for pytest, of either side."""
+    arguments: tuple[str, ...]
+    """The arguments of pytest, of either side."""
     repository: Repository
     reference: Reference
     rule: TestFiles
     own_tests: bool
     """Whether each side runs its own tests."""
     python: str
-    """That of the environment in which the other commit is measured."""
+    """The Python of the environment in which the other commit is measured."""
     install: str | None
     """The command that installs a side's code."""
     is_fresh: bool
-    """Whether what an earlier run has kept is not asked for."""
+    """Whether results that an earlier run has kept are left aside."""
     roots: tuple[Path, ...]
     """Where modules are imported from, below the root of either side."""
     folder: Path
@@ -66,8 +66,8 @@ class Request:
     """Whether a test fails whose times the pairs leave open."""
     keeps_recordings: bool = False
     """Whether what is measured is kept as recordings too."""
-    run: Callable[[SideLaunch, Path], int] = SideLaunch.run
-    """Runs the other commit's pytest to its end, with a file for what it says; returns its exit status."""
+    run: Callable[[SideStart, Path], int] = SideStart.run
+    """Runs the other commit's pytest to its end, with a file for its output; returns its exit status."""
 
     @property
     def rootdir(self) -> Path:
@@ -138,7 +138,7 @@ class Request:
         usual = (self.rootdir / "src", self.rootdir)
         return tuple(tree / root for root in dict.fromkeys((*usual, *self.roots)) if (tree / root).is_dir())
 
-    def say(self, line: str, *, always: bool = False) -> None:
+    def write_line(self, line: str, *, always: bool = False) -> None:
         """Write a line to the terminal; with ``-q`` only one that must be seen."""
         if always or self.config.option.verbose >= 0:
             sys.stdout.write(f"{line}\n")
@@ -158,14 +158,14 @@ def repository_of(config: pytest.Config) -> Repository:
     """Return the repository that the tests lie in; TorchprofError where there is none, or they lie elsewhere."""
     started_in, rootdir = config.invocation_params.dir.resolve(), config.rootpath.resolve()
     repository = Repository.around(started_in)
-    named = [started_in / word.partition("::")[0] for word in config.args]
-    for place in (rootdir, *(place.resolve() for place in named if place.exists())):
-        if not place.is_relative_to(repository.top):
-            said = (
-                f"states of the repository {repository.top} are compared, and {place} lies outside of it: start pytest "
-                "in the repository that the tests are in"
+    named = [started_in / argument.partition("::")[0] for argument in config.args]
+    for folder in (rootdir, *(folder.resolve() for folder in named if folder.exists())):
+        if not folder.is_relative_to(repository.top):
+            problem = (
+                f"states of the repository {repository.top} are compared, and {folder} lies outside of it: start "
+                "pytest in the repository that the tests are in"
             )
-            raise TorchprofError(said, Code.NO_REPOSITORY)
+            raise TorchprofError(problem, Code.NO_REPOSITORY)
     return repository
 
 
@@ -176,7 +176,7 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
     looks_back = ("lf", "failedfirst", "newfirst", "stepwise")
     return Request(
         config=config,
-        words=with_words(tuple(map(str, config.invocation_params.args)), seed_words(option)),
+        arguments=with_arguments(tuple(map(str, config.invocation_params.args)), seed_arguments(option)),
         repository=repository,
         reference=reference,
         rule=test_files(config.getini("python_files"), config.getini("testpaths"), rootdir, repository),
@@ -194,13 +194,13 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
     )
 
 
-def seed_words(option: argparse.Namespace) -> list[str]:
-    """Return words that give both sides the same seeds, where plugins would draw one for each process."""
+def seed_arguments(option: argparse.Namespace) -> list[str]:
+    """Return arguments that give both sides the same seeds, where plugins would draw a seed for each process."""
     drawn = {"randomly_seed": "--randomly-seed", "random_order_seed": "--random-order-seed"}
-    words = {name: f"{word}={SEED}" for name, word in drawn.items() if hasattr(option, name)}
+    arguments = {name: f"{option_name}={SEED}" for name, option_name in drawn.items() if hasattr(option, name)}
     if getattr(option, "randomly_seed", "default") != "default":  # The user has chosen one.
-        words.pop("randomly_seed", None)
-    return list(words.values())
+        arguments.pop("randomly_seed", None)
+    return list(arguments.values())
 
 
 def _python(given: str | None, folder: Path) -> str:
@@ -230,8 +230,8 @@ def _time_share(text: str | None) -> float | None:
         share = math.nan
     # With 3, nobody knows whether it is 3 % or three times as long.
     if rest or not 0 < share < math.inf or (not percent and share >= 1):
-        said = f"--torchprof-against-time={text}: expected a share such as 10% or 0.1"
-        raise TorchprofError(said, Code.BAD_OPTION)
+        problem = f"--torchprof-against-time={text}: expected a share such as 10% or 0.1"
+        raise TorchprofError(problem, Code.BAD_OPTION)
     return share
 
 
@@ -244,8 +244,8 @@ def _budget_s(text: str | None) -> float | None:
     except (UnknownLimit, ValueError):
         seconds = 0.0
     if not seconds:
-        said = f"--torchprof-against-budget={text}: expected seconds such as 120s"
-        raise TorchprofError(said, Code.BAD_OPTION)
+        problem = f"--torchprof-against-budget={text}: expected seconds such as 120s"
+        raise TorchprofError(problem, Code.BAD_OPTION)
     return seconds
 
 
@@ -259,20 +259,22 @@ def refuse_clashes(config: pytest.Config, who: str = "--torchprof-against") -> N
         "--torchprof=off": (option.torchprof or config.getini("torchprof")) == "off",
     }
     if option.torchprof_against_python and option.torchprof_against_install:
-        said = "--torchprof-against-python and --torchprof-against-install exclude each other: install what that Python"
-        raise TorchprofError(f"{said} is to import in its own environment", Code.BAD_OPTION)
+        problem = (
+            "--torchprof-against-python and --torchprof-against-install exclude each other: install what that Python"
+        )
+        raise TorchprofError(f"{problem} is to import in its own environment", Code.BAD_OPTION)
     if not (rank := this_rank()).alone:
-        said = f"{who} starts processes of its own, and this is one of several: {rank}; run one alone"
-        raise TorchprofError(said, Code.BAD_OPTION)
+        problem = f"{who} starts processes of its own, and this is one of several: {rank}; run one alone"
+        raise TorchprofError(problem, Code.BAD_OPTION)
     clash = next((name for name, value in given.items() if value), None)
     if clash is not None:
-        said = f"{who} and {clash} exclude each other: commits are measured, and compared with each other"
-        raise TorchprofError(said, Code.BAD_OPTION)
+        problem = f"{who} and {clash} exclude each other: commits are measured, and compared with each other"
+        raise TorchprofError(problem, Code.BAD_OPTION)
 
 
-def within(tree: Path, word: str, top: Path) -> str:
-    """Return a word of the command line with the working tree's folder replaced by a side's, where it begins so."""
-    name, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+def within(tree: Path, argument: str, top: Path) -> str:
+    """Return an argument with the working tree's folder replaced by a side's, where its value begins with that."""
+    name, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
     if value == str(top) or value.startswith(f"{top}{os.sep}"):
         value = f"{tree}{value[len(str(top)) :]}"
     return f"{name}{equals}{value}"

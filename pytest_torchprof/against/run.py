@@ -8,9 +8,8 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.against import environment
-from pytest_torchprof.against.base import cache_words, measured_base
+from pytest_torchprof.against.base import cache_arguments, measured_base
 from pytest_torchprof.against.folders import HERE, run_folders
-from pytest_torchprof.against.launch import SideLaunch, ended_in_order, write_launches
 from pytest_torchprof.against.reads import reads_of
 from pytest_torchprof.against.request import read_request
 from pytest_torchprof.system.processes import running
@@ -30,17 +29,17 @@ def run_both(config: pytest.Config) -> int:
     with ended_in_order(), run_folders(config.rootpath) as folders:
         request = read_request(config, folders)
         changed = "with uncommitted changes" if request.reference.dirty else "without uncommitted changes"
-        request.say(f"torchprof: the working tree, {changed}, against {request.reference.shown}")
+        request.write_line(f"torchprof: the working tree, {changed}, against {request.reference.shown}")
         with ExitStack() as held:
             try:
                 base = held.enter_context(measured_base(request))
             except KeyboardInterrupt:
-                request.say(f"torchprof: interrupted while {request.reference.shown} was measured", always=True)
+                request.write_line(f"torchprof: interrupted while {request.reference.shown} was measured", always=True)
                 return INTERRUPTED
             return _run_here(request, base)
 
 
-def _run_here(request: Request, base: SideLaunch | None) -> int:
+def _run_here(request: Request, base: SideStart | None) -> int:
     """Run the tests in the working tree, as the user has called pytest, and return its exit status.
 
     ``base``: how they are started at the other commit, where times are compared.
@@ -51,17 +50,17 @@ def _run_here(request: Request, base: SideLaunch | None) -> int:
         tree = request.repository.top / request.rootdir
         python = environment.install(request.folder / HERE, request.install, tree, environ)
     if base is not None:
-        here = SideLaunch(
+        here = SideStart(
             python=python,
-            words=request.words,
+            arguments=request.arguments,
             folder=os.fspath(request.config.invocation_params.dir),
             environment=request.variables_of(is_base=False),
-        ).with_words(cache_words(request))
-        alone = _alone_words(request.config)
-        write_launches(request.results, base.with_words(alone), here.with_words(alone))
-    with running([python, "-P", "-m", "pytest", *request.words], env=environ, stdin=None) as process:
+        ).with_arguments(cache_arguments(request))
+        alone = _undisturbed_arguments(request.config)
+        write_starts(request.results, base.with_arguments(alone), here.with_arguments(alone))
+    with running([python, "-P", "-m", "pytest", *request.arguments], env=environ, stdin=None) as process:
         status = _wait(process)
-    _tell_what_ran(request)
+    _report_what_ran(request)
     return status if status >= 0 else 128 - status
 
 
@@ -72,20 +71,20 @@ def _wait(process: Process) -> int:
             return process.wait()
 
 
-def _tell_what_ran(request: Request) -> None:
-    """Say how many files differ in what each side has of its own, and which of them neither side has read."""
+def _report_what_ran(request: Request) -> None:
+    """Report how many of the files that each side has of its own differ, and a file that neither side has read."""
     code = request.differences.code
     read = {name for is_base in (True, False) for name in reads_of(request.results, is_base=is_base)["own"]}
     unread = [name for name in code if name not in read]
-    said = f"torchprof: {counted(len(code), 'code file')} {'differs' if len(code) == 1 else 'differ'}"
+    line = f"torchprof: {counted(len(code), 'code file')} {'differs' if len(code) == 1 else 'differ'}"
     if unread:
-        said += f"; neither side has read {printable_line(first_of(unread))}"
+        line += f"; neither side has read {printable_line(first_of(unread))}"
     # Where nothing that differs was read, "same" says nothing of the change.
-    request.say(f"{said} (from {request.reference.shown})", always=len(unread) == len(code))
+    request.write_line(f"{line} (from {request.reference.shown})", always=len(unread) == len(code))
 
 
-def _alone_words(config: pytest.Config) -> list[str]:
-    """Return words for a process whose times mean something: without workers beside it, or tracing of lines."""
+def _undisturbed_arguments(config: pytest.Config) -> list[str]:
+    """Return arguments for a process whose times mean something: without workers beside it, or tracing of lines."""
     plugins = config.pluginmanager
-    words = ["-n0", "--dist=no"] if plugins.hasplugin("xdist") else []
-    return [*words, "--no-cov"] if plugins.hasplugin("pytest_cov") else words
+    arguments = ["-n0", "--dist=no"] if plugins.hasplugin("xdist") else []
+    return [*arguments, "--no-cov"] if plugins.hasplugin("pytest_cov") else arguments

@@ -42,7 +42,7 @@ class Side:
     starter: int
     """The process that started it."""
     time_share: float | None = None
-    """By how much every test may become slower, where it does not say it itself; None where only those are timed."""
+    """By how much every test may become slower, where it does not say so itself; None: only such tests are timed."""
     budget_s: float | None = None
     """How long times may be taken; None where nobody says."""
     installed: Path | None = None
@@ -50,7 +50,7 @@ class Side:
     differing: tuple[str, ...] = ()
     """The files of code that are not the same on both sides, by their path below the root."""
     doubtful: tuple[str, ...] = ()
-    """Likewise those that count as tests for the folder or the pattern alone: the working tree's run on both sides."""
+    """The files among these that count as tests for their folder alone: both sides run the working tree's."""
     ignored: tuple[str, ...] = ()
     """What git ignores in the working tree, before the run; a folder with a slash at its end."""
     patterns: tuple[str, ...] = ()

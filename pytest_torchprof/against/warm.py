@@ -24,8 +24,8 @@ from pytest_torchprof.system.processes import end, start
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_torchprof.against.launch import SideLaunch
     from pytest_torchprof.against.side import Side
+    from pytest_torchprof.against.start import SideStart
 
 _OF_A_COMMIT: Final = frozenset({VARIABLE, "PYTHONPATH", "COVERAGE_FILE", *CACHES})
 """The variables that only the process of one commit is given."""
@@ -35,30 +35,30 @@ _PATIENCE_S: Final = 20.0
 
 
 class WarmPython:
-    """Runs launches in forks of one process where a fork is what a fresh process is, else in fresh processes."""
+    """Runs pytest of a side in a fork of one process where a fork is what a fresh process is, else in a fresh one."""
 
     def __init__(self, top: Path) -> None:
         self._top = os.path.realpath(top)
         self._server: _Server | None = None
         self._is_given_up = sys.platform != "linux"  # Elsewhere what torch has loaded does not survive a fork.
 
-    def run(self, launch: SideLaunch, log: Path) -> int:
-        """Run a launch to its end and return its exit status."""
+    def run(self, side_start: SideStart, log: Path) -> int:
+        """Run a side's pytest to its end and return its exit status."""
         if self._is_given_up:
-            return launch.run(log)
-        side = read_side(Path(launch.environment[VARIABLE]))
+            return side_start.run(log)
+        side = read_side(Path(side_start.environment[VARIABLE]))
         if self._server is None:
-            self._server = _Server(launch, side, log.parent / "warm.log")
+            self._server = _Server(side_start, side, log.parent / "warm.log")
             self._is_given_up = not self._server.is_of_use(self._top)
-        if self._is_given_up or not self._server.can_be(launch, side):
-            return launch.run(log)
+        if self._is_given_up or not self._server.can_be(side_start, side):
+            return side_start.run(log)
         # What a process takes for the one that has started it is the one that has forked it.
-        announced = replace(side, starter=self._server.pid).announce(Path(launch.environment[VARIABLE]))
-        status = self._server.run(launch.with_variables(announced), log)
+        announced = replace(side, starter=self._server.pid).announce(Path(side_start.environment[VARIABLE]))
+        status = self._server.run(side_start.with_variables(announced), log)
         if status == GIVEN_UP:
-            side.announce(Path(launch.environment[VARIABLE]))
+            side.announce(Path(side_start.environment[VARIABLE]))
             self._is_given_up = True  # The next commit would most likely do the same.
-            return launch.run(log)
+            return side_start.run(log)
         return status
 
     def end(self) -> None:
@@ -69,7 +69,7 @@ class WarmPython:
 
 @contextmanager
 def warm_python(top: Path) -> Iterator[WarmPython]:
-    """Yield what runs commits, as long as the block lasts."""
+    """Yield a runner of commits, as long as the block lasts."""
     python = WarmPython(top)
     try:
         yield python
@@ -80,18 +80,18 @@ def warm_python(top: Path) -> Iterator[WarmPython]:
 class _Server:
     """The process that forks."""
 
-    def __init__(self, launch: SideLaunch, side: Side, log: Path) -> None:
-        self._python = launch.python
+    def __init__(self, side_start: SideStart, side: Side, log: Path) -> None:
+        self._python = side_start.python
         roots = {str(root) for root in side.roots}
-        path = [place for place in launch.environment["PYTHONPATH"].split(os.pathsep) if place not in roots]
-        inherited = {name: value for name, value in launch.environment.items() if name != VARIABLE}
+        path = [folder for folder in side_start.environment["PYTHONPATH"].split(os.pathsep) if folder not in roots]
+        inherited = {name: value for name, value in side_start.environment.items() if name != VARIABLE}
         self._environment = {**inherited, "PYTHONPATH": os.pathsep.join(path)}
         ours, its = socket.socketpair()
-        with log.open("wb") as said:
+        with log.open("wb") as output:
             self._process = start(
-                [launch.python, "-P", warm_process.__file__, str(its.fileno())],
+                [side_start.python, "-P", warm_process.__file__, str(its.fileno())],
                 env=self._environment,
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=[its.fileno()],
             )
@@ -108,28 +108,28 @@ class _Server:
         """Whether it can fork at all, and has loaded nothing of the repository."""
         if self._answered is None or self._answered["why_not"] is not None:
             return False
-        inside = [place for place in environment_folders() if lies_in(place, top)]
+        inside = [folder for folder in environment_folders() if lies_in(folder, top)]
         return not any(lies_in(file, top) and not lies_in(file, *inside) for file in self._answered["modules"])
 
-    def can_be(self, launch: SideLaunch, side: Side) -> bool:
-        """Whether a fork is what the launch would start: nothing that is loaded would come from elsewhere there."""
-        if self._process.poll() is not None or self._answered is None or launch.python != self._python:
+    def can_be(self, side_start: SideStart, side: Side) -> bool:
+        """Whether a fork is what would be started: nothing that is loaded would come from elsewhere there."""
+        if self._process.poll() is not None or self._answered is None or side_start.python != self._python:
             return False
-        path = launch.environment["PYTHONPATH"].split(os.pathsep)
+        path = side_start.environment["PYTHONPATH"].split(os.pathsep)
         own = {*path, *map(str, side.roots)}.difference(self._environment["PYTHONPATH"].split(os.pathsep))
         return (
-            self._changed(launch).keys() <= _OF_A_COMMIT
+            self._changed(side_start).keys() <= _OF_A_COMMIT
             and all(map(os.path.isabs, filter(None, path)))
             and names_in(own).isdisjoint(_AT_THE_START.union(self._answered["asked"]))
         )
 
-    def run(self, launch: SideLaunch, log: Path) -> int:
+    def run(self, side_start: SideStart, log: Path) -> int:
         """Run a fork to its end and return its status."""
         request = {
-            "words": launch.words,
-            "folder": launch.folder,
+            "arguments": side_start.arguments,
+            "folder": side_start.folder,
             "log": str(log),
-            "environment": self._changed(launch),
+            "environment": self._changed(side_start),
         }
         started = self._ask(request)
         if started is None:
@@ -146,13 +146,13 @@ class _Server:
         self._channel.close()
         end(self._process, asks=False, patience_s=_PATIENCE_S)
 
-    def _changed(self, launch: SideLaunch) -> Mapping[str, str | None]:
-        """Return the variables that have another value in a launch; None for those that it lacks."""
-        names = self._environment.keys() | launch.environment.keys()
+    def _changed(self, side_start: SideStart) -> Mapping[str, str | None]:
+        """Return the variables that have another value in a start; None for those that it lacks."""
+        names = self._environment.keys() | side_start.environment.keys()
         return {
-            name: launch.environment.get(name)
+            name: side_start.environment.get(name)
             for name in names
-            if launch.environment.get(name) != self._environment.get(name)
+            if side_start.environment.get(name) != self._environment.get(name)
         }
 
     def _ask(self, request: Mapping[str, object]) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 STAGES: Final[Mapping[str, Sequence[str]]] = {"numpy": (), "torch": ("numpy",), "sympy": ()}
-"""The modules that are imported, in this order, each with those of the earlier ones that its own import brings too."""
+"""The modules that are imported, in this order, each with the earlier modules that its own import brings too."""
 GIVEN_UP: Final = 113
 """The status of a fork that cannot be what a fresh process is."""
 _ENDINGS: Final = (*SOURCE_SUFFIXES, *BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
@@ -47,16 +47,16 @@ _NO_DEVICES: Final = {"null", "zero", "random", "urandom", "tty", "pts", "shm"}
 
 def names_in(folders: Iterable[str]) -> set[str]:
     """Return the top-level names that modules in these folders may have."""
-    found: set[str] = set()
+    names_there: set[str] = set()
     for folder in folders:
         with suppress(OSError):
             names = os.listdir(folder)  # noqa: PTH208
-            found.update(name.partition(".")[0] for name in names if name.endswith(_ENDINGS) or "." not in name)
-    return found
+            names_there.update(name.partition(".")[0] for name in names if name.endswith(_ENDINGS) or "." not in name)
+    return names_there
 
 
 class AskedNames:
-    """A finder that finds nothing, and notes the top-level names that are looked for."""
+    """A finder that has no module, and notes the top-level names that are looked for."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -87,39 +87,39 @@ class Hidden:
         self.asked = asked.names - sys.stdlib_module_names
         """What a folder must not have that stands on the path before these modules."""
         self._modules = {name: module for modules in self._stages.values() for name, module in modules.items()}
-        self._told: object = None
+        self._surroundings: object = None
         self._path: frozenset[str] = frozenset()
 
     def hide(self) -> None:
         """Let it look as if they were not imported, from now on."""
         for name in self._modules:
             del sys.modules[name]
-        self._told, self._path = _told(), frozenset(sys.path)
+        self._surroundings, self._path = _surroundings(), frozenset(sys.path)
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
         module = self._modules.get(name)
         if module is None or module.__spec__ is None:
             return None
-        found = copy.copy(module.__spec__)
-        found.loader = _Shown(self, module.__spec__)
-        return found
+        spec = copy.copy(module.__spec__)
+        spec.loader = _Shown(self, module.__spec__)
+        return spec
 
     def show(self, name: str) -> ModuleType:
         """Return a module that is imported now; with it come those that its import brings."""
-        if _told() != self._told or not self.asked.isdisjoint(names_in(set(sys.path) - self._path)):
+        if _surroundings() != self._surroundings or not self.asked.isdisjoint(names_in(set(sys.path) - self._path)):
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(GIVEN_UP)
         top = _top(name)
         stages = (top, *STAGES[top]) if top in STAGES else ()
-        for warned in (one for stage in stages for one in self._warnings.pop(stage, ())):
+        for warned in (warning for stage in stages for warning in self._warnings.pop(stage, ())):
             # By the filters of here, which may make an error of it.
             warnings.warn_explicit(warned.message, warned.category, warned.filename, warned.lineno)
-        brought = {one for stage in stages for one in self._stages[stage]}
-        for one, module in self._modules.items():
-            if one in brought or _top(one) == top:
-                sys.modules.setdefault(one, module)
+        brought = {module_name for stage in stages for module_name in self._stages[stage]}
+        for other, module in self._modules.items():
+            if other in brought or _top(other) == top:
+                sys.modules.setdefault(other, module)
         if top == "torch":  # It imports multiprocessing, which gives the program this name besides.
             sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
         return self._modules[name]
@@ -142,8 +142,8 @@ def _top(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _told() -> object:
-    """Return what libraries read when they are loaded."""
+def _surroundings() -> object:
+    """Return what libraries read when they are loaded: variables, and the processors of this process."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_READ)}
     return variables, os.sched_getaffinity(0)
 
@@ -165,7 +165,7 @@ def why_not() -> str | None:
 def serve(channel: socket.socket) -> Mapping[str, Any] | None:
     """Fork for each request; return it in the fork, and None where there are no more.
 
-    A request is a line: ``words``, ``folder``, ``log``, and the ``environment`` as far as it is another (null: none).
+    A request is a line: ``arguments``, ``folder``, ``log``, and what differs of the ``environment`` (null: none).
     """
     # The terminal interrupts all of us, and we end with our owner.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -185,9 +185,9 @@ def serve(channel: socket.socket) -> Mapping[str, Any] | None:
     return None
 
 
-def _send(lines: Any, said: Mapping[str, object]) -> None:
+def _send(lines: Any, message: Mapping[str, object]) -> None:
     with suppress(BrokenPipeError):
-        lines.write(f"{json.dumps(said)}\n")
+        lines.write(f"{json.dumps(message)}\n")
         lines.flush()
 
 
@@ -216,7 +216,7 @@ def _status(pid: int, channel: socket.socket) -> int:
 
 
 def become(request: Mapping[str, Any], hidden: Hidden) -> None:
-    """Make this fork what a Python would be that was started with these words."""
+    """Make this fork what a Python would be that was started with these arguments."""
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     for stream in (1, 2):
         os.dup2(log, stream)
@@ -230,10 +230,10 @@ def become(request: Mapping[str, Any], hidden: Hidden) -> None:
         else:
             os.environ[name] = value
     sys.path[:0] = [
-        place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place not in ("", *sys.path)
+        folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder not in ("", *sys.path)
     ]
-    sys.orig_argv[:] = [sys.executable, "-P", "-m", "pytest", *request["words"]]
-    sys.argv[1:] = request["words"]
+    sys.orig_argv[:] = [sys.executable, "-P", "-m", "pytest", *request["arguments"]]
+    sys.argv[1:] = request["arguments"]
     importlib.invalidate_caches()
     hidden.hide()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from pytest_torchprof.against.bisect import Found
+    from pytest_torchprof.against.bisect import SearchResult
     from pytest_torchprof.cli import Parser
 
 SCHEMA: Final = 1
@@ -67,7 +67,7 @@ def run(arguments: Namespace) -> int:
     from pytest_torchprof.limits import read_limits  # noqa: PLC0415
 
     task = BisectTask(
-        words=(arguments.test, *arguments.options),
+        arguments=(arguments.test, *arguments.options),
         good=arguments.good,
         bad=arguments.bad,
         limits=read_limits(read_limit_texts(limits)),
@@ -90,7 +90,7 @@ def _write_at_once(line: str) -> None:
     sys.stdout.flush()
 
 
-def _lines(found: Found) -> Iterator[str]:
+def _lines(found: SearchResult) -> Iterator[str]:
     """Yield what came of it, for people."""
     if found.outcome != "found":
         yield printable(f"{found.outcome}: {found.why}")
@@ -109,7 +109,7 @@ def _lines(found: Found) -> Iterator[str]:
         yield "its parent cannot be measured: what it changed is not known"
 
 
-def _data(found: Found, test: str, limits: list[str]) -> dict[str, object]:
+def _data(found: SearchResult, test: str, limits: list[str]) -> dict[str, object]:
     """Return the result as JSON data."""
     return {
         "schema": SCHEMA,

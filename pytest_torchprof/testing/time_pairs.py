@@ -13,9 +13,9 @@ import pytest
 from _pytest.junitxml import xml_key
 
 from pytest_torchprof.against.inside import KEEPER
-from pytest_torchprof.against.launch import read_launches
 from pytest_torchprof.against.pairs import TIMED, PairCosts, PairedTiming, TimedMeasurement, TimedSide, taker
 from pytest_torchprof.against.side import base_side
+from pytest_torchprof.against.start import read_starts
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs
 from pytest_torchprof.reasons.errors import TorchprofWarning
 from pytest_torchprof.reasons.timing import NotTimedAtCommit
@@ -76,8 +76,8 @@ def _compare(state: RunState, config: pytest.Config, side: Side, results: Mappin
     timing = _new_timing(config, side, results)
     seed = random.SystemRandom().randrange(1 << 32)
     if (side.results / TIMED).is_file():
-        launches = read_launches(side.results)
-        sides = (TimedSide(base_side(side.results), launches[0]), TimedSide(side, launches[1]))
+        starts = read_starts(side.results)
+        sides = (TimedSide(base_side(side.results), starts[0]), TimedSide(side, starts[1]))
         take = taker(*sides, side.results, random.Random(seed))  # noqa: S311 - the order is to be had again
         terminal.say(_plan(timing, side, seed))
         while keys := timing.next_keys():
