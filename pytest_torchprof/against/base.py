@@ -23,6 +23,7 @@ from pytest_torchprof.against.outcomes import BaseOutcomes, TestNames, read_outc
 from pytest_torchprof.against.own_files import free_path, own_folder, remove
 from pytest_torchprof.against.pairs import TIMED
 from pytest_torchprof.against.request import within
+from pytest_torchprof.against.start import SideStart
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
 from pytest_torchprof.text import counted, last_lines, printable
 

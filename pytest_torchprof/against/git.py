@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.against.own_files import is_behind_link, own_place
+from pytest_torchprof.against.own_files import free_path, is_behind_link
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.processes import run

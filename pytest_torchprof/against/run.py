@@ -12,6 +12,7 @@ from pytest_torchprof.against.base import cache_arguments, measured_base
 from pytest_torchprof.against.folders import HERE, run_folders
 from pytest_torchprof.against.reads import reads_of
 from pytest_torchprof.against.request import read_request
+from pytest_torchprof.against.start import SideStart, ended_in_order, write_starts
 from pytest_torchprof.system.processes import running
 from pytest_torchprof.text import counted, first_of, printable_line
 
