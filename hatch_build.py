@@ -11,14 +11,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class SchemasHook(BuildHookInterface[Any]):
-    """Writes the schemas into ``pytest_torchprof/schemas`` of a wheel; an editable one has the command alone."""
+    """Writes the schemas into ``pytest_torchprof/schemas`` of a wheel; an editable wheel has the command alone."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Make the schemas, and include them."""
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from pytest_torchprof.cli.schema import SCHEMAS, schema_text  # noqa: PLC0415 - found only now
+        from pytest_torchprof.cli.schema import SCHEMAS, schema_text  # noqa: PLC0415 - importable only now
 
         self._folder = tempfile.TemporaryDirectory()
         for name in SCHEMAS:
@@ -27,6 +27,6 @@ class SchemasHook(BuildHookInterface[Any]):
             build_data["force_include"][str(file)] = f"pytest_torchprof/schemas/{name}.json"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Remove what was made."""
+        """Remove the schemas that were made."""
         if version != "editable":
             self._folder.cleanup()

@@ -121,7 +121,7 @@ FAMILIES: Final = {{
 SEVERAL: Final = """
 {block(several)}
 """
-"""Likewise: these multiply matrices beside their other work, where one event is all that tells of it."""
+"""By the same names: operators that multiply matrices beside their other work, of which a single event shows."""
 VIEWS: Final = """
 {block(views)}
 """

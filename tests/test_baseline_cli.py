@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pytest_torchprof.baseline import Entry, KernelRecord, RankEntry, Times, place, read, update
+from pytest_torchprof.baseline import Entry, KernelRecord, RankEntry, Times, baseline_path, read, update
 from pytest_torchprof.cli import main
 
 pytestmark = pytest.mark.any_torch
@@ -54,7 +54,7 @@ def project(tmp_path, monkeypatch):
 
 
 def recorded(project: Path, *keys: str, baseline_dir: Path | None = None, module: str = "test_mlp.py") -> Path:
-    file = place(project / "tests" / module, project, "nvidia-h200-sm90", baseline_dir)
+    file = baseline_path(project / "tests" / module, project, "nvidia-h200-sm90", baseline_dir)
     update(file, dict.fromkeys(keys, entry(ADD)))
     return file
 

@@ -12,7 +12,7 @@ import fresh
 import pytest
 from msgspec.structs import replace
 
-from pytest_torchprof.baseline import Entry, KernelRecord, RankEntry, place, read, update
+from pytest_torchprof.baseline import Entry, KernelRecord, RankEntry, baseline_path, read, update
 from pytest_torchprof.cli import main
 
 pytestmark = pytest.mark.any_torch
@@ -267,7 +267,7 @@ def project(tmp_path, monkeypatch):
 
 
 def kept(project, *keys, device="cpu-x86_64", module="test_old.py", entry=ENTRY, folder=None):
-    file = place(project / module, project, device, folder)
+    file = baseline_path(project / module, project, device, folder)
     update(file, dict.fromkeys(keys, entry))
     return file
 
@@ -313,7 +313,7 @@ def test_a_file_takes_all_of_its_entries_along(project, folder):
     before = files[0].read_bytes()
     assert rename("test_old.py", "test_new.py", *(["--baseline-dir", "kept"] if folder else [])) == 0
     assert not any(file.exists() for file in files)
-    cpu, gpu = (place(project / "test_new.py", project, device, folder) for device in ("cpu", "gpu"))
+    cpu, gpu = (baseline_path(project / "test_new.py", project, device, folder) for device in ("cpu", "gpu"))
     assert cpu.read_bytes() == before
     assert read(gpu).entries.keys() == {"test_a", "TestB::test_c (d)", "test_own"}
 

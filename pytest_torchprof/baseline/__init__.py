@@ -27,12 +27,12 @@ from pytest_torchprof.baseline.file import (
 )
 from pytest_torchprof.baseline.form import EntryFields, entry_from, fields_of, has_conflict
 from pytest_torchprof.baseline.path import (
+    baseline_path,
     device_slug,
     files_of,
     files_of_other_roots,
     find_files,
     lost_test_file,
-    place,
     split_name,
     test_file_of,
 )
@@ -48,6 +48,7 @@ __all__ = [
     "Move",
     "RankEntry",
     "Times",
+    "baseline_path",
     "device_slug",
     "entry_from",
     "entry_of",
@@ -59,7 +60,6 @@ __all__ = [
     "key_of",
     "lost_test_file",
     "overlaps_merged",
-    "place",
     "read",
     "read_or_empty",
     "read_text",

@@ -15,7 +15,7 @@ _MOST_EDITS: Final = 300
 _MOST_BITS: Final = 2**29
 
 Stretch = tuple[range, range]
-"""A stretch of the old sequence and the stretch of the new one that stands in its place; either may be empty."""
+"""A stretch of the old sequence and the stretch of the new sequence that replaces it; either may be empty."""
 Diagonal = tuple[int, int, int]
 """Start in the old sequence, start in the new one, length of what both have."""
 Trail = tuple[Diagonal, "Trail"] | None
@@ -24,7 +24,7 @@ Trail = tuple[Diagonal, "Trail"] | None
 def stretches(before: Sequence[Hashable], after: Sequence[Hashable]) -> Iterator[tuple[Stretch, bool]]:
     """Yield the stretches of two sequences in order, and whether they are equal."""
     numbers: dict[Hashable, int] = {}
-    old, new = ([numbers.setdefault(one, len(numbers)) for one in side] for side in (before, after))
+    old, new = ([numbers.setdefault(item, len(numbers)) for item in side] for side in (before, after))
     i = j = 0
     for i_equal, j_equal, length in [*_find_common(old, new), (len(old), len(new), 0)]:
         if i < i_equal or j < j_equal:
@@ -65,11 +65,11 @@ def _common_by_edits(old: list[int], new: list[int]) -> list[Diagonal] | None:
 
 
 def _unwind(path: Trail) -> list[Diagonal]:
-    found = []
+    diagonals = []
     while path is not None:
         stretch, path = path
-        found.append(stretch)
-    return found[::-1]
+        diagonals.append(stretch)
+    return diagonals[::-1]
 
 
 def _common_by_bits(old: list[int], new: list[int]) -> list[Diagonal]:
@@ -80,16 +80,16 @@ def _common_by_bits(old: list[int], new: list[int]) -> list[Diagonal]:
     """
     if len(old) * len(new) > _MOST_BITS:
         return []
-    places: dict[int, int] = {}
-    for i, one in enumerate(old):
-        places[one] = places.get(one, 0) | 1 << i
+    bits_of: dict[int, int] = {}
+    for i, item in enumerate(old):
+        bits_of[item] = bits_of.get(item, 0) | 1 << i
     every = (1 << len(old)) - 1
     rows = [every]
-    for one in new:
+    for item in new:
         row = rows[-1]
-        matching = row & places.get(one, 0)
+        matching = row & bits_of.get(item, 0)
         rows.append(((row + matching) | (row - matching)) & every)
-    found: list[Diagonal] = []
+    common: list[Diagonal] = []
     i, j = len(old), len(new)
     while i and j:
         if rows[j] >> (i - 1) & 1:
@@ -98,8 +98,8 @@ def _common_by_bits(old: list[int], new: list[int]) -> list[Diagonal]:
             j -= 1
         else:
             i, j = i - 1, j - 1
-            if found and found[-1][:2] == (i + 1, j + 1):
-                found[-1] = (i, j, found[-1][2] + 1)
+            if common and common[-1][:2] == (i + 1, j + 1):
+                common[-1] = (i, j, common[-1][2] + 1)
             else:
-                found.append((i, j, 1))
-    return found[::-1]
+                common.append((i, j, 1))
+    return common[::-1]

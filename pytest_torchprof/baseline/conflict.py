@@ -59,17 +59,17 @@ class Versions:
 
 
 def sides(text: str) -> tuple[str, str, str | None]:
-    """Return ours, theirs and, where the markers tell it, the common ancestor of a text with merge markers."""
+    """Return ours, theirs and, where the markers give it, the common ancestor of a text with merge markers."""
     ours: list[str] = []
     theirs: list[str] = []
     base: list[str] = []
-    told_base = False
+    has_base = False
     now: tuple[list[str], ...] = (ours, base, theirs)
     for line in text.splitlines(keepends=True):
         if line.startswith(OURS):
             now = (ours,)
         elif line.startswith(BASE):
-            now, told_base = (base,), True
+            now, has_base = (base,), True
         elif line.startswith(THEIRS):
             now = (theirs,)
         elif line.startswith(THEIRS_END):
@@ -77,13 +77,13 @@ def sides(text: str) -> tuple[str, str, str | None]:
         else:
             for side in now:
                 side.append(line)
-    return "".join(ours), "".join(theirs), "".join(base) if told_base else None
+    return "".join(ours), "".join(theirs), "".join(base) if has_base else None
 
 
 def resolve(versions: Versions, left: Versions) -> Resolution:
-    """Return the entries of a merge: each from the side that changed it; of both, from the one that changed kernels.
+    """Return the entries of a merge: each from the side that changed it; of both, from the side that changed kernels.
 
-    ``left`` are the sides as the merged file tells them. What is the same in both was merged by version control, or by
+    ``left`` are the sides as the merged file has them. What is the same in both was merged by version control, or by
     hand, and stays. What both sides changed in more than times is ours, or theirs where we removed it.
     """
     entries: dict[str, WrittenEntry] = {}
@@ -136,7 +136,7 @@ def _overlap(key: str, was: Entry | None, our: Entry | None, their: Entry | None
 
 
 def _differences(our: Entry | None, their: Entry | None) -> tuple[str, ...]:
-    """Return in what two entries differ, in words."""
+    """Return the names of the parts in which two entries differ, or which side removed the entry."""
     if our is None or their is None:
         return (f"removed by {'us' if our is None else 'them'}",)
     return tuple(name for name, part in _PARTS.items() if part(our) != part(their))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.kernel import Kernel
 
 STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})
-"""Families whose kernels are told apart by dtype and layout: their names change with tile, library and GPU."""
+"""Families whose kernels are distinguished by dtype and layout: their names change with tile, library and GPU."""
 
 QUANTILES: Final = 20
 """How many quantiles of the times are kept: as many as the fewest samples that are taken."""
@@ -46,7 +46,7 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     op: str | None = None
     """The operator that launched it."""
     operands: str | None = None
-    """What that was given, where dtype and layout leave it open, as `with_operands` says it."""
+    """What the operator was given, where dtype and layout leave that open, in the form of `with_operands`."""
 
     @property
     def structure(self) -> tuple[str | None, ...]:
@@ -66,11 +66,12 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def identity(self) -> tuple[str | None, ...]:
         """What makes it the same kernel: its structure for gemm, conv and attention, else normal name and dtype.
 
-        Operands tell what these leave open. Where nothing tells what a product works on, only its own name is the same.
+        Operands decide what these leave open. Where nothing shows what a product works on, only its own name is the
+        same.
         """
         if self.family not in STRUCTURAL:
             return (self.normal_name, self.dtype, self.operands)
-        return (*self.structure, self.operands, names.without_index(self.name) if self.is_untold else None)
+        return (*self.structure, self.operands, names.without_index(self.name) if self.is_unspecific else None)
 
     @property
     def has_layout(self) -> bool:
@@ -80,7 +81,7 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.family == "gemm" and self.helper is None and decoded.library != "triton" and not vector
 
     @property
-    def is_untold(self) -> bool:
+    def is_unspecific(self) -> bool:
         """Whether neither dtype, layout nor operands tell what it works on."""
         if self.operands is not None or self.helper is not None:
             return False
@@ -109,12 +110,12 @@ class Times(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RankEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What another rank of a job has otherwise than rank 0."""
+    """What differs on another rank of a job from rank 0."""
 
     steps: tuple[tuple[KernelRecord, ...], ...] | None = None
     """As in ``Entry``; None where it launches the same."""
     numbers: dict[str, int | None] = {}
-    """Those that differ."""
+    """The numbers that differ."""
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,9 +127,9 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     steps: tuple[tuple[KernelRecord, ...], ...]
     """The distinct steps, as kernels in launch order."""
     numbers: dict[str, Annotated[int, Meta(ge=0)] | None]
-    """Those that the code decides: the worst step's; None for one that is gated and was not known."""
+    """The numbers that the code decides: the worst step's; None for a gated number that was not known."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
-    """Those that vary from run to run: medians over the steps; of families (``gemm_us``) those of the middle step."""
+    """The numbers that vary from run to run: medians over the steps; of families (``gemm_us``) the middle step's."""
     time: Times | None = None
     """Untraced times, where a test asked for them."""
     ranks: dict[str, RankEntry] = {}
@@ -142,7 +143,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return replace(self, steps=own.steps or self.steps, numbers={**self.numbers, **own.numbers})
 
     def unlike(self, first: Entry, *, steps: bool) -> RankEntry | None:
-        """Return what this entry of another rank has otherwise than rank 0's; None without any difference.
+        """Return how this entry of another rank differs from rank 0's; None without any difference.
 
         ``steps``: whether its kernels are others, which is for `compare` to say.
         """
@@ -290,11 +291,11 @@ def _round_to_four_digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _interpolate(ordered: Sequence[float], place: float) -> float:
-    place = min(max(place, 0.0), len(ordered) - 1.0)
-    below = int(place)
+def _interpolate(ordered: Sequence[float], position: float) -> float:
+    position = min(max(position, 0.0), len(ordered) - 1.0)
+    below = int(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 _normal_name = lru_cache(maxsize=4096)(names.normal_name)

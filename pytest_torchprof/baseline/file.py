@@ -106,7 +106,7 @@ class MergedTexts:
 def resolve(path: Path, left: MergedTexts, merged: MergedTexts | None) -> tuple[ChangedByBoth, ...]:
     """Write the merge of two versions of a file and return the entries that both changed.
 
-    ``left`` are the sides as the file tells them, ``merged`` those that version control has; None where it has none.
+    ``left`` are the sides as the file has them, ``merged`` those of version control; None where it has none.
     UnreadableBaseline where a side is damaged; TorchprofError where the folder cannot be written.
     """
     of_file = _versions(path, left)
@@ -119,8 +119,8 @@ def resolve(path: Path, left: MergedTexts, merged: MergedTexts | None) -> tuple[
 def overlaps_merged(path: Path, merged: MergedTexts) -> tuple[ChangedByBoth, ...]:
     """Return the entries that both sides changed and version control has merged by itself; as `resolve` raises."""
     versions = _versions(path, merged)
-    found = (overlap_merged(key, written.entry, versions) for key, written in read_written(path).items())
-    return tuple(overlap for overlap in found if overlap is not None)
+    overlaps = (overlap_merged(key, written.entry, versions) for key, written in read_written(path).items())
+    return tuple(overlap for overlap in overlaps if overlap is not None)
 
 
 def _versions(path: Path, texts: MergedTexts) -> Versions:
@@ -161,8 +161,8 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        said = f"{path}: cannot read this baseline: {error.strerror or error}"
-        raise UnreadableBaseline(said, Code.BASELINE_UNREADABLE) from None
+        text = f"{path}: cannot read this baseline: {error.strerror or error}"
+        raise UnreadableBaseline(text, Code.BASELINE_UNREADABLE) from None
 
 
 def read_written(path: Path) -> dict[str, WrittenEntry]:

@@ -50,7 +50,7 @@ class WrittenEntry:
 
 
 class RankFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a rank has otherwise than rank 0, as the file has it."""
+    """What differs on a rank from rank 0, as the file has it."""
 
     steps: Annotated[tuple[tuple[Any, ...], ...], Meta(min_length=1)] | None = None
     numbers: dict[str, Annotated[int, Meta(ge=0)] | None] = {}
@@ -64,7 +64,7 @@ class EntryFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     steps: Annotated[tuple[tuple[Any, ...], ...], Meta(min_length=1)]
     """The distinct launch orders: each item a `KernelLine` or, with ``"repeat"``, `RepeatedLines`, and ``"end"``."""
     numbers: dict[str, Annotated[int, Meta(ge=0)] | None]
-    """All but ``kernels``, which the steps tell."""
+    """All but ``kernels``, which follow from the steps."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
     time: Times | None = None
     ranks: dict[Annotated[str, Meta(pattern=r"\A[1-9]\d{0,5}\Z")], RankFields] = {}
@@ -89,7 +89,9 @@ def write_entry(entry: Entry, before: WrittenEntry | None) -> WrittenEntry:
         entry=entry,
         orders=orders_of(entry.steps, before.orders if before else ()),
         orders_of_ranks={
-            rank: orders_of(one.steps, of_ranks.get(rank, ())) for rank, one in entry.ranks.items() if one.steps
+            rank: orders_of(rank_entry.steps, of_ranks.get(rank, ()))
+            for rank, rank_entry in entry.ranks.items()
+            if rank_entry.steps
         },
     )
 
@@ -139,7 +141,7 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
         except ValueError as error:  # msgspec's ValidationError is one
             _refuse(path, f"it does not have a baseline's form: {_string(key)}: {error}")
         entry_made = made[key].entry
-        of_ranks = chain.from_iterable(one.steps or () for one in entry_made.ranks.values())
+        of_ranks = chain.from_iterable(rank_entry.steps or () for rank_entry in entry_made.ranks.values())
         unfolded += sum(map(len, chain(entry_made.steps, of_ranks)))
         if unfolded > MOST_LAUNCHES_IN_FILE:
             _refuse(path, f"it has more than {MOST_LAUNCHES_IN_FILE:,} launches")
@@ -152,9 +154,9 @@ def has_conflict(text: str) -> bool:
 
 
 def _entry_of(fields: EntryFields) -> WrittenEntry:
-    refuse_too_many([*fields.steps, *chain.from_iterable(one.steps or () for one in fields.ranks.values())])
+    refuse_too_many([*fields.steps, *chain.from_iterable(rank_fields.steps or () for rank_fields in fields.ranks.values())])
     orders = read_steps(fields.steps)
-    of_ranks = {rank: read_steps(one.steps) for rank, one in fields.ranks.items() if one.steps}
+    of_ranks = {rank: read_steps(rank_fields.steps) for rank, rank_fields in fields.ranks.items() if rank_fields.steps}
     steps = tuple(map(launches, orders))
     entry = Entry(
         source=fields.source,
@@ -163,7 +165,7 @@ def _entry_of(fields: EntryFields) -> WrittenEntry:
         numbers={**fields.numbers, "kernels": max(map(len, steps))},
         varying=fields.varying,
         time=fields.time,
-        ranks={rank: _read_rank(one, of_ranks.get(rank)) for rank, one in fields.ranks.items()},
+        ranks={rank: _read_rank(rank_fields, of_ranks.get(rank)) for rank, rank_fields in fields.ranks.items()},
     )
     return WrittenEntry(entry=entry, orders=orders, orders_of_ranks=of_ranks)
 
@@ -187,10 +189,10 @@ def _plain(written: WrittenEntry) -> dict[str, Any]:
     if entry.ranks:
         made["ranks"] = {
             rank: {
-                **({"steps": plain_steps(written.orders_of_ranks[rank])} if one.steps else {}),
-                "numbers": _plain_numbers(one.numbers),
+                **({"steps": plain_steps(written.orders_of_ranks[rank])} if rank_entry.steps else {}),
+                "numbers": _plain_numbers(rank_entry.numbers),
             }
-            for rank, one in sorted(entry.ranks.items(), key=lambda item: int(item[0]))
+            for rank, rank_entry in sorted(entry.ranks.items(), key=lambda item: int(item[0]))
         }
     if entry.time is None:
         return made
@@ -201,7 +203,7 @@ def _plain(written: WrittenEntry) -> dict[str, Any]:
 
 
 def _plain_numbers(numbers: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Return all but ``kernels``, which the steps tell."""
+    """Return all but ``kernels``, which follow from the steps."""
     return {name: number for name, number in sorted(numbers.items()) if name != "kernels"}
 
 
@@ -264,7 +266,7 @@ def _entry_text(value: Mapping[str, Any]) -> str:
         texts = {name: json.dumps(field) for name, field in value["time"].items()}
         fields["time"] = _object({**texts, "conditions": _line(value["time"]["conditions"])})
     if "ranks" in value:
-        fields["ranks"] = _object({rank: _rank_text(one) for rank, one in value["ranks"].items()})
+        fields["ranks"] = _object({rank: _rank_text(rank_value) for rank, rank_value in value["ranks"].items()})
     return _object(fields, indent=4)
 
 
@@ -290,7 +292,7 @@ def _item_text(item: Mapping[str, Any] | str, indent: int) -> str:
         return _string(item)
     if "repeat" not in item:
         return _line(item)
-    kernels = _block((_item_text(one, indent + 2) for one in item["kernels"]), "[]", indent=indent)
+    kernels = _block((_item_text(kernel, indent + 2) for kernel in item["kernels"]), "[]", indent=indent)
     return f'{{"repeat": {item["repeat"]}, "kernels": {kernels}}}'
 
 

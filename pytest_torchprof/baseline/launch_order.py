@@ -28,7 +28,7 @@ _PERIODS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One kernel in its place."""
+    """One kernel of the order."""
 
     kernel: KernelRecord
     rounds: tuple[int, ...] | None = None
@@ -70,7 +70,7 @@ def rewrite(before: Order, step: Sequence[KernelRecord]) -> Order:
 
 
 def _slots(order: Order) -> Iterator[tuple[Line, tuple[int, int, int]]]:
-    """Yield each launch's line, and its place: the item of the order, the round, the line of the block."""
+    """Yield each launch's line, and where that is: the item of the order, the round, the line of the block."""
     for item_index, item in enumerate(order):
         if isinstance(item, Line):
             yield item, (item_index, 1, 0)
@@ -89,8 +89,8 @@ def _repeats(step: Sequence[KernelRecord]) -> Iterator[tuple[int, int, int]]:
     runs = [(start, stop, period) for period in _likely_periods(kernels) for start, stop in _periodic(kernels, period)]
     taken = bytearray(len(kernels))
     for start, stop, period in sorted(runs, key=lambda run: (-_saved(*run), run[0], run[2])):
-        for is_taken, places in groupby(range(start, stop), key=taken.__getitem__):
-            free = [*places]
+        for is_taken, positions in groupby(range(start, stop), key=taken.__getitem__):
+            free = [*positions]
             if not is_taken and _saved(free[0], free[-1] + 1, period) >= _LEAST_SAVED:
                 rounds = len(free) // period
                 taken[free[0] : free[0] + rounds * period] = b"\1" * (rounds * period)
@@ -104,20 +104,20 @@ def _saved(start: int, stop: int, period: int) -> int:
 def _likely_periods(kernels: Sequence[int]) -> list[int]:
     last: dict[int, int] = {}
     distances: Counter[int] = Counter()
-    for place, kernel in enumerate(kernels):
+    for index, kernel in enumerate(kernels):
         if kernel in last:
-            distances[place - last[kernel]] += 1
-        last[kernel] = place
+            distances[index - last[kernel]] += 1
+        last[kernel] = index
     return [distance for distance, _ in distances.most_common(_PERIODS)]
 
 
 def _periodic(kernels: Sequence[int], period: int) -> Iterator[tuple[int, int]]:
     """Yield the stretches, as (start, stop), in which each kernel comes again after ``period`` launches."""
     again = map(int.__eq__, kernels, kernels[period:])
-    for equal, places in groupby(enumerate(again), key=lambda place: place[1]):
+    for equal, pairs in groupby(enumerate(again), key=lambda pair: pair[1]):
         if equal:
-            start = next(places)[0]
-            yield start, start + 1 + sum(1 for _ in places) + period
+            start = next(pairs)[0]
+            yield start, start + 1 + sum(1 for _ in pairs) + period
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ def _edit(before: Order, step: Sequence[KernelRecord]) -> Order:
                 blocks[item].kept[line].append(number)
         elif new:
             came = [step[at] for at in new]
-            # Behind the last one that it stands for, or behind what it follows.
+            # Behind the last launch that it replaces, or behind what it follows.
             behind = (old.stop if old else old.start) - 1
             item, number, line = slots[behind][1] if behind >= 0 else (-1, 0, 0)
             following = slots[old.stop][1][0] if old.stop < len(slots) else len(before)

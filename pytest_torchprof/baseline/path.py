@@ -27,7 +27,7 @@ _ARCHES: Final = ("x86_64", "amd64", "aarch64", "arm64", "ppc64le", "riscv64", "
 _SAME_ARCH: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def place(test_file: Path, rootdir: Path, device_slug: str, baseline_dir: Path | None) -> Path:
+def baseline_path(test_file: Path, rootdir: Path, device_slug: str, baseline_dir: Path | None) -> Path:
     """Return the baseline file of a test file on a device.
 
     Beside the test file in ``__torchprof__``, or under ``baseline_dir`` with the path below ``rootdir`` mirrored. Two
@@ -42,28 +42,30 @@ def place(test_file: Path, rootdir: Path, device_slug: str, baseline_dir: Path |
 
 def files_of(test_file: Path, rootdir: Path, baseline_dir: Path | None) -> dict[str, Path]:
     """Return the baseline files that a test file has, by device slug."""
-    one = place(test_file, rootdir, "any", baseline_dir)
-    named = ((split_name(file), file) for file in one.parent.glob(f"{glob.escape(module_name(test_file.name))}.*"))
+    of_any_device = baseline_path(test_file, rootdir, "any", baseline_dir)
+    named = (
+        (split_name(file), file) for file in of_any_device.parent.glob(f"{glob.escape(module_name(test_file.name))}.*")
+    )
     return {name[1]: file for name, file in named if name is not None and name[0] == module_name(test_file.name)}
 
 
 def files_of_other_roots(test_file: Path, rootdir: Path, file: Path, baseline_dir: Path | None) -> list[Path]:
     """Return what may be a baseline of the test file as a run with another root directory has placed it.
 
-    That has the name of ``file``, which is missing, one path below ``baseline_dir`` ends as the other does, and is of
-    no test file below this root directory. Beside the test file a baseline has one place.
+    Such a file has the name of ``file``, which is missing; one path below ``baseline_dir`` ends as the other does; and
+    it is of no test file below this root directory. A baseline beside its test file is in one folder only.
     """
     if baseline_dir is None or not baseline_dir.is_dir():
         return []
     own = file.parent.relative_to(baseline_dir).parts
-    found = []
+    others = []
     for other in sorted(baseline_dir.rglob(glob.escape(file.name))):
         parts = other.parent.relative_to(baseline_dir).parts
         shared = min(len(own), len(parts))
         ends_alike = own[len(own) - shared :] == parts[len(parts) - shared :]
         if other != file and ends_alike and test_file_of(other, baseline_dir, rootdir) in (None, test_file):
-            found.append(other)
-    return found
+            others.append(other)
+    return others
 
 
 def find_files(folder: Path) -> list[Path]:
@@ -80,7 +82,7 @@ def find_files(folder: Path) -> list[Path]:
 
 
 def module_name(file_name: str) -> str:
-    """Return how a test file is called in its baseline's name: without ``.py``; safe, short and unlike any other."""
+    """Return the name of a test file within its baseline's name: without ``.py``; safe, short and unique."""
     stem = file_name.removesuffix(".py")
     plain = unicodedata.normalize("NFC", stem)
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in plain).lstrip(".")
@@ -91,13 +93,13 @@ def module_name(file_name: str) -> str:
 
 
 def split_name(path: Path) -> tuple[str, str] | None:
-    """Return (module name, device slug) of a baseline file's name, None where it is none."""
+    """Return (module name, device slug) of a baseline file's name, None for another file."""
     module, dot, slug = path.name.removesuffix(SUFFIX).rpartition(".")
     return (module, slug) if dot and module and slug and path.suffix == SUFFIX else None
 
 
 def test_file_of(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None:
-    """Return the test file whose baseline ``path`` is, None where there is none; the inverse of `place`.
+    """Return the test file whose baseline ``path`` is, None where there is none; the inverse of `baseline_path`.
 
     ``baseline_dir`` and ``rootdir`` count only where ``path`` does not lie in a ``__torchprof__`` folder.
     """
@@ -120,7 +122,9 @@ def lost_test_file(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None
 def renamed(path: Path, test_file: Path, rootdir: Path, baseline_dir: Path | None) -> Path:
     """Return the file of another test file for the device of this one."""
     slug = (split_name(path) or ("", ""))[1]
-    return place(test_file, rootdir, "any", baseline_dir).with_name(f"{module_name(test_file.name)}.{slug}{SUFFIX}")
+    return baseline_path(test_file, rootdir, "any", baseline_dir).with_name(
+        f"{module_name(test_file.name)}.{slug}{SUFFIX}"
+    )
 
 
 def _folder_of_tests(path: Path, baseline_dir: Path, rootdir: Path) -> Path:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.baseline.form import WrittenEntry
 
     Test = tuple[Path, str | None]
-    """A test file, and the id of a test in it: None for all of them."""
+    """A test file, and the id of a test in it: None for all its tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ def rename(old: Test, new: Test, rootdir: Path, baseline_dir: Path | None) -> tu
     """
     moves, before = _moves(old, new, rootdir, baseline_dir)
     _refuse(moves, before, old, new)
-    folders = {os.path.realpath(one.parent): one for move in moves for one in (move.file, move.to_file)}
+    folders = {os.path.realpath(path.parent): path for move in moves for path in (move.file, move.to_file)}
     with contextlib.ExitStack() as held:
         # In one order, so that two processes never wait for each other.
         for _, file in sorted(folders.items()):
@@ -59,7 +59,7 @@ def rename(old: Test, new: Test, rootdir: Path, baseline_dir: Path | None) -> tu
 
 
 def renamed_test(test: str, old: str | None, new: str | None) -> str | None:
-    """Return the id that a test has then, None where it is not one of those that are renamed."""
+    """Return the id of a test after the renaming, None for a test that is not renamed."""
     if old is None or new is None:
         return test
     if test == old or test.startswith((f"{old}[", f"{old}::")):
@@ -70,7 +70,7 @@ def renamed_test(test: str, old: str | None, new: str | None) -> str | None:
 def _moves(
     old: Test, new: Test, rootdir: Path, baseline_dir: Path | None
 ) -> tuple[tuple[Move, ...], dict[Path, Mapping[str, WrittenEntry]]]:
-    """Return what there is to move, and what all files hold that it concerns."""
+    """Return what there is to move, and what the files hold that are concerned."""
     moves: list[Move] = []
     before: dict[Path, Mapping[str, WrittenEntry]] = {}
     for _, file in sorted(files_of(old[0], rootdir, baseline_dir).items()):
@@ -90,9 +90,9 @@ def _refuse(moves: Iterable[Move], before: Mapping[Path, Mapping[str, WrittenEnt
     if not moves:
         known = sorted({split_key(key)[0] for entries in before.values() for key in entries})
         hint = f"; {old[0].name} has those of {first_of(known)}" if known else ""
-        said = f"no baseline has an entry of {shown_old}{hint}"
+        text = f"no baseline has an entry of {shown_old}{hint}"
         raise TorchprofError(
-            f"{said}; where pytest has --torchprof-baseline-dir, name it with --baseline-dir", Code.BAD_USAGE
+            f"{text}; where pytest has --torchprof-baseline-dir, name it with --baseline-dir", Code.BAD_USAGE
         )
     if taken := [move for move in moves if move.to_key in before.get(move.to_file, {})]:
         named = first_of([f"{move.to_file}: {move.to_key}" for move in taken])

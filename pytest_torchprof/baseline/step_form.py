@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 MOST_LAUNCHES: Final = 1_000_000
 """How many launches the steps of an entry may have; more is nothing that anybody measured."""
 MOST_STEPS: Final = 10_000
-"""Of one entry, which differ from each other."""
+"""The most steps of one entry; they differ from each other."""
 MOST_NAMES: Final = 10_000
-"""Of the kernels of one entry; no recording has more."""
+"""The most kernel names of one entry; no recording has more."""
 
 # Closes each list of kernels, so that no line changes by a comma where the last kernel comes or goes.
 END: Final = "end"
@@ -82,7 +82,7 @@ def refuse_too_many(steps: Sequence[Sequence[object]]) -> None:
 
 
 def read_steps(steps: Sequence[Sequence[object]]) -> tuple[Order, ...]:
-    """Return the steps that `plain_steps` made JSON values of; ValueError where they are none."""
+    """Return the steps of which `plain_steps` made JSON values; ValueError for other values."""
     orders = tuple(tuple(map(_read_item, _items(step))) for step in steps)
     if len({kernel.name for order in orders for kernel in launches(order)}) > MOST_NAMES:
         raise ValueError(f'"steps" has kernels of more than {MOST_NAMES:,} names')

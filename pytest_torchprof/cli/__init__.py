@@ -38,9 +38,9 @@ COMMANDS = {
     "baseline": "list, show, compare, prune and merge stored baselines",
 }
 RUNS_CODE = frozenset({"run", "bisect"})
-"""Whose process runs code of the user's: it writes when it wants to."""
+"""Commands whose process runs code of the user's: that writes when it wants to."""
 WRITES_AT_ONCE = RUNS_CODE | {"doctor"}
-"""Whose text is not kept until the end, which may be minutes away."""
+"""Commands whose text is not kept until the end, which may be minutes away."""
 RANKS = "--ranks"
 """The recordings in a folder are those of one job's ranks."""
 UNUSABLE = 2
@@ -48,7 +48,7 @@ UNUSABLE = 2
 
 
 class UsageError(TorchprofError):
-    """Words on the command line that do not belong there; the command's help says which do."""
+    """Arguments on the command line that do not belong there; the command's help says which do."""
 
     code = Code.BAD_USAGE
 
@@ -78,24 +78,24 @@ class Parser(ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Namespace | None = None
     ) -> tuple[Namespace, list[str]]:
-        """Return the arguments, and an empty list: UsageError for words that are none of them."""
-        words, behind = list(args or ()), []
-        if self.passed_on is not None and "--" in words:
-            at = words.index("--")
-            words, behind = words[:at], words[at + 1 :]
-        arguments, unknown = super().parse_known_args(words, namespace)
+        """Return the arguments, and an empty list; UsageError for what is no argument of the command."""
+        given, behind = list(args or ()), []
+        if self.passed_on is not None and "--" in given:
+            at = given.index("--")
+            given, behind = given[:at], given[at + 1 :]
+        arguments, unknown = super().parse_known_args(given, namespace)
         if unknown:
             self._refuse(unknown[0])
         if self.passed_on is not None:
             setattr(arguments, self.passed_on, behind)
         return arguments, unknown
 
-    def _refuse(self, word: str) -> NoReturn:
-        option = word.partition("=")[0]
+    def _refuse(self, argument: str) -> NoReturn:
+        option = argument.partition("=")[0]
         # Behind "--", what looks like an option is none.
         if option.startswith("-") and option not in self._option_string_actions:
             self.error(f"unknown option {option!r}; {nearest(option, self._option_string_actions)}")
-        self.error(f"{word!r} is one argument too many")
+        self.error(f"{argument!r} is one argument too many")
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError, where argparse would end the process."""
@@ -144,7 +144,7 @@ def add_thresholds(parser: Arguments) -> None:
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return what reads a whole number of at least so much."""
+    """Return a function that reads a whole number from ``least`` on."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < least:
@@ -155,7 +155,7 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def sentence(purpose: str) -> str:
-    """Return what a command is for as its help begins."""
+    """Return the purpose of a command as a sentence, with which its help begins."""
     return f"{purpose[0].upper()}{purpose[1:]}."
 
 
@@ -176,21 +176,21 @@ def parser_of(command: str | None = None) -> Parser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a sub-command; return its exit status, 2 for bad usage and for what cannot be read."""
-    words = sys.argv[1:] if argv is None else argv
+    given = sys.argv[1:] if argv is None else argv
     if "_ARGCOMPLETE" in os.environ:
         return _complete(os.environ.get("COMP_LINE", ""))
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream) is None:  # Closed by who started the process.
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-    return _run(_command_in(words), words)
+    return _run(_command_in(given), given)
 
 
-def _command_in(words: Sequence[str]) -> str | None:
-    return next((word for word in words if not word.startswith("-")), None)
+def _command_in(given: Sequence[str]) -> str | None:
+    return next((argument for argument in given if not argument.startswith("-")), None)
 
 
 def _complete(line: str) -> int:
-    """Answer a shell that asks what may follow on a line; nothing without argcomplete."""
+    """Answer a shell that asks what may follow on a line; return the exit status, UNUSABLE without argcomplete."""
     try:
         from argcomplete import autocomplete  # noqa: PLC0415 - only a shell asks
     except ImportError:
@@ -214,7 +214,7 @@ class _LaterText(io.StringIO):
         return self._stream.encoding
 
 
-def _run(command: str | None, words: list[str]) -> int:
+def _run(command: str | None, given: list[str]) -> int:
     # A name out of a trace may hold characters that the terminal's encoding has not.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -229,7 +229,7 @@ def _run(command: str | None, words: list[str]) -> int:
         # Written at the end, so that the verdict stands whatever becomes of the text.
         sys.stdout = text
     try:
-        status = _answer(command, words)
+        status = _answer(command, given)
     except UsageError as problem:
         asked = command if command in COMMANDS else None
         return refuse(asked, coded(f"{problem.text}; see {_called(asked)} --help", Code.BAD_USAGE))
@@ -244,12 +244,12 @@ def _run(command: str | None, words: list[str]) -> int:
     return write(text.getvalue(), command) or status
 
 
-def _answer(command: str | None, words: list[str]) -> int:
+def _answer(command: str | None, given: list[str]) -> int:
     if command is not None and command not in COMMANDS:
         raise UsageError(f"there is no command {command!r}; {nearest(command, COMMANDS)}")
     parser = parser_of(command)
     try:
-        arguments = parser.parse_args(words)
+        arguments = parser.parse_args(given)
     except SystemExit:  # The help is written.
         return 0
     if arguments.version:
@@ -274,7 +274,7 @@ def _called(command: str | None) -> str:
 
 
 def refuse(command: str | None, problem: str) -> int:
-    """Say on stderr what a command cannot do, of no command what the whole cannot; return UNUSABLE."""
+    """Write on stderr what a command cannot do (None: torchprof itself), and return UNUSABLE."""
     # Files are named in it, and what they hold.
     sys.stderr.write("\n".join(map(printable, f"{_called(command)}: {problem}".split("\n"))) + "\n")
     return UNUSABLE

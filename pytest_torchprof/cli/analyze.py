@@ -62,13 +62,13 @@ def run(arguments: Namespace) -> int:
     # Findings take longer to import than a small recording to read.
     thresholds = arguments.threshold
     rules = _rules(thresholds) if thresholds or shown["findings"] else ()
-    found = load(path, device=device) if os.path.isdir(path) else load_file(path, device=device)  # noqa: PTH112
-    profiles = found if isinstance(found, list) else [found]
+    loaded = load(path, device=device) if os.path.isdir(path) else load_file(path, device=device)  # noqa: PTH112
+    profiles = loaded if isinstance(loaded, list) else [loaded]
     if arguments.json:
         from pytest_torchprof.report.analysis_json import as_dict, encoded  # noqa: PLC0415
 
         objects = [as_dict(profile, rules, **shown, top=top) for profile in profiles]
-        sys.stdout.write(encoded(objects if isinstance(found, list) else objects[0]))
+        sys.stdout.write(encoded(objects if isinstance(loaded, list) else objects[0]))
     else:
         from pytest_torchprof.report.analysis_text import text  # noqa: PLC0415 - who asks for JSON needs none
         from pytest_torchprof.report.bars import bars_on  # noqa: PLC0415 - imported where it is used

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SAME, DIFFER = 0, 1
 
-# Collects one file and writes down its tests: all of them, before -m, -k or a plugin deselects any, and whether
+# Collects a file and writes down its tests: all of them, before -m, -k or a plugin deselects any, and whether
 # collecting went through as a whole (a module that skips itself has tests that cannot be seen here).
 _COLLECT: Final = """
 import json, sys
@@ -138,34 +138,36 @@ def _show(arguments: Namespace) -> int:
             for line in lined_up(rows, ("right", "left", "left")):
                 write_line(f"    {line}")
             numbers = {**entry.numbers, **entry.varying}
-            said = ", ".join(
+            listed = ", ".join(
                 f"{name} {'not recorded' if value is None else f'{value:g}'}" for name, value in numbers.items()
             )
-            for line in textwrap.wrap(said, 96):
+            for line in textwrap.wrap(listed, 96):
                 write_line(f"    {line}")
     return SAME
 
 
 def _diff(arguments: Namespace) -> int:
     before, after = _read_entries(arguments.first), _read_entries(arguments.second)
-    found = differences(before, after)
-    differing = {key: one for key, one in found.items() if one.verdict != "same" or one.lines}
+    comparisons = differences(before, after)
+    differing = {
+        key: comparison for key, comparison in comparisons.items() if comparison.verdict != "same" or comparison.lines
+    }
     for key, comparison in differing.items():
         write_line(": ".join(part for part in key if part))
         for line in (summary_of(comparison), *comparison.lines):
             write_line(f"  {line}")
     alike = sum(not comparison.kernels_differ for comparison in differing.values())
-    entries = counted(len(found), "entry")
-    if alike and alike == len(found):
+    entries = counted(len(comparisons), "entry")
+    if alike and alike == len(comparisons):
         write_line(f"{alike} of {entries} with the same kernels, and what is said above differs")
     else:
         others = f"; {alike} with the same kernels, and what is said above differs" if alike else ""
-        write_line(f"{len(found) - len(differing)} of {entries} the same{others}")
+        write_line(f"{len(comparisons) - len(differing)} of {entries} the same{others}")
     return SAME if alike == len(differing) else DIFFER
 
 
 def _read_entries(path: Path) -> dict[tuple[str, str], Entry]:
-    """Return all entries of a file, or of a folder's files by their place in it."""
+    """Return all entries of a file, or of a folder's files by their path below it."""
     files = read_files([path])
     named = {str(file.path.relative_to(path)) if path.is_dir() else "": file for file in files}
     return {(name, key): entry for name, file in named.items() for key, entry in file.entries.items()}
@@ -216,8 +218,8 @@ def _collect_tests(test_file: Path) -> frozenset[str] | None:
         run_process(command)
         if not answer.exists():
             return None
-        found = json.loads(answer.read_text())
-    return frozenset(split_key(key_of(test, None))[0] for test in found["tests"]) if found["whole"] else None
+        answered = json.loads(answer.read_text())
+    return frozenset(split_key(key_of(test, None))[0] for test in answered["tests"]) if answered["whole"] else None
 
 
 def _count_kernels(entry: Entry) -> str:

@@ -47,12 +47,12 @@ def read_files(paths: list[Path]) -> Iterator[BaselineFile]:
         if not path.is_dir():
             yield read(path)
             continue
-        found = sorted(find_files(path))
-        if not found:
+        files = sorted(find_files(path))
+        if not files:
             raise UsageError(f"{path}: no baseline below it; record some with pytest --torchprof-baseline=update")
-        yield from map(read, found)
+        yield from map(read, files)
 
 
 def write_line(line: str) -> None:
-    """Write a line, or several, with nothing in it that a terminal obeys."""
+    """Write a line, or several, without the control characters that a terminal obeys."""
     sys.stdout.write("\n".join(printable(part) for part in line.split("\n")) + "\n")

@@ -55,18 +55,20 @@ def _resolve_file(path: Path, text: str, last: Callable[[Path], Revisions | None
         return refuse("baseline", str(error)) if marked else RESOLVED
     except TorchprofError as error:  # the other files are resolved all the same
         return refuse("baseline", str(error))
-    again = [one for one in overlaps if one.to_measure]
+    again = [overlap for overlap in overlaps if overlap.to_measure]
     heads = ["resolved"] if marked else ["merged line by line"] if overlaps else []
     heads += [_AGAIN] if again else []
     if heads:
         _write_overlaps(f"{path}: {'; '.join(heads)}", again)
-    if others := [one for one in overlaps if not one.to_measure]:
+    if others := [overlap for overlap in overlaps if not overlap.to_measure]:
         _write_overlaps(f"{path}: {_TIMES}", others)
     return TO_MEASURE if again else RESOLVED
 
 
 def _write_overlaps(head: str, overlaps: Sequence[ChangedByBoth]) -> None:
-    write_line("\n    ".join([head, *(f"{one.key}: {', '.join(one.what)} ({one.kept})" for one in overlaps)]))
+    write_line(
+        "\n    ".join([head, *(f"{overlap.key}: {', '.join(overlap.what)} ({overlap.kept})" for overlap in overlaps)])
+    )
 
 
 def _merged_in_git(path: Path, revisions: Revisions | None) -> MergedTexts | None:
@@ -80,7 +82,7 @@ def _merged_in_git(path: Path, revisions: Revisions | None) -> MergedTexts | Non
 
 
 def _last_merge(folder: Path) -> Revisions | None:
-    """Return the merge that goes on, else the one that the last commit is; None where there is none."""
+    """Return the merge that goes on, else the merge that the last commit is; None where neither is a merge."""
     return _merge_that_goes_on(folder) or _merge_of(folder, "HEAD^1", "HEAD^2")
 
 
@@ -101,10 +103,10 @@ def _is_commit(folder: Path, revision: str) -> bool:
     return _git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}") is not None
 
 
-def _git(folder: Path, *words: str) -> str | None:
-    """Return what git says, None where it refuses or is not there."""
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return the output of git, None where it refuses or is not there."""
     try:
-        done = run(["git", "-C", str(folder), *words])
+        done = run(["git", "-C", str(folder), *arguments])
     except OSError:
         return None
     return None if done.status else done.output

@@ -42,7 +42,7 @@ def rename(arguments: Namespace) -> int:
     moves = baseline.rename(
         old,
         new,
-        Path(os.path.abspath(arguments.rootdir)),  # noqa: PTH100 (links stay, as in `place`)
+        Path(os.path.abspath(arguments.rootdir)),  # noqa: PTH100 (links stay, as in `baseline_path`)
         Path(os.path.abspath(baseline_dir)) if baseline_dir else None,  # noqa: PTH100
     )
     for move in moves:
@@ -52,11 +52,11 @@ def rename(arguments: Namespace) -> int:
     return 0
 
 
-def _test_of(word: str) -> tuple[Path, str | None]:
+def _test_of(test_id: str) -> tuple[Path, str | None]:
     """Return the file and the test in it that a test id names."""
-    file, colons, test = word.partition("::")
+    file, colons, test = test_id.partition("::")
     if not file or (colons and not test):
-        raise UsageError(f"{word!r} is neither a test id nor a test file")
+        raise UsageError(f"{test_id!r} is neither a test id nor a test file")
     return Path(os.path.abspath(file)), test or None  # noqa: PTH100
 
 

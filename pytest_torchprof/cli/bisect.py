@@ -73,16 +73,16 @@ def run(arguments: Namespace) -> int:
         limits=read_limits(read_limit_texts(limits)),
     )
     screen = sys.stdout
-    # What is said meanwhile must not stand among the data.
+    # What is written meanwhile must not stand among the data.
     with redirect_stdout(sys.stderr if arguments.json else screen):
-        found = bisect(task, _write_at_once)
-    for test, why in found.left_out.items():
+        result = bisect(task, _write_at_once)
+    for test, why in result.left_out.items():
         sys.stderr.write(
             f"{reason_line(f'torchprof: {test} takes no part, as it was not measured at the bad commit: {why}')}\n"
         )
-    lines = "".join(f"{line}\n" for line in _lines(found))
-    screen.write(json_text(_data(found, arguments.test, limits)) if arguments.json else lines)
-    return _STATUS[found.outcome]
+    lines = "".join(f"{line}\n" for line in _lines(result))
+    screen.write(json_text(_data(result, arguments.test, limits)) if arguments.json else lines)
+    return _STATUS[result.outcome]
 
 
 def _write_at_once(line: str) -> None:
@@ -90,44 +90,44 @@ def _write_at_once(line: str) -> None:
     sys.stdout.flush()
 
 
-def _lines(found: SearchResult) -> Iterator[str]:
-    """Yield what came of it, for people."""
-    if found.outcome != "found":
-        yield printable(f"{found.outcome}: {found.why}")
-        for commit in found.candidates:
+def _lines(result: SearchResult) -> Iterator[str]:
+    """Yield the lines of the result, for people."""
+    if result.outcome != "found":
+        yield printable(f"{result.outcome}: {result.why}")
+        for commit in result.candidates:
             yield printable_line(f"  {commit.short}  {commit.date[:10]}  {commit.author}: {commit.subject}")
         return
-    (first,) = found.candidates
+    (first,) = result.candidates
     yield f"first bad commit: {first.sha}"
     for name, value in (("author", first.author), ("date", first.date), ("subject", first.subject)):
         yield printable_line(f"  {name:<9}{value}")
-    yield reason_line(f"  {'because':<9}{found.why}")
-    for test, difference in found.differences.items():
-        yield reason_line(f"against its parent {(found.parent or '')[:7]}, {test}: {difference.summary}")
+    yield reason_line(f"  {'because':<9}{result.why}")
+    for test, difference in result.differences.items():
+        yield reason_line(f"against its parent {(result.parent or '')[:7]}, {test}: {difference.summary}")
         yield from (printable(line) for line in difference.decided())
-    if not found.differences:
+    if not result.differences:
         yield "its parent cannot be measured: what it changed is not known"
 
 
-def _data(found: SearchResult, test: str, limits: list[str]) -> dict[str, object]:
+def _data(result: SearchResult, test: str, limits: list[str]) -> dict[str, object]:
     """Return the result as JSON data."""
     return {
         "schema": SCHEMA,
         "test": test,
         "limits": limits,
-        "outcome": found.outcome,
-        "why": found.why,
-        **{side: {"ref": end.ref, "sha": end.sha} for side, end in (("good", found.good), ("bad", found.bad))},
-        "candidates": [asdict(commit) for commit in found.candidates],
-        "parent": found.parent,
+        "outcome": result.outcome,
+        "why": result.why,
+        **{side: {"ref": end.ref, "sha": end.sha} for side, end in (("good", result.good), ("bad", result.bad))},
+        "candidates": [asdict(commit) for commit in result.candidates],
+        "parent": result.parent,
         "tests": {
             test: {
                 "kernels_differ": difference.kernels_differ,
                 "summary": difference.summary,
                 "changes": difference.to_dict()["changes"],
             }
-            for test, difference in found.differences.items()
+            for test, difference in result.differences.items()
         },
-        "left_out": dict(found.left_out),
-        "commits": [asdict(commit) for commit in found.commits],
+        "left_out": dict(result.left_out),
+        "commits": [asdict(commit) for commit in result.commits],
     }

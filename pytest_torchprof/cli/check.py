@@ -61,7 +61,7 @@ def run(arguments: Namespace) -> int:
 
 
 def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
-    """Return limits by name from texts NAME=VALUE; UnknownLimit for what is none."""
+    """Return limits by name from texts NAME=VALUE; UnknownLimit for a text of another form."""
     limits: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -85,7 +85,7 @@ def _add_up(name: str, before: object, more: object) -> object:
     if isinstance(before, dict) or isinstance(more, dict):
         raise UnknownLimit(f"--limit {name} is given once with counts and once without; give it counts each time")
     if name == "fused":
-        # Each one is a group of its own: they need not stand in one kernel.
+        # Each value is a group of its own: they need not stand in one kernel.
         return [*_as_groups(before), *_as_groups(more)]
     return [*_as_list(before), *_as_list(more)]
 
@@ -102,8 +102,8 @@ def _as_list(value: object) -> list[object]:
 def _read_value(name: str, text: str) -> object:
     """Return a Python literal, a JSON value, a selector, a list or dict of them, or the text itself.
 
-    UnknownLimit for what begins as one of these and is none: as a text it would match nothing, and a limit that forbids
-    it would hold.
+    UnknownLimit for what begins as one of these and does not read as such: as a text it would match nothing, and a
+    limit that forbids it would hold.
     """
     from pytest_torchprof.kernels.patterns import parse_value  # noqa: PLC0415  (help and usage errors do without)
 
@@ -155,20 +155,20 @@ def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
 
     own_kernels, asked = _asked(arguments, limits)
     each, together = divided_among_ranks(asked)
-    found: dict[int, tuple[Verdict, ...]] = {}
+    verdicts_of: dict[int, tuple[Verdict, ...]] = {}
 
     def look(profile: Profile, part: RankPart) -> None:
-        found[part.rank] = check_limits(profile, each)
+        verdicts_of[part.rank] = check_limits(profile, each)
 
     job = job_in(arguments.path, arguments.device, look, own_kernels=own_kernels)
     may_be_idle = limits.get("min_kernels") == 0
-    verdicts = [*worst_of(found), *check_job(job, together, may_be_idle=may_be_idle), *missing_ranks(job)]
+    verdicts = [*worst_of(verdicts_of), *check_job(job, together, may_be_idle=may_be_idle), *missing_ranks(job)]
     _write_verdicts(verdicts)
     return _status(verdict.status for verdict in verdicts)
 
 
 def _asked(arguments: Namespace, limits: dict[str, object]) -> tuple[OwnKernels, tuple[Asked, ...]]:
-    """Return what is said of kernels that no table knows, and the limits."""
+    """Return what users declare of kernels that no table knows, and the limits."""
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
     from pytest_torchprof.limits import catalogue, divided, read_limits  # noqa: PLC0415
 
@@ -184,10 +184,10 @@ def _write_verdicts(verdicts: Iterable[Verdict]) -> None:
     for verdict in verdicts:
         sys.stdout.write(f"{verdict.status:<14}{limit_line(verdict).lstrip()}\n")
         sys.stdout.writelines(
-            f"{'':14}    {printable_line(line)}\n" for one in verdict.evidence for line in str(one).split("\n")
+            f"{'':14}    {printable_line(line)}\n" for fact in verdict.evidence for line in str(fact).split("\n")
         )
 
 
 def _status(statuses: Iterable[str]) -> int:
-    found = set(statuses)
-    return MISSED if "missed" in found else UNKNOWN if "not measured" in found else HOLDS
+    seen = set(statuses)
+    return MISSED if "missed" in seen else UNKNOWN if "not measured" in seen else HOLDS

@@ -30,7 +30,7 @@ _Key = TypeVar("_Key", str, tuple[str, str])
 
 class _Compared(NamedTuple):
     differ: bool
-    """Whether kernels do."""
+    """Whether kernels differ."""
     data: dict[str, Any]
     lines: list[str]
     unknown: bool = False
@@ -68,16 +68,16 @@ def run(arguments: Namespace) -> int:
     if arguments.ranks:
         return _diff_ranks(arguments)
     try:
-        found = _compare(arguments)
+        compared = _compare(arguments)
     except NotMeasured as problem:
         refuse("diff", str(problem))
         return UNKNOWN
     if arguments.json:
-        head = {"schema": 1, "files": [arguments.first, arguments.second], "kernels_differ": found.differ}
-        sys.stdout.write(json_text({**head, **found.data}))
+        head = {"schema": 1, "files": [arguments.first, arguments.second], "kernels_differ": compared.differ}
+        sys.stdout.write(json_text({**head, **compared.data}))
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in found.lines))
-    return UNKNOWN if found.unknown else DIFFER if found.differ else SAME
+        sys.stdout.write("".join(f"{line}\n" for line in compared.lines))
+    return UNKNOWN if compared.unknown else DIFFER if compared.differ else SAME
 
 
 def _compare(arguments: Namespace) -> _Compared:
@@ -106,7 +106,7 @@ def _diff_ranks(arguments: Namespace) -> int:
 
     device, every = arguments.device, arguments.every
     jobs = [job_in(folder, device) for folder in (arguments.first, arguments.second)]
-    first, second = ({one.rank: one.path for one in job} for job in jobs)
+    first, second = ({part.rank: part.path for part in job} for job in jobs)
     if first.keys() != second.keys():
         only = ", ".join(map(str, sorted(first.keys() ^ second.keys())))
         raise UsageError(f"rank {only} is in one of the folders only; compare jobs of the same ranks")
@@ -115,24 +115,24 @@ def _diff_ranks(arguments: Namespace) -> int:
     differ = False
     for rank, before in sorted(first.items()):
         try:
-            found = _of_recordings(Path(before), Path(second[rank]), device, every=every, indent=2)
+            compared = _of_recordings(Path(before), Path(second[rank]), device, every=every, indent=2)
         except NotMeasured as problem:
             refuse("diff", f"rank {rank}: {problem}")
             return UNKNOWN
-        differ |= found.differ
-        data[str(rank)] = {"kernels_differ": found.differ, **found.data}
-        lines += [f"rank {rank}:", *(f"  {line}" for line in found.lines)]
+        differ |= compared.differ
+        data[str(rank)] = {"kernels_differ": compared.differ, **compared.data}
+        lines += [f"rank {rank}:", *(f"  {line}" for line in compared.lines)]
     together, of_all = ranks_report.differences(*jobs)
     lines += ["all ranks:", *(f"  {line}" for line in of_all)]
     if arguments.json:
-        told = {
+        document = {
             "schema": 1,
             "files": [arguments.first, arguments.second],
             "kernels_differ": differ,
             "ranks": data,
             "all_ranks": together,
         }
-        sys.stdout.write(json_text(told))
+        sys.stdout.write(json_text(document))
     else:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return DIFFER if differ else SAME
@@ -146,9 +146,9 @@ def differences(before: Mapping[_Key, Entry], after: Mapping[_Key, Entry]) -> di
     return {key: compare(before.get(key), after.get(key), sides=("the first", "the second")) for key in keys}
 
 
-def summary_of(found: Comparison) -> str:
-    """Return in a few words how two entries differ; "same" where nothing decides anything."""
-    return {"new": "only in the second", "gone": "only in the first"}.get(found.verdict) or found.summary
+def summary_of(comparison: Comparison) -> str:
+    """Return a short text of how two entries differ; "same" where nothing that decides does."""
+    return {"new": "only in the second", "gone": "only in the first"}.get(comparison.verdict) or comparison.summary
 
 
 def _of_baselines(first: Path, second: Path, *, every: bool) -> _Compared:
@@ -157,16 +157,16 @@ def _of_baselines(first: Path, second: Path, *, every: bool) -> _Compared:
     return _by_test(differences(read(first).entries, read(second).entries), every=every)
 
 
-def _by_test(found: Mapping[str, Comparison], *, every: bool) -> _Compared:
+def _by_test(comparisons: Mapping[str, Comparison], *, every: bool) -> _Compared:
     tests: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
-    for key, one in found.items():
-        tests[key] = {**one.to_dict(), "summary": summary_of(one)}
+    for key, comparison in comparisons.items():
+        tests[key] = {**comparison.to_dict(), "summary": summary_of(comparison)}
         lines += [
-            printable(f"{key}: {summary_of(one)}"),
-            *(f"  {printable(line)}" for line in one.screen_lines(every=every)),
+            printable(f"{key}: {summary_of(comparison)}"),
+            *(f"  {printable(line)}" for line in comparison.screen_lines(every=every)),
         ]
-    differ = any(one.kernels_differ for one in found.values())
+    differ = any(comparison.kernels_differ for comparison in comparisons.values())
     return _Compared(differ, {"tests": tests}, lines or ["no tests in either baseline file"])
 
 
@@ -196,23 +196,25 @@ def _of_recording_and_baseline(
 def _of_folders(first: Path, second: Path, device: str | None, *, every: bool) -> _Compared:
     """Compare the recordings of the same tests; two of them are in memory at a time."""
     before, after = (_tests_in(folder, device) for folder in (first, second))
-    found: dict[str, _Compared] = {}
+    compared: dict[str, _Compared] = {}
     unknown: dict[str, str] = {}
     for name in sorted(before.keys() & after.keys()):
         try:
-            found[name] = _of_recordings(before[name], after[name], device, every=every, indent=2)
+            compared[name] = _of_recordings(before[name], after[name], device, every=every, indent=2)
         except NotMeasured as problem:
             unknown[name] = str(problem)
     alone = {"first": sorted(before.keys() - after.keys()), "second": sorted(after.keys() - before.keys())}
     # What costs most comes first.
-    names = sorted(found, key=lambda name: -abs(_difference_us(found[name].data)))
-    lines = [line for name in names for line in (printable(f"{name}:"), *(f"  {line}" for line in found[name].lines))]
+    names = sorted(compared, key=lambda name: -abs(_difference_us(compared[name].data)))
+    lines = [
+        line for name in names for line in (printable(f"{name}:"), *(f"  {line}" for line in compared[name].lines))
+    ]
     lines += [printable(f"{name}: not measured: {problem}") for name, problem in unknown.items()]
     lines += [printable(f"only in the {side}: {first_of(tests)}") for side, tests in alone.items() if tests]
-    data = {name: {"kernels_differ": found[name].differ, **found[name].data} for name in names}
-    differ = any(one.differ for one in found.values()) or any(alone.values())
-    told = {"recordings": data, "not_measured": unknown, "alone": alone}
-    return _Compared(differ, told, lines, unknown=bool(unknown))
+    data = {name: {"kernels_differ": compared[name].differ, **compared[name].data} for name in names}
+    differ = any(each.differ for each in compared.values()) or any(alone.values())
+    document = {"recordings": data, "not_measured": unknown, "alone": alone}
+    return _Compared(differ, document, lines, unknown=bool(unknown))
 
 
 def _difference_us(data: Mapping[str, Any]) -> float:
@@ -221,18 +223,18 @@ def _difference_us(data: Mapping[str, Any]) -> float:
 
 
 def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
-    """Return the recordings of a folder by test and label, those of no test by their place in it."""
+    """Return the recordings of a folder by test and label, those of no test by their path below it."""
     from pytest_torchprof.profiles import load_each  # noqa: PLC0415 - likewise
 
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for profile in load_each(folder, device=device):
         path = Path(str(profile.trace.path))
         nodeid, label = profile.trace.of_test
         name = path.relative_to(folder).as_posix() if nodeid is None else f"{nodeid}{f' ({label})' if label else ''}"
-        if name in found:
-            raise UsageError(f"{found[name]} and {path} are both of {name}; compare jobs of several ranks with {RANKS}")
-        found[name] = path
-    return found
+        if name in paths:
+            raise UsageError(f"{paths[name]} and {path} are both of {name}; compare jobs of several ranks with {RANKS}")
+        paths[name] = path
+    return paths
 
 
 def _of_recordings(first: Path, second: Path, device: str | None, *, every: bool, indent: int = 0) -> _Compared:
@@ -240,9 +242,11 @@ def _of_recordings(first: Path, second: Path, device: str | None, *, every: bool
     from pytest_torchprof.text.tables import terminal_width  # noqa: PLC0415 - likewise
 
     before, after = (load_file(str(file), device=device) for file in (first, second))
-    found: Comparison = before.diff(after)
+    comparison: Comparison = before.diff(after)
     return _Compared(
-        found.kernels_differ, found.to_dict(), [*found.screen_lines(width=terminal_width() - indent, every=every)]
+        comparison.kernels_differ,
+        comparison.to_dict(),
+        [*comparison.screen_lines(width=terminal_width() - indent, every=every)],
     )
 
 
@@ -255,8 +259,8 @@ def _is_baseline(path: Path) -> bool:
             head = file.read(_PEEK)
     except (OSError, ValueError) as error:
         code = Code.RECORDING_MISSING if isinstance(error, FileNotFoundError) else Code.RECORDING_UNREADABLE
-        said = f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise UnreadableRecording(said, code) from None
+        problem = f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise UnreadableRecording(problem, code) from None
     if any(key in head for key in (b'"traceEvents"', b'"schemaVersion"', b'"torchprof"')):
         return False
     begins = head.lstrip()

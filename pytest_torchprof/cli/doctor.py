@@ -42,29 +42,29 @@ def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
     from pytest_torchprof.doctor import WRONG, answers  # noqa: PLC0415
 
-    found: list[Answer] = []
+    given: list[Answer] = []
     if not arguments.json:
-        _say(_heading())
+        _write_at_once(_heading())
     for answer in answers(begin=_progress):
         _progress("")
-        found.append(answer)
+        given.append(answer)
         if not arguments.json:
-            _say(_lines(answer))
+            _write_at_once(_lines(answer))
     _progress("")
     if arguments.json:
-        sys.stdout.write(_as_json(found))
+        sys.stdout.write(_as_json(given))
     else:
-        _say(_end(found))
-    return ILL if any(one.status == WRONG for one in found) else WELL
+        _write_at_once(_end(given))
+    return ILL if any(answer.status == WRONG for answer in given) else WELL
 
 
-def _say(lines: list[str]) -> None:
+def _write_at_once(lines: list[str]) -> None:
     """Write lines at once: a machine that is busy, or ill, takes long for the next ones."""
     write("".join(f"{line}\n" for line in lines), "doctor")
 
 
 def _progress(name: str) -> None:
-    """Say on a terminal what is being looked at, in a line that goes away again."""
+    """Show on a terminal what is being looked at, in a line that goes away again."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[Klooking at {name} ..." if name else "\r\033[K")
         sys.stderr.flush()
@@ -72,17 +72,20 @@ def _progress(name: str) -> None:
 
 def versions() -> dict[str, str]:
     """Return the installed versions that matter."""
-    found = {"python": platform.python_version(), "platform": f"{platform.system()}-{platform.machine()}"}
+    versions = {"python": platform.python_version(), "platform": f"{platform.system()}-{platform.machine()}"}
     for name in _VERSIONS:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
-def _as_json(found: list[Answer]) -> str:
-    rows = [{"check": one.check, "status": one.status, "text": one.text, "do": one.do or None} for one in found]
+def _as_json(given: list[Answer]) -> str:
+    rows = [
+        {"check": answer.check, "status": answer.status, "text": answer.text, "do": answer.do or None}
+        for answer in given
+    ]
     return json.dumps({"schema": SCHEMA, "versions": versions(), "answers": rows}, indent=2) + "\n"
 
 
@@ -91,16 +94,16 @@ def _heading() -> list[str]:
     return textwrap.wrap(f"torchprof doctor: {have}", WIDTH, subsequent_indent="  ")
 
 
-def _lines(one: Answer) -> list[str]:
-    lines = _wrapped(f"{one.status:<{_STATUS}}{one.check:<{_CHECK}}", one.text)
-    if one.do and one.status != "ok":
-        lines += _wrapped(" " * (_STATUS + _CHECK), f"do: {one.do}")
+def _lines(answer: Answer) -> list[str]:
+    lines = _wrapped(f"{answer.status:<{_STATUS}}{answer.check:<{_CHECK}}", answer.text)
+    if answer.do and answer.status != "ok":
+        lines += _wrapped(" " * (_STATUS + _CHECK), f"do: {answer.do}")
     return lines
 
 
-def _end(found: list[Answer]) -> list[str]:
-    wrong = sum(one.status == "wrong" for one in found)
-    unknown = sum(one.status == "not known" for one in found)
+def _end(given: list[Answer]) -> list[str]:
+    wrong = sum(answer.status == "wrong" for answer in given)
+    unknown = sum(answer.status == "not known" for answer in given)
     return ["", f"{wrong or 'nothing'} wrong" + (f", {unknown} not known" if unknown else "")]
 
 

@@ -40,8 +40,8 @@ def run(arguments: Namespace) -> int:
     asked = "-".join(arguments.word).strip("[]")  # A code stands in brackets where it is printed.
     known = {article.word: article for article in articles()}
     if not asked:
-        for page, found in groupby(known.values(), key=lambda article: article.page):
-            names = ", ".join(article.word for article in found)
+        for page, on_page in groupby(known.values(), key=lambda article: article.page):
+            names = ", ".join(article.word for article in on_page)
             sys.stdout.write("\n".join([f"{page}:", *_wrapped(names, "  "), ""]))
         return 0
     if asked not in known:
@@ -52,8 +52,8 @@ def run(arguments: Namespace) -> int:
 
 def _shown(lines: tuple[str, ...]) -> Iterator[str]:
     """Yield what a terminal shows of a page's lines: paragraphs that fit it, and a table row by row."""
-    for is_table, found in groupby(lines, key=lambda line: line.startswith("|")):
-        part = list(found)
+    for is_table, same in groupby(lines, key=lambda line: line.startswith("|")):
+        part = list(same)
         yield from _rows_below_one_another(part) if is_table else _paragraphs(part)
 
 

@@ -76,20 +76,20 @@ def run(arguments: Namespace) -> int:
     for option in _WITHOUT[form]:
         if given[option] is not None:
             raise UsageError(f"{form} does not go with {option}")
-    content, said = _lanes(path) if form == _LANES else _stacks(arguments)
+    content, summary = _lanes(path) if form == _LANES else _stacks(arguments)
     if out is None:
         sys.stdout.write(content.decode())
         return 0
     _write(out, content)
-    sys.stdout.write(f"{out}: {said}\n")
+    sys.stdout.write(f"{out}: {summary}\n")
     return 0
 
 
 def _lanes(path: str) -> tuple[bytes, str]:
     from pytest_torchprof.report.perfetto import with_lanes  # noqa: PLC0415 - flame graphs need none of it
 
-    found = with_lanes(path)
-    return found.content, found.summary
+    drawn = with_lanes(path)
+    return drawn.content, drawn.summary
 
 
 def _stacks(arguments: Namespace) -> tuple[bytes, str]:
@@ -101,11 +101,11 @@ def _stacks(arguments: Namespace) -> tuple[bytes, str]:
         expected = enumerated([kind.value for kind in recorded])
         raise UsageError(f"--by {by}: that is not in the recording; expected {expected}")
     tree = stacks_of(profile, StackKind(by))
-    said = f"{counted(len(tree.names), 'frame')} by {by}"
+    summary = f"{counted(len(tree.names), 'frame')} by {by}"
     if arguments.form == _SPEEDSCOPE:
-        return flamegraphs.speedscope(tree, os.path.basename(path)).encode(), said  # noqa: PTH119 - see recording
+        return flamegraphs.speedscope(tree, os.path.basename(path)).encode(), summary  # noqa: PTH119 - see recording
     weight = _weight(arguments.weight, tree)
-    return flamegraphs.collapsed(tree, weight).encode(), f"{said}, {WEIGHTS[weight]}"
+    return flamegraphs.collapsed(tree, weight).encode(), f"{summary}, {WEIGHTS[weight]}"
 
 
 def _weight(asked: str | None, tree: StackTree) -> str:

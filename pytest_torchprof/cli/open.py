@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pytest_torchprof.cli import Parser
 
 PORT: Final = 9001
-"""The one from which the page's security policy lets it read."""
+"""The port from which the page's security policy lets it read."""
 _PAGE: Final = "https://ui.perfetto.dev"
 _POLL_S = 0.5
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-"""What says on Linux that there is a browser."""
+"""Variables that show on Linux that there is a browser."""
 
 _DESCRIPTION: Final = """\
 Shows a recording in Perfetto's user interface, https://ui.perfetto.dev. The page reads it from this machine,
@@ -55,14 +55,14 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
     path, wait = arguments.path, arguments.wait
-    found = with_lanes(path)
+    recording = with_lanes(path)
     # Other users of the machine reach the port too, but do not know the path.
-    place = f"/{secrets.token_urlsafe(16)}/{quote(os.path.basename(path).removesuffix('.gz'))}"  # noqa: PTH119 - see recording
-    once = _Once(place, found.content)
+    url_path = f"/{secrets.token_urlsafe(16)}/{quote(os.path.basename(path).removesuffix('.gz'))}"  # noqa: PTH119 - see recording
+    once = _Once(url_path, recording.content)
     with _listening(once) as server:
-        link = f"{_PAGE}/#!/?url=http://127.0.0.1:{PORT}{place}"
+        link = f"{_PAGE}/#!/?url=http://127.0.0.1:{PORT}{url_path}"
         # Standard output is written when the command has ended.
-        sys.stderr.write(f"{found.summary}\n{link}\n")
+        sys.stderr.write(f"{recording.summary}\n{link}\n")
         if sys.platform != "linux" or any(map(os.environ.get, _SCREENS)):
             # Without a screen it would start one that takes over the terminal.
             webbrowser.open(link)
@@ -70,16 +70,16 @@ def run(arguments: Namespace) -> int:
         while not once.done and time.monotonic() < until:
             server.handle_request()
         if not once.done:
-            said = f"nobody asked for {path} within {wait} s: open the link in a browser here, or raise --wait"
-            raise TorchprofError(said, Code.RECORDING_NOT_FETCHED)
+            problem = f"nobody asked for {path} within {wait} s: open the link in a browser here, or raise --wait"
+            raise TorchprofError(problem, Code.RECORDING_NOT_FETCHED)
     return 0
 
 
 class _Once:
     """What is handed out, and whether it was."""
 
-    def __init__(self, place: str, content: bytes) -> None:
-        self.place = place
+    def __init__(self, url_path: str, content: bytes) -> None:
+        self.url_path = url_path
         self.content = content
         self.done = False
 
@@ -88,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Hands out one file to Perfetto's page, and nothing to anybody else."""
 
     timeout = 10
-    """Seconds after which one that connects and says nothing is left."""
+    """Seconds after which a connection that sends nothing is dropped."""
 
     def __init__(self, once: _Once, *arguments: Any) -> None:
         self._once = once
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Hand out the file."""
         # A page that calls this address by a name of its own is no page of Perfetto's.
         addressed = self.headers.get("Host") in (f"127.0.0.1:{PORT}", f"localhost:{PORT}")
-        if self.path != self._once.place or not addressed:
+        if self.path != self._once.url_path or not addressed:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
         self._answer(
@@ -119,17 +119,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing of requests."""
+        """Write nothing about requests."""
 
 
 def _listening(once: _Once) -> HTTPServer:
     try:
         server = HTTPServer(("127.0.0.1", PORT), partial(_Handler, once))
     except OSError as error:
-        said = (
+        problem = (
             f"127.0.0.1:{PORT} cannot be used ({error.strerror}), and Perfetto's page reads from no other address. End "
             "what uses it, such as trace_processor --httpd or another torchprof open."
         )
-        raise TorchprofError(said, Code.PORT_IN_USE) from None
+        raise TorchprofError(problem, Code.PORT_IN_USE) from None
     server.timeout = _POLL_S
     return server

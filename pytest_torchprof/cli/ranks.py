@@ -40,6 +40,6 @@ def _parts(
         part = part_of(profile)
         if look is not None:
             look(profile, part)
-        # The next one takes as much memory again.
+        # The next recording takes as much memory again.
         del read, profile
         yield part

@@ -69,5 +69,5 @@ def _write(path: Path, text: str) -> None:
         with replacing(path) as unfinished:
             unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        said = f"{path}: cannot be written: {error.strerror or error}"
-        raise TorchprofError(said, Code.REPORT_NOT_WRITTEN) from None
+        problem = f"{path}: cannot be written: {error.strerror or error}"
+        raise TorchprofError(problem, Code.REPORT_NOT_WRITTEN) from None

@@ -47,24 +47,26 @@ def _finite(text: str) -> float:
 def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
     """Return the results and the environment of the run; TorchprofError where they are not what this version writes."""
     try:
-        found = json.loads(path.read_bytes(), parse_float=_finite, parse_constant=_finite)
+        document = json.loads(path.read_bytes(), parse_float=_finite, parse_constant=_finite)
     except (OSError, ValueError, RecursionError) as problem:
         raise TorchprofError(f"{path}: is no JSON report: {problem}", Code.RECORDING_DAMAGED) from None
-    schema = found.get("schema") if isinstance(found, dict) else None
+    schema = document.get("schema") if isinstance(document, dict) else None
     if isinstance(schema, int) and schema > SCHEMA:
-        said = f"{path}: was written by a newer pytest-torchprof (schema {schema}, this version reads {SCHEMA})"
-        raise TorchprofError(f"{said}; upgrade it", Code.RECORDING_NEWER)
+        text = f"{path}: was written by a newer pytest-torchprof (schema {schema}, this version reads {SCHEMA})"
+        raise TorchprofError(f"{text}; upgrade it", Code.RECORDING_NEWER)
     try:
-        if isinstance(found, dict) and isinstance(results := found.get("results"), list):
-            found["results"] = [from_report(one) if isinstance(one, dict) else one for one in results]
-        report = msgspec.convert(found, _ReportFile)
+        if isinstance(document, dict) and isinstance(results := document.get("results"), list):
+            document["results"] = [from_report(entry) if isinstance(entry, dict) else entry for entry in results]
+        report = msgspec.convert(document, _ReportFile)
         for result in report.results:
             as_reported(result)  # Facts of the right type may be none that this version has words for.
     except (LookupError, ValueError) as problem:  # msgspec's ValidationError is a ValueError.
-        said = f"{path}: is no JSON report as this version writes it: {problem}; write it again"
-        raise TorchprofError(said, Code.RECORDING_DAMAGED) from None
+        text = f"{path}: is no JSON report as this version writes it: {problem}; write it again"
+        raise TorchprofError(text, Code.RECORDING_DAMAGED) from None
     if not all(verdict.limit for result in report.results for verdict in result.limits):
-        said = f"{path}: was written by an earlier version of pytest-torchprof, which kept other facts of limits"
-        raise TorchprofError(f"{said}; write it again", Code.RECORDING_DAMAGED)
-    results = (one if one.environment else replace(one, environment=report.environment) for one in report.results)
+        text = f"{path}: was written by an earlier version of pytest-torchprof, which kept other facts of limits"
+        raise TorchprofError(f"{text}; write it again", Code.RECORDING_DAMAGED)
+    results = (
+        entry if entry.environment else replace(entry, environment=report.environment) for entry in report.results
+    )
     return tuple(results), report.environment

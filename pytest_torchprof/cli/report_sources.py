@@ -35,11 +35,11 @@ class Source:
     path: Path
     device: str | None
     results: tuple[Result, ...] | None = None
-    """Those of a JSON report; None of recordings."""
+    """The results of a JSON report; None of recordings."""
     environment: Environment | None = None
 
     @property
-    def is_one(self) -> bool:
+    def is_single(self) -> bool:
         """Whether it is a single recording, which is compared with another whatever they are called."""
         return self.results is None and not self.path.is_dir()
 
@@ -47,7 +47,7 @@ class Source:
         """Yield what is in it, one recording in memory at a time."""
         if self.results is not None:
             yield from self._of_report()
-        elif self.is_one:
+        elif self.is_single:
             yield of_recording(load_file(str(self.path), device=self.device), self.path.name)
         else:
             for profile in load_each(self.path, device=self.device):
@@ -70,21 +70,21 @@ class Source:
 
     def _with_recording(self, result: Result) -> Measured:
         name = Path(str(result.recording))
-        places = (self.path.parent / _BESIDE / name.name, self.path.parent / name, name)
-        found = next((place for place in places if place.is_file()), None)
-        if found is None:
+        candidates = (self.path.parent / _BESIDE / name.name, self.path.parent / name, name)
+        kept = next((path for path in candidates if path.is_file()), None)
+        if kept is None:
             return Measured(result=result, missing=f"no timeline: there is no {name} beside the report")
         try:
-            return Measured(result=result, analysis=load_file(str(found), device=self.device))
+            return Measured(result=result, analysis=load_file(str(kept), device=self.device))
         except TorchprofError as problem:
             return Measured(result=result, missing=f"no timeline: {problem}")
 
     def by_key(self) -> dict[Key, Callable[[], Measured]]:
-        """Return what gives each measurement; of several recordings each is read once more, one at a time."""
+        """Return a function for each measurement that gives it; of several recordings each is read once more."""
         return {_key(measured): self._again(measured) for measured in self.measurements()}
 
     def _again(self, measured: Measured) -> Callable[[], Measured]:
-        if self.is_one or measured.analysis is None:
+        if self.is_single or measured.analysis is None:
             return lambda: measured
         if self.results is not None:
             return partial(self._with_recording, measured.result)
@@ -105,14 +105,14 @@ def opened(path: Path, device: str | None) -> Source:
 
 
 def compared(source: Source, before: Source | None) -> Iterator[Measured]:
-    """Yield the measurements of a source, each with the same test's of the other, and those that are only there."""
+    """Yield the measurements of a source, each with that of the same test before, and those of ``before`` alone."""
     if before is None:
         yield from source.measurements()
         return
     others = before.by_key()
-    if source.is_one and before.is_one:
-        (one,) = source.measurements()
-        yield replace(one, before=next(iter(others.values()))())
+    if source.is_single and before.is_single:
+        (only,) = source.measurements()
+        yield replace(only, before=next(iter(others.values()))())
         return
     for measured in source.measurements():
         other = others.pop(_key(measured), None)
@@ -130,13 +130,13 @@ def heading_of(source: Source, before: Source | None) -> Heading:
     """Return what stands above the page."""
     lines = [describe_environment(source.environment)] if source.environment else []
     if before is None:
-        return Heading(title="report" if source.is_one else source.path.name, lines=tuple(lines))
-    sides = _told_apart(before.path, source.path)
+        return Heading(title="report" if source.is_single else source.path.name, lines=tuple(lines))
+    sides = _distinct_names(before.path, source.path)
     return Heading(title=f"{sides[1]} against {sides[0]}", lines=tuple(lines), sides=sides, compared="against")
 
 
-def _told_apart(first: Path, second: Path) -> tuple[str, str]:
-    """Return the names of two files with as much of their folders as tells one from the other."""
+def _distinct_names(first: Path, second: Path) -> tuple[str, str]:
+    """Return the names of two files with as much of their folders as distinguishes them."""
     parts = [path.resolve().parts for path in (first, second)]
     count = 1
     while parts[0][-count:] == parts[1][-count:] and count < min(map(len, parts)):

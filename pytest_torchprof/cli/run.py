@@ -78,15 +78,15 @@ def run(arguments: Namespace) -> int:
 
 def _program_of(arguments: Namespace) -> list[str]:
     """Return the program as python takes it; UsageError where there is none."""
-    words: list[str] = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
+    program: list[str] = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if arguments.module is not None:
         # Only from a "--" among its arguments on they do not count as the option's.
-        words = ["-m", *arguments.module, *arguments.program]
-    if not words or words in (["-m"], ["-"]):
+        program = ["-m", *arguments.module, *arguments.program]
+    if not program or program in (["-m"], ["-"]):
         raise UsageError("expected a SCRIPT.py to run, or -m MODULE")
-    if words[0] != "-m" and not os.path.isfile(words[0]):  # noqa: PTH113
-        raise UsageError(f"there is no script {printable_line(words[0])}")
-    return words
+    if program[0] != "-m" and not os.path.isfile(program[0]):  # noqa: PTH113
+        raise UsageError(f"there is no script {printable_line(program[0])}")
+    return program
 
 
 def _write_outcome(profile: Profile | None, problem: Exception | None, limits: int, save: str | None) -> None:
@@ -101,5 +101,5 @@ def _write_outcome(profile: Profile | None, problem: Exception | None, limits: i
         profile.save(save)
         sys.stdout.write(f"recording: {printable_line(save)}\n")
     elif save is not None:
-        said = coded("there is no recording to save", Code.RECORDING_NOT_WRITTEN)
-        sys.stderr.write(f"torchprof run: {said}\n")
+        text = coded("there is no recording to save", Code.RECORDING_NOT_WRITTEN)
+        sys.stderr.write(f"torchprof run: {text}\n")

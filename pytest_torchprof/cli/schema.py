@@ -38,7 +38,7 @@ TEXT, WHOLE, NUMBER, BOOL = ({"type": name} for name in ("string", "integer", "n
 ANY: Schema = {}
 
 
-def perhaps(schema: Schema) -> Schema:
+def nullable(schema: Schema) -> Schema:
     """Return the schema of a value that may be null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
@@ -59,7 +59,7 @@ def fields(schemas: dict[str, Schema], optional: dict[str, Schema] | None = None
 
 
 def every(names: str, schema: Schema) -> dict[str, Schema]:
-    """Return the same schema for each of these names."""
+    """Return fields of these names, all with this schema."""
     return dict.fromkeys(names.split(), schema)
 
 
@@ -74,7 +74,7 @@ def of_type(kind: type, *, whole: bool = True) -> Schema:
 
 
 def _verdict(facts: dict[str, Schema]) -> Schema:
-    """Return that of a limit's verdict with the words for it."""
+    """Return the schema of a limit's verdict with its texts."""
     words = {**every("name message", TEXT), "measured": {"type": ["number", "string", "null"]}, "details": listed(TEXT)}
     return fields({**facts, **words})
 
@@ -86,7 +86,7 @@ def tagged(tag: str) -> Schema:
 
 def _resolved(schema: Any, defs: Schema, whole: bool) -> Any:
     if isinstance(schema, list):
-        return [_resolved(one, defs, whole) for one in schema]
+        return [_resolved(item, defs, whole) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "discriminator" in schema:  # Each kind has other fields.
@@ -94,13 +94,13 @@ def _resolved(schema: Any, defs: Schema, whole: bool) -> Any:
     if "$ref" in schema:
         return _resolved(defs[schema["$ref"].removeprefix("#/$defs/")], defs, whole)
     schema = {name: value for name, value in schema.items() if name not in ("title", "default")}
-    found = {name: _resolved(value, defs, whole) for name, value in schema.items() if name != "properties"}
+    resolved = {name: _resolved(value, defs, whole) for name, value in schema.items() if name != "properties"}
     if "properties" in schema:
-        found["properties"] = {name: _resolved(value, defs, whole) for name, value in schema["properties"].items()}
-        found.pop("additionalProperties", None)
+        resolved["properties"] = {name: _resolved(value, defs, whole) for name, value in schema["properties"].items()}
+        resolved.pop("additionalProperties", None)
         if whole:
-            found["required"] = list(found["properties"])
-    return found
+            resolved["required"] = list(resolved["properties"])
+    return resolved
 
 
 def root(title: str, version: int, schema: Schema) -> Schema:
@@ -108,22 +108,22 @@ def root(title: str, version: int, schema: Schema) -> Schema:
     return {"$schema": DRAFT, "title": f"{title}, schema {version}", **schema}
 
 
-AMOUNT = {"amount": perhaps({"type": "number", "minimum": 0})}
+AMOUNT = {"amount": nullable({"type": "number", "minimum": 0})}
 NUMBERS = {number.name: {"$ref": "#/$defs/amount"} for number in TABLE}
-OF_ONE_STEP = {name: NUMBERS[name] for name in OF_STEP}
+NUMBERS_OF_STEP = {name: NUMBERS[name] for name in OF_STEP}
 SUMMARY = fields({**NUMBERS, "worst": fields(NUMBERS)})
 USES = {"$ref": "#/$defs/cache_uses"}
 CACHES = fields(
     {
         "uses": USES,
         "phase": {"enum": ["cold", "warm", None]},
-        "doubt": perhaps(TEXT),
-        "cold": perhaps(fields({"time_us": perhaps(mapped(WHOLE)), "uses": USES})),
+        "doubt": nullable(TEXT),
+        "cold": nullable(fields({"time_us": nullable(mapped(WHOLE)), "uses": USES})),
     }
 )
 OF_CACHES = {
     "cache_uses": fields(
-        every("dynamo aot_autograd inductor triton", fields(every("hits misses bypasses", perhaps(WHOLE))))
+        every("dynamo aot_autograd inductor triton", fields(every("hits misses bypasses", nullable(WHOLE))))
     )
 }
 FINDING = {**every("code title message remedy", TEXT), "evidence": mapped(ANY), "severity": TEXT, "saves_us": NUMBER}
@@ -131,69 +131,69 @@ FINDING = {**every("code title message remedy", TEXT), "evidence": mapped(ANY), 
 
 def times(device: str = "") -> dict[str, Schema]:
     """Return what is told of a row's calls beside their number and their time."""
-    numbers = {f"{device}{name}_us": perhaps(NUMBER) for name in ("mean", "min", "max", "worst_step")}
-    return {**numbers, f"{device}worst_step": perhaps(TEXT)}
+    numbers = {f"{device}{name}_us": nullable(NUMBER) for name in ("mean", "min", "max", "worst_step")}
+    return {**numbers, f"{device}worst_step": nullable(TEXT)}
 
 
 def analysis() -> Schema:
     """Return that of ``torchprof analyze --json``: an object, of a folder a list of them."""
     version = analysis_json.SCHEMA
-    both = {"calls": WHOLE, "name": TEXT, **every("self_cpu_us cpu_us self_gpu_us gpu_us", perhaps(NUMBER))}
+    both = {"calls": WHOLE, "name": TEXT, **every("self_cpu_us cpu_us self_gpu_us gpu_us", nullable(NUMBER))}
     both |= {**times("cpu_"), **times("gpu_")}
-    memory = every("self_cpu_memory_bytes cpu_memory_bytes self_gpu_memory_bytes gpu_memory_bytes", perhaps(WHOLE))
-    ranges = fields({**both, "kernels": WHOLE}, {"worst": fields(OF_ONE_STEP)})
+    memory = every("self_cpu_memory_bytes cpu_memory_bytes self_gpu_memory_bytes gpu_memory_bytes", nullable(WHOLE))
+    ranges = fields({**both, "kernels": WHOLE}, {"worst": fields(NUMBERS_OF_STEP)})
     kernel = fields(
         {
             **every("name library", TEXT),
-            "family": perhaps(TEXT),
-            **every("dtype layout triton op forward_op", perhaps(TEXT)),
-            "tensor_core": perhaps(BOOL),
+            "family": nullable(TEXT),
+            **every("dtype layout triton op forward_op", nullable(TEXT)),
+            "tensor_core": nullable(BOOL),
             "op_chain": listed(TEXT),
             "count": WHOLE,
             "time_us": NUMBER,
-            **every("tflops gb_per_s", perhaps(NUMBER)),
+            **every("tflops gb_per_s", nullable(NUMBER)),
             **times(),
         }
     )
     collective = fields(
         {
             "name": TEXT,
-            **every("group dtype", perhaps(TEXT)),
-            **every("group_size bytes", perhaps(WHOLE)),
+            **every("group dtype", nullable(TEXT)),
+            **every("group_size bytes", nullable(WHOLE)),
             "calls": WHOLE,
             "time_us": NUMBER,
-            **every("exposed_us bus_gb_per_s", perhaps(NUMBER)),
+            **every("exposed_us bus_gb_per_s", nullable(NUMBER)),
             **times(),
         }
     )
     trace = fields(
         {
-            "path": perhaps(TEXT),
+            "path": nullable(TEXT),
             **every("steps orphans lost_kernels unrecorded_launches events", {"type": "integer", "minimum": 0}),
             "measured": BOOL,
-            "why_not": perhaps(TEXT),
+            "why_not": nullable(TEXT),
             "attribution": {"enum": ["launch", "time"]},
-            "devices": listed(fields({"index": WHOLE, "name": perhaps(TEXT)})),
+            "devices": listed(fields({"index": WHOLE, "name": nullable(TEXT)})),
         }
     )
-    compiled = {**every("regions nested_regions", WHOLE), **every("graph_breaks recompiles", perhaps(NUMBER))}
+    compiled = {**every("regions nested_regions", WHOLE), **every("graph_breaks recompiles", nullable(NUMBER))}
     one = fields(
         {
             "schema": {"const": version},
             "trace": trace,
             "summary": SUMMARY,
-            "steps": listed(fields({"name": perhaps(TEXT), **OF_ONE_STEP})),
+            "steps": listed(fields({"name": nullable(TEXT), **NUMBERS_OF_STEP})),
             "kernels": listed(kernel),
             "collectives": listed(collective),
-            "compile": fields({**compiled, "compiled_in_window": BOOL, "caches": perhaps(CACHES)}),
+            "compile": fields({**compiled, "compiled_in_window": BOOL, "caches": nullable(CACHES)}),
             "findings": listed(fields(FINDING)),
         },
         {
             "efficiency": of_type(Efficiency),
             "families": listed(
-                fields({"family": perhaps(TEXT), "library": TEXT, "count": WHOLE, "time_us": NUMBER, **times()})
+                fields({"family": nullable(TEXT), "library": TEXT, "count": WHOLE, "time_us": NUMBER, **times()})
             ),
-            "ops": listed(fields({**both, "shapes": ANY, **memory, "forward_op": perhaps(TEXT)})),
+            "ops": listed(fields({**both, "shapes": ANY, **memory, "forward_op": nullable(TEXT)})),
             "ranges": listed(ranges),
             "modules": listed(ranges),
         },
@@ -213,25 +213,25 @@ def ranks() -> Schema:
         {
             **every("rank steps collectives matched unmatched", WHOLE),
             **every("path device", TEXT),
-            **every("host why_not", perhaps(TEXT)),
+            **every("host why_not", nullable(TEXT)),
             **every("communication_us exposed_us", NUMBER),
-            **every("wait_us matched_wait_us caused_us overlap", perhaps(NUMBER)),
+            **every("wait_us matched_wait_us caused_us overlap", nullable(NUMBER)),
         }
     )
     of_rank = {
         **every("rank start_ns", WHOLE),
         **every("duration_us wait_us", NUMBER),
-        **every("bytes_in bytes_out", perhaps(WHOLE)),
-        "overlap": perhaps(NUMBER),
+        **every("bytes_in bytes_out", nullable(WHOLE)),
+        "overlap": nullable(NUMBER),
     }
     collective = fields(
         {
             "name": TEXT,
-            **every("group dtype", perhaps(TEXT)),
-            **every("group_size message_bytes", perhaps(WHOLE)),
+            **every("group dtype", nullable(TEXT)),
+            **every("group_size message_bytes", nullable(WHOLE)),
             **every("step latest", WHOLE),
             **every("transfer_us skew_us", NUMBER),
-            **every("algorithm_gb_per_s bus_gb_per_s", perhaps(NUMBER)),
+            **every("algorithm_gb_per_s bus_gb_per_s", nullable(NUMBER)),
             "ranks": listed(fields(of_rank)),
         }
     )
@@ -243,8 +243,8 @@ def ranks() -> Schema:
         "one_clock": BOOL,
         "residue_us": NUMBER,
         "kind": {"enum": list(get_args(Kind))},
-        **every("wait_share skew_us", perhaps(NUMBER)),
-        "straggler": perhaps(WHOLE),
+        **every("wait_share skew_us", nullable(NUMBER)),
+        "straggler": nullable(WHOLE),
         "ranks": listed(rank),
         "collectives": listed(collective),
         "findings": listed(fields(FINDING)),
@@ -262,7 +262,7 @@ def comparison() -> Schema:
     more = {
         "changes": listed(change()),
         **every("summary words", TEXT),
-        "exchange": perhaps(TEXT),
+        "exchange": nullable(TEXT),
         "notes": listed(TEXT),
     }
     return fields({**of_type(Comparison)["properties"], **more})
@@ -275,9 +275,9 @@ def diff() -> Schema:
     compared = comparison()
     pair = {"type": "array", "minItems": 2, "maxItems": 2}
     together = {
-        **every("skew_us wait_share", {**pair, "items": perhaps(NUMBER)}),
+        **every("skew_us wait_share", {**pair, "items": nullable(NUMBER)}),
         "kind": {**pair, "items": {"enum": list(get_args(Kind))}},
-        "straggler": {**pair, "items": perhaps(WHOLE)},
+        "straggler": {**pair, "items": nullable(WHOLE)},
     }
     reference = {"$ref": "#/$defs/comparison"}
     of_ranks = {"ranks": mapped(reference), "all_ranks": fields(together)}
@@ -292,7 +292,7 @@ def diff() -> Schema:
 
 
 def bisection() -> Schema:
-    """Return that of ``torchprof bisect --json``."""
+    """Return the schema of ``torchprof bisect --json``."""
     commit = fields(every("sha author date subject", TEXT))
     test = fields({"kernels_differ": BOOL, "summary": TEXT, "changes": listed(change())})
     judged = fields({"sha": TEXT, "answer": {"enum": [str(answer) for answer in bisect.CommitAnswer]}, "why": TEXT})
@@ -304,7 +304,7 @@ def bisection() -> Schema:
         "why": TEXT,
         **every("good bad", fields(every("ref sha", TEXT))),
         "candidates": listed(commit),
-        "parent": perhaps(TEXT),
+        "parent": nullable(TEXT),
         "tests": mapped(test),
         "left_out": mapped(TEXT),
         "commits": listed(judged),
@@ -318,12 +318,12 @@ def report() -> Schema:
     result["properties"] |= {
         "summary": {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]},
         "environment": of_type(Environment, whole=False),
-        "compile_caches": perhaps(CACHES),
+        "compile_caches": nullable(CACHES),
         "findings": listed(fields(FINDING)),
-        "comparison": perhaps(comparison()),
-        "baseline": perhaps(TEXT),
+        "comparison": nullable(comparison()),
+        "baseline": nullable(TEXT),
         **every("changes noise", listed(TEXT)),
-        "against_time": perhaps(fields({**of_type(TimeComparison)["properties"], "words": TEXT})),
+        "against_time": nullable(fields({**of_type(TimeComparison)["properties"], "words": TEXT})),
     }
     result["required"] += ["baseline", "changes", "noise"]
     environment = of_type(Environment, whole=False)
@@ -353,7 +353,7 @@ def baseline() -> Schema:
 
 def doctors() -> Schema:
     """Return that of ``torchprof doctor --json``."""
-    answer = fields({**every("check status text", TEXT), "do": perhaps(TEXT)})
+    answer = fields({**every("check status text", TEXT), "do": nullable(TEXT)})
     known = {"schema": {"const": doctor.SCHEMA}, "versions": mapped(TEXT), "answers": listed(answer)}
     return root("torchprof doctor --json", doctor.SCHEMA, fields(known))
 

@@ -96,7 +96,7 @@ def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
 
 def has_types(entry: Entry) -> bool:
     """Whether an entry has the type of at least one kernel."""
-    return any(not one.is_untold or one.name != one.op for one in entry.kernels)
+    return any(not one.is_unspecific or one.name != one.op for one in entry.kernels)
 
 
 def as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:

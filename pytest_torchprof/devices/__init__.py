@@ -13,5 +13,5 @@ def launches_wait() -> str | None:
 
     Counts hold under it, times and ratios mean nothing.
     """
-    found = ((name, os.environ.get(name, "")) for name in _LAUNCHES_WAIT)
-    return next((f"{name}={value}" for name, value in found if value not in ("", "0")), None)
+    settings = ((name, os.environ.get(name, "")) for name in _LAUNCHES_WAIT)
+    return next((f"{name}={value}" for name, value in settings if value not in ("", "0")), None)

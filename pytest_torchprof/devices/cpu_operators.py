@@ -194,7 +194,7 @@ quantized_lstm quantized_lstm_cell quantized_lstm_cell_dynamic quantized_rnn_rel
 quantized_rnn_tanh_cell quantized_rnn_tanh_cell_dynamic rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell spsolve svd
 triangular_solve
 """
-"""Likewise: these multiply matrices beside their other work, where one event is all that tells of it."""
+"""By the same names: operators that multiply matrices beside their other work, of which a single event shows."""
 VIEWS: Final = """
 __getitem__ _autocast_to_full_precision _autocast_to_reduced_precision _conj _fw_primal _grad_sum_to_size _indices
 _make_dual _ncf_unsqueeze _ncf_view _neg_view _nested_get_values _nested_view_from_buffer _nested_view_from_jagged

@@ -71,7 +71,6 @@ class OperatorWork(Enum):
     FUSED = "fused"
     """A C++ kernel that Inductor wrote."""
     UNKNOWN = "unknown"
-    """Nobody knows: it computes if it holds nothing, else it is what it holds."""
 
 
 class DeviceKind(Struct, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ CHECKS = (
 
 
 def answers(checks: Iterable[Check] = CHECKS, begin: Callable[[str], None] = lambda _: None) -> Iterator[Answer]:
-    """Yield what each check found; ``begin`` is called with its name before. Nothing that goes wrong is raised."""
+    """Yield the answers of each check; ``begin`` is called with its name before. Nothing that goes wrong is raised."""
     machine = Machine()
     for check in checks:
         begin(check.name)

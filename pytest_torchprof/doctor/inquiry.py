@@ -1,4 +1,4 @@
-"""How a check asks, and what it answers in words for a person and for a bug report.
+"""How a check asks, and its answer as text for a person and for a bug report.
 
 What may crash or hang is run in a fresh process with a time limit: how that ends is an answer, not the end.
 """
@@ -61,10 +61,10 @@ def public(text: str) -> str:
 
 def public_line(problem: object) -> str:
     """Return the first line that says something of an exception or of what a process wrote, fit for a bug report."""
-    said = printable_line(public(first_line(str(problem))), _LONGEST)
+    line = printable_line(public(first_line(str(problem))), _LONGEST)
     if isinstance(problem, BaseException):
-        return f"{type(problem).__name__}: {said}" if said else type(problem).__name__
-    return said
+        return f"{type(problem).__name__}: {line}" if line else type(problem).__name__
+    return line
 
 
 LIMIT_S = 90.0
@@ -83,14 +83,14 @@ def ask(work: Work, *given: object, limit_s: float = LIMIT_S) -> Mapping[str, An
         command = [sys.executable, "-P", "-c", start, f"{work.__module__}:{work.__name__}", json.dumps(given)]
         with stderr.open("wb") as file:  # No pipe, which a compiler that it has started could keep open.
             ended = _run([*command, str(facts)], file, limit_s)
-        said = stderr.read_text(encoding="utf-8", errors="replace")
+        errors = stderr.read_text(encoding="utf-8", errors="replace")
         if not facts.is_file():
-            raise ChildFailed(_how_it_ended(ended, limit_s, said))
+            raise ChildFailed(_how_it_ended(ended, limit_s, errors))
         answer = json.loads(facts.read_text(encoding="utf-8"))
         if "raised" in answer:
             raise ChildFailed(answer["raised"])
-        found: Mapping[str, Any] = answer["facts"]
-        return found
+        returned: Mapping[str, Any] = answer["facts"]
+        return returned
 
 
 def _run(command: list[str], stderr: IO[bytes], limit_s: float) -> int | None:
@@ -106,8 +106,8 @@ def _how_it_ended(status: int | None, limit_s: float, stderr: str) -> str:
     if status is None:
         return f"it did not end within {limit_s:.0f} s and was ended"
     last = public_line(last_line(stderr))
-    said = f"; the last it said: {last}" if last else ""
-    return f"its process {how_it_ended(status)}{said}"
+    line = f"; the last it line: {last}" if last else ""
+    return f"its process {how_it_ended(status)}{ending}"
 
 
 def main(where: str, given: str, path: str) -> None:

@@ -28,10 +28,10 @@ _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 class Machine:
-    """This process's torch, and the GPU as a process of its own finds it."""
+    """This process's torch, and the GPU as a process of its own sees it."""
 
     profiler_fails: str | None = None
-    """Why nothing more can be measured on the GPU, once a check has found that out."""
+    """Why nothing more can be measured on the GPU, once a check has shown that."""
 
     @cached_property
     def no_torch(self) -> str | None:
@@ -185,8 +185,8 @@ _SWITCHES = re.compile(r"\w+_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL|PYTORCH_NO_\w+
 def of_variables(machine: Machine) -> Iterator[Answer]:
     """Say of each variable that is set what it does."""
     there = machine.no_torch is None and machine.gpu_works
-    found = [one for name, value in sorted(os.environ.items()) if (one := _of(name, value, gpu=there))]
-    yield from found or [Answer("environment", OK, "no variable is set that changes what is measured")]
+    answers = [answer for name, value in sorted(os.environ.items()) if (answer := _of(name, value, gpu=there))]
+    yield from answers or [Answer("environment", OK, "no variable is set that changes what is measured")]
     for user in cupti_users.loaded():
         text = f"{user} is loaded as soon as Python starts, and CUPTI serves one profiler at a time"
         yield Answer("environment", WRONG if there else OK, text, _RUN_WITHOUT if there else "")
@@ -210,25 +210,25 @@ _FIRST = "nothing can be measured on a GPU until this is put right"
 
 def of_gpu(machine: Machine) -> Iterator[Answer]:
     """Say which GPU is measured, or why none is."""
-    found = machine.gpu
-    if "name" in found:
-        what = f"{found['name']} ({found['kind']}, {show_bytes(found['memory'])})"
-        which = f"{found['device']} of {counted(found['count'], 'GPU')}"
-        text = f"{what}, {which}" + (f", driver for CUDA {found['driver']}" if found["driver"] else "")
+    gpu = machine.gpu
+    if "name" in gpu:
+        what = f"{gpu['name']} ({gpu['kind']}, {show_bytes(gpu['memory'])})"
+        which = f"{gpu['device']} of {counted(gpu['count'], 'GPU')}"
+        text = f"{what}, {which}" + (f", driver for CUDA {gpu['driver']}" if gpu["driver"] else "")
         yield Answer("GPU", OK, text)
-        yield _allocator(found)
-    elif "problem" in found:
-        yield Answer("GPU", WRONG, found["problem"], _FIRST)
-    elif found["surprising"]:
-        yield Answer("GPU", WRONG, f"torch sees no GPU: {found['none']}", _FIRST)
+        yield _allocator(gpu)
+    elif "problem" in gpu:
+        yield Answer("GPU", WRONG, gpu["problem"], _FIRST)
+    elif gpu["surprising"]:
+        yield Answer("GPU", WRONG, f"torch sees no GPU: {gpu['none']}", _FIRST)
     else:
-        yield Answer("GPU", OK, f"no GPU ({found['none']}); the CPU is measured as the device")
+        yield Answer("GPU", OK, f"no GPU ({gpu['none']}); the CPU is measured as the device")
 
 
-def _allocator(found: Mapping[str, Any]) -> Answer:
+def _allocator(gpu: Mapping[str, Any]) -> Answer:
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") not in ("", "0"):
         return Answer("allocator", OK, "torch's, without its cache: see environment")
-    return Answer("allocator", OK, f"torch's, backend {found['allocator']}")
+    return Answer("allocator", OK, f"torch's, backend {gpu['allocator']}")
 
 
 # nvmlReturn_t, those that nothing but the machine's owner can put right: the GPU fell off the bus; the driver was
@@ -274,14 +274,14 @@ def of_nvml(machine: Machine) -> Iterator[Answer]:
     if not machine.gpu["cuda"]:
         return
     facts = ask(ask_nvml, machine.gpu["device"], machine.gpu["uuid"])
-    for name, one in facts.items():
+    for name, fact in facts.items():
         check = f"NVML {name}"
-        if "value" in one:
-            yield Answer(check, *(_READ[name](one["value"]) if name in _READ else (OK, str(one["value"]))))
-        elif one["code"] in _BROKEN:
-            yield Answer(check, WRONG, one["why"], _BROKEN[one["code"]])
+        if "value" in fact:
+            yield Answer(check, *(_READ[name](fact["value"]) if name in _READ else (OK, str(fact["value"]))))
+        elif fact["code"] in _BROKEN:
+            yield Answer(check, WRONG, fact["why"], _BROKEN[fact["code"]])
         else:
-            yield Answer(check, UNKNOWN, one["why"], _WITHOUT.get(name, ""))
+            yield Answer(check, UNKNOWN, fact["why"], _WITHOUT.get(name, ""))
 
 
 _WITHOUT = dict.fromkeys(

@@ -38,7 +38,7 @@ def measure(body: Callable[[], object], device: str) -> dict[str, Any]:
         path = Path(folder, "doctor.json")
         why: Reason | None = None
         try:
-            with closing(iterations(plan, path, lambda one: Profile.from_trace(read(one)).doubt)) as calls:
+            with closing(iterations(plan, path, lambda recording: Profile.from_trace(read(recording)).doubt)) as calls:
                 for _ in calls:
                     body()
         except NotMeasured as problem:
@@ -149,7 +149,7 @@ def _answer(check: str, facts: Mapping[str, Any], *, launches: int, kernels: int
     )
     if facts["unrecorded"]:
         numbers += f", {counted(facts['unrecorded'], 'kernel')} launched by a call that the profiler does not record"
-    as_meant = all(one == kernels or (one > kernels and not exactly) for one in facts["kernels"]) and (
+    as_meant = all(number == kernels or (number > kernels and not exactly) for number in facts["kernels"]) and (
         set(facts["launches"]) == {launches}
     )
     if facts["why"] is None and as_meant and (facts["attempts"] or 1) == 1:
@@ -251,8 +251,8 @@ def compiled(cache: str) -> dict[str, Any]:
     import torch
 
     x = torch.ones(8)
-    found = torch.compile(lambda a: a * 2 + 1)(x)
-    return {"right": bool((found == 3).all())}
+    computed = torch.compile(lambda a: a * 2 + 1)(x)
+    return {"right": bool((computed == 3).all())}
 
 
 def of_cpu(_: Machine) -> Iterator[Answer]:

@@ -92,21 +92,27 @@ def _loaded(machine: Machine) -> Answer:
         shown = " and ".join(map(public, loaded_paths()))
         why = "there is no GPU" if machine.has_none else "torch cannot use the GPU"
         return Answer("CUPTI", OK, f"{shown or 'none loaded'}: not asked for its version, {why}")
-    found = ask(ask_cupti)
-    paths, number = found["paths"], found["version"]
+    cupti = ask(ask_cupti)
+    paths, number = cupti["paths"], cupti["version"]
     if not paths:
         return Answer("CUPTI", UNKNOWN, "none is loaded as a library of its own; some builds of torch hold it inside")
     if len(paths) > 1:
-        return Answer("CUPTI", WRONG, f"{len(paths)} are loaded at once: {', '.join(map(public, paths))}", _ONE)
+        return Answer(
+            "CUPTI", WRONG, f"{len(paths)} are loaded at once: {', '.join(map(public, paths))}", _REMOVE_THE_OTHER
+        )
     text = f"{_cuda_of(number)}, {public(paths[0])}"
     if installed := shadowed(paths[0]):
-        return Answer("CUPTI", WRONG, f"{text}: not the one that was installed with torch, {installed}", _ONE)
+        return Answer(
+            "CUPTI", WRONG, f"{text}: not the one that was installed with torch, {installed}", _REMOVE_THE_OTHER
+        )
     losing = f"; {LOSING}: see sessions below" if number in _LOSING else ""
     numbering = f"; {NUMBERING}: see CUDA graph below" if number in _NUMBERING else ""
     return Answer("CUPTI", OK, f"{text}{losing}{numbering}")
 
 
-_ONE = "let torch find its own: take the folder of the other one out of LD_LIBRARY_PATH, or out of LD_PRELOAD"
+_REMOVE_THE_OTHER = (
+    "let torch find its own: take the folder of the other one out of LD_LIBRARY_PATH, or out of LD_PRELOAD"
+)
 
 
 def loaded_paths() -> list[str]:
@@ -134,7 +140,7 @@ def _cuda_of(number: int | None) -> str:
 
 
 def shadowed(loaded: str) -> str | None:
-    """Return the CUPTI that was installed with torch, where the loaded one is another one."""
+    """Return the CUPTI that was installed with torch, where another CUPTI is loaded; None where it is the loaded one."""
     torch = import_module("torch")
     packages = Path(str(torch.__file__)).parents[1]
     patterns = ("nvidia/*/lib/libcupti.so*", "torch/lib/libcupti*.so*")
@@ -149,7 +155,7 @@ _DISARMED = "look for what starts a profiler, or another tool, whenever Python s
 
 
 def of_probe(machine: Machine) -> Iterator[Answer]:
-    """Probe in a fresh process, quoting kineto's log, and then in this one."""
+    """Probe in a fresh process, quoting kineto's log, and then in this process."""
     device = machine.gpu["device"]
     fresh = fresh_process(device, limit_s=LIMIT_S)
     yield _of_fresh_process(fresh)
@@ -162,7 +168,7 @@ def of_probe(machine: Machine) -> Iterator[Answer]:
 
 
 def _of_fresh_process(fresh: FreshProcess) -> Answer:
-    advice = [text for one in fresh.refusals if (text := reasons.of_cupti(one.error))]
+    advice = [text for refusal in fresh.refusals if (text := reasons.of_cupti(refusal.error))]
     refused = f"; CUPTI says {'; '.join(map(str, fresh.refusals))}" if fresh.refusals else ""
     if fresh.failure:
         text = f"a fresh process fails under the profiler: {public_line(fresh.failure)}{refused}"
@@ -206,7 +212,7 @@ def open_sessions(device: str, idle_s: float) -> dict[str, Any]:
 
     arm(device)
     spare = torch.zeros(1, device=device)
-    found = []
+    sessions = []
     for number in range(_SESSIONS):
         time.sleep(idle_s if number else 0)
         with TemporaryDirectory() as folder, Session(device) as session:
@@ -216,16 +222,16 @@ def open_sessions(device: str, idle_s: float) -> dict[str, Any]:
             session.finish()
             path = Path(folder, "session.json")
             session.export(path)
-            found.append(_seen(read(path)))
-    return {"sessions": found}
+            sessions.append(_seen(read(path)))
+    return {"sessions": sessions}
 
 
 def _seen(trace: Trace) -> dict[str, int]:
-    found = losses_of(trace)
+    losses = losses_of(trace)
     return {
-        "seen": found.launched - found.behind,
-        "sentinel": found.sentinel,
-        "sentinel_lost": found.of_sentinel,
+        "seen": losses.launched - losses.behind,
+        "sentinel": losses.sentinel,
+        "sentinel_lost": losses.of_sentinel,
         "orphans": trace.orphans,
     }
 
@@ -233,16 +239,16 @@ def _seen(trace: Trace) -> dict[str, int]:
 def of_sessions(machine: Machine) -> Iterator[Answer]:
     """Say how many kernels each session launched and saw."""
     sessions = ask(open_sessions, machine.gpu["device"], _IDLE_S, limit_s=_LIMIT_S)["sessions"]
-    seen = [one["seen"] for one in sessions]
-    head = [one["sentinel_lost"] for one in sessions]
-    orphans = sum(one["orphans"] for one in sessions)
-    found = "all were seen" if min(seen) == _KERNELS else f"{_numbers(seen)} were seen"
-    text = f"{_SESSIONS} sessions, {_IDLE_S:g} s apart, launched {_KERNELS} kernels each: {found}"
+    seen = [session["seen"] for session in sessions]
+    head = [session["sentinel_lost"] for session in sessions]
+    orphans = sum(session["orphans"] for session in sessions)
+    result = "all were seen" if min(seen) == _KERNELS else f"{_numbers(seen)} were seen"
+    text = f"{_SESSIONS} sessions, {_IDLE_S:g} s apart, launched {_KERNELS} kernels each: {result}"
     if any(head):
         text += f"; of the extra ones at the head of each, which nobody counts, {_numbers(head)} were lost"
     if orphans:
         text += f"; {counted(orphans, 'kernel')} without a launch"
-    if min(seen) < _KERNELS or orphans or any(one["sentinel_lost"] >= one["sentinel"] for one in sessions):
+    if min(seen) < _KERNELS or orphans or any(session["sentinel_lost"] >= session["sentinel"] for session in sessions):
         yield Answer("sessions", WRONG, f"the profiler loses kernels: {text}", _to_do(heads=any(head)))
     else:
         yield Answer("sessions", OK, text)

@@ -24,7 +24,7 @@ _ONLY_MAKE_AN_OBJECT = (inspect.iscoroutinefunction, inspect.isgeneratorfunction
 
 
 def why_nothing_runs(function: Callable[..., Any]) -> Reason | None:
-    """Return why to call a function runs none of its code; None for one that runs."""
+    """Return why a call of the function runs none of its code; None where it does."""
     if not any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
         return None
     return OnlyMakesAnObject(repr(function))
@@ -34,7 +34,7 @@ class MeasuredBlock(ABC):
     """A measured block; ``steps()`` yields once for each call of the measured code."""
 
     def __init__(self, title: str, call: str) -> None:
-        """Make the block: what messages call it, and the call that makes one."""
+        """Take what messages call the block, and the call that makes such a block."""
         self._title = title
         self._call = call
         self._entered = False
@@ -57,7 +57,7 @@ class MeasuredBlock(ABC):
     @property
     @abstractmethod
     def _profile(self) -> Profile | None:
-        """What was measured, if anything is there to be looked at."""
+        """The profile of what was measured; None where nothing was."""
 
     @abstractmethod
     def _left(self, reason: Reason) -> None:
@@ -65,8 +65,8 @@ class MeasuredBlock(ABC):
 
     def __enter__(self) -> Self:
         if self._entered:
-            said = f"the block {self._title} is entered twice; each block has its own: with {self._call}(...) as m"
-            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+            problem = f"the block {self._title} is entered twice; each block has its own: with {self._call}(...) as m"
+            raise TorchprofError(problem, Code.FIXTURE_MISUSE)
         self._begin()
         self._entered = True
         return self
@@ -74,11 +74,11 @@ class MeasuredBlock(ABC):
     def steps(self) -> Iterator[None]:
         """Yield for every warm-up and measured call of the block; run through it once, to its end."""
         if not self._entered:
-            said = f"m.steps() is used inside the block: with {self._call}(...) as m"
-            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+            problem = f"m.steps() is used inside the block: with {self._call}(...) as m"
+            raise TorchprofError(problem, Code.FIXTURE_MISUSE)
         if self._steps is not None:
-            said = f"m.steps() was asked for twice in the block {self._title}; one block, one loop"
-            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+            problem = f"m.steps() was asked for twice in the block {self._title}; one block, one loop"
+            raise TorchprofError(problem, Code.FIXTURE_MISUSE)
         self._steps = self._counted()
         return self._steps
 
@@ -111,6 +111,6 @@ class MeasuredBlock(ABC):
     def profile(self) -> Profile:
         """The block's Profile, after the block."""
         if (profile := self._profile) is None:
-            said = f"m.profile of {self._title} is there after the block, when its steps have run"
-            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+            problem = f"m.profile of {self._title} is there after the block, when its steps have run"
+            raise TorchprofError(problem, Code.FIXTURE_MISUSE)
         return profile

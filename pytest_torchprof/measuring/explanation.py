@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Explanation:
-    """What is known of where one measurement's work comes from, and how to find it out; see ``profiles.Explainer``."""
+    """What is known of where a measurement's work comes from, and how to learn it; see ``profiles.Explainer``."""
 
     screen: Screen
     judges: bool = True
@@ -31,7 +31,7 @@ class Explanation:
     settings: Mapping[str, object] = field(default_factory=dict)
     """What changes how limits count, where they are given without."""
     repeat: Repeat | None = None
-    """What the repeat found, or why there is none; None before one was asked for."""
+    """The repeat, or why there is none; None before a repeat was asked for."""
     recording: Path | None = None
     """The repeat's, beside the one that is judged."""
     again: Callable[[Explanation], None] | None = None
@@ -41,7 +41,7 @@ class Explanation:
     asked: list[Asked] = field(default_factory=list)
     """The limits that the test's body has asked for."""
     unanswered: list[Verdict] = field(default_factory=list)
-    """Those of them that could not be judged, whether or not the test heard of it."""
+    """The limits among these that could not be judged, whether or not the test noticed."""
     running: bool = False
     """Whether the call that is under way is the repeat's."""
     raised: BaseException | None = None
@@ -52,7 +52,7 @@ class Explanation:
         self.plan = plan
 
     def call_by(self, again: Callable[[Explanation], None] | None) -> None:
-        """Take what calls the measured code once more; None where nothing can any more."""
+        """Take a function that calls the measured code once more; None where nothing can any more."""
         self.again = again
 
     def expected(self, asked: Iterable[Asked]) -> None:
@@ -61,10 +61,10 @@ class Explanation:
 
     def refused(self, verdicts: Iterable[Verdict]) -> None:
         """Note which limits of the test's body were not measured."""
-        self.unanswered += (one for one in verdicts if one.status == NOT_MEASURED)
+        self.unanswered += (verdict for verdict in verdicts if verdict.status == NOT_MEASURED)
 
     def explained(self, profile: Profile) -> Profile:
-        """Return the profile with what the repeat found; the first call makes it, if it can be made."""
+        """Return the profile with the lines of the repeat; the first call makes the repeat, if it can be made."""
         if self.repeat is None and not profile.launching.origins.recorded:
             if self.again is not None:
                 self.again(self)

@@ -96,7 +96,7 @@ def run_program(program: list[str], asked: Sequence[Asked], device: str) -> Iter
 
 @contextmanager
 def _passing_signals_on(process: int) -> Iterator[None]:
-    """Let the program decide what becomes of a signal that ends this process by default: it waits for that."""
+    """Let the program decide what becomes of a signal that ends this process by default: this process waits for it."""
 
     def pass_on(number: int, _: object) -> None:
         if signal.Signals(number).name in _FROM_A_TERMINAL and _in_the_foreground():
@@ -181,7 +181,7 @@ def _how_it_ended(status: int) -> str:
 
 
 def _end_with(judge_id: int) -> None:
-    """Let the system kill this process if the one that waits for it is killed: it was one process to who started it."""
+    """Let the system kill this process if the process that waits for it is killed: its caller started only that."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != judge_id:
@@ -197,11 +197,11 @@ def _measure(program: list[str], asked: Sequence[Asked], device: str, folder: Pa
 
 
 def _record(program: list[str], asked: Sequence[Asked], device: str, recording: Path) -> _Ended:
-    found = None
+    measured = None
     try:
-        found = device_for(asked, device)
+        measured = device_for(asked, device)
         plan = capture.Plan(
-            device=found,
+            device=measured,
             asked=device,
             warmup=0,
             steps=1,
@@ -215,7 +215,7 @@ def _record(program: list[str], asked: Sequence[Asked], device: str, recording: 
                 if status := run_as_python(program):
                     return _Ended(status=status)
     except NotMeasured as problem:
-        return _Ended(device=found, reason=problem.reason.to_plain())
+        return _Ended(device=measured, reason=problem.reason.to_plain())
     except TorchprofError as problem:
         return _Ended(reason=reason_of(problem).to_plain(), refused=True)
-    return _Ended(device=found)
+    return _Ended(device=measured)

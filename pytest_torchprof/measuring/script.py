@@ -28,7 +28,7 @@ from pytest_torchprof.limits import (
 from pytest_torchprof.limits.keywords import LimitsOfProfile
 from pytest_torchprof.measuring.block import MeasuredBlock, why_nothing_runs
 from pytest_torchprof.measuring.explanation import Explanation
-from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
+from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, not_measured
@@ -214,11 +214,11 @@ class ScriptBlock(MeasuredBlock):
 
 
 def device_for(asked: Sequence[Asked], device: str) -> str:
-    """Return the device that is measured where this one is asked for; NotMeasured where these limits need another."""
-    found = capture.pick_device(device)
-    if stands_in(device, found) and (names := [one.limit.name for one in asked if one.limit.needs == GPU]):
+    """Return the device that is measured where ``device`` is asked for; NotMeasured where these limits need another."""
+    picked = capture.pick_device(device)
+    if stands_in(device, picked) and (names := [wanted.limit.name for wanted in asked if wanted.limit.needs == GPU]):
         raise _needs_gpu(", ".join(names))
-    return found
+    return picked
 
 
 def stands_in(asked: str, device: str) -> bool:
@@ -265,8 +265,8 @@ def _read_limits(given: Mapping[str, object]) -> tuple[Asked, ...]:
     except UnknownLimit as problem:
         if problem.code is not Code.UNKNOWN_KEYWORD:
             raise
-        said = f"{problem.text}; bind a keyword argument of the measured code to it: functools.partial(function, ...)"
-        raise UnknownLimit(said, problem.code) from None
+        text = f"{problem.text}; bind a keyword argument of the measured code to it: functools.partial(function, ...)"
+        raise UnknownLimit(text, problem.code) from None
 
 
 def _needs_gpu(what: str) -> NotMeasured:
@@ -274,6 +274,6 @@ def _needs_gpu(what: str) -> NotMeasured:
 
 
 def _refuse_gpu_numbers(name: str) -> None:
-    """Raise at a look at anything that a CPU cannot tell in a GPU's place."""
+    """Raise NotMeasured at a look at anything that only a GPU can tell."""
     if name not in READABLE_WITHOUT_GPU:
         raise _needs_gpu(f"profile.{name}")

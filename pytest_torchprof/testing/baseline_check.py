@@ -111,7 +111,7 @@ class BaselineCheck:
     def place(self, label: str | None, profile: Profile) -> tuple[Path, str]:
         """Return the file and the key of a measurement's baseline."""
         slug = baseline.device_slug(profile.trace.environment)
-        file = baseline.place(self.path, self.run.rootdir, slug, self.run.baseline_dir)
+        file = baseline.baseline_path(self.path, self.run.rootdir, slug, self.run.baseline_dir)
         return file, baseline.key_of(self.nodeid, label)
 
     def only_elsewhere(self, label: str | None, profile: Profile) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pytest
 
 from pytest_torchprof.against import is_side
-from pytest_torchprof.measuring.words import DEVICE, STEPS, WARMUP, at_least, device_name
+from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.testing.markers import merged_marker

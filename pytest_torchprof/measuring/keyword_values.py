@@ -15,7 +15,7 @@ DEVICE, WARMUP, STEPS = "auto", 3, 5
 
 
 def at_least(least: int) -> Callable[[object], int]:
-    """Return what reads a whole number from ``least`` on, and raises UnknownLimit at anything else."""
+    """Return a function that reads a whole number from ``least`` on, and raises UnknownLimit at anything else."""
 
     def read(value: object) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and value >= least:

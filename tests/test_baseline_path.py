@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_torchprof.baseline import device_slug, place
+from pytest_torchprof.baseline import baseline_path, device_slug
 from pytest_torchprof.trace.metadata import Environment
 
 pytestmark = pytest.mark.any_torch
@@ -17,28 +17,28 @@ ROOT = Path("/repo")
 
 
 def test_a_baseline_lies_beside_the_test_file_by_default():
-    found = place(ROOT / "tests/test_mlp.py", ROOT, "nvidia-h200-sm90", None)
+    found = baseline_path(ROOT / "tests/test_mlp.py", ROOT, "nvidia-h200-sm90", None)
     assert found == ROOT / "tests/__torchprof__/test_mlp.nvidia-h200-sm90.json"
 
 
 def test_a_baseline_folder_mirrors_the_path_below_the_root():
-    found = place(ROOT / "tests/unit/test_mlp.py", ROOT, "cpu-x86_64", Path("/kept"))
+    found = baseline_path(ROOT / "tests/unit/test_mlp.py", ROOT, "cpu-x86_64", Path("/kept"))
     assert found == Path("/kept/tests/unit/test_mlp.cpu-x86_64.json")
 
 
 def test_a_test_file_outside_the_root_stays_inside_the_baseline_folder():
-    outside = place(Path("/other/test_mlp.py"), ROOT / "a", "cpu-x86_64", Path("/kept"))
+    outside = baseline_path(Path("/other/test_mlp.py"), ROOT / "a", "cpu-x86_64", Path("/kept"))
     assert outside == Path("/kept/__up__/__up__/other/test_mlp.cpu-x86_64.json")
-    lookalike = place(ROOT / "a/__up__/__up__/other/test_mlp.py", ROOT / "a", "cpu-x86_64", Path("/kept"))
+    lookalike = baseline_path(ROOT / "a/__up__/__up__/other/test_mlp.py", ROOT / "a", "cpu-x86_64", Path("/kept"))
     assert lookalike != outside
-    dotted = place(ROOT / "a/../../other/test_mlp.py", ROOT, "cpu-x86_64", Path("/kept"))
+    dotted = baseline_path(ROOT / "a/../../other/test_mlp.py", ROOT, "cpu-x86_64", Path("/kept"))
     assert dotted == Path("/kept/__up__/other/test_mlp.cpu-x86_64.json")
 
 
 def test_a_link_to_the_root_is_the_root(tmp_path):
     (tmp_path / "real/tests").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    found = place(tmp_path / "link/tests/test_a.py", tmp_path / "real", "cpu-x86_64", Path("/kept"))
+    found = baseline_path(tmp_path / "link/tests/test_a.py", tmp_path / "real", "cpu-x86_64", Path("/kept"))
     assert found == Path("/kept/tests/test_a.cpu-x86_64.json")
 
 
@@ -62,7 +62,9 @@ NAMES = (
 
 
 def test_names_of_any_shape_stay_in_the_folder_are_short_and_differ():
-    found = [place(ROOT / name, ROOT, slug, None) for name in NAMES for slug in ("nvidia-h200-sm90", "cpu-x86_64")]
+    found = [
+        baseline_path(ROOT / name, ROOT, slug, None) for name in NAMES for slug in ("nvidia-h200-sm90", "cpu-x86_64")
+    ]
     assert {path.parent for path in found} == {ROOT / "__torchprof__"}
     assert len({path.name for path in found}) == len(found)
     assert max(len(path.name.encode()) for path in found) < 240
@@ -71,8 +73,8 @@ def test_names_of_any_shape_stay_in_the_folder_are_short_and_differ():
 
 @given(name=st.text(min_size=1).filter(lambda text: "/" not in text and "\0" not in text and text not in {".", ".."}))
 def test_no_name_or_slug_leaves_the_folder(name):
-    assert place(ROOT / name, ROOT, name, None).parent == ROOT / "__torchprof__"
-    assert place(ROOT / name, ROOT, f"../{name}/..", Path("/kept")).parent == Path("/kept")
+    assert baseline_path(ROOT / name, ROOT, name, None).parent == ROOT / "__torchprof__"
+    assert baseline_path(ROOT / name, ROOT, f"../{name}/..", Path("/kept")).parent == Path("/kept")
 
 
 @pytest.mark.parametrize(
