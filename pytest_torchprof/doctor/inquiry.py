@@ -106,7 +106,7 @@ def _how_it_ended(status: int | None, limit_s: float, stderr: str) -> str:
     if status is None:
         return f"it did not end within {limit_s:.0f} s and was ended"
     last = public_line(last_line(stderr))
-    line = f"; the last it line: {last}" if last else ""
+    ending = f"; the last it said: {last}" if last else ""
     return f"its process {how_it_ended(status)}{ending}"
 
 

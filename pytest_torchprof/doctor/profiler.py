@@ -140,7 +140,7 @@ def _cuda_of(number: int | None) -> str:
 
 
 def shadowed(loaded: str) -> str | None:
-    """Return the CUPTI that was installed with torch, where another CUPTI is loaded; None where it is the loaded one."""
+    """Return the CUPTI that was installed with torch, where another one is loaded; else None."""
     torch = import_module("torch")
     packages = Path(str(torch.__file__)).parents[1]
     patterns = ("nvidia/*/lib/libcupti.so*", "torch/lib/libcupti*.so*")
