@@ -103,9 +103,9 @@ def bisect(task: BisectTask, write_line: Callable[[str], None]) -> SearchResult:
     """
     settings = _Settings(task, write_line)
     pytest.main([*task.arguments, "-q"], plugins=[settings])
-    if settings.found is None:
+    if settings.result is None:
         raise TorchprofError("pytest cannot be started with these arguments, as it says itself", Code.BAD_USAGE)
-    return settings.found
+    return settings.result
 
 
 class _Settings:
@@ -113,7 +113,7 @@ class _Settings:
 
     def __init__(self, task: BisectTask, write_line: Callable[[str], None]) -> None:
         self._task, self._write_line = task, write_line
-        self.found: SearchResult | None = None
+        self.result: SearchResult | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> int:
@@ -128,7 +128,7 @@ class _Settings:
             # Whatever the ends are called, what is measured at a commit is the same.
             asked = (*self._task.arguments, *seed_arguments(config.option), "--torchprof-against=HEAD")
             request = replace(request, arguments=asked, keeps_recordings=True, run=warm.run)
-            self.found = _Search(self._task.limits, request, good, bad, self._write_line).run()
+            self.result = _Search(self._task.limits, request, good, bad, self._write_line).run()
         return 0
 
 

@@ -43,7 +43,7 @@ def break_of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
         file, line = attempt.failed_at
         place = CodeLine(file, line, _function_at(file, line) or (frame.function if frame else "?"))
     # The failure may lie in torch's code that was traced from the user's frame.
-    user = _user_place(one for one in (frame, place) if one)
+    user = _user_place(line_of_code for line_of_code in (frame, place) if line_of_code)
     return _break(attempt.failure or "", user or place, place, inferred=False)
 
 

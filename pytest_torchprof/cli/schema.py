@@ -177,7 +177,7 @@ def analysis() -> Schema:
         }
     )
     compiled = {**every("regions nested_regions", WHOLE), **every("graph_breaks recompiles", nullable(NUMBER))}
-    one = fields(
+    analysis = fields(
         {
             "schema": {"const": version},
             "trace": trace,
@@ -202,7 +202,7 @@ def analysis() -> Schema:
     return root(
         "torchprof analyze --json",
         version,
-        {"anyOf": [itself, listed(itself)], "$defs": {"analysis": one, **AMOUNT, **OF_CACHES}},
+        {"anyOf": [itself, listed(itself)], "$defs": {"analysis": analysis, **AMOUNT, **OF_CACHES}},
     )
 
 
@@ -337,7 +337,7 @@ def report() -> Schema:
 
 
 def baseline() -> Schema:
-    """Return that of a baseline file, as this version writes it."""
+    """Return the schema of a baseline file, as this version writes it."""
     line, end = of_type(step_form.KernelLine, whole=False), {"const": "end"}
     repeated = of_type(step_form.RepeatedLines, whole=False)
     repeated["properties"]["kernels"] = listed({"anyOf": [{"$ref": "#/$defs/kernel"}, end]})
@@ -345,8 +345,8 @@ def baseline() -> Schema:
     launches = {"anyOf": [{"$ref": "#/$defs/kernel"}, {"$ref": "#/$defs/repeated"}, end]}
     rank = of_type(form.RankFields, whole=False)
     entry["properties"]["ranks"] = mapped(rank)
-    for one in (entry, rank):
-        one["properties"]["steps"] = {**listed(listed(launches)), "minItems": 1}
+    for owner in (entry, rank):
+        owner["properties"]["steps"] = {**listed(listed(launches)), "minItems": 1}
     known = fields({"schema": {"const": form.SCHEMA}, "entries": mapped(entry)})
     return root("a baseline file", form.SCHEMA, {**known, "$defs": {"kernel": line, "repeated": repeated}})
 

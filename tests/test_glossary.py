@@ -1,0 +1,260 @@
+"""Words that once meant several things have one meaning each in names; the page for contributors says which."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.any_torch
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "pytest_torchprof"
+
+# As a whole name these say nothing of what they hold.
+VAGUE = frozenset({"one", "ones", "found", "say", "tell"})
+# Nor do these as a part of a name.
+VAGUE_PARTS = frozenset({"told", "said", "perhaps", "likewise"})
+# Here these words would mean something else than they mean elsewhere: a process's arguments, its start, a rank's step.
+ELSEWHERE = {"against": frozenset({"launch", "words", "word"}), "capture": frozenset({"pace"})}
+
+# What has not been done yet. It may only become less: a name that is mended is taken out here.
+LEFT: dict[str, str] = {
+    "compare/comparison.py": "found one said",
+    "compare/cost.py": "found one",
+    "compare/cost_lines.py": "one",
+    "compare/difference.py": "found one",
+    "compare/kernel_changes.py": "found",
+    "compare/number_changes.py": "found",
+    "compare/origins.py": "one",
+    "compare/paired.py": "one",
+    "compare/recordings.py": "one",
+    "compare/sameness.py": "one said told",
+    "compare/words.py": "one",
+    "findings/__init__.py": "found one",
+    "findings/catalogue/kernels.py": "one",
+    "findings/catalogue/waiting.py": "one",
+    "findings/compiling.py": "found one",
+    "findings/copies.py": "found",
+    "findings/doubts.py": "found one",
+    "findings/finding.py": "found one perhaps said",
+    "findings/fusible.py": "found one place",
+    "findings/grids.py": "one",
+    "findings/kernels.py": "found one",
+    "findings/products.py": "found one",
+    "findings/ranks.py": "one ones",
+    "findings/repeated.py": "found one",
+    "findings/roofline.py": "found one perhaps",
+    "findings/waiting.py": "found",
+    "kernels/asked_types.py": "told",
+    "kernels/carried.py": "told",
+    "kernels/computed_types.py": "found one told",
+    "kernels/fields.py": "said",
+    "kernels/kernels.py": "found place said",
+    "kernels/names/__init__.py": "found",
+    "kernels/names/aten.py": "found",
+    "kernels/names/attention.py": "found",
+    "kernels/names/ck.py": "found",
+    "kernels/names/communication.py": "found",
+    "kernels/names/cublas.py": "found",
+    "kernels/names/cudnn.py": "found",
+    "kernels/names/cutlass.py": "found",
+    "kernels/names/foreach.py": "found",
+    "kernels/names/gemms.py": "found",
+    "kernels/names/handwritten.py": "told",
+    "kernels/names/inductor.py": "found one",
+    "kernels/names/miopen.py": "found told",
+    "kernels/names/tensile.py": "found",
+    "kernels/names/text.py": "found",
+    "kernels/operand_types.py": "found one said told",
+    "kernels/operand_work.py": "found one told",
+    "kernels/operands.py": "told",
+    "kernels/operator_checks.py": "one said",
+    "kernels/operator_names.py": "one",
+    "kernels/own_kernels.py": "one said told",
+    "kernels/patterns.py": "found said",
+    "kernels/promotion.py": "one",
+    "kernels/python_calls.py": "said",
+    "kernels/reply.py": "found one told",
+    "kernels/selectors.py": "found one said told",
+    "kernels/shown_names.py": "found one told",
+    "kernels/spelling.py": "found said",
+    "limits/__init__.py": "found",
+    "limits/allowances.py": "found",
+    "limits/allowed.py": "found one told",
+    "limits/answers.py": "found one",
+    "limits/asked.py": "found one said",
+    "limits/communication_limits.py": "found one place said",
+    "limits/compile_limits.py": "found one",
+    "limits/evidence.py": "found one said",
+    "limits/failure.py": "found one said told",
+    "limits/items.py": "found one told",
+    "limits/kernel_limits.py": "found said told",
+    "limits/limit.py": "found one told",
+    "limits/number_limits.py": "found",
+    "limits/operators_asked.py": "one said",
+    "limits/own_code.py": "found one",
+    "limits/range_limit.py": "one said",
+    "limits/rank_limits.py": "found one told",
+    "limits/seen.py": "said",
+    "limits/source_path.py": "told",
+    "plugin.py": "said",
+    "profiles.py": "found perhaps said",
+    "reasons/adopting.py": "found",
+    "reasons/errors.py": "one",
+    "reasons/limits.py": "told",
+    "reasons/reason.py": "said",
+    "reasons/recordings.py": "found said",
+    "reasons/wording.py": "one",
+    "recording/corrections.py": "found",
+    "recording/event_args.py": "found one told",
+    "recording/events.py": "found one told",
+    "recording/oddities.py": "found",
+    "recording/reader.py": "said",
+    "recording/text.py": "found place",
+    "recording/writer.py": "said",
+    "report/analysis_json.py": "found one",
+    "report/analysis_tables.py": "found",
+    "report/analysis_text.py": "found",
+    "report/history.py": "told",
+    "report/page/build.py": "found one told",
+    "report/page/changes.py": "found one",
+    "report/page/details.py": "found one",
+    "report/page/facts.py": "found",
+    "report/page/measured.py": "one",
+    "report/page/packing.py": "found one",
+    "report/page/tables.py": "found",
+    "report/page/verdicts.py": "one",
+    "report/perfetto.py": "found one told",
+    "report/ranks_report.py": "one",
+    "report/result.py": "one",
+    "report/terminal.py": "one",
+    "testing/adoption.py": "found one said told",
+    "testing/baseline_check.py": "found one",
+    "testing/collection.py": "said tell told",
+    "testing/commit.py": "told",
+    "testing/compile_cache.py": "one said",
+    "testing/conclusion.py": "found one told",
+    "testing/fixture.py": "said",
+    "testing/gpus.py": "told",
+    "testing/left_recordings.py": "found one said told",
+    "testing/markers.py": "said",
+    "testing/measured_calls.py": "one told",
+    "testing/measurement.py": "one told",
+    "testing/options.py": "said",
+    "testing/other_ranks.py": "found one told",
+    "testing/pace_words.py": "found said told",
+    "testing/phases.py": "one",
+    "testing/rank_ends.py": "said told",
+    "testing/ranks/flight.py": "one told",
+    "testing/ranks/inside.py": "found one told",
+    "testing/ranks/item.py": "found one tell told",
+    "testing/ranks/job.py": "one said",
+    "testing/ranks/launch.py": "one said told",
+    "testing/ranks/placing.py": "told",
+    "testing/ranks/stacks.py": "found one",
+    "testing/ranks/task.py": "tell",
+    "testing/ranks/verdict.py": "found one said",
+    "testing/recordings.py": "said",
+    "testing/renames.py": "found one told",
+    "testing/session.py": "found one said",
+    "testing/test_run.py": "one said told",
+    "testing/testcases.py": "said",
+    "testing/time_pairs.py": "said say told",
+    "testing/two_sides.py": "found one said",
+    "testing/unused.py": "one",
+    "text/documentation.py": "found told",
+    "trace/captured.py": "found one place",
+    "trace/intervals.py": "found one",
+    "trace/links.py": "found one told",
+    "trace/trace.py": "found one",
+}
+
+
+def parts_of(name: str) -> set[str]:
+    """Return the words of a name, whichever way it joins them."""
+    return {part.lower() for part in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)}
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """Return all names that a module gives, and ``place`` where it counts."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.alias(asname=str(name)):
+                names.add(name)
+            case ast.ExceptHandler(name=str(name)):
+                names.add(name)
+    return names
+
+
+def counts_places(tree: ast.AST) -> bool:
+    """Whether what ``enumerate`` counts is called a place: a place is a line of code, an index counts."""
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension))
+    return any(
+        isinstance(loop.iter, ast.Call)
+        and getattr(loop.iter.func, "id", None) == "enumerate"
+        and isinstance(loop.target, ast.Tuple)
+        and getattr(loop.target.elts[0], "id", None) == "place"
+        for loop in loops
+    )
+
+
+def unclear_words(file: Path) -> set[str]:
+    """Return the words that a module's names use otherwise than the glossary has them."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    names = names_in(tree)
+    folder = file.relative_to(PACKAGE).parts[0]
+    found_parts = set().union(*map(parts_of, names)) if names else set()
+    return (
+        (names & VAGUE)
+        | (found_parts & VAGUE_PARTS)
+        | (found_parts & ELSEWHERE.get(folder, frozenset()))
+        | ({"place"} if counts_places(tree) else set())
+    )
+
+
+FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_names_keep_to_the_glossary(name):
+    """A file that is not listed has no such name; one that is listed has exactly what is listed."""
+    assert " ".join(sorted(unclear_words(PACKAGE / name))) == LEFT.get(name, "")
+
+
+def test_only_files_that_exist_are_left():
+    assert LEFT.keys() <= set(FILES)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("for one in values: pass", {"one"}),
+        ("def why_not_told(): pass", {"told"}),
+        ("class Told: pass", {"told"}),
+        ("self.said = 1", {"said"}),
+        ("for place, value in enumerate(values): pass", {"place"}),
+        ("place = origin.file_line", set()),
+        ("NotFoundInCache = 1", set()),
+    ],
+)
+def test_a_name_is_seen_wherever_it_is_given(tmp_path, monkeypatch, source, words):
+    """The test can fail: each kind of name is looked at."""
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    file = tmp_path / "module.py"
+    file.write_text(source)
+    assert unclear_words(file) == words
+
+
+def test_the_page_for_contributors_has_each_word():
+    """Who meets the test learns there what to write."""
+    page = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+    table = page.partition("\n## Words\n")[2].partition("\n## ")[0]
+    words = set(re.findall(r"`(\w+)`", table))
+    used = VAGUE | VAGUE_PARTS | set().union(*ELSEWHERE.values()) | {"place"}
+    assert used - {"ones", "word"} <= words
