@@ -136,7 +136,7 @@ def times(device: str = "") -> dict[str, Schema]:
 
 
 def analysis() -> Schema:
-    """Return that of ``torchprof analyze --json``: an object, of a folder a list of them."""
+    """Return the schema of ``torchprof analyze --json``: an object, of a folder a list of them."""
     version = analysis_json.SCHEMA
     both = {"calls": WHOLE, "name": TEXT, **every("self_cpu_us cpu_us self_gpu_us gpu_us", nullable(NUMBER))}
     both |= {**times("cpu_"), **times("gpu_")}
@@ -207,7 +207,7 @@ def analysis() -> Schema:
 
 
 def ranks() -> Schema:
-    """Return that of ``torchprof analyze DIR --ranks --json``."""
+    """Return the schema of ``torchprof analyze DIR --ranks --json``."""
     version = ranks_report.SCHEMA
     rank = fields(
         {
@@ -253,12 +253,12 @@ def ranks() -> Schema:
 
 
 def change() -> Schema:
-    """Return that of one change, with the words for it."""
+    """Return the schema of a change with its texts."""
     return fields({**of_type(Change)["properties"], "words": TEXT})
 
 
 def comparison() -> Schema:
-    """Return that of two measurements compared, with the words for it."""
+    """Return the schema of a comparison with its texts."""
     more = {
         "changes": listed(change()),
         **every("summary words", TEXT),
@@ -269,7 +269,7 @@ def comparison() -> Schema:
 
 
 def diff() -> Schema:
-    """Return that of ``torchprof diff --json``: of recordings, folders of them, jobs' ranks, or baseline files."""
+    """Return the schema of ``torchprof diff --json``: of recordings, folders of them, jobs' ranks, or baseline files."""
     differ = {"kernels_differ": BOOL}
     both = {"schema": {"const": 1}, "files": listed(TEXT), **differ}
     compared = comparison()
@@ -313,7 +313,7 @@ def bisection() -> Schema:
 
 
 def report() -> Schema:
-    """Return that of ``--torchprof-report=FILE.json``."""
+    """Return the schema of ``--torchprof-report=FILE.json``."""
     result = of_type(Result)
     result["properties"] |= {
         "summary": {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]},
@@ -352,7 +352,7 @@ def baseline() -> Schema:
 
 
 def doctors() -> Schema:
-    """Return that of ``torchprof doctor --json``."""
+    """Return the schema of ``torchprof doctor --json``."""
     answer = fields({**every("check status text", TEXT), "do": nullable(TEXT)})
     known = {"schema": {"const": doctor.SCHEMA}, "versions": mapped(TEXT), "answers": listed(answer)}
     return root("torchprof doctor --json", doctor.SCHEMA, fields(known))

@@ -35,7 +35,7 @@ class CacheUses(Struct, frozen=True, kw_only=True):
 
 
 class ColdStart(Struct, frozen=True, kw_only=True):
-    """What the process has told that filled the caches in which a warm one has found what it needs."""
+    """What was recorded by the process that filled the caches which a warm process uses."""
 
     time_us: Mapping[str, int] | None = None
     uses: CacheUses = CacheUses()
