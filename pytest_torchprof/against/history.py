@@ -26,6 +26,8 @@ GOOD, BAD, SKIP = 0, 1, 125
 # Each commit is measured in this process, which has read pytest's settings already: git's script asks, and we answer.
 _ASK: Final = 'echo "measure $(git rev-parse BISECT_HEAD)"; read -r answer; exit "$answer"'
 _MEASURE: Final = "measure "
+# What git writes before it asks says nothing of why it ended.
+_ASKING: Final = "running "
 _CANDIDATE: Final = ("# first bad commit: [", "# possible first bad commit: [")
 
 
@@ -70,7 +72,7 @@ def _run(folder: Path, judge: Callable[[str], int]) -> None:
                 answer = judge(line.removeprefix(_MEASURE).strip())
                 with suppress(BrokenPipeError):  # Where somebody has ended git: then there are no candidates.
                     os.write(answers, f"{answer}\n".encode())
-            else:
+            elif not line.startswith(_ASKING):
                 output.append(line)
     if not _candidates(folder):
         raise GitRefused("".join(output[-5:]).strip() or "it was ended")
