@@ -54,7 +54,9 @@ class KernelVariants:
         names, launching, op_of = self._trace.names, self._launching, self._launching.op_of
         with_formula = {op for op in {op for _, op, _ in self.kernels} if op != ABSENT and has_formula(names[op])}
         decoded = {name: launching.named(name) for name in {name for name, op, _ in self.kernels if op in with_formula}}
-        working = {name for name, kernel_name in decoded.items() if kernel_name.family in FAMILIES and not kernel_name.helper}
+        working = {
+            name for name, kernel_name in decoded.items() if kernel_name.family in FAMILIES and not kernel_name.helper
+        }
         in_question = {
             variant: kernels
             for variant, kernels in self.kernels.items()

@@ -154,7 +154,9 @@ def has_conflict(text: str) -> bool:
 
 
 def _entry_of(fields: EntryFields) -> WrittenEntry:
-    refuse_too_many([*fields.steps, *chain.from_iterable(rank_fields.steps or () for rank_fields in fields.ranks.values())])
+    refuse_too_many(
+        [*fields.steps, *chain.from_iterable(rank_fields.steps or () for rank_fields in fields.ranks.values())]
+    )
     orders = read_steps(fields.steps)
     of_ranks = {rank: read_steps(rank_fields.steps) for rank, rank_fields in fields.ranks.items() if rank_fields.steps}
     steps = tuple(map(launches, orders))

@@ -110,8 +110,8 @@ def iterations(
     cannot be believed, or None; after a reason `plan.steps` more calls are profiled, twice at most, then NotMeasured is
     raised with it and the last recording stays for inspection. With `plan.times` the code is called further for
     untraced times, which are added to the recording: one batch, and another if `unsure()` after the first. Of several
-    ranks each makes the same number of calls, whatever happens: as many as they agree on, or as `Coordination` has fixed it.
-    NotMeasured on all of them where they are told to make different numbers.
+    ranks each makes the same number of calls, whatever happens: as many as they agree on, or as is fixed.
+    NotMeasured on all of them where they are to make different numbers.
     Whoever runs the code must close this generator when the code raises or is left early (`contextlib.closing`): the
     profiler is then stopped and no recording is left.
     """
@@ -157,7 +157,7 @@ def _own_reason(problem: Exception, device: str) -> Exception:
 def _agree_on_calls(plan: Plan) -> None:
     """Raise NotMeasured on all ranks where some would call the code more often: they would wait in its collectives."""
     asked = plan.coordination.exchange("the plan", [plan.warmup, plan.steps, plan.times is not None])
-    if all(one == asked[0] for one in asked):
+    if all(numbers == asked[0] for numbers in asked):
         return
     ranks = (
         f"rank {rank} warmup={warmup}, steps={steps}{', and times' if times else ''}"
@@ -166,7 +166,9 @@ def _agree_on_calls(plan: Plan) -> None:
     raise NotMeasured(CalledDifferentlyOften(tuple(ranks)))
 
 
-def calls_of_refused(coordination: Coordination, reason: Reason, warmup: int, steps: int, *, times: bool) -> Iterator[None]:
+def calls_of_refused(
+    coordination: Coordination, reason: Reason, warmup: int, steps: int, *, times: bool
+) -> Iterator[None]:
     """Yield for the calls of a rank that cannot measure: it makes as many as the others, who are told why."""
     coordination.leave(reason)
     yield from [None] * calls_beside_others(coordination, warmup, steps, times=times)

@@ -269,7 +269,7 @@ def comparison() -> Schema:
 
 
 def diff() -> Schema:
-    """Return the schema of ``torchprof diff --json``: of recordings, folders of them, jobs' ranks, or baseline files."""
+    """Return the schema of ``torchprof diff --json``: of recordings, folders, jobs' ranks, or baseline files."""
     differ = {"kernels_differ": BOOL}
     both = {"schema": {"const": 1}, "files": listed(TEXT), **differ}
     compared = comparison()

@@ -57,7 +57,9 @@ def told_in(recording: Path, own_kernels: OwnKernels) -> Any:
     return to_plain(part_of(profile)) if rank_and_size(profile.trace) is not None else None
 
 
-def judged_on_all(judgement: Judgement | None, check: BaselineCheck, coordination: Coordination) -> tuple[JudgedOnRank, ...]:
+def judged_on_all(
+    judgement: Judgement | None, check: BaselineCheck, coordination: Coordination
+) -> tuple[JudgedOnRank, ...]:
     """Return how a measurement came out on each rank that measures in step, this one's judgement among them.
 
     NotMeasured where one of them does not come so far.

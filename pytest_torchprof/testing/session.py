@@ -178,7 +178,11 @@ class RunState:
 
     def coordination(self, nodeid: str, label: str | None, *, after_test: bool) -> Coordination:
         """Return how a measurement keeps up with those of other ranks."""
-        return Coordination() if self.other_ranks is None else self.other_ranks.coordination(nodeid, label, after_test=after_test)
+        return (
+            Coordination()
+            if self.other_ranks is None
+            else self.other_ranks.coordination(nodeid, label, after_test=after_test)
+        )
 
     def drop_stale(self, nodeid: str) -> None:
         """Remove the saved recordings that earlier runs left of a test that failed in this one."""
