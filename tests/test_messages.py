@@ -1,7 +1,7 @@
 """The catalogues of reasons, of what limits see, and of their evidence: each kind as it reads and as it travels.
 
 The sentences stand in messages.txt beside this file, of one and of several of what is counted; after a change
-``python tests/test_messages.py`` writes it anew, and the rows of docs/messages.md that are not written by hand.
+``python tests/test_messages.py`` writes it anew, and the tables of docs/messages.md.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from textwrap import shorten
 
 import msgspec
 import pytest
@@ -23,7 +24,7 @@ from pytest_torchprof.reasons import catalogue
 from pytest_torchprof.reasons.capturing import NotReadBack
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.composed import FindingUntold, OfRank
+from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import EarlierWork, LostKernels, NoOperator, StepsOverlap
 from pytest_torchprof.reasons.statement import Statement
@@ -34,6 +35,10 @@ pytestmark = pytest.mark.any_torch
 SENTENCES = Path(__file__).with_name("messages.txt")
 PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
 TITLES = "| text | what it means | what to do |\n|---|---|---|\n"
+LONGEST_TEXT = 80
+"""Characters of a text in a table, by which it is found."""
+LAST_OF_NOT_MEASURED = "## no-kernels-recorded\n"
+"""Before which sections of new codes are added."""
 
 CATALOGUES = {
     "reasons": (catalogue.KINDS, AnyReason),
@@ -116,56 +121,65 @@ def written():
     return "\n".join(lines) + "\n"
 
 
-def with_rows(page):
-    """Return the page with a row for each kind of reason at the end of its code's table.
-
-    Rows that begin with an asterisk are written by hand, and a kind that has one gets no other: in a text between
-    asterisks, "..." and single capitals stand for what varies.
-    """
-    by_hand = re.sub(rf"\n{re.escape(TITLES)}(?!\| \*)|^\| (?!\*|text).*\n", "", page, flags=re.MULTILINE)
-    return re.sub(r"^##+ ([a-z-]+)\n.*?(?=^##|\Z)", completed, by_hand, flags=re.MULTILINE | re.DOTALL)
+def with_tables(page):
+    """Return the page with the table of each code that reasons have, made anew, and a section for a code without one."""
+    codes = dict.fromkeys(kind.CODE for kind in catalogue.KINDS if "CODE" in vars(kind))
+    missing = "".join(f"### {code}\n\n" for code in codes if not re.search(rf"^##+ {code}$", page, re.MULTILINE))
+    page = page.replace(LAST_OF_NOT_MEASURED, missing + LAST_OF_NOT_MEASURED)
+    return re.sub(r"^##+ ([a-z-]+)\n.*?(?=^##|\Z)", with_table, page, flags=re.MULTILINE | re.DOTALL)
 
 
-def completed(found):
+def with_table(found):
     section, code = found[0], found[1]
-    written = [
-        ".*".join(re.escape(part.strip()) for part in re.split(r"\.\.\.|\b[A-Z]\b", text))
-        for text in re.findall(r"\*([^*\n]+)\*", section)
-    ]
-    kinds = [kind for kind in catalogue.KINDS if vars(kind).get("CODE") == code and has_words(kind)]
-    rows = "".join(sorted(row(kind) for kind in kinds if not has_row(kind, written)))
+    rows = rows_of([kind for kind in catalogue.KINDS if vars(kind).get("CODE") == code])
     if not rows:
         return section
-    before, titles, table = section.partition(TITLES)
-    if not titles:
-        return f"{section.rstrip()}\n\n{TITLES}{rows}\n"
-    end = re.match(r"(\|.*\n)*", table).end()
-    return f"{before}{titles}{table[:end]}{rows}{table[end:]}"
+    prose = re.sub(r"(\n\|.*)+", "", section).strip()
+    return f"{prose}\n\n{TITLES}{''.join(rows)}\n"
 
 
-def has_words(kind):
-    """Return whether a kind has a sentence of its own around what others say."""
-    return re.search(r"[a-z]", re.sub(r"<\w+>", "", examples(kind)[-1].sentence))
+def rows_of(kinds):
+    """Return a row for each kind, and one for all that say no more than others of their code."""
+    alike = {}
+    for kind in kinds:
+        alike.setdefault(about(kind), []).append(text_of(kind))
+    return [f"| {'<br>'.join(dict.fromkeys(texts))} | {' | '.join(cells)} |\n" for cells, texts in alike.items()]
 
 
-def has_row(kind, written):
-    """Return whether a text written by hand is of this kind, or of a finding that cannot be told for such a reason."""
-    of_finding = kind.__module__.endswith(".findings")
-    reasons = [FindingUntold("x", why) if of_finding else OfRank(7, why) for why in examples(kind)]
-    return any(re.search(text, str(why)) for text in written for why in reasons)
+def about(kind):
+    """Return what a kind means, and what to do."""
+    remedy = examples(kind)[0].remedy
+    advice = kind.ADVICE or ("what the text says" if remedy == "<advice>" else escaped(with_names(remedy)))
+    if not (kind.MEANING or advice) and kind.CODE in catalogue.OF_CODE:
+        return catalogue.OF_CODE[kind.CODE]
+    said = kind.__doc__.partition("\n")[0].rstrip(".")
+    return kind.MEANING or (said[0].lower() + said[1:] if said[1].islower() else said), advice
 
 
-def row(kind):
-    """Return a row: what is said, with N for numbers and capitals for names; what it means; and what to do."""
-    few, many = examples(kind)[0], examples(kind)[-1]
-    text, remedy = (re.sub(r"<(\w+)>", lambda name: name[1].upper(), part) for part in (many.sentence, few.remedy))
-    text = re.sub(r"\b(3,?000|2,?500|2\.50)(\.0)?\b", "N", text)
-    cells = (text, kind.__doc__.partition("\n")[0], "what the text says" if remedy == "ADVICE" else remedy or "-")
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
+def text_of(kind):
+    """Return what is said, of much its beginning, with N for numbers and capitals for names; "..." for others' words."""
+    sentence = examples(kind)[-1].sentence
+    text = re.sub(r"\b(3,?000|2,?500|2\.50|250000)(\.0)?\b", "N", with_names(sentence))
+    beginning = shorten(escaped(text), LONGEST_TEXT, placeholder=" ...")
+    return beginning if re.search(r"[a-z]", re.sub(r"<\w+>", "", sentence)) else "..."
 
 
-def test_the_page_has_a_row_for_each_kind_of_reason():
-    assert with_rows(PAGE.read_text()) == PAGE.read_text()
+def with_names(text):
+    # What is joined to a word is said at times only.
+    return re.sub(r"<(\w+)>", lambda name: name[1].upper(), re.sub(r"(?<=\w)<\w+>", "", text))
+
+
+def escaped(text):
+    return text.replace("|", "/")
+
+
+def test_the_page_has_the_tables_of_the_catalogue():
+    assert with_tables(PAGE.read_text()) == PAGE.read_text(), "python tests/test_messages.py writes them"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in catalogue.KINDS if "CODE" in vars(kind)])
+def test_each_reason_says_what_it_means_and_what_to_do(kind):
+    assert all(about(kind)), "it needs a REMEDY, or ADVICE"
 
 
 def test_each_message_reads_as_it_is_written_down():
@@ -238,4 +252,4 @@ def test_a_reason_of_another_rank_names_it_and_is_for_that_ranks_own_doctor():
 
 if __name__ == "__main__":
     SENTENCES.write_text(written())
-    PAGE.write_text(with_rows(PAGE.read_text()))
+    PAGE.write_text(with_tables(PAGE.read_text()))

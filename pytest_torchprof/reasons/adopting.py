@@ -12,6 +12,7 @@ class NoFileThere(Reason, frozen=True):
 
     CODE = Code.NO_RECORDING
     SENTENCE = "{file} is not a recording: {because}"
+    ADVICE = "give the path of a file that torch.profiler wrote"
 
     file: str
     because: str
@@ -32,6 +33,7 @@ class TooManyRecordings(Reason, frozen=True):
 
     CODE = Code.OTHER_FILE_COUNT
     REMEDY = 'say how many there are (files={found}, or "any")'
+    MEANING = "more processes recorded, or one recorded twice"
 
     found: int
     wanted: int
@@ -48,6 +50,8 @@ class TooFewRecordings(Reason, frozen=True):
     """Fewer recordings were left than the test expects."""
 
     CODE = Code.OTHER_FILE_COUNT
+    MEANING = "a process has not recorded, or not yet"
+    ADVICE = "as for [no-recording-left](#no-recording-left)"
 
     wanted: str
     waited: str
@@ -65,6 +69,13 @@ class NoRecordingLeft(Reason, frozen=True):
     """No recording was left."""
 
     CODE = Code.NO_RECORDING_LEFT
+    MEANING = "what `torchprof.adopt` called left no recording of torch.profiler in the folder within the timeout"
+    ADVICE = (
+        "let it write to the folder that it is given; make it wait until the profiler has stopped; raise "
+        "`timeout=`. With torch 2.15's `CuspyConfig` the profiler skips the export, with one warning, where it "
+        "could not register (*Cuspy observer unavailable*), and writes late with `cuspy_async_export`: call "
+        "`wait_for_exports()`"
+    )
 
     waited: str
     """How long was waited for one, " after 30 s"; empty where nothing was."""
@@ -82,6 +93,8 @@ class StillUnnamed(Reason, frozen=True):
 
     CODE = Code.UNFINISHED_RECORDING
     SENTENCE = "{file:line} has not got its own name{waited}: it is still being written, or its writer is dead"
+    MEANING = "there is a file such as `trace.json.tmp`, which its writer renames when it is complete"
+    ADVICE = "wait for it in the function; raise `timeout=`"
 
     file: str
     waited: str
@@ -92,6 +105,8 @@ class StillIncomplete(Reason, frozen=True):
 
     CODE = Code.UNFINISHED_RECORDING
     SENTENCE = "{file} is still incomplete{waited}: whoever writes it is slow (timeout=), or dead"
+    MEANING = "its writer was not done when the time was over, or has died"
+    ADVICE = "wait for it in the function; raise `timeout=`"
 
     file: str
     waited: str
@@ -101,6 +116,10 @@ class WrittenBefore(Reason, frozen=True):
     """A recording was written before the call that was to make it."""
 
     CODE = Code.STALE_RECORDING
+    MEANING = "the file was there before: it would satisfy the limits, whatever the code does now"
+    ADVICE = (
+        "remove what earlier runs leave; to judge an earlier file on purpose, give its path instead of the function"
+    )
 
     file: str
     early_s: float
@@ -115,6 +134,10 @@ class CopiedRecording(Reason, frozen=True):
     """A recording is a copy of an older one."""
 
     CODE = Code.STALE_RECORDING
+    MEANING = "the file is new, but its contents are not"
+    ADVICE = (
+        "remove what earlier runs leave; to judge an earlier file on purpose, give its path instead of the function"
+    )
 
     file: str
     early_s: float
@@ -174,6 +197,7 @@ class OtherDevice(Reason, frozen=True):
 
     CODE = Code.REPLAY_MISMATCH
     SENTENCE = "{file} was recorded on the {device}, and the test asks for {asked}"
+    ADVICE = "record it again on the device that the test asks for"
 
     file: str
     device: str
@@ -185,6 +209,7 @@ class GpuWorkForCpu(Reason, frozen=True):
 
     CODE = Code.NOT_IN_RECORDING
     SENTENCE = "{file} holds work of a GPU, so the cpu is not what was measured"
+    ADVICE = 'judge it without `device="cpu"`'
 
     file: str
 
@@ -195,6 +220,7 @@ class NothingOfGpu(Reason, frozen=True):
     CODE = Code.NO_GPU_SIDE
     SENTENCE = "{file} has no GPU operation and no launch, and {why}"
     REMEDY = 'record it with ProfilerActivity.CUDA; where the CPU was to be measured, say device="cpu" in the marker'
+    MEANING = "an adopted recording shows nothing of the GPU that its process saw, or that the test asks for"
 
     file: str
     why: str
@@ -204,6 +230,7 @@ class OtherNumberAdopted(Reason, frozen=True):
     """Another number of recordings was adopted than the test asks for."""
 
     CODE = Code.OTHER_FILE_COUNT
+    ADVICE = "adopt as many as `files=` or `ranks=` says"
 
     adopted: int
     asked: str
@@ -218,6 +245,8 @@ class RanksNotAdopted(Reason, frozen=True):
 
     CODE = Code.NO_RANK
     REMEDY = "where these ranks are enough, say files={there}"
+    MEANING = "the job has more ranks than there are recordings, so limits may be missed where nobody looks"
+    ADVICE = "add the missing recordings; where these are enough, say so (`files=2`)"
 
     missing: tuple[int, ...]
     there: int

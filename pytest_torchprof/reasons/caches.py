@@ -11,6 +11,8 @@ class CachesMoved(Reason, frozen=True):
 
     CODE = Code.COMPILE_CACHE
     SENTENCE = "{variable} was set while the test ran, so that its caches are not those of the measurement's own folder"
+    MEANING = "a conftest, a fixture or the test chooses another folder than the measurement's own"
+    ADVICE = "leave the variable as it is in this test"
 
     variable: str
 
@@ -23,6 +25,8 @@ class FoundOfThisProcess(Reason, frozen=True):
         "{hits:entry} found in {cache}'s cache, where the same process may have left them when it compiled before this "
         "measurement"
     )
+    MEANING = "the test has compiled before this measurement, in a fixture or in another block"
+    ADVICE = "give each start a test of its own"
 
     hits: int
     cache: str
@@ -36,6 +40,8 @@ class FoundFromElsewhere(Reason, frozen=True):
         "{hits:entry} found in {cache}'s cache, though its folder was empty when the process began: from a remote "
         "cache, or loaded by the test (torch.compiler.load_cache_artifacts)"
     )
+    MEANING = "a remote cache answered, or the test has loaded what another process has compiled"
+    ADVICE = 'switch the remote cache off for the test, or measure `compile_cache="warm"`'
 
     hits: int
     cache: str
@@ -49,6 +55,8 @@ class CacheUntold(Reason, frozen=True):
         "how much was found in {cache}'s cache is not known: this torch does not count it, or its counters were "
         "cleared meanwhile"
     )
+    MEANING = "this version of torch does not count it, or the code has cleared `torch._dynamo.utils.counters`"
+    ADVICE = "leave them as they are; another version of torch; or `max_compile_time` without `compile_cache`"
 
     cache: str
 
@@ -58,6 +66,8 @@ class CachesNotFilled(Reason, frozen=True):
 
     CODE = Code.COMPILE_CACHE
     SENTENCE = "the process that was to fill the caches has not measured this, so they were not warm"
+    MEANING = "it ended before, or its measurements have other labels"
+    ADVICE = "let the test do the same in each process"
 
 
 class NotFoundInCache(Reason, frozen=True):
@@ -66,6 +76,15 @@ class NotFoundInCache(Reason, frozen=True):
     CODE = Code.COMPILE_CACHE
     SENTENCE = "{misses} of {lookups:entry} not found in {cache}'s cache, which a process before this one has filled"
     REMEDY = "{advice}"
+    MEANING = (
+        "the process before this one compiled the same test, and the key of a graph has changed in between: "
+        "something in it differs from process to process; of AOTAutograd's, or the graph has a backward pass that "
+        "was never called"
+    )
+    ADVICE = (
+        "`TORCH_LOGS` as in the text shows both keys; take out what differs (a path, an address, the order of a "
+        "set, a size); call `backward()`, or measure under `torch.no_grad()`"
+    )
 
     misses: int
     lookups: int
@@ -78,6 +97,8 @@ class CompiledByTriton(Reason, frozen=True):
 
     CODE = Code.COMPILE_CACHE
     SENTENCE = "{kernels:kernel} compiled by Triton, though a process before this one has filled its cache"
+    MEANING = "Triton's own cache did not hold them"
+    ADVICE = "as for Inductor's"
 
     kernels: int
 
@@ -87,6 +108,11 @@ class NothingWasWarm(Reason, frozen=True):
 
     CODE = Code.COMPILE_CACHE
     REMEDY = "{advice}"
+    MEANING = "the caches are switched off, the backend has none, or the graphs hold what cannot be kept"
+    ADVICE = (
+        "switch them on (`TORCHINDUCTOR_FORCE_DISABLE_CACHES`, `TORCHINDUCTOR_FX_GRAPH_CACHE`), or measure "
+        '`compile_cache="cold"`'
+    )
 
     bypassed: bool
     """Whether torch cannot keep any of the graphs."""

@@ -26,6 +26,7 @@ class FabricNotReady(Reason, frozen=True):
         "the driver's own version"
     )
     REMEDY = "systemctl status nvidia-fabricmanager"
+    MEANING = "GPUs behind an NVSwitch wait for the fabric manager"
 
 
 class DeviceUnusable(Reason, frozen=True):
@@ -34,6 +35,11 @@ class DeviceUnusable(Reason, frozen=True):
     CODE = Code.GPU_UNUSABLE
     SENTENCE = "{device} cannot be used: {error}"
     REMEDY = "{advice}"
+    MEANING = (
+        "the device refused before anything was measured: its memory is full, another process has it to itself, it "
+        "is damaged, ..."
+    )
+    ADVICE = "do what the sentence says; tests that measure nothing there run as usual"
 
     device: str
     error: str
@@ -49,6 +55,10 @@ class EarlierGpuError(Reason, frozen=True):
         "preparation of this one"
     )
     REMEDY = "mend that, or run this test in a new process"
+    MEANING = (
+        "an illegal access or a failed assertion on the GPU breaks CUDA for the whole process; the test that caused "
+        "it fails with the error itself"
+    )
 
     error: str
 
@@ -59,6 +69,7 @@ class CaptureFailed(Reason, frozen=True):
     CODE = Code.MEASUREMENT_FAILED
     SENTENCE = "the measurement itself failed ({error} at {line}: {error_text})"
     REMEDY = "please report it"
+    MEANING = "an error in this plugin, or in a library under it, that nobody foresaw"
 
     error: str
     line: str
@@ -70,6 +81,8 @@ class NoKernelsRecorded(Reason, frozen=True):
 
     CODE = Code.NO_KERNELS_RECORDED
     SENTENCE = "torch.profiler records no kernels on {device} in this process, though some were launched{fresh}"
+    MEANING = "before the first test a few kernels are launched under the profiler, and none was recorded"
+    ADVICE = "what is said above of the cause; ask `torchprof doctor`"
 
     device: str
     fresh: str
@@ -92,6 +105,10 @@ class MemoryUncounted(Reason, frozen=True):
         "the allocator in use does not count what it gives out: either it is a pluggable one, or "
         "PYTORCH_NO_CUDA_MEMORY_CACHING is set"
     )
+    MEANING = (
+        "with pluggable allocators (RMM) and `PYTORCH_NO_CUDA_MEMORY_CACHING`, torch does not know the peak of memory"
+    )
+    ADVICE = "remove `max_peak_memory`, or use torch's own allocator"
 
 
 class PeakWasReset(Reason, frozen=True):
@@ -99,6 +116,11 @@ class PeakWasReset(Reason, frozen=True):
 
     CODE = Code.NO_PEAK_MEMORY
     SENTENCE = "the allocator's peak went down during the steps: something reset it, and what it had been is not known"
+    MEANING = (
+        "an extension resets the peak by torch's interface for C++, where it cannot be seen; resets from Python are "
+        "seen, and hide nothing"
+    )
+    ADVICE = "take that out of the measured code"
 
 
 class NothingHeld(Reason, frozen=True):
@@ -106,6 +128,8 @@ class NothingHeld(Reason, frozen=True):
 
     CODE = Code.MEASUREMENT_FAILED
     SENTENCE = "the profiler holds no recording"
+    MEANING = "the profiler ended, and there is nothing to read"
+    ADVICE = "report it with the output of `torchprof doctor`"
 
 
 class BuffersFull(Reason, frozen=True):
@@ -113,6 +137,8 @@ class BuffersFull(Reason, frozen=True):
 
     CODE = Code.LOST_KERNELS
     SENTENCE = "the profiler stopped collecting from the GPU early: its buffers were full"
+    MEANING = "its buffers were full"
+    ADVICE = "measure shorter steps"
 
 
 class OtherThreadNotDone(Reason, frozen=True):
@@ -124,6 +150,11 @@ class OtherThreadNotDone(Reason, frozen=True):
         "launch more"
     )
     REMEDY = "wait for it in the measured code (thread.join(), future.result())"
+    MEANING = "a thread that a step started still runs, or what a step gave to a pool has no result yet"
+    ADVICE = (
+        "wait for it in the measured code; a thread that is to stay is a daemon (`daemon=True`), or is started "
+        "before the steps"
+    )
 
     what: str
     patience_s: float
@@ -134,6 +165,8 @@ class GpuFailedAtStop(Reason, frozen=True):
 
     CODE = Code.GPU_FAILED
     SENTENCE = "the GPU failed while the profiler stopped: {error}"
+    MEANING = "the last wait for the GPU raised an error"
+    ADVICE = "mend that test; run the others in a new process"
 
     error: str
 
@@ -200,6 +233,10 @@ class GpuInUse(Reason, frozen=True):
     CODE = Code.GPU_IN_USE
     SENTENCE = "another process has measured on this GPU for {waited_s:.0f} s and holds {lock} ({holders})"
     REMEDY = "end it, then try again"
+    MEANING = (
+        "the process that is named, of whichever account, holds the GPU's lock; the line *waits for the GPU* on "
+        "stderr has told of it at once"
+    )
 
     waited_s: float
     lock: str
@@ -211,6 +248,8 @@ class LockUnopened(Reason, frozen=True):
 
     CODE = Code.GPU_IN_USE
     SENTENCE = "the lock of this GPU, {lock}, cannot be opened: {error}"
+    MEANING = "the file cannot be read or is none, its folder cannot be written, or its file system has no locks"
+    ADVICE = "delete the file while nobody measures, or correct the folder's permissions"
 
     lock: str
     error: str
@@ -224,6 +263,9 @@ class CacheNotEmptied(Reason, frozen=True):
         "the cache cannot be emptied before each call, for which as much memory as it has twice is needed: {error}"
     )
     REMEDY = "leave the device that much, or take times with a hot cache"
+    MEANING = (
+        "to make the cache cold, twice its size is overwritten, at least 512 MB, and the device has no room for that"
+    )
 
     error: str
 
@@ -234,6 +276,7 @@ class CallTooLong(Reason, frozen=True):
     CODE = Code.NO_TIMES
     SENTENCE = "a call takes {call_s:.1f} s, so {samples} samples would take longer than {limit_s:.0f} s"
     REMEDY = "measure a smaller part of it"
+    MEANING = "one call is too slow to be sampled for a time tolerance"
 
     call_s: float
     samples: int
@@ -249,6 +292,7 @@ class WorkGoesOn(Reason, frozen=True):
         "it, so no sample would hold it"
     )
     REMEDY = "let the current stream wait for it (wait_stream)"
+    MEANING = "nothing in the call waits for it, so no sample would include its time"
 
     left_ms: float
 
@@ -277,6 +321,8 @@ class EndedWithoutMeasuring(Reason, frozen=True):
     CODE = Code.OTHER_RANK
     FOR_THE_DOCTOR = False
     SENTENCE = "rank {rank} has ended the test without this measurement: {how}"
+    MEANING = "the ranks do not measure the same things"
+    ADVICE = "measure equally often on each rank; skip on all of them or on none"
 
     rank: int
     how: str
@@ -287,6 +333,8 @@ class EndedItsRun(Reason, frozen=True):
 
     CODE = Code.OTHER_RANK
     FOR_THE_DOCTOR = False
+    MEANING = "`-x`, `pytest.exit()` or an interrupt, on that rank alone"
+    ADVICE = "look at what it says"
 
     rank: int
     goal: str
@@ -304,6 +352,11 @@ class RankTooLate(Reason, frozen=True):
     CODE = Code.SILENT_RANK
     FOR_THE_DOCTOR = False
     SENTENCE = "rank {rank} did not reach {goal} within {timeout_s:.6g} s ({process})"
+    MEANING = "it hangs, takes far longer than the others, or was killed: the text names the process to look at"
+    ADVICE = (
+        "see what it is doing (`py-spy dump`); if it only takes long, set a larger `torchprof_rank_timeout` in the "
+        "ini file"
+    )
 
     rank: int
     goal: str
@@ -317,6 +370,8 @@ class NothingHeardOfRank(Reason, frozen=True):
     CODE = Code.SILENT_RANK
     FOR_THE_DOCTOR = False
     SENTENCE = "nothing was heard of rank {rank} within {timeout_s:.6g} s: it has measured nothing so far"
+    MEANING = "it has not come to its first measurement"
+    ADVICE = "run the same tests in one order on all ranks"
 
     rank: int
     timeout_s: float
@@ -328,6 +383,8 @@ class RankStillSilent(Reason, frozen=True):
     CODE = Code.SILENT_RANK
     FOR_THE_DOCTOR = False
     SENTENCE = "rank {rank} is still silent, and was last heard of in {test} ({process})"
+    MEANING = "an earlier test waited for it, and it did not come"
+    ADVICE = "the first test that says so tells more"
 
     rank: int
     test: str
@@ -342,6 +399,10 @@ class RankElsewhere(Reason, frozen=True):
     SENTENCE = (
         "rank {rank} did not begin this measurement within {timeout_s:.6g} s, and was last heard of in {where} "
         "({process}): {rule}"
+    )
+    MEANING = "it is in another test, or in a part of this one that takes long"
+    ADVICE = (
+        "run the same tests in one order on all ranks; let them meet (`distributed.barrier()`) before the measured code"
     )
 
     rank: int
@@ -358,6 +419,10 @@ class RanksUnreachable(Reason, frozen=True):
     CODE = Code.SILENT_RANK
     FOR_THE_DOCTOR = False
     SENTENCE = "the ranks of the job cannot reach each other: {error}"
+    MEANING = (
+        "the store at which they meet is gone: a process group's store lives in rank 0's process, and that has ended"
+    )
+    ADVICE = "look at what rank 0 says"
 
     error: str
 

@@ -70,6 +70,7 @@ class BaseUnmeasured(Reason, frozen=True):
 
     CODE = Code.BASE_NOT_MEASURED
     SENTENCE = "at {commit} {because}"
+    ADVICE = "look at the reason; `--torchprof-against-tests=own` runs the commit's own tests"
 
     commit: str
     because: str
@@ -98,6 +99,7 @@ class WorkersShareDevice(Reason, frozen=True):
     CODE = Code.NO_TIMES
     SENTENCE = "{workers} workers of pytest-xdist share the device, and times taken beside other tests mean nothing"
     REMEDY = "run the tests with a time tolerance by themselves, with -n 0"
+    MEANING = "times taken beside other tests mean nothing"
 
     workers: int
 
@@ -116,6 +118,7 @@ class RecordedWithoutTimes(Reason, frozen=True):
     CODE = Code.NO_TIMES
     SENTENCE = "the recording has no samples of times"
     REMEDY = "record it again with this tolerance"
+    MEANING = "it was recorded without the time tolerance by which it is judged"
 
 
 class BaselineElsewhere(Reason, frozen=True):
@@ -126,6 +129,10 @@ class BaselineElsewhere(Reason, frozen=True):
     REMEDY = (
         "run pytest with the root directory of then (--rootdir), move the file, or write it anew with "
         "--torchprof-baseline=update"
+    )
+    MEANING = (
+        "a baseline was written with another root directory, and `--torchprof-baseline-dir` mirrors the paths below "
+        "it; or the test file has moved"
     )
 
     file: str
@@ -138,6 +145,8 @@ class NumberLost(Reason, frozen=True):
 
     CODE = Code.NOT_RECORDED
     SENTENCE = "{numbers:list}: compared with the baseline, and this measurement does not have it"
+    MEANING = "the baseline has a number that was not measured this time"
+    ADVICE = "measure as for the baseline, or record its entry again with `--torchprof-baseline=update`"
 
     numbers: tuple[str, ...]
 
@@ -147,6 +156,11 @@ class SameKernelsUnknown(Reason, frozen=True):
 
     CODE = Code.NOT_RECORDED
     REMEDY = "after a look at them, record the entry again with --torchprof-baseline=update"
+    MEANING = (
+        "products, convolutions or attention kernels have other names than in the baseline, or names that stand for "
+        "several types, and [what they work on](baselines.md#what-a-name-does-not-say) is not told on both sides, "
+        "as in a CUDA graph or in a recording without operands"
+    )
 
     kernels: tuple[str, ...]
 
@@ -163,6 +177,11 @@ class TypesUnknown(Reason, frozen=True):
 
     CODE = Code.NOT_RECORDED
     REMEDY = "record it again with this version"
+    MEANING = (
+        "operators of the CPU were given lists of tensors (`cat`, `stack`, a fused optimizer), and the recording, "
+        "which an earlier version or another program made, does not tell of which types: an entry of theirs would "
+        "stay the same in any type"
+    )
 
     kernels: tuple[str, ...]
 
@@ -181,6 +200,10 @@ class EntryIncomplete(Reason, frozen=True):
         "earlier version, or recorded where it was not known)"
     )
     REMEDY = "record it again with --torchprof-baseline=update"
+    MEANING = (
+        "the entry does not have this number: it was edited by hand, merged, or recorded where the number was not "
+        "known; or it does not say [on what types](baselines.md#what-a-name-does-not-say) kernels work"
+    )
 
     lacking: tuple[str, ...]
     file: str

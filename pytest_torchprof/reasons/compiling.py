@@ -18,6 +18,8 @@ class ReplayedWithoutCode(Reason, frozen=True):
 
     CODE = Code.NO_COMPILE_EVIDENCE
     SENTENCE = "a CUDA graph replays the kernels, and the recording does not hold the generated code"
+    MEANING = "what the limit is read from is missing there"
+    ADVICE = "use another version of torch, or a limit that does not need it"
 
 
 class CompiledCodeOnOtherThread(Reason, frozen=True):
@@ -26,12 +28,15 @@ class CompiledCodeOnOtherThread(Reason, frozen=True):
     CODE = Code.OTHER_THREAD
     SENTENCE = "compiled code was called on another thread, of which torch.profiler records nothing"
     REMEDY = "call it on the test's own thread"
+    MEANING = "whether its graph breaks and recompiles are seen depends on what earlier tests have compiled"
 
 
 class NoEvidence(Reason, frozen=True):
     """The recording does not tell what torch.compile did."""
 
     CODE = Code.NO_COMPILE_EVIDENCE
+    MEANING = "it was made without this plugin, which adds what Dynamo said"
+    ADVICE = "record it with the plugin"
 
     has_key: bool
     """Whether this plugin wrote the recording."""
@@ -47,6 +52,8 @@ class RanElsewhere(Reason, frozen=True):
 
     CODE = Code.RAN_UNCOMPILED
     SENTENCE = "code was compiled, but no compiled code ran in the measured steps on the thread of the test"
+    MEANING = "the steps call something else, or call it on another thread"
+    ADVICE = "call what `torch.compile` returned, in each step"
 
 
 class RanUncompiled(Reason, frozen=True):
@@ -78,6 +85,7 @@ class RecordsCleared(Reason, frozen=True):
         "(torch._dynamo.utils.clear_compilation_metrics)"
     )
     REMEDY = "take that out of it"
+    MEANING = "graph breaks and recompiles are read from them"
 
 
 class NoRecordsInTorch(Reason, frozen=True):
@@ -85,6 +93,8 @@ class NoRecordsInTorch(Reason, frozen=True):
 
     CODE = Code.NO_COMPILE_EVIDENCE
     SENTENCE = "this version of torch has no {missing}: not available"
+    MEANING = "what the limit is read from is missing there"
+    ADVICE = "use another version of torch, or a limit that does not need it"
 
     missing: str
 
@@ -97,6 +107,8 @@ class GivenUpBefore(Reason, frozen=True):
         "torch.compile gave up frames earlier in this process ({frames}, the first at {first}), and whether one of "
         "them runs here is not known: {because}"
     )
+    MEANING = "the code was left uncompiled before the measurement, and the records of that are gone"
+    ADVICE = "run this test in a process of its own"
 
     frames: int
     first: str
@@ -107,6 +119,11 @@ class LeftAlone(Reason, frozen=True):
     """A function ran uncompiled, and torch does not say why."""
 
     CODE = Code.RAN_UNCOMPILED
+    MEANING = (
+        "the code was left uncompiled before: Dynamo first met it while it was disabled or in a dispatch mode "
+        "(`FlopCounterMode`), or gave up, and the records of that are gone"
+    )
+    ADVICE = "call `torch._dynamo.reset()` before the measurement, or run the test in a process of its own"
 
     function: str
     line: str

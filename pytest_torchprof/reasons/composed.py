@@ -162,6 +162,8 @@ class PairsLost(Reason, frozen=True):
     """Pairs of processes came to nothing, so that there are too few."""
 
     CODE = Code.NO_TIMES
+    MEANING = "processes that were to take times failed, or took none; the text has the last one's reason"
+    ADVICE = "look at that reason: a test must pass when it runs only with the other timed ones"
 
     pairs: int
     needed: int
@@ -177,6 +179,8 @@ class FurtherPairsLost(Reason, frozen=True):
     """There are pairs enough, and those that were to decide came to nothing."""
 
     CODE = Code.NO_TIMES
+    MEANING = "pairs enough for a verdict leave it open, and those that were to decide it failed"
+    ADVICE = "look at that reason, as above"
 
     why: AnyReason
     """Why the last one did."""

@@ -18,6 +18,11 @@ class NothingRan(Reason, frozen=True):
 
     CODE = Code.NOTHING_RAN
     SENTENCE = "nothing ran on the device in {step}; if that is meant, say min_kernels=0"
+    MEANING = (
+        "the measured code did no work there: it returned early, ran on another device, or the compiler removed "
+        "what nobody uses. A test without a limit still asks for some work (*min_kernels=1*)"
+    )
+    ADVICE = "return what the code computes; write `min_kernels=0` if nothing is what you mean"
 
     step: str
 
@@ -27,6 +32,7 @@ class NothingRanOnRanks(Reason, frozen=True):
 
     CODE = Code.NOTHING_RAN
     SENTENCE = "no kernel ran on any rank; if that is meant, say min_kernels=0"
+    ADVICE = "write `min_kernels=0` if nothing is what you mean"
 
 
 class LaunchesWait(Reason, frozen=True):
@@ -46,12 +52,26 @@ class ClocksLocked(Reason, frozen=True):
         "the GPU's units were sampled (PM sampling), for which the profiler locks its clocks: times and ratios are "
         "not those of the code alone"
     )
+    MEANING = (
+        "the recording holds samples of the GPU's hardware counters (`PerformanceMetricsConfig`, "
+        "`enable_pm_sampling`), and these lock its clocks: every kernel may take longer or shorter; counts are "
+        "still judged"
+    )
+    ADVICE = "record times without the counters"
 
 
 class FamilyUnknown(Reason, frozen=True):
     """A limit hangs on kernels of which nobody knows what they compute."""
 
     CODE = Code.FAMILY_UNKNOWN
+    MEANING = (
+        "the limit holds as far as kernels are known; the named ones are in no table, and if they were of this "
+        "family the limit would be missed, or could not be measured"
+    )
+    ADVICE = (
+        "say once what they are, in the ini file: paste the lines that the message ends with, see [Your own "
+        "kernels](limits.md#your-own-kernels)"
+    )
 
     kernels: tuple[str, ...]
     family: str
@@ -116,6 +136,8 @@ class AllowanceUntold(Reason, frozen=True):
     """Whether calls or copies are among those that are allowed cannot be told."""
 
     CODE = Code.NOT_RECORDED
+    MEANING = "the limit has exceptions, and the recording does not tell whether these calls or copies are among them"
+    ADVICE = "record what the text says is missing"
 
     allowed: tuple[str, ...]
     count: int
@@ -133,6 +155,7 @@ class Polled(Reason, frozen=True):
 
     CODE = Code.POLLED
     REMEDY = "wait with event.synchronize()"
+    MEANING = "a loop of `event.query()` or `stream.query()` waits as a blocking call does, and no call says so"
 
     times: int
     step: str
@@ -150,6 +173,14 @@ class OperatorUntold(Reason, frozen=True):
 
     CODE = Code.OPERATOR_UNKNOWN
     SENTENCE = "which operator launched them cannot be told for {kernels:kernel}"
+    MEANING = (
+        "they ran in a CUDA graph whose capture was not seen, or in an operator inside of another one there, or the "
+        "recording has no operators"
+    )
+    ADVICE = (
+        "let the warm-up [capture the graph](compile.md#cuda-graphs), ask for the outer operator or for kernels "
+        "(`kernels`, `forbid_kernels`), or measure without the graph"
+    )
 
     kernels: int
 
@@ -158,6 +189,8 @@ class CarriedUntold(Reason, frozen=True):
     """Which operators kernels of Inductor's carry cannot be told."""
 
     CODE = Code.OPERATOR_UNKNOWN
+    MEANING = "their names have no operators (`unique_kernel_names` or `descriptive_names` is off), or are cut off"
+    ADVICE = "turn on these settings of `torch._inductor.config` for the test"
 
     kernels: int
     named_after: tuple[str, ...] = ()
@@ -180,6 +213,11 @@ class NameOfOperator(Reason, frozen=True):
         "{pattern} is an operator, for which ops, forbid_ops and op= ask, and no kernel's name here: whether {pattern} "
         "matches cannot be told for {kernels:kernel}"
     )
+    MEANING = (
+        '`forbid_kernels="aten::mm"` where `aten::mm` ran: a kernel is called so only where the CPU is the device '
+        "and the operator itself computes"
+    )
+    ADVICE = '`forbid_ops="aten::mm"`, `ops={"aten::mm": 1}`, `gemm(op="mm")`'
 
     pattern: str
     kernels: int
@@ -190,6 +228,8 @@ class OperatorRanWithoutKernel(Reason, frozen=True):
 
     CODE = Code.MATCH_UNKNOWN
     SENTENCE = "{pattern} is an operator, for which ops, forbid_ops and op= ask: it ran, and is no kernel here"
+    MEANING = "the operator ran in the step and computes nothing itself, so that no kernel is called so"
+    ADVICE = '`forbid_ops="aten::item"`; for what it costs, `max_syncs=0`'
 
     pattern: str
 
@@ -221,6 +261,11 @@ class NothingToFuse(Reason, frozen=True):
     """Operators that are to stay apart did not all run."""
 
     CODE = Code.NOTHING_TO_FUSE
+    MEANING = (
+        "`not_fused` concerns compiled code and operators that run in it: in eager code each operator has kernels "
+        "of its own, and an operator that no kernel carries has another name, or was taken apart"
+    )
+    ADVICE = "compile the code; take a name from the list of what the kernels carry"
 
     absent: tuple[str, ...]
     """Those that no kernel carries; empty where nothing was compiled at all."""
@@ -267,12 +312,25 @@ class NoCommunication(Reason, frozen=True):
 
     CODE = Code.NO_COMMUNICATION
     SENTENCE = "there is no communication that could be hidden"
+    MEANING = (
+        "no step ran a collective, so there is no share that could be hidden: one rank alone, a model that is not "
+        "wrapped, or a backend that leaves nothing in the recording"
+    )
+    ADVICE = "run the test in several ranks; if no communication is meant, limit `collectives`"
 
 
 class NoPackageOfName(Reason, frozen=True):
     """The user's own code is named by what is neither a package nor a folder."""
 
     CODE = Code.OWN_UNKNOWN
+    MEANING = (
+        "nothing would ever count: the name is mistyped, or the package is not installed on the machine that judges "
+        "and broke no graph"
+    )
+    ADVICE = (
+        "write the name under which it is imported; judge the recording where the package is installed, or without "
+        "`own`"
+    )
 
     name: str
     near: str | None = None
@@ -291,6 +349,7 @@ class RangeNotInStep(Reason, frozen=True):
     """A step has no occurrence of a range."""
 
     CODE = Code.NOT_IN_RECORDING
+    ADVICE = "enter it in each step, around the call of compiled code"
 
     name: str
     step: str
@@ -351,6 +410,8 @@ class GraphLaunchesUntold(Reason, frozen=True):
 
     CODE = Code.NOT_RECORDED
     SENTENCE = "the recording does not link kernels to their launches, so graph launches cannot be told"
+    MEANING = "it has no launches, or no numbers that tie kernels to them, as in files of some versions of ROCm"
+    ADVICE = "limit the kernels themselves"
 
 
 class NotMeasuredWithCaches(Reason, frozen=True):
@@ -359,6 +420,8 @@ class NotMeasuredWithCaches(Reason, frozen=True):
     CODE = Code.COMPILE_CACHE
     SENTENCE = "the recording has no measurement with {phase} caches"
     REMEDY = "{advice}"
+    MEANING = '`max_compile_time={"cold": ...}` was asked of a profile whose test does not measure with such caches'
+    ADVICE = 'put `compile_cache="warm"` into the marker'
 
     phase: str
     advice: str
@@ -370,6 +433,11 @@ class AloneOfJob(Reason, frozen=True):
     CODE = Code.ONE_RANK
     SENTENCE = "one rank's recording cannot tell it"
     REMEDY = "adopt those of all ranks together (files=), or judge them (torchprof check DIR --ranks)"
+    MEANING = "`max_rank_skew` and `same_kernels` concern all ranks together"
+    ADVICE = (
+        'let the ranks measure in step (`ranks=2`), adopt the recordings of all (`adopt(..., files="any")`), or '
+        "keep them (`--torchprof-save=DIR`) and judge them with `torchprof check DIR --ranks`"
+    )
 
 
 class TimesOfRankMeanNothing(Reason, frozen=True):
@@ -403,6 +471,14 @@ class CollectivesDiffer(Reason, frozen=True):
 
     CODE = Code.DIFFERENT_COLLECTIVES
     SENTENCE = "{how}"
+    MEANING = (
+        "ranks disagree on sizes, types or the order of their collectives, or what is taken for one collective is "
+        "two; nothing says which belong together"
+    )
+    ADVICE = (
+        "look at the rank that is named; the finding [`rank-differs`](findings.md#rank-differs) lists the others. "
+        "With NCCL such a program may hang"
+    )
 
     how: str
 
@@ -412,6 +488,7 @@ class NoCollectiveInCommon(Reason, frozen=True):
 
     CODE = Code.NO_COMMUNICATION
     SENTENCE = "the ranks have no collective in common"
+    ADVICE = "run the same model on all ranks; `max_rank_skew` is for collectives of several ranks"
 
 
 class NoCollectiveCompared(Reason, frozen=True):
@@ -428,6 +505,7 @@ class NoGroupOfTwo(Reason, frozen=True):
 
     CODE = Code.NOT_IN_RECORDING
     SENTENCE = 'no process group "{group:line}" has two ranks among the recordings; there are: {there}'
+    ADVICE = "name one of the groups in the text"
 
     group: str
     there: str

@@ -11,6 +11,7 @@ class NothingMeasured(Reason, frozen=True):
 
     CODE = Code.NOTHING_MEASURED
     SENTENCE = "nothing was measured"
+    ADVICE = "call `torchprof(...)`, or use `torchprof.measure(...)`"
 
 
 class OnlyMakesAnObject(Reason, frozen=True):
@@ -19,6 +20,7 @@ class OnlyMakesAnObject(Reason, frozen=True):
     CODE = Code.NOTHING_MEASURED
     SENTENCE = "calling {function} only makes an object and runs none of its code"
     REMEDY = "measure what drives it"
+    MEANING = "a coroutine or generator function runs when it is driven, not when it is called"
 
     function: str
 
@@ -29,6 +31,7 @@ class StepsNotStarted(Reason, frozen=True):
     CODE = Code.NOT_RUN_TO_END
     SENTENCE = "m.steps() of {block} was never started"
     REMEDY = "run `for _ in m.steps():` to its end"
+    MEANING = "the block's loop did not run to its end"
 
     block: str
 
@@ -39,6 +42,7 @@ class StepsLeft(Reason, frozen=True):
     CODE = Code.NOT_RUN_TO_END
     SENTENCE = "m.steps() of {block} was left after {calls:call}"
     REMEDY = "run `for _ in m.steps():` to its end"
+    MEANING = "the block's loop did not run to its end"
 
     block: str
     calls: int
@@ -60,6 +64,14 @@ class ProgramEnded(Reason, frozen=True):
 
     CODE = Code.NOT_RUN_TO_END
     SENTENCE = "{program:line} {how}"
+    MEANING = (
+        "the program's process did not end as Python ends programs, or a signal ended it: out of memory, a time "
+        "limit, a crash"
+    )
+    ADVICE = (
+        "end it by `sys.exit` or by its last line; run it without `torchprof run` to see whether it ends there; of "
+        "a daemon, measure in the foreground what it does"
+    )
 
     program: str
     how: str
@@ -71,3 +83,4 @@ class NoRecordingOfProgram(Reason, frozen=True):
 
     CODE = Code.NOT_RUN_TO_END
     SENTENCE = "the program has left no recording"
+    ADVICE = "report it with the output of `torchprof doctor`"

@@ -33,6 +33,8 @@ class UnknownWork(Reason, frozen=True):
         "{events:event} on a stream of the category {category:name}, which is not known: they may be kernels, copies "
         "or fills"
     )
+    MEANING = "the recording was made by a profiler that calls the GPU's work otherwise, or was changed since"
+    ADVICE = "record it with torch.profiler; report the category, with the version of what wrote it"
 
     events: int
     category: str
@@ -42,6 +44,11 @@ class NoSuchRange(Reason, frozen=True):
     """The range whose occurrences are to be the steps is not there."""
 
     CODE = Code.NO_SUCH_RANGE
+    MEANING = (
+        "no range on the CPU has this name: the name is mistyped, the range was not entered, or compiled code has "
+        "dropped it"
+    )
+    ADVICE = "the text lists the names that exist, and so does `torchprof analyze FILE --by range`"
 
     name: str
     near: str | None
@@ -60,6 +67,8 @@ class NoOperator(Reason, frozen=True):
 
     CODE = Code.NOTHING_RAN
     SENTENCE = "the recording has no operator"
+    MEANING = "the recording is one of the CPU, and no operator of torch's ran in it"
+    ADVICE = "let the measured code compute something; record with `ProfilerActivity.CPU`"
 
 
 class MadeWithoutGpu(Reason, frozen=True):
@@ -68,6 +77,11 @@ class MadeWithoutGpu(Reason, frozen=True):
     CODE = Code.NO_GPU_SIDE
     SENTENCE = "the recording has no GPU operation and no launch: it was made without the GPU"
     REMEDY = 'where the CPU was to be measured, say so: --device cpu, load(path, device="cpu")'
+    MEANING = "the file was recorded without the GPU"
+    ADVICE = (
+        "record it with `ProfilerActivity.CUDA`; if the CPU was to be measured, use `--device cpu` or `load(path, "
+        'device="cpu")`'
+    )
 
 
 class GpuNotRecorded(Reason, frozen=True):
@@ -82,6 +96,7 @@ class GpuNotRecorded(Reason, frozen=True):
         "record with ProfilerActivity.CUDA; where the CPU was to be measured, say so: --device cpu, load(path, "
         'device="cpu")'
     )
+    MEANING = "the machine has a GPU, and the profiler did not record it, or nothing was launched"
 
     name: str
 
@@ -91,6 +106,8 @@ class NoLaunches(Reason, frozen=True):
 
     CODE = Code.LOST_LAUNCHES
     SENTENCE = "no launch is in the recording, and {operations:GPU operation} ran: events were lost"
+    MEANING = "the profiler lost all launches, so nobody knows which step the operations belong to"
+    ADVICE = "record it again"
 
     operations: int
 
@@ -99,6 +116,8 @@ class LostLaunches(Reason, frozen=True):
     """GPU operations ran in the steps, and their launches were lost."""
 
     CODE = Code.LOST_LAUNCHES
+    MEANING = "the profiler lost the launches, so nobody knows which step the operations belong to"
+    ADVICE = "record it again"
 
     operations: int
     idle_first: str | None = None
@@ -121,6 +140,11 @@ class LaunchesUntied(Reason, frozen=True):
         "{kernels:kernel} of collectives {kernels:has|have} no correlation id (as ROCm 6.1 records them), and nobody "
         "can tell which {kernels:launch it belongs|launches they belong} to"
     )
+    MEANING = (
+        "the tracer gives the kernels of RCCL no id. They are joined with the launches that lack a kernel, in turn, "
+        "where there are as many and all ran on one stream; here that is not so"
+    )
+    ADVICE = "use a newer ROCm; record the collectives of one group at a time"
 
     kernels: int
 
@@ -130,6 +154,8 @@ class StepsOverlapOnThreads(Reason, frozen=True):
 
     CODE = Code.OVERLAPPING_STEPS
     SENTENCE = "{first} and {second} overlap on two threads, so that what was launched belongs to neither"
+    MEANING = "the range that is to be the step was entered on two threads at once"
+    ADVICE = "name a range that one thread enters at a time"
 
     first: str
     second: str
@@ -141,6 +167,7 @@ class StepsOverlap(Reason, frozen=True):
     CODE = Code.OVERLAPPING_STEPS
     SENTENCE = "{first} and {second} overlap: the recording holds the work of several processes or profilers"
     REMEDY = "read the recording of each by itself"
+    MEANING = "the file holds the work of several processes or profilers, so that launches belong to no single step"
 
     first: str
     second: str
@@ -154,6 +181,8 @@ class NoSentinel(Reason, frozen=True):
         "the range {name} with which our recordings begin is missing: another profiler took the events, or they were "
         "lost"
     )
+    MEANING = "another profiler took this one's events"
+    ADVICE = "run one profiler at a time"
 
     name: str
 
@@ -163,6 +192,8 @@ class SentinelLaunchedNothing(Reason, frozen=True):
 
     CODE = Code.LOST_SENTINEL
     SENTENCE = "no kernel of the sentinel is in the recording (the profiler lost its beginning)"
+    MEANING = "the profiler lost its first events; the measurement was tried three times"
+    ADVICE = "as for [lost-kernels](#lost-kernels)"
 
 
 class LostSteps(Reason, frozen=True):
@@ -170,6 +201,8 @@ class LostSteps(Reason, frozen=True):
 
     CODE = Code.LOST_STEPS
     SENTENCE = "{found} of {measured:step} {found:is|are} in the recording (the profiler lost events)"
+    MEANING = "the profiler lost events"
+    ADVICE = "as for [lost-kernels](#lost-kernels)"
 
     found: int
     measured: int
@@ -182,6 +215,8 @@ class OtherSteps(Reason, frozen=True):
     SENTENCE = (
         "{found:step range} in the recording, {measured} {measured:was|were} measured (another profiler's schedule ran)"
     )
+    MEANING = "another profiler's schedule marked steps of its own around the measured calls"
+    ADVICE = "take it out of the test"
 
     found: int
     measured: int
@@ -192,6 +227,8 @@ class SawNothingOfGpu(Reason, frozen=True):
 
     CODE = Code.NO_GPU_SIDE
     SENTENCE = "no launch is in the recording, not even the sentinel's (the profiler saw nothing of the GPU)"
+    MEANING = "the profiler saw nothing of the GPU"
+    ADVICE = "see [no-kernels-recorded](#no-kernels-recorded)"
 
 
 class NoGpuOperations(Reason, frozen=True):
@@ -199,6 +236,8 @@ class NoGpuOperations(Reason, frozen=True):
 
     CODE = Code.NO_GPU_SIDE
     SENTENCE = "{launches:launch} and no GPU operation in the recording (the GPU's side is missing)"
+    MEANING = "the GPU side of the recording is missing"
+    ADVICE = "see [no-kernels-recorded](#no-kernels-recorded)"
 
     launches: int
 
@@ -211,6 +250,8 @@ class EarlierWork(Reason, frozen=True):
         "{operations:GPU operation} {operations:was|were} launched before the recording began and still ran in the "
         "measured steps"
     )
+    MEANING = "the wait at the recording's beginning did not reach them"
+    ADVICE = "synchronize where they are queued"
 
     operations: int
 
@@ -224,6 +265,10 @@ class UnplacedLaunches(Reason, frozen=True):
         "as cuLaunchCooperativeKernel), and it cannot be told in which step"
     )
     REMEDY = "record it anew, or measure one step (steps=1)"
+    MEANING = (
+        "there is no call on either side of the step's end in the recording by which they could be placed, as in "
+        "recordings of older versions of this plugin"
+    )
 
     operations: int
 
@@ -232,6 +277,15 @@ class LostKernels(Reason, frozen=True):
     """Launches without a kernel."""
 
     CODE = Code.LOST_KERNELS
+    MEANING = (
+        "the profiler's buffers overflowed, or its last records were not flushed; the measurement was tried three "
+        "times. Where it is the same launches in each step, the driver may have refused them: too many threads, too "
+        "much shared memory"
+    )
+    ADVICE = (
+        "measure shorter steps; look for a second profiling tool (nsys, ncu, DCGM), or for an error of CUDA's that "
+        "the measured code catches (`CUDA_LAUNCH_BLOCKING=1`)"
+    )
 
     lost: int
     launches: int
@@ -254,6 +308,11 @@ class LostGraphKernels(Reason, frozen=True):
     """A replay of a CUDA graph has fewer operations in the recording than the graph."""
 
     CODE = Code.LOST_GRAPH_KERNELS
+    MEANING = (
+        "another replay of this CUDA graph ran more, or torch said that the graph has more kernels: the profiler "
+        "lost some; the measurement was tried three times"
+    )
+    ADVICE = "as for [lost-kernels](#lost-kernels)"
 
     graph: int | None
     """The number of the graph; None where the recording does not tell it."""
@@ -281,6 +340,8 @@ class UntimedKernels(Reason, frozen=True):
 
     CODE = Code.UNTIMED_KERNELS
     SENTENCE = "GPU operations without a usable time in the recording: {operations}"
+    MEANING = "the driver gave them no time, or an end before their start"
+    ADVICE = "record again"
 
     operations: int
 
@@ -290,6 +351,10 @@ class RanOnOtherThread(Reason, frozen=True):
 
     CODE = Code.OTHER_THREAD
     SENTENCE = "the measured code ran {what} on another thread, whose operators torch.profiler does not record"
+    MEANING = "with the CPU as device, torch.profiler does not record operators of other Python threads"
+    ADVICE = (
+        "run it on the test's own thread; write `baseline=False` in the marker if only what the compiler did matters"
+    )
 
     what: str
 
@@ -303,6 +368,9 @@ class LaunchedOutsideSteps(Reason, frozen=True):
         "{kernels:belongs|belong} to none"
     )
     REMEDY = "wait in the measured code for what other threads do (thread.join(), future.result(), queue.join())"
+    MEANING = (
+        "a step handed work to a thread (a pool, an engine's queue) and was over before the thread had launched it all"
+    )
 
     kernels: int
 
@@ -313,6 +381,7 @@ class PackageRan(Reason, frozen=True):
     CODE = Code.AOTINDUCTOR
     SENTENCE = "a package of AOTInductor ran, whose kernels leave no event on the CPU"
     REMEDY = "measure the model under torch.compile instead, or on a GPU"
+    MEANING = "with the CPU as device, its kernels leave no event"
 
 
 class PackageMayHaveRun(Reason, frozen=True):
@@ -324,6 +393,7 @@ class PackageMayHaveRun(Reason, frozen=True):
         "the measurement (run = loader.boxed_run), which cannot be seen"
     )
     REMEDY = "keep the package instead"
+    MEANING = "a bound method of the package's loader is kept somewhere, so it may be called unseen"
 
 
 class GraphWithoutKernels(Reason, frozen=True):
@@ -335,6 +405,7 @@ class GraphWithoutKernels(Reason, frozen=True):
         "record it with TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1; one that has none can be judged where a test "
         "measures it itself"
     )
+    MEANING = "compiled code ran in somebody else's recording of a CPU, without a kernel of Inductor's"
 
 
 class CompiledBefore(Reason, frozen=True):
@@ -346,6 +417,7 @@ class CompiledBefore(Reason, frozen=True):
         "kernels leave no event ({graph})"
     )
     REMEDY = "compile it in the measured code, or set TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1"
+    MEANING = "Inductor compiled the code for the CPU before the plugin could see its kernels"
 
     graph: str
     """The path of its code, else its hash."""
@@ -355,6 +427,14 @@ class UnseenWork(Reason, frozen=True):
     """An operator computed without leaving events."""
 
     CODE = Code.UNSEEN_WORK
+    MEANING = (
+        "with the CPU as device, an operator or a function of TorchScript worked for 2 ms or more where no operator "
+        "of torch's was recorded, and also called some that were: how many kernels that is, nobody knows"
+    )
+    ADVICE = (
+        "measure the model before `optimize_for_inference` or fusion; in an operator of your own, call either "
+        "torch's operators or none: one that calls none is one kernel"
+    )
 
     operator: str
     most_us: float
@@ -379,6 +459,8 @@ class LossNoted(Reason, frozen=True):
 
     CODE = Code.LOST_RECORDS
     SENTENCE = "the profiler noted in the recording that it lost records: {note:name}"
+    MEANING = "its buffers were full"
+    ADVICE = "record less: fewer steps or requests"
 
     note: str
 
@@ -398,6 +480,7 @@ class SharedGraphNumbers(Reason, frozen=True):
         "{shared} of {launches:launch} of graphs {shared:has|have} the correlation id of another call as well" + _CUPTI
     )
     REMEDY = NEWER_CUPTI
+    MEANING = "the kernels of several calls are under one number, so nobody can tell which of them launched them"
 
     shared: int
     launches: int
@@ -412,6 +495,7 @@ class StrayGraphNumbers(Reason, frozen=True):
         "correlation ids than their launch's: {empty} of {launches:launch} of graphs {empty:has|have} none" + _CUPTI
     )
     REMEDY = NEWER_CUPTI
+    MEANING = "the kernels are there, and nobody can tell by which launch, and so in which step, they ran"
 
     strays: int
     empty: int
@@ -423,6 +507,8 @@ class UnknownLaunch(Reason, frozen=True):
 
     CODE = Code.UNKNOWN_LAUNCH
     SENTENCE = "kernels ran behind {call}, which is not known as a launch"
+    MEANING = "the step's kernels can be counted, but not its launches"
+    ADVICE = "limit the kernels; report the call's name"
 
     call: str
 
@@ -441,6 +527,14 @@ class LostCopies(Reason, frozen=True):
     SENTENCE = (
         "{calls} {calls:call that copies|calls that copy} ({first}) left no copy in the recording: it was lost, or "
         "there was nothing to copy"
+    )
+    MEANING = (
+        "the profiler lost the copies, or does not record such calls, or they had nothing to copy; limits on copies "
+        "are not measured"
+    )
+    ADVICE = (
+        "record it again; if it stays, the call copies nothing or leaves no record: do without it, or without a "
+        "limit on copies"
     )
 
     calls: int
@@ -466,6 +560,8 @@ class NeedsGpu(Reason, frozen=True):
 
     CODE = Code.NEEDS_GPU
     SENTENCE = "the {device} as device has no {what}: this limit needs a GPU"
+    MEANING = "the limit needs a GPU"
+    ADVICE = "run it on a GPU, or replay a recording of one"
 
     device: str
     what: str
@@ -476,12 +572,18 @@ class OneRankAlone(Reason, frozen=True):
 
     CODE = Code.ONE_RANK
     SENTENCE = "one rank's recording does not tell of the others"
+    MEANING = "`profile.ranks` needs the recordings of all ranks together"
+    ADVICE = (
+        "adopt them together (`files=`), or check the folder with `torchprof check DIR --ranks`; `load_ranks(DIR)` "
+        "reads a folder of them"
+    )
 
 
 class NoRangeOfName(Reason, frozen=True):
     """The recording has no range of the name that is asked for."""
 
     CODE = Code.NOT_IN_RECORDING
+    ADVICE = "use one of the names in the text; `torchprof analyze FILE --by range` lists them"
 
     name: str
     near: str | None
@@ -500,6 +602,7 @@ class NoRangeInSteps(Reason, frozen=True):
 
     CODE = Code.NOT_IN_RECORDING
     SENTENCE = "no range {name!r} begins in a step of the recording"
+    ADVICE = "enter it in the measured code"
 
     name: str
 
@@ -509,6 +612,8 @@ class NoRecordingOfRank(Reason, frozen=True):
 
     CODE = Code.NO_RANK
     SENTENCE = "there is no recording of rank {rank}; there are those of {there}"
+    MEANING = "`profile.ranks[2]` was looked up"
+    ADVICE = "use a rank that is there"
 
     rank: int
     there: str
@@ -519,6 +624,8 @@ class NothingWasRun(Reason, frozen=True):
 
     CODE = Code.NOT_RECORDED
     SENTENCE = "there is no result: the profile was read from a recording, the code was not run"
+    MEANING = "a recording that was loaded holds no values"
+    ADVICE = "measure the code, or do without `profile.result`"
 
 
 class NoSuchOperator(Reason, frozen=True):
@@ -526,6 +633,11 @@ class NoSuchOperator(Reason, frozen=True):
 
     CODE = Code.NO_SUCH_OPERATOR
     SENTENCE = "{said}"
+    MEANING = (
+        "nothing can have the name, so that to forbid it would always hold; a library's operators are known where "
+        "it is imported"
+    )
+    ADVICE = "write the operator as `profile.ops` or `torchprof analyze --by op` shows it, or as the text says"
 
     said: str
 
@@ -535,6 +647,14 @@ class MatchUnknown(Reason, frozen=True):
 
     CODE = Code.MATCH_UNKNOWN
     SENTENCE = "whether {pattern} matches cannot be told for {kernels:kernel}"
+    MEANING = (
+        "neither names nor the inputs of operators say it; one of the kernels may match. Names of one's own Triton "
+        "or CUDA kernels are in no table"
+    )
+    ADVICE = (
+        "ask for what is known: a name, a family, an operator; or say once what your kernels are, with the lines "
+        "below the message: [Your own kernels](limits.md#your-own-kernels)"
+    )
 
     pattern: str
     kernels: int

@@ -11,6 +11,10 @@ class NotRunToEnd(Reason, frozen=True):
 
     CODE = Code.NOT_RUN_TO_END
     SENTENCE = "the measured code was not run to its end"
+    MEANING = (
+        "the code itself failed in one of its calls; if the test fails for that reason, its own failure says where"
+    )
+    ADVICE = "mend the code; measure code that works only once with `warmup=0, steps=1`"
 
 
 class EndedByError(Reason, frozen=True):
@@ -18,6 +22,10 @@ class EndedByError(Reason, frozen=True):
 
     CODE = Code.NOT_RUN_TO_END
     SENTENCE = "the measured code was not run to its end: it raised {error}"
+    MEANING = (
+        "the code itself failed in one of its calls; if the test fails for that reason, its own failure says where"
+    )
+    ADVICE = "mend the code; measure code that works only once with `warmup=0, steps=1`"
 
     error: str
 
@@ -28,6 +36,7 @@ class NeverEntered(Reason, frozen=True):
     CODE = Code.NOTHING_MEASURED
     SENTENCE = "torchprof.measure({label!r}) was never entered"
     REMEDY = "use it in a with statement"
+    MEANING = "the block was created and not used"
 
     label: str
 
@@ -38,6 +47,7 @@ class LimitsUnused(Reason, frozen=True):
     CODE = Code.NOTHING_MEASURED
     SENTENCE = "torchprof.limits() sets {limits:list}, and no measurement comes after it"
     REMEDY = "set limits first"
+    MEANING = "limits hold for what is measured after them"
 
     limits: tuple[str, ...]
 
@@ -48,6 +58,7 @@ class FixtureUnused(Reason, frozen=True):
     CODE = Code.NOTHING_MEASURED
     SENTENCE = "the test is marked torchprof and requests the fixture, but measured nothing"
     REMEDY = "call torchprof(...) in it"
+    MEANING = "a marked test requests the fixture and never calls it"
 
 
 class BodyUnrepeatable(Reason, frozen=True):
@@ -56,6 +67,10 @@ class BodyUnrepeatable(Reason, frozen=True):
     CODE = Code.UNREPEATABLE_BODY
     SENTENCE = "{test} {trait} as the measured step"
     REMEDY = "measure a part of it: with torchprof.measure(...) as m, or torchprof(fn, ...)"
+    MEANING = (
+        "the test is async, or one of hypothesis (`@given`): the body of a marked test is the step that is called "
+        "several times; here a second call would do other work, or none"
+    )
 
     test: str
     trait: str
@@ -68,6 +83,7 @@ class MarkedTooLate(Reason, frozen=True):
     CODE = Code.LATE_MARKER
     SENTENCE = "{test}: {because}"
     REMEDY = "add it before: at the function, in a fixture or in a hook"
+    MEANING = "what a test is judged by must be known before it is measured"
 
     test: str
     because: str
@@ -78,6 +94,8 @@ class NoProcessOfItsOwn(Reason, frozen=True):
 
     CODE = Code.COMPILE_CACHE
     SENTENCE = "compile_cache={asked!r} takes a process that pytest starts for the test alone, and {because}"
+    MEANING = "pytest runs as a rank of a job, or the marker came after collection"
+    ADVICE = "call pytest without a launcher for this test; put the marker at the function"
 
     asked: str
     because: str
@@ -88,6 +106,11 @@ class CalledDifferentlyOften(Reason, frozen=True):
 
     CODE = Code.OTHER_RANK
     FOR_THE_DOCTOR = False
+    MEANING = (
+        "`steps`, `warmup` or a time tolerance differ, and a rank that calls the code once more would wait in its "
+        "collectives"
+    )
+    ADVICE = "ask for the same on all ranks"
 
     ranks: tuple[str, ...]
     """What each of them is to do."""
@@ -102,3 +125,8 @@ class RankUntold(Reason, frozen=True):
 
     CODE = Code.NO_RANK
     SENTENCE = "a rank's recording does not say which rank it is of"
+    MEANING = (
+        "torch writes the rank into a recording once torch.distributed is initialized, and this plugin writes what "
+        "a launcher says"
+    )
+    ADVICE = "record it again with the process group, or look at the file by itself"

@@ -27,6 +27,7 @@ class ProcessWithoutTest(Reason, frozen=True):
 
     CODE = Code.NO_TIMES
     SENTENCE = "a process {side} that ended with status {status}: {because}"
+    ADVICE = "look at that reason: a test must pass when it runs only with the other timed ones"
 
     side: str
     """Where it ran: "at main (abc1234)", "in the working tree"."""
@@ -39,6 +40,7 @@ class NoTimesTaken(Reason, frozen=True):
 
     CODE = Code.NO_TIMES
     SENTENCE = "no times were taken"
+    ADVICE = "give the test a time tolerance on both sides"
 
 
 class OtherConditions(Reason, frozen=True):
@@ -46,6 +48,8 @@ class OtherConditions(Reason, frozen=True):
 
     CODE = Code.NO_TIMES
     SENTENCE = "samples were taken with {at_commit:list} at the commit, and with {here:list} in the working tree"
+    MEANING = "the two processes of a pair took their samples in different ways"
+    ADVICE = "look for what sets threads, clock or cache by the commit or the machine"
 
     at_commit: tuple[str, ...]
     here: tuple[str, ...]
@@ -56,6 +60,7 @@ class StepTooShort(Reason, frozen=True):
 
     CODE = Code.NO_TIMES
     SENTENCE = "a step takes less time than the clock resolves"
+    ADVICE = "measure more work in a step"
 
 
 class BudgetForTooFewPairs(Reason, frozen=True):
@@ -64,6 +69,7 @@ class BudgetForTooFewPairs(Reason, frozen=True):
     CODE = Code.NO_TIMES
     SENTENCE = "{pairs:pair} of processes {pairs:fits|fit} into the budget of {budget_s:.6g} s, {needed} are needed"
     REMEDY = "give it more with --torchprof-against-budget, or fewer tests"
+    MEANING = "too few for a verdict on times against another commit"
 
     pairs: int
     needed: int
@@ -75,6 +81,7 @@ class BudgetSpent(Reason, frozen=True):
 
     CODE = Code.NO_TIMES
     SENTENCE = "the budget of {budget_s:.6g} s is spent"
+    ADVICE = "give a larger `--torchprof-against-budget`"
 
     budget_s: float
 
@@ -84,6 +91,7 @@ class SlowdownNotConfirmed(Reason, frozen=True):
 
     CODE = Code.NO_TIMES
     SENTENCE = "it looked slower in {pairs:pair}, and as many fresh ones did not confirm it"
+    ADVICE = "run it again on a machine with less other work"
 
     pairs: int
 
@@ -93,5 +101,7 @@ class PairsUndecided(Reason, frozen=True):
 
     CODE = Code.NO_TIMES
     SENTENCE = "so many pairs do not tell whether it is more than the {allowed:share} allowed"
+    MEANING = "as many pairs as are taken at most leave it open"
+    ADVICE = "run it again on a machine with less other work"
 
     allowed: float
