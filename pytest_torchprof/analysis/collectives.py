@@ -32,7 +32,7 @@ class Collective(Struct, frozen=True, kw_only=True):
     name: str | None
     """What it does: "all_reduce"; None where its kernel may carry out several."""
     operator: str | None
-    """The operator that asked for it ("c10d::allreduce_"), None where none is recorded."""
+    """The operator that asked for it ("c10d::allreduce_"), None where no operator is recorded."""
     step: int
     """Its index in ``profile.steps``."""
     group: ProcessGroup = NO_GROUP

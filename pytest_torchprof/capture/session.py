@@ -154,7 +154,7 @@ class Session:
 
     @property
     def why_no_lines(self) -> str | None:
-        """Why some lines left no mark; None where none is missing."""
+        """Why some lines left no mark; None where every line left its mark."""
         return None if self._lines is None else self._lines.why_not
 
     @contextmanager

@@ -119,7 +119,7 @@ def records_this_thread() -> bool:
 
 
 def running_profiler() -> str | None:
-    """Return where a profiler is running, "on this thread" or "on another thread"; None where none is."""
+    """Return where a profiler is running, "on this thread" or "on another thread"; None: nowhere."""
     import torch
 
     if torch._C._autograd._profiler_enabled():

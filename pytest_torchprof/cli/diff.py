@@ -101,8 +101,8 @@ def _compare(arguments: Namespace) -> _Compared:
 
 def _diff_ranks(arguments: Namespace) -> int:
     """Compare two jobs rank by rank; two recordings are there at a time."""
-    from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - likewise
-    from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - likewise
+    from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - imported where it is used
+    from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - imported where it is used
 
     device, every = arguments.device, arguments.every
     jobs = [job_in(folder, device) for folder in (arguments.first, arguments.second)]
@@ -152,7 +152,7 @@ def summary_of(comparison: Comparison) -> str:
 
 
 def _of_baselines(first: Path, second: Path, *, every: bool) -> _Compared:
-    from pytest_torchprof.baseline import read  # noqa: PLC0415 - likewise
+    from pytest_torchprof.baseline import read  # noqa: PLC0415 - imported where it is used
 
     return _by_test(differences(read(first).entries, read(second).entries), every=every)
 
@@ -174,9 +174,9 @@ def _of_recording_and_baseline(
     first: Path, second: Path, device: str | None, *, baseline_first: bool, every: bool
 ) -> _Compared:
     """Compare a recording with its test's entry: by kernels, numbers, and times by family."""
-    from pytest_torchprof.baseline import entry_of, key_of, read  # noqa: PLC0415 - likewise
-    from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
-    from pytest_torchprof.reasons.composed import OfRecording  # noqa: PLC0415 - likewise
+    from pytest_torchprof.baseline import entry_of, key_of, read  # noqa: PLC0415 - imported where it is used
+    from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - imported where it is used
+    from pytest_torchprof.reasons.composed import OfRecording  # noqa: PLC0415 - imported where it is used
 
     file, recording = (first, second) if baseline_first else (second, first)
     entries, profile = read(file).entries, load_file(str(recording), device=device)
@@ -224,7 +224,7 @@ def _difference_us(data: Mapping[str, Any]) -> float:
 
 def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
     """Return the recordings of a folder by test and label, those of no test by their path below it."""
-    from pytest_torchprof.profiles import load_each  # noqa: PLC0415 - likewise
+    from pytest_torchprof.profiles import load_each  # noqa: PLC0415 - imported where it is used
 
     paths: dict[str, Path] = {}
     for profile in load_each(folder, device=device):
@@ -238,8 +238,8 @@ def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
 
 
 def _of_recordings(first: Path, second: Path, device: str | None, *, every: bool, indent: int = 0) -> _Compared:
-    from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - likewise
-    from pytest_torchprof.text.tables import terminal_width  # noqa: PLC0415 - likewise
+    from pytest_torchprof.profiles import load_file  # noqa: PLC0415 - imported where it is used
+    from pytest_torchprof.text.tables import terminal_width  # noqa: PLC0415 - imported where it is used
 
     before, after = (load_file(str(file), device=device) for file in (first, second))
     comparison: Comparison = before.diff(after)
