@@ -71,7 +71,7 @@ def obtain_results(request: Request) -> str:
 
 def _obtain(request: Request, held: ExitStack) -> str:
     """Do what ``obtain_results`` does; ``held`` keeps the lock, and the files of what is measured now."""
-    held.enter_context(_alone(request))
+    held.enter_context(_only_run(request))
     _clear(request)
     kept = request.of_commit / _key(request)
     if (kept / "complete").is_file() and not request.is_fresh:
@@ -88,7 +88,7 @@ def _obtain(request: Request, held: ExitStack) -> str:
 
 
 @contextmanager
-def _alone(request: Request) -> Iterator[None]:
+def _only_run(request: Request) -> Iterator[None]:
     """Hold the lock of the folder: two runs in one working tree have one folder of the other commit's files."""
     lock = filelock.FileLock(request.folder / "lock")
     try:
@@ -108,21 +108,21 @@ def _key(request: Request) -> str:
     parts = {
         "words": [argument for argument in request.arguments if argument != "--torchprof-against-fresh"],
         "started in": str(request.started_in),
-        "tests": "own" if request.own_tests else overlay.digest(top, _tests(request)),
+        "tests": "own" if request.own_tests else overlay.digest(top, _own_test_files(request)),
         "settings": "" if settings is None else settings.read_text(encoding="utf-8", errors="surrogateescape"),
         "recordings": str(request.keeps_recordings),
         "roots": [str(root) for root in request.roots],
         **environment.described(request.python),
     }
-    return _hashed(parts)
+    return _hash_of(parts)
 
 
-def _hashed(parts: Mapping[str, object]) -> str:
+def _hash_of(parts: Mapping[str, object]) -> str:
     text = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _tests(request: Request) -> list[str]:
+def _own_test_files(request: Request) -> list[str]:
     if request.own_tests:
         return []
     return request.rule.of(request.repository.top, request.repository.files())
@@ -197,7 +197,7 @@ def _installed(request: Request) -> Path:
 
 
 def _environment(request: Request) -> str:
-    return _hashed({"command": request.install, **environment.described(request.python)})
+    return _hash_of({"command": request.install, **environment.described(request.python)})
 
 
 def _start_at_commit(request: Request) -> SideStart:
@@ -207,7 +207,7 @@ def _start_at_commit(request: Request) -> SideStart:
     """
     top, tree = request.repository.top, request.tree
     if not request.own_tests:
-        overlay.overlay(top, _tests(request), tree, request.rule)
+        overlay.overlay(top, _own_test_files(request), tree, request.rule)
     # Not behind a link: what is built, written and collected there would be elsewhere.
     own_folder(tree, request.rootdir)
     folder = own_folder(tree, request.started_in)

@@ -63,13 +63,13 @@ def _foreign_import(side: Side) -> Reason | None:
     inside = [folder for folder in environment_folders() if lies_in(folder, tree, other)]
     own = (caches, *inside, *([tree] if lies_in(tree, other) else []))
     installed = [] if side.installed is None else [os.path.realpath(side.installed)]
-    for name, file in _loaded():
+    for name, file in _loaded_files():
         real = _resolved(file)
         if lies_in(real, other) and not lies_in(real, *own):
             return _other_sides_code(side, name, file, "which is the other side's")
         if lies_in(real, tree) and not lies_in(real, *inside):
             continue
-        if _has(side.roots, name) and not lies_in(real, *installed):
+        if _has_module(side.roots, name) and not lies_in(real, *installed):
             return _other_sides_code(side, name, file, f"and not from {side.tree}, which has it")
         if not lies_in(real, *installed) and (named := _differs_here(side, name, real)) is not None:
             whose = f"not from either side, which differ in {named}"
@@ -82,8 +82,8 @@ def _foreign_read(side: Side) -> Reason | None:
     files = files_read()
     own = set(names_below(side.tree, files).values())
     for name, file in names_below(side.other, files).items():
-        if file not in own and name in _set(side.differing):
-            return OtherSidesFile(_where(side), name, file)
+        if file not in own and name in _as_set(side.differing):
+            return OtherSidesFile(_side_text(side), name, file)
     return None
 
 
@@ -95,7 +95,7 @@ def _shared_module(side: Side) -> Reason | None:
     name = next((name for name in side.doubtful if name in own), None)
     if name is None:
         return None
-    return SharedModule(_where(side), name)
+    return SharedModule(_side_text(side), name)
 
 
 def _ignored_read(side: Side) -> Reason | None:
@@ -119,7 +119,7 @@ def _ignored_read(side: Side) -> Reason | None:
 
 def _run_or_read() -> tuple[str, ...]:
     """Return the files that were opened, and the files of modules and libraries, which Python itself may not open."""
-    return (*files_read(), *(_resolved(file) for _, file in _loaded()))
+    return (*files_read(), *(_resolved(file) for _, file in _loaded_files()))
 
 
 @cache
@@ -129,15 +129,15 @@ def _read_there(results: Path) -> frozenset[str]:
 
 
 @cache
-def _set(names: tuple[str, ...]) -> frozenset[str]:
+def _as_set(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(names)
 
 
 def _is_ignored(name: str, ignored: tuple[str, ...]) -> bool:
-    if name in _set(ignored):
+    if name in _as_set(ignored):
         return True
     parts = name.split("/")
-    return any("/".join(parts[:end]) + "/" in _set(ignored) for end in range(1, len(parts)))
+    return any("/".join(parts[:end]) + "/" in _as_set(ignored) for end in range(1, len(parts)))
 
 
 def foreign_origin(side: Side) -> Reason | None:
@@ -154,7 +154,7 @@ def foreign_origin(side: Side) -> Reason | None:
 _resolved = cache(resolved)
 
 
-def _loaded() -> Iterator[tuple[str, str]]:
+def _loaded_files() -> Iterator[tuple[str, str]]:
     """Yield the modules of this process with their files, and the libraries that it has loaded besides."""
     for name, module in tuple(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -166,16 +166,16 @@ def _loaded() -> Iterator[tuple[str, str]]:
         yield from (("", f"/{file}") for file in sorted(files))
 
 
-def _has(roots: tuple[Path, ...], name: str) -> bool:
+def _has_module(roots: tuple[Path, ...], name: str) -> bool:
     """Whether a side's own tree has a module of this name."""
     if not name or name == "conftest":  # There may be one in each folder.
         return False
     top = name.partition(".")[0]
-    return any(top in _tops(root) and _is_module(root.joinpath(*name.split("."))) for root in roots)
+    return any(top in _top_names(root) and _is_module(root.joinpath(*name.split("."))) for root in roots)
 
 
 @cache
-def _tops(root: Path) -> frozenset[str]:
+def _top_names(root: Path) -> frozenset[str]:
     try:
         return frozenset(entry.name.partition(".")[0] for entry in os.scandir(root))
     except OSError:
@@ -222,21 +222,23 @@ def _is_copy(real: str, name: str, top: Path, sha: str) -> bool:
     above = [folder for folder in here.parents if folder.is_relative_to(top)]
     projects = [folder / file for folder in above for file in _PROJECT_FILES]
     texts = [folder.read_text(encoding="utf-8", errors="replace") for folder in projects if folder.is_file()]
-    names = {_normal(project) for text in texts for project in _NAMED.findall(text)}
+    names = {_normal_name(project) for text in texts for project in _NAMED.findall(text)}
     library = next((folder for folder in Path(real).parents if folder.name == "site-packages"), Path(real).parent)
-    records = [info / "RECORD" for info in library.glob("*.dist-info") if _normal(info.name.partition("-")[0]) in names]
+    records = [
+        info / "RECORD" for info in library.glob("*.dist-info") if _normal_name(info.name.partition("-")[0]) in names
+    ]
     line = f"{Path(real).relative_to(library).as_posix()},"
     return any(line in record.read_text(encoding="utf-8") for record in records if record.is_file())
 
 
-def _normal(name: str) -> str:
+def _normal_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _where(side: Side) -> str:
+def _side_text(side: Side) -> str:
     return f"at {side.reference.shown}" if side.is_base else "in the working tree"
 
 
 def _other_sides_code(side: Side, name: str, file: str, whose: str, *, pythonpath: bool = False) -> Reason:
     advice = f"pytest's setting pythonpath names the folder that it is in, or {_INSTALL}" if pythonpath else _INSTALL
-    return OtherSidesCode(_where(side), name or "", file, whose, advice)
+    return OtherSidesCode(_side_text(side), name or "", file, whose, advice)

@@ -81,7 +81,7 @@ class Hidden:
                 warnings.simplefilter("always")
                 importlib.import_module(stage)
             self._warnings[stage] = warned
-            new = {name for name in set(sys.modules) - before if _top(name) not in sys.stdlib_module_names}
+            new = {name for name in set(sys.modules) - before if _top_level_name(name) not in sys.stdlib_module_names}
             self._stages[stage] = {name: sys.modules[name] for name in new if not name.startswith(_OF_PYTHON)}
         sys.meta_path.remove(asked)
         self.asked = asked.names - sys.stdlib_module_names
@@ -111,14 +111,14 @@ class Hidden:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(GIVEN_UP)
-        top = _top(name)
+        top = _top_level_name(name)
         stages = (top, *STAGES[top]) if top in STAGES else ()
         for warned in (warning for stage in stages for warning in self._warnings.pop(stage, ())):
             # By the filters of here, which may make an error of it.
             warnings.warn_explicit(warned.message, warned.category, warned.filename, warned.lineno)
         brought = {module_name for stage in stages for module_name in self._stages[stage]}
         for other, module in self._modules.items():
-            if other in brought or _top(other) == top:
+            if other in brought or _top_level_name(other) == top:
                 sys.modules.setdefault(other, module)
         if top == "torch":  # It imports multiprocessing, which gives the program this name besides.
             sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
@@ -138,7 +138,7 @@ class _Shown(Loader):
         module.__spec__ = self._spec
 
 
-def _top(name: str) -> str:
+def _top_level_name(name: str) -> str:
     return name.partition(".")[0]
 
 

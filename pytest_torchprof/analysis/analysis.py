@@ -312,11 +312,11 @@ class Repeat:
         places = repeated.places
         was, is_now = Counter(kernel.name for kernel in step.kernels), Counter(name for name, _ in places.kernels)
         if was != is_now:
-            return Places(why_not=f"the repeat with stacks ran other kernels ({_contrast(was, is_now)})")
+            return Places(why_not=f"the repeat with stacks ran other kernels ({_kernel_difference_text(was, is_now)})")
         return replace(places, order=lambda: repeated.order)
 
 
-def _contrast(was: Counter[str], is_now: Counter[str]) -> str:
+def _kernel_difference_text(was: Counter[str], is_now: Counter[str]) -> str:
     more, less = is_now - was, was - is_now
     name, word = next(iter(more or less)), "more" if more else "fewer"
     return f"{(more or less)[name]} {word} x {printable_line(name, 60)}"

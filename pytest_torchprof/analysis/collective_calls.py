@@ -106,10 +106,10 @@ class _Calls:
 
     def __init__(self, trace: Trace, launching: Launching, communication: frozenset[int]) -> None:
         self._trace, self._launching = trace, launching
-        self._kernels = sorted(communication, key=self._launched)
+        self._kernels = sorted(communication, key=self._launched_ns)
         self._groups: dict[str, list[ProcessGroup]] = {}
 
-    def _launched(self, kernel: int) -> int:
+    def _launched_ns(self, kernel: int) -> int:
         """Return when a kernel was launched, or ran where that is not known."""
         call = self._trace.links.call_of[kernel]
         return self._trace.calls.start[call] if call >= 0 else self._trace.gpu.start[kernel]
@@ -241,7 +241,7 @@ class _Calls:
                     comms_id=None if message is None else message.comms_id,
                     **self._peer_and_tag(op, message, group),
                     why_no_bytes=None if None not in (sent.bytes_in, sent.bytes_out) else _NO_DIMS,
-                    **self._when(op, kernels, sent, overlap),
+                    **self._times_of(op, kernels, sent, overlap),
                 ),
             )
 
@@ -257,7 +257,7 @@ class _Calls:
             ambiguous = decoded.collective == "send_recv" and message is None
             sent = sent_by(None, _NO_OPERANDS, _NO_OPERANDS, message, None)
             yield _Request(
-                self._launched(i),
+                self._launched_ns(i),
                 ABSENT,
                 i,
                 Collective(
@@ -269,14 +269,14 @@ class _Calls:
                     sequence=message.sequence if message is not None and message.sequence >= 0 else None,
                     comms_id=None if message is None else message.comms_id,
                     why_no_bytes=_NO_METADATA if sent.bytes_in is None else None,
-                    **self._run((i,), overlap),
+                    **self._times_of_kernels((i,), overlap),
                 ),
             )
 
-    def _when(self, op: int, kernels: Sequence[int], sent: Sent, overlap: Overlap) -> dict[str, Any]:
+    def _times_of(self, op: int, kernels: Sequence[int], sent: Sent, overlap: Overlap) -> dict[str, Any]:
         """Return when the device or the backend carried it out."""
         if kernels:
-            return self._run(kernels, overlap)
+            return self._times_of_kernels(kernels, overlap)
         on_gpu = self._trace.device_kind.has_launches
         note = self._ranges.get(op)
         if note is None:
@@ -292,7 +292,7 @@ class _Calls:
             return ONE_RANK
         return EMPTY if self._name(op) != "barrier" and sent.bytes_in == sent.bytes_out == 0 else None
 
-    def _run(self, kernels: Sequence[int], overlap: Overlap) -> dict[str, Any]:
+    def _times_of_kernels(self, kernels: Sequence[int], overlap: Overlap) -> dict[str, Any]:
         gpu = self._trace.gpu
         first = min(kernels, key=gpu.start.__getitem__)
         start, end = gpu.start[first], max(gpu.end[i] for i in kernels)
@@ -321,7 +321,9 @@ class _Calls:
         if note is None and (functional := self._functional_around(op)) >= 0:
             # What nobody has awaited left no range, and the operator's own list of tensors tells no type.
             backend = self._operands(trace.ops.inputs[functional])
-            backend = backend if any(map(is_dtype, backend[0] or ())) else self._copied.get(functional, backend)
+            backend = (
+                backend if any(map(is_dtype, backend[0] or ())) else self._types_of_copied.get(functional, backend)
+            )
         return self._operands(trace.ops.inputs[op]), backend
 
     def _functional_around(self, op: int) -> int:
@@ -331,7 +333,7 @@ class _Calls:
         return next((outer for outer in around if names[named[outer]].startswith(_FUNCTIONAL)), ABSENT)
 
     @cached_property
-    def _copied(self) -> dict[int, Inputs]:
+    def _types_of_copied(self) -> dict[int, Inputs]:
         """What a functional collective of several tensors copies or takes apart first: their types, where alike."""
         ops, names = self._trace.ops, self._trace.names
         meant = {i for i, name in enumerate(names) if name in _OF_OPERANDS}

@@ -79,11 +79,13 @@ def _row(key: tuple[str, str | None, int | None], members: Sequence[Collective],
         bytes=None if None in sizes else sum(size or 0 for size in sizes),
         times=times,
         exposed_us=None if None in exposed or not exposed else sum(us or 0 for us in exposed),
-        bus_gb_per_s=_bus(key[0], key[2], [collective for collective in members if collective.dur_ns is not None]),
+        bus_gb_per_s=_bus_gb_per_s(
+            key[0], key[2], [collective for collective in members if collective.dur_ns is not None]
+        ),
     )
 
 
-def _bus(name: str, size: int | None, ran: Sequence[Collective]) -> float | None:
+def _bus_gb_per_s(name: str, size: int | None, ran: Sequence[Collective]) -> float | None:
     factor = None if size is None else bus_factor(name, size)
     sent, took_ns = [collective.message_bytes for collective in ran], sum(collective.dur_ns or 0 for collective in ran)
     # What one kernel carried out together has its time each.

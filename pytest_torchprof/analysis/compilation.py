@@ -93,7 +93,8 @@ def cuda_graphs(trace: Trace, evidence: CompileEvidence | None, unknown: Reason 
     """Return the graph launches of the steps, and why Inductor made no graph where it made none, or why none knows."""
     launches = _graph_launches(trace)
     owned = sum(
-        any(is_compiled_code(trace.names[trace.ops.name[op]]) for op in _around(trace, call)) for call in launches
+        any(is_compiled_code(trace.names[trace.ops.name[op]]) for op in _operators_around(trace, call))
+        for call in launches
     )
     reasons: list[str] = []
     if evidence is not None:
@@ -110,7 +111,7 @@ def _graph_launches(trace: Trace) -> list[int]:
     return [i for i in trace.links.launches if trace.calls.name[i] in names and steps[i] >= 0]
 
 
-def _around(trace: Trace, call: int) -> Iterator[int]:
+def _operators_around(trace: Trace, call: int) -> Iterator[int]:
     calls = trace.calls
     return trace.nesting.chain(trace.nesting.around(calls.thread[call], calls.start[call], calls.end[call]))
 
@@ -139,7 +140,7 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
     In a step that replays a CUDA graph nothing of them is on the CPU's side: the generated code tells.
     """
     calls = list(_graph_calls(trace))
-    replayed = _replayed(trace, [span for _, span in calls])
+    replayed = _replaying_calls(trace, [span for _, span in calls])
     by_step = _aten_calls_by_step(trace, [span for _, span in calls if span not in replayed])
     written = {graph.hash: graph.aten_calls for graph in _known_graphs(evidence)}
     unknown: Reason | None = None if len(trace.ops) else NoOperators()
@@ -154,7 +155,7 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
     return tuple(Fallback(op=op, count=count) for op, count in worst.most_common()), unknown
 
 
-def _replayed(trace: Trace, spans: list[Span]) -> set[Span]:
+def _replaying_calls(trace: Trace, spans: list[Span]) -> set[Span]:
     """Return the calls of a graph that launch a CUDA graph."""
     calls, at = trace.calls, ByThread(spans).at
     containing = (at(trace.threads[calls.thread[i]], calls.start[i]) for i in _graph_launches(trace))
@@ -216,7 +217,7 @@ class Compile(Struct, frozen=True, kw_only=True):
 def compile_of(trace: Trace) -> Compile:
     """Return the compile evidence of a recording, ours or a foreign one."""
     evidence = None if trace.metadata is None else trace.metadata.compile
-    seen, no_evidence = regions_of(trace), _no_evidence(trace)
+    seen, no_evidence = regions_of(trace), _why_no_evidence(trace)
     breaks, unknown = _graph_breaks(evidence, no_evidence, seen)
     again, again_unknown = _recompiles(trace, evidence, no_evidence, seen)
     called, called_unknown = fallbacks(trace, evidence)
@@ -229,24 +230,24 @@ def compile_of(trace: Trace) -> Compile:
         recompiles_unknown=again_unknown,
         compiled_in_window=bool(trace.compiling),
         skipped_frames=tuple(graph_break for graph_break in breaks if graph_break.skipped_frame),
-        nothing=_nothing(evidence, seen),
+        nothing=_seen_instead(evidence, seen),
         lookups_without_region=seen.lookups_without_region,
         cuda_graphs=cuda_graphs(trace, evidence, no_evidence),
         fx_graphs=tuple(fx_graphs(trace, evidence)),
         fallbacks=called,
-        fallbacks_unknown=called_unknown or _unseen(evidence),
+        fallbacks_unknown=called_unknown or _why_unseen(evidence),
         time_us=None if evidence is None else evidence.time_us,
         caches=None if evidence is None else evidence.caches,
     )
 
 
-def _no_evidence(trace: Trace) -> Reason | None:
+def _why_no_evidence(trace: Trace) -> Reason | None:
     if trace.metadata is None:
         return NoEvidence(has_key=False)
     return None if trace.metadata.compile is not None else NoEvidence(has_key=True)
 
 
-def _unseen(evidence: CompileEvidence | None) -> Reason | None:
+def _why_unseen(evidence: CompileEvidence | None) -> Reason | None:
     """Return why nothing can be said of compiled code: it ran where nobody looks; None where it did not.
 
     Dynamo may have reported its breaks when it compiled, or an earlier test has compiled it: the verdict is the same.
@@ -269,19 +270,19 @@ def _graph_breaks(
 ) -> tuple[tuple[GraphBreak, ...], Reason | None]:
     if evidence is None:
         worst = max(seen.nested_by_step.values(), key=len, default=[])
-        return tuple(_nested(inner, outer) for inner, outer in worst), unknown
-    if unseen := _unseen(evidence):
+        return tuple(_break_of_nested(inner, outer) for inner, outer in worst), unknown
+    if unseen := _why_unseen(evidence):
         return (), unseen
     ran = [graph_break for identity in sorted(seen.ids) for graph_break in evidence.entries.get(identity, ())]
     merged = _merge_breaks(evidence.breaks, ran, (*evidence.given_up, *evidence.given_up_earlier))
     unexplained = {outer: inner for inner, outer in seen.nested if outer.identity not in evidence.entries}
     return (
-        (*merged, *(_nested(inner, outer) for outer, inner in unexplained.items())),
+        (*merged, *(_break_of_nested(inner, outer) for outer, inner in unexplained.items())),
         from_stored(evidence.unknown.graph_breaks) or _why_not_in_steps(evidence, seen),
     )
 
 
-def _nested(inner: Region, outer: Region) -> GraphBreak:
+def _break_of_nested(inner: Region, outer: Region) -> GraphBreak:
     """Return the break that a compiled region inside another one shows."""
     return GraphBreak(reason=f"{inner.name} ran inside {outer.name}")
 
@@ -329,13 +330,13 @@ def _recompiles(
         again = compiled_again(trace, seen)
         shown = tuple(Recompile(reason=f"compiled again inside the window ({identity})") for identity in again)
         return shown or None, unknown
-    if unseen := _unseen(evidence):
+    if unseen := _why_unseen(evidence):
         return None, unseen
     unknown = from_stored(evidence.unknown.recompiles) or _why_not_in_steps(evidence, seen)
     return (None if unknown and not evidence.recompiles else evidence.recompiles), unknown
 
 
-def _nothing(evidence: CompileEvidence | None, seen: Regions) -> tuple[str, ...] | None:
+def _seen_instead(evidence: CompileEvidence | None, seen: Regions) -> tuple[str, ...] | None:
     if evidence is None or seen.regions or evidence.compiled or evidence.on_threads:
         return None
     if not evidence.dynamo:

@@ -27,10 +27,10 @@ def wrong_numbers(trace: Trace) -> Reason | None:
     launches = where(trace.calls.name, {i for i in graphs if trace.names[i].startswith("cu")}) if graphs else ()
     if not launches:
         return None
-    return _shared(trace, launches) or _strays(trace, launches)
+    return _shared_numbers(trace, launches) or _stray_numbers(trace, launches)
 
 
-def _shared(trace: Trace, launches: Sequence[int]) -> Reason | None:
+def _shared_numbers(trace: Trace, launches: Sequence[int]) -> Reason | None:
     """Return that launches have the number of other calls: each has its own."""
     ids = trace.calls.correlation
     wanted = {ids[i] for i in launches if ids[i] > 0}
@@ -39,7 +39,7 @@ def _shared(trace: Trace, launches: Sequence[int]) -> Reason | None:
     return SharedGraphNumbers(shared, len(launches)) if shared else None
 
 
-def _strays(trace: Trace, launches: Sequence[int]) -> Reason | None:
+def _stray_numbers(trace: Trace, launches: Sequence[int]) -> Reason | None:
     """Return that operations of graphs are under other numbers than those of the launches, some of which have none."""
     empty = set(launches).intersection(trace.links.lost)
     strays = sum(_is_astray(trace)) if empty else 0

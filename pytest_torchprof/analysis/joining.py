@@ -26,7 +26,7 @@ _NO_CLOCK: Final = "nothing aligns the clocks of its ranks' hosts"
 
 def joined(parts: Iterable[RankPart]) -> Job:
     """Return the job that these ranks are of; TorchprofError where they are not of one, or only one rank is there."""
-    ranks = tuple(sorted(_sharing(parts), key=lambda part: part.rank))
+    ranks = tuple(sorted(_with_shared_values(parts), key=lambda part: part.rank))
     refuse_mixed(ranks)
     pairing = paired(ranks)
     not_joined = pairing.not_paired
@@ -63,7 +63,7 @@ def joined(parts: Iterable[RankPart]) -> Job:
     )
 
 
-def _sharing(parts: Iterable[RankPart]) -> Iterator[RankPart]:
+def _with_shared_values(parts: Iterable[RankPart]) -> Iterator[RankPart]:
     """Yield the parts, and keep what is equal in them once: each of many ranks lists all of them, and runs the same."""
     known: dict[Hashable, Any] = {}
 

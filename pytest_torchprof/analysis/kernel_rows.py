@@ -89,12 +89,12 @@ def by_kernel(gpu_work: GpuWork, chosen: Sequence[Part]) -> list[KernelRow]:
         for name, several in variants_of.items()
     ]
     if trace.forward_of:
-        forward = _forward(launching, (i for of_step in of_steps for i in of_step), named)
+        forward = _forward_operators(launching, (i for of_step in of_steps for i in of_step), named)
         rows = [replace(row, forward_op=forward[name]) for row, name in zip(rows, variants_of, strict=True)]
     return sorted(rows, key=lambda row: (-row.time_us, row.name))
 
 
-def _forward(launching: Launching, kernels: Iterable[int], named: Sequence[int]) -> dict[int, str | None]:
+def _forward_operators(launching: Launching, kernels: Iterable[int], named: Sequence[int]) -> dict[int, str | None]:
     """Return for each name whose backward most of its kernels are, None where most are of no backward."""
     counts: dict[int, Counter[str | None]] = defaultdict(Counter)
     for i in kernels:

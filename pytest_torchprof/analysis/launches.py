@@ -178,11 +178,16 @@ class Launching:
         name = self._trace.names[self._trace.ops.name[op]]
         code = self.code_of_operator(op)
         lists = self._inputs.lists_of(op)
-        key = (name, self._chain_number(op), self._trace.ops.inputs[op], lists, code, op in self._by_mask)
+        key = (name, self._chain_number(op), self._trace.ops.inputs[op], lists, code, op in self._operators_with_masks)
         kernel_name = self._decoded.get(key)
         if kernel_name is None:
             dtypes, shapes, strides = with_lists(self.inputs(op), lists)
-            given = {"dtypes": dtypes, "shapes": shapes, "strides": strides, "by_mask": op in self._by_mask}
+            given = {
+                "dtypes": dtypes,
+                "shapes": shapes,
+                "strides": strides,
+                "by_mask": op in self._operators_with_masks,
+            }
             launch = replace(self._launch(op, None, (None, None)), **given)
             decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
             if decoded.family is None and not decoded.by_word:
@@ -192,7 +197,7 @@ class Launching:
         return kernel_name
 
     @cached_property
-    def _by_mask(self) -> AbstractSet[int]:
+    def _operators_with_masks(self) -> AbstractSet[int]:
         """The operators that make indices of a mask: its type stands in a list of tensors, which tells none."""
         trace = self._trace
         makes = {i for i, name in enumerate(trace.names) if name == "aten::nonzero"}
@@ -252,7 +257,7 @@ class Launching:
         unsure = trace.captured.unsure
         # What may have been launched by another operator than the recorded one hides in its region.
         kernels = {(trace.gpu.name[i], self._around[i], ABSENT if i in unsure else self.op_of[i]) for i in done}
-        return Beside((trace.names[name], self._both(around, op)) for name, around, op in kernels)
+        return Beside((trace.names[name], self._joined_chain(around, op)) for name, around, op in kernels)
 
     def _doubted(self, decoded: KernelName, code: GeneratedKernel | None, op: int) -> tuple[str, ...]:
         if not decoded.triton_ops or (code is not None and code.ops is not None):
@@ -298,7 +303,7 @@ class Launching:
 
         return sorted((i for i in part.gpu_ops if gpu.kind[i] == KERNEL), key=moment)
 
-    def _of_operator(self, op: int) -> dict[str, Any]:
+    def _operator_fields(self, op: int) -> dict[str, Any]:
         """Return what a kernel has from the operator that it comes from, its name aside."""
         dtypes, shapes, strides = self.inputs(op)
         return {
@@ -313,17 +318,17 @@ class Launching:
     def _kernel(self, gpu_op: int) -> Kernel:
         """Return a kernel: one, however many ranges hold it."""
         if gpu_op not in self._kernels:
-            self._kernels[gpu_op] = self._made(gpu_op)
+            self._kernels[gpu_op] = self._new_kernel(gpu_op)
         return self._kernels[gpu_op]
 
-    def _made(self, gpu_op: int) -> Kernel:
+    def _new_kernel(self, gpu_op: int) -> Kernel:
         trace, gpu, op = self._trace, self._trace.gpu, self.op_of[gpu_op]
         call, decoded = trace.links.call_of[gpu_op], self.decoded(gpu_op)
         return Kernel(
             name=trace.names[gpu.name[gpu_op]],
             decoded=decoded,
             op=self.op_name(op),
-            **self._of_operator(op) | {"op_chain": self._both(self._around[gpu_op], op)},
+            **self._operator_fields(op) | {"op_chain": self._joined_chain(self._around[gpu_op], op)},
             start_ns=gpu.start[gpu_op],
             dur_ns=gpu.end[gpu_op] - gpu.start[gpu_op],
             device=trace.device_of[gpu.process[gpu_op]],
@@ -338,7 +343,7 @@ class Launching:
             doubted=self._doubted(decoded, code, op),
         )
 
-    def _both(self, around: int, op: int) -> tuple[str, ...]:
+    def _joined_chain(self, around: int, op: int) -> tuple[str, ...]:
         """Return the ranges around a launch; of a graph, inside them those around the operator of the capture."""
         return self.chain(op) if around == op else (*self.chain(around), *self.chain(op))
 
@@ -350,7 +355,7 @@ class Launching:
             name=name,
             decoded=(decoded := self.decoded_operator(op)),
             op=name,
-            **self._of_operator(op),
+            **self._operator_fields(op),
             start_ns=trace.ops.start[op],
             dur_ns=trace.ops.end[op] - trace.ops.start[op],
             launch_start_ns=trace.ops.start[op],

@@ -110,17 +110,17 @@ def _elements(operator: str, inputs: Inputs, backend: Inputs, size: int | None) 
         first = first if first is not None else _operand(backend, 0)
         return first, first
     if collective == "gather":
-        return second, _of_root(inputs, 0, second, size)
+        return second, _elements_at_root(inputs, 0, second, size)
     if collective == "scatter":
-        return _of_root(inputs, 1, first, size), first
+        return _elements_at_root(inputs, 1, first, size), first
     return {
         "c10d::send": (first, 0),
         "c10d::recv_": (0, first),
         "c10d::recv_any_source_": (0, first),
         # Their lists of lists leave no dims; each rank's part is as large as the others'.
-        "c10d::allgather_": (second, _times(second, size)),
-        "c10d::allgather_coalesced_": (second, _times(second, size)),
-        "c10d::reduce_scatter_": (_times(first, size), first),
+        "c10d::allgather_": (second, _multiplied(second, size)),
+        "c10d::allgather_coalesced_": (second, _multiplied(second, size)),
+        "c10d::reduce_scatter_": (_multiplied(first, size), first),
     }.get(operator, (second, first))
 
 
@@ -139,16 +139,16 @@ def is_dtype(kind: str) -> bool:
     return kind in _DTYPES
 
 
-def _times(elements: int | None, size: int | None) -> int | None:
+def _multiplied(elements: int | None, size: int | None) -> int | None:
     return None if elements is None or size is None else elements * size
 
 
-def _of_root(inputs: Inputs, index: int, part: int | None, size: int | None) -> int | None:
+def _elements_at_root(inputs: Inputs, index: int, part: int | None, size: int | None) -> int | None:
     """Return how many elements a list has that only the root gives or takes: one part for each rank."""
     types = inputs[0]
     if types is None or len(types) <= index:
         return None
-    return 0 if types[index] == _EMPTY_LIST else _times(part, size)
+    return 0 if types[index] == _EMPTY_LIST else _multiplied(part, size)
 
 
 def _operand(inputs: Inputs, index: int) -> int | None:

@@ -342,15 +342,15 @@ def _computed(source: StepWork | Window, scope: str, trace: Trace, *, hidden: bo
 
 def median(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
     """Return the median over steps of the numbers that steps have, and the window's own."""
-    return _over(steps, whole, _middle)
+    return _reduced(steps, whole, _middle)
 
 
 def worst(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
     """Return the largest over steps of the numbers that steps have, and the window's own."""
-    return _over(steps, whole, max)
+    return _reduced(steps, whole, max)
 
 
-def _over(steps: Sequence[Numbers], whole: Numbers, choose: Callable[[list[Any]], Any]) -> Numbers:
+def _reduced(steps: Sequence[Numbers], whole: Numbers, choose: Callable[[list[Any]], Any]) -> Numbers:
     chosen = {}
     for name in OF_STEP:
         # A step without GPU operations has no ratio; the others' still says something.

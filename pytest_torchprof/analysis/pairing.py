@@ -59,7 +59,7 @@ def paired(ranks: Sequence[RankPart]) -> Paired:
     together = [*_in_rows(rows, not_paired, differences), *_in_pairs(pairs, {part.rank for part in ranks}, not_paired)]
     alike = []
     for of_rank in together:
-        if unlike := list(_unlike(of_rank)):
+        if unlike := list(_unlike_ranks(of_rank)):
             differences += unlike
             not_paired[_UNLIKE] += len(of_rank)
         else:
@@ -152,7 +152,7 @@ def _in_pairs(
         not_paired[_UNEVEN if peers <= there else _NO_OTHER] += sum(map(len, of_rank.values()))
 
 
-def _unlike(of_rank: Mapping[int, Collective]) -> Iterator[RankDifference]:
+def _unlike_ranks(of_rank: Mapping[int, Collective]) -> Iterator[RankDifference]:
     """Yield the ranks that give another size or type to a collective than most others."""
     looks: tuple[Callable[[Collective], object], ...] = (_size_of, lambda collective: collective.dtype)
     odd: dict[int, int] = {}
@@ -164,7 +164,9 @@ def _unlike(of_rank: Mapping[int, Collective]) -> Iterator[RankDifference]:
     for rank, first in sorted(odd.items()):
         mine, theirs = of_rank[rank], of_rank[first]
         where = f"{mine.name} in step {mine.step + 1}"
-        yield RankDifference(rank=rank, text=f"{where} has {_shown(mine)}, and {_shown(theirs)} on rank {first}")
+        yield RankDifference(
+            rank=rank, text=f"{where} has {_size_text(mine)}, and {_size_text(theirs)} on rank {first}"
+        )
 
 
 def _size_of(collective: Collective) -> int | None:
@@ -172,7 +174,7 @@ def _size_of(collective: Collective) -> int | None:
     return None if collective.name in _UNEVEN_ALLOWED else collective.message_bytes
 
 
-def _shown(collective: Collective) -> str:
+def _size_text(collective: Collective) -> str:
     exact = "" if collective.message_bytes is None else show_bytes(collective.message_bytes)
     if collective.message_bytes is not None and collective.message_bytes >= 1024:
         exact = f"{collective.message_bytes:,} B"

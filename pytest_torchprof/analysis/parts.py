@@ -197,7 +197,7 @@ class StepWork:
         self._kinds = [kind[i] for i in self._members] if launched else [KERNEL] * len(self._members)
 
     @cached_property
-    def _lasted(self) -> list[int]:
+    def _durations_ns(self) -> list[int]:
         return list(map(sub, self._end, self._start))
 
     def count(self, kind: int) -> int:
@@ -243,7 +243,7 @@ class StepWork:
         return sum(self._calls[name] for name in self._trace.call_names(kinds))
 
     @cached_property
-    def _as_captured(self) -> bool:
+    def _is_in_graph(self) -> bool:
         """Whether it is a range in a CUDA graph, through which the CPU does not go when that is replayed."""
         return any(step_range.tid == LANE for step_range in self._part.ranges)
 
@@ -253,7 +253,7 @@ class StepWork:
 
         None with calls that nobody knows, with kernels in a recording without launches, and inside of a graph.
         """
-        if self._as_captured:
+        if self._is_in_graph:
             return None
         links = self._trace.links
         unrecorded = links.unrecorded
@@ -267,17 +267,17 @@ class StepWork:
     def syncs(self) -> int | None:
         """How many calls made the CPU wait; None where only the GPU's side was recorded."""
         only_gpu = len(self._trace.gpu) and not len(self._trace.calls)
-        return None if only_gpu or self._as_captured else self.calls(BLOCKING)
+        return None if only_gpu or self._is_in_graph else self.calls(BLOCKING)
 
     @property
     def kernel_us(self) -> float:
         """The sum of the kernels' durations."""
-        return sum([took for took, kind in zip(self._lasted, self._kinds, strict=True) if kind == KERNEL]) / 1000
+        return sum([took for took, kind in zip(self._durations_ns, self._kinds, strict=True) if kind == KERNEL]) / 1000
 
     @property
     def gpu_us(self) -> float:
         """The sum of all durations."""
-        return sum(self._lasted) / 1000
+        return sum(self._durations_ns) / 1000
 
     @cached_property
     def busy_us(self) -> float:
@@ -297,7 +297,7 @@ class StepWork:
 
         None where no operator, call or range of the CPU says when it began and ended.
         """
-        if self._as_captured or any(step_range.tid is None for step_range in self._part.ranges):
+        if self._is_in_graph or any(step_range.tid is None for step_range in self._part.ranges):
             return None
         return sum(_cpu_time_ns(self._trace, step_range) for step_range in self._part.ranges) / 1000
 

@@ -74,7 +74,7 @@ class Origin(Struct, frozen=True, kw_only=True):
         if self.file is None:
             place = ""
         elif self.lines:
-            place = _listed(self.lines)
+            place = _lines_text(self.lines)
         elif self.exact:
             place = f"{self.file_line} in {self.function}"
         else:
@@ -85,7 +85,7 @@ class Origin(Struct, frozen=True, kw_only=True):
 _MOST_LINES = 8
 
 
-def _listed(lines: Sequence[SourceLine]) -> str:
+def _lines_text(lines: Sequence[SourceLine]) -> str:
     """Return lines in words: ``model.py:12, 13 in forward and layers.py:40 in gelu``."""
     numbers_of: dict[tuple[str, str], list[str]] = {}
     for line in lines[:_MOST_LINES]:
@@ -156,12 +156,12 @@ def _of_code(generated: Origin | None, seen: Origin | None) -> Origin | None:
         return generated
     # A graph from a cache may have been compiled from a copy of the file: its lines hold where both read the same.
     numbers = [generated.line, *(line.line for line in generated.lines)]
-    if any(_text(held, number) != (_text(copy, number) or None) for number in numbers):
+    if any(_text_of_line(held, number) != (_text_of_line(copy, number) or None) for number in numbers):
         return seen
     return replace(generated, file=held, lines=tuple(replace(line, file=held) for line in generated.lines))
 
 
-def _text(file: str, number: int) -> str:
+def _text_of_line(file: str, number: int) -> str:
     return linecache.getline(file, number).strip() if Path(file).is_file() else ""
 
 
@@ -201,7 +201,7 @@ class Origins:
         """Return where an operator was called; in a backward pass, where its forward operator was."""
         if op not in self._of_ops:
             ops = self._trace.ops
-            self._of_ops[op] = self._forward(op) or self.at(ops.thread[op], ops.start[op], ops.end[op])
+            self._of_ops[op] = self._forward_origin(op) or self.at(ops.thread[op], ops.start[op], ops.end[op])
         return self._of_ops[op]
 
     def of_call(self, call: int, op: int) -> Origin | None:
@@ -212,14 +212,14 @@ class Origins:
         calls = self._trace.calls
         if call < 0:
             return None
-        return self._forward(op) or self.at(calls.thread[call], calls.start[call], calls.end[call])
+        return self._forward_origin(op) or self.at(calls.thread[call], calls.start[call], calls.end[call])
 
     def of_capture(self, call: int) -> Origin | None:
         """Return where the launch of a graph's kernel was captured, by its index among the captured launches."""
         calls = self._trace.captured.calls
         return self.at(calls.thread[call], calls.start[call], calls.end[call])
 
-    def _forward(self, op: int) -> Origin | None:
+    def _forward_origin(self, op: int) -> Origin | None:
         """Return where the operator was called whose backward holds this one; None where no arrow tells."""
         if not self.recorded or op < 0:
             return None
@@ -259,7 +259,7 @@ class Origins:
         if thread not in self._threads or (thread in self._marks and self._of_mark(mark) is None):
             if thread not in self._autograd_threads:
                 return None
-            thread = self._main
+            thread = self._main_thread
             mark = self._mark_at(thread, start_ns)
         if mark != ABSENT:
             return self._of_mark(mark)
@@ -325,7 +325,7 @@ class Origins:
         return frozenset(in_engine.union(map(ops.thread.__getitem__, self._trace.forward_of)))
 
     @cached_property
-    def _main(self) -> int:
+    def _main_thread(self) -> int:
         """The thread that carries the steps."""
         label = self._trace.steps[0].tid
         return self._trace.threads.index(label) if label in self._trace.threads else ABSENT
@@ -355,7 +355,7 @@ def _origin_of_mark(name: str) -> Origin | None:
     module = unquote(match["module"]) or None
     if match["file"] is None:
         return Origin(module=module)
-    file, line, function = _read(match)
+    file, line, function = _frame_of_match(match)
     return Origin(file=unquote(file), line=line, function=unquote(function), exact=True, module=module)
 
 
@@ -364,7 +364,7 @@ def _function_or_module(name: str) -> tuple[_Frame | None, str | None]:
     if name.startswith(MODULE):
         return None, name.removeprefix(MODULE)
     match = _FRAME.fullmatch(name)
-    frame = _read(match) if match else None
+    frame = _frame_of_match(match) if match else None
     return (None if frame is None or _is_library(frame.file) else frame), None
 
 
@@ -375,7 +375,7 @@ def _origin(context: _Context) -> Origin | None:
     return Origin(file=frame.file, line=frame.line, function=frame.function, module=module)
 
 
-def _read(match: re.Match[str]) -> _Frame:
+def _frame_of_match(match: re.Match[str]) -> _Frame:
     return _Frame(_INSTALLED.sub("", match["file"]), int(match["line"]), name_in_source(match["function"]))
 
 

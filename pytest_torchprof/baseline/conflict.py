@@ -105,7 +105,12 @@ def resolve(versions: Versions, left: Versions) -> Resolution:
 def overlap_merged(key: str, merged: Entry | None, versions: Versions) -> ChangedByBoth | None:
     """Return what both sides changed of an entry that was merged line by line, None where a side has measured it so."""
     was, our, their = versions.of(key)
-    if merged is None or was in (our, their) or our == their or _decided(merged) in (_decided(our), _decided(their)):
+    if (
+        merged is None
+        or was in (our, their)
+        or our == their
+        or _without_times(merged) in (_without_times(our), _without_times(their))
+    ):
         return None
     # Times of neither side tell that it was measured since.
     if our is None or their is None or merged.varying not in (our.varying, their.varying):
@@ -122,7 +127,7 @@ def _overlap(key: str, was: Entry | None, our: Entry | None, their: Entry | None
     """Return what becomes of an entry that both sides changed, None where they did not."""
     if was in (our, their) or our == their:
         return None
-    before, here, there = map(_decided, (was, our, their))
+    before, here, there = map(_without_times, (was, our, their))
     both = before not in (here, there) and here != there
     taken = their if (both and our is None) or (here == before and there != before) else our
     other = our if taken is their else their
@@ -142,7 +147,7 @@ def _differences(our: Entry | None, their: Entry | None) -> tuple[str, ...]:
     return tuple(name for name, part in _PARTS.items() if part(our) != part(their))
 
 
-def _decided(entry: Entry | None) -> tuple[object, ...] | None:
+def _without_times(entry: Entry | None) -> tuple[object, ...] | None:
     """Return what is compared of an entry, without times, which no two measurements have the same."""
     return None if entry is None else tuple(part(entry) for name, part in _PARTS.items() if name != "times")
 

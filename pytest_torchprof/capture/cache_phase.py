@@ -95,7 +95,7 @@ def with_phase(evidence: CompileEvidence, phase: CachePhase | None, label: str |
         caches = replace(
             caches, phase=phase.name, doubt=to_stored(_why_not_warm(caches.uses, cold) if compiled else None), cold=cold
         )
-    if elsewhere := _elsewhere(phase):
+    if elsewhere := _why_moved(phase):
         caches = replace(caches, doubt=elsewhere.to_plain())
     return replace(evidence, caches=caches)
 
@@ -106,7 +106,7 @@ def _cold_results(phase: CachePhase) -> Iterator[_ColdResult]:
         yield msgspec.json.decode(line, type=_ColdResult)
 
 
-def _elsewhere(phase: CachePhase) -> Reason | None:
+def _why_moved(phase: CachePhase) -> Reason | None:
     moved = [name for name, folder in phase.variables.items() if os.environ.get(name) != folder]
     if not moved:
         return None

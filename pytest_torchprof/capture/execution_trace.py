@@ -102,7 +102,7 @@ class _Capture:
             number: entry["ctrl_deps"] for number, entry in self._entries.items() if entry["ctrl_deps"] in self._entries
         }
         for entry in list(self._entries.values()):
-            self._put_right(entry)
+            self._restore_users_range(entry)
         self._order = list(self._entries)
         self._at = {number: 2 * index for index, number in enumerate(self._order, 1)}
         self._last = dict.fromkeys(self._entries, 0)
@@ -121,7 +121,7 @@ class _Capture:
         """Whether all calls left their marks."""
         return None not in self._begins and None not in self._ends
 
-    def _put_right(self, entry: dict[str, Any]) -> None:
+    def _restore_users_range(self, entry: dict[str, Any]) -> None:
         """Let what a mode was called for stand in its stead if it is a range of the user's, which outlasts the call.
 
         torch ends entries in the order of a stack, whichever it was.
@@ -170,7 +170,7 @@ class _Capture:
         return self._order[bisect_right(self._order, first) : bisect_left(self._order, last)]
 
     @cache  # noqa: B019 - as long as this object lives
-    def _apart(self, call: int) -> tuple[int, frozenset[int]]:
+    def _outermost_and_common(self, call: int) -> tuple[int, frozenset[int]]:
         """Return the outermost entry around a call that was not open at the end of the last, and those that were."""
         begins = self._begins[call] or 0
         ended = self._ends[call - 1] if call else None
@@ -184,7 +184,7 @@ class _Capture:
         """Yield nodes, the instant at which they were made, and the operators that may have launched them or not."""
         for i, call in enumerate(self._calls):
             if call.before:
-                outermost, _ = self._apart(i)
+                outermost, _ = self._outermost_and_common(i)
                 yield call.before, self._at[outermost] - 1, self._possible_launchers(i)
             if call.inside:
                 begins, ends = self._begins[i] or 0, self._ends[i] or 0
@@ -201,7 +201,7 @@ class _Capture:
 
         Of what is around a call only operators that are not torch's own launch something before they are dispatched.
         """
-        _, common = self._apart(call)
+        _, common = self._outermost_and_common(call)
         begins, ended = self._begins[call] or 0, (self._ends[call - 1] if call else None) or 0
         around = set(self._around(begins))
         alone = [number for number in self._between(ended, begins) if number not in around]
@@ -233,13 +233,13 @@ class _Capture:
                 yield CapturedRange(name=module[1], begin=begin, end=end, kind="module")
             ends = self._ends[i] if i < len(self._ends) else None
             for module in call.modules:
-                begin = running[module][0] if module in running else self._at[self._apart(i)[0]]
+                begin = running[module][0] if module in running else self._at[self._outermost_and_common(i)[0]]
                 running[module] = begin, self._at[ends or 0]
 
     def lines(self) -> Iterator[CapturedRange]:
         """Yield from where on the user's code is on a line, and in which modules; of what no call made it is open."""
         for i, call in enumerate(self._calls[:-1]):
-            at = self._at[self._apart(i)[0]]
+            at = self._at[self._outermost_and_common(i)[0]]
             if call.before:
                 yield CapturedRange(name=", ", begin=at - 1, end=at - 1, kind="line")
             modules = ".".join(name for _, name in call.modules)

@@ -122,23 +122,23 @@ class _Lock:
         """Leave for those who wait which process holds it, and for what."""
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-            with os.fdopen(os.open(self._noted(os.getuid()), flags, 0o644), "w", encoding="utf-8") as file:
+            with os.fdopen(os.open(self._note_file(os.getuid()), flags, 0o644), "w", encoding="utf-8") as file:
                 os.fchmod(file.fileno(), 0o644)
                 file.write(f"{os.getpid()} {doing}")
 
-    def _noted(self, account: int) -> Path:
+    def _note_file(self, account: int) -> Path:
         return self.path.with_suffix(f".{account}")
 
     def holders(self) -> str:
         """Return which processes hold it, by number, program and what they do, as far as the system tells."""
-        return " and ".join(map(self._shown, _holders(self.path))) or "another process or thread measures on it"
+        return " and ".join(map(self._holder_text, _holders(self.path))) or "another process or thread measures on it"
 
-    def _shown(self, process: int) -> str:
+    def _holder_text(self, process: int) -> str:
         program, doing = "", ""
         with suppress(OSError):
             program = f" ({Path(f'/proc/{process}/comm').read_text(encoding='utf-8', errors='replace').strip()})"
         with suppress(OSError):
-            noted = self._noted(Path(f"/proc/{process}").stat().st_uid)
+            noted = self._note_file(Path(f"/proc/{process}").stat().st_uid)
             with os.fdopen(_regular(noted), encoding="utf-8", errors="replace") as file:
                 number, _, work = file.read(_LONGEST).partition(" ")
             doing = f" measures {work}" if number == str(process) and work else ""

@@ -127,7 +127,7 @@ def replays() -> Iterator[Replays]:
 
     register = getattr(graphs, "register_graph_replay_start_hook", None)
     if register is None:
-        with _before(graphs.CUDAGraph, "replay", note):
+        with _noting_before(graphs.CUDAGraph, "replay", note):
             yield noted
         return
     handle = register(note)
@@ -171,7 +171,7 @@ def _count_captured() -> int | None:
 
 
 @contextmanager
-def _before(kind: Any, method: str, note: Callable[[Any], None]) -> Iterator[None]:
+def _noting_before(kind: Any, method: str, note: Callable[[Any], None]) -> Iterator[None]:
     """Call ``note`` before each call of a method, with its object."""
     original = getattr(kind, method)
 

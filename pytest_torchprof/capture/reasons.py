@@ -86,15 +86,15 @@ def no_gpu() -> NoGpu:
     message = _error_at_initializing()
     if message is None:
         return NoGpu("torch.cuda.is_available() is False and gives no reason", surprising=False)
-    if "gpus are available" in message.lower() and (hiding := _hiding()):
+    if "gpus are available" in message.lower() and (hiding := _hiding_text()):
         return NoGpu(hiding, surprising=True)
     if "no nvidia driver" in message.lower():
         reason = "no NVIDIA driver is to be found: install one, or start the container with its GPUs (--gpus all)"
         return NoGpu(reason, surprising=_driver_of_this_machine() is not None)
-    return NoGpu(_of_initializing(message), surprising=True)
+    return NoGpu(_initializing_text(message), surprising=True)
 
 
-def _hiding() -> str | None:
+def _hiding_text() -> str | None:
     """Return how CUDA_VISIBLE_DEVICES and the like explain that there is no GPU; None where they do not."""
     chosen = {name: os.environ[name].strip() for name in _CHOOSING if name in os.environ}
     if not chosen:
@@ -109,7 +109,7 @@ def _hiding() -> str | None:
     )
 
 
-def _of_initializing(message: str) -> str:
+def _initializing_text(message: str) -> str:
     import torch
 
     if match := re.search(r"driver on your system is too old \(found version (\d+)\)", message):

@@ -98,7 +98,7 @@ class Samples:
     def take(self, count: int) -> Iterator[None]:
         """Yield once for each of so many samples."""
         try:
-            flush = _flushing(self._device, self._cache)
+            flush = _cache_emptier(self._device, self._cache)
         except (RuntimeError, MemoryError) as error:
             self.why_not = CacheNotEmptied(first_line(error))
             return
@@ -134,7 +134,7 @@ class Samples:
         )
 
 
-def _flushing(device: LiveDevice, cache: Cache) -> Callable[[], object]:
+def _cache_emptier(device: LiveDevice, cache: Cache) -> Callable[[], object]:
     """Return a function that empties the device's last cache of what the code left in it; hot: it does nothing."""
     if cache == "hot":
         return lambda: None

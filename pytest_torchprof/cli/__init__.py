@@ -232,7 +232,7 @@ def _run(command: str | None, given: list[str]) -> int:
         status = _answer(command, given)
     except UsageError as problem:
         asked = command if command in COMMANDS else None
-        return refuse(asked, coded(f"{problem.text}; see {_called(asked)} --help", Code.BAD_USAGE))
+        return refuse(asked, coded(f"{problem.text}; see {_command_text(asked)} --help", Code.BAD_USAGE))
     except TorchprofError as problem:
         return refuse(command, str(problem))
     except KeyboardInterrupt:
@@ -269,14 +269,14 @@ def _answer(command: str | None, given: list[str]) -> int:
     return status
 
 
-def _called(command: str | None) -> str:
+def _command_text(command: str | None) -> str:
     return "torchprof" if command is None else f"torchprof {command}"
 
 
 def refuse(command: str | None, problem: str) -> int:
     """Write on stderr what a command cannot do (None: torchprof itself), and return UNUSABLE."""
     # Files are named in it, and what they hold.
-    sys.stderr.write("\n".join(map(printable, f"{_called(command)}: {problem}".split("\n"))) + "\n")
+    sys.stderr.write("\n".join(map(printable, f"{_command_text(command)}: {problem}".split("\n"))) + "\n")
     return UNUSABLE
 
 

@@ -120,7 +120,7 @@ def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
     from pytest_torchprof.profiles import load  # noqa: PLC0415
     from pytest_torchprof.text import counted  # noqa: PLC0415
 
-    own_kernels, asked = _asked(arguments, limits)
+    own_kernels, asked = _read_asked(arguments, limits)
     trace = arguments.path
     profile = load(trace, device=arguments.device)
     if isinstance(profile, list):
@@ -153,7 +153,7 @@ def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
         worst_of,
     )
 
-    own_kernels, asked = _asked(arguments, limits)
+    own_kernels, asked = _read_asked(arguments, limits)
     each, together = divided_among_ranks(asked)
     verdicts_of: dict[int, tuple[Verdict, ...]] = {}
 
@@ -167,7 +167,7 @@ def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
     return _status(verdict.status for verdict in verdicts)
 
 
-def _asked(arguments: Namespace, limits: dict[str, object]) -> tuple[OwnKernels, tuple[Asked, ...]]:
+def _read_asked(arguments: Namespace, limits: dict[str, object]) -> tuple[OwnKernels, tuple[Asked, ...]]:
     """Return what users declare of kernels that no table knows, and the limits."""
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
     from pytest_torchprof.limits import catalogue, divided, read_limits  # noqa: PLC0415

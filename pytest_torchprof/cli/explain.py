@@ -54,7 +54,7 @@ def _shown(lines: tuple[str, ...]) -> Iterator[str]:
     """Yield what a terminal shows of a page's lines: paragraphs that fit it, and a table row by row."""
     for is_table, same in groupby(lines, key=lambda line: line.startswith("|")):
         part = list(same)
-        yield from _rows_below_one_another(part) if is_table else _paragraphs(part)
+        yield from _stacked_rows(part) if is_table else _paragraphs(part)
 
 
 def _paragraphs(lines: list[str]) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
             yield from _wrapped(" ".join(paragraph), "  ")
 
 
-def _rows_below_one_another(table: list[str]) -> Iterator[str]:
+def _stacked_rows(table: list[str]) -> Iterator[str]:
     titles, _, *rows = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in table)
     for first, *others in rows:
         yield ""

@@ -74,7 +74,7 @@ def _why_not(check: Check, machine: Machine) -> str | None:
         return None
     if machine.no_torch is not None:
         return "not looked at without torch"
-    if check.needs == TORCH or machine.has_none:
+    if check.needs == TORCH or machine.has_no_gpu:
         return None
     if not machine.gpu_works:
         return "not looked at: torch cannot use the GPU"

@@ -59,7 +59,7 @@ class Machine:
         return self.no_torch is None and "name" in self.gpu
 
     @property
-    def has_none(self) -> bool:
+    def has_no_gpu(self) -> bool:
         """Whether there is no GPU, and nobody would expect one."""
         return self.no_torch is None and not self.gpu.get("surprising", True)
 
@@ -76,12 +76,12 @@ def use_gpu() -> dict[str, Any]:
         return {**built, "none": lack.reason, "surprising": lack.surprising or handed}
     device = pick_device("auto")
     try:
-        return {**built, **_used(device)}
+        return {**built, **_describe_used(device)}
     except Exception as error:  # noqa: BLE001 - torch's errors of the GPU are of several kinds
         return {**built, "problem": str(reasons.of_device(device, error))}
 
 
-def _used(device: str) -> dict[str, Any]:
+def _describe_used(device: str) -> dict[str, Any]:
     import torch
 
     torch.ones(8, device=device).add_(1)
@@ -185,14 +185,16 @@ _SWITCHES = re.compile(r"\w+_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL|PYTORCH_NO_\w+
 def of_variables(machine: Machine) -> Iterator[Answer]:
     """Say of each variable that is set what it does."""
     there = machine.no_torch is None and machine.gpu_works
-    answers = [answer for name, value in sorted(os.environ.items()) if (answer := _of(name, value, gpu=there))]
+    answers = [
+        answer for name, value in sorted(os.environ.items()) if (answer := _variable_answer(name, value, gpu=there))
+    ]
     yield from answers or [Answer("environment", OK, "no variable is set that changes what is measured")]
     for user in cupti_users.loaded():
         text = f"{user} is loaded as soon as Python starts, and CUPTI serves one profiler at a time"
         yield Answer("environment", WRONG if there else OK, text, _RUN_WITHOUT if there else "")
 
 
-def _of(name: str, value: str, *, gpu: bool) -> Answer | None:
+def _variable_answer(name: str, value: str, *, gpu: bool) -> Answer | None:
     meaning = next(((what, do) for pattern, what, do in _KNOWN if re.fullmatch(pattern, name)), None)
     if meaning is None or (_SWITCHES.fullmatch(name) and value in _OFF):
         return None

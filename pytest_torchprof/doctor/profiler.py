@@ -90,7 +90,7 @@ def of_cupti(machine: Machine) -> Iterator[Answer]:
 def _loaded(machine: Machine) -> Answer:
     if not machine.gpu_works:
         shown = " and ".join(map(public, loaded_paths()))
-        why = "there is no GPU" if machine.has_none else "torch cannot use the GPU"
+        why = "there is no GPU" if machine.has_no_gpu else "torch cannot use the GPU"
         return Answer("CUPTI", OK, f"{shown or 'none loaded'}: not asked for its version, {why}")
     cupti = ask(ask_cupti)
     paths, number = cupti["paths"], cupti["version"]
