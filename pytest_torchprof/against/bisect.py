@@ -40,7 +40,7 @@ class CommitAnswer(StrEnum):
     GOOD = "good"
     BAD = "bad"
     SKIPPED = "skipped"
-    """It cannot be measured."""
+    """The commit cannot be measured."""
 
 
 _FOR_GIT: Final = {CommitAnswer.GOOD: history.GOOD, CommitAnswer.BAD: history.BAD, CommitAnswer.SKIPPED: history.SKIP}

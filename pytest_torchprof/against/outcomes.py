@@ -30,9 +30,9 @@ class TestNames:
 
     __test__ = False
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of the commit itself."""
+    """The names in the commit's own files."""
     here: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of the working tree, whose files ran at the commit."""
+    """The names in the working tree's files, which ran at the commit."""
     gone: tuple[str, ...] = ()
     """Names that the commit has in some file where the working tree has them no more."""
 
@@ -56,7 +56,7 @@ class BaseOutcomes:
     troubles: Mapping[str, str] = field(default_factory=dict)
     """Test id, or file, -> why it failed, was skipped or could not be collected."""
     codes: Mapping[str, str] = field(default_factory=dict)
-    """Of the tests that failed by an error of ours, its code."""
+    """Test id -> the code of the error of ours by which it failed."""
     deselected: tuple[str, ...] = ()
     """The tests that were collected and left out."""
     names: TestNames = field(default_factory=TestNames)

@@ -41,7 +41,7 @@ class TestFiles:
     patterns: tuple[str, ...]
     """As ``python_files`` has them."""
     folders: tuple[PurePosixPath, ...]
-    """Those of ``testpaths`` that hold tests alone, below the root of the repository."""
+    """The folders of ``testpaths`` that hold tests alone, below the root of the repository."""
 
     def __contains__(self, name: str) -> bool:
         """Whether it is one, by its path below the root of the repository."""

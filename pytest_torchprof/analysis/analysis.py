@@ -167,7 +167,7 @@ class Analysis(HasViews, AllAttributes):
 
     @property
     def why_not(self) -> str | None:
-        """Why the numbers may not be believed, in words."""
+        """Why the numbers may not be believed, as text; None when they may."""
         return None if self.doubt is None else str(self.doubt)
 
     @property

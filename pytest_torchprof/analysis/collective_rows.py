@@ -95,7 +95,7 @@ def _bus_gb_per_s(name: str, size: int | None, ran: Sequence[Collective]) -> flo
 
 
 def _group_title(collective: Collective) -> str | None:
-    """Return "3 tp": torch's number of a group and what the program calls it, where it says so."""
+    """Return "3 tp": torch's number of a group and the program's name for it, where it has one."""
     described = collective.group.description
     parts = [collective.group.name, None if described in ("undefined", collective.group.name) else described]
     return " ".join(part for part in parts if part) or None

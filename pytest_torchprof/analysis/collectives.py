@@ -51,7 +51,7 @@ class Collective(Struct, frozen=True, kw_only=True):
     sequence: int | None = None
     """Its number in its group."""
     comms_id: int | str | None = None
-    """The same on all ranks, since torch 2.13."""
+    """Its id, which is the same on all ranks; torch has it since 2.13."""
     peer: int | None = None
     """The rank that is sent to or received from."""
     tag: int | None = None

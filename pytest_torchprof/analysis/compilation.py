@@ -190,7 +190,7 @@ class Compile(Struct, frozen=True, kw_only=True):
     regions: int
     """Compiled regions that ran, over all steps."""
     nested_regions: int
-    """Those among them that ran inside another one."""
+    """The regions among these that ran inside another region."""
     graph_breaks: tuple[GraphBreak, ...] | None
     graph_breaks_unknown: Reason | None
     """Why there may be more than ``graph_breaks``; None if they are all."""

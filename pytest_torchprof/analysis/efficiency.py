@@ -186,7 +186,7 @@ class Peak(Struct, frozen=True, kw_only=True):
     gb_per_s: float | None = None
     """What its memory delivers at most, in 1e9 bytes per second; None where no figures were found that agree."""
     source: str
-    """The page that says so."""
+    """The page from which the figures are."""
 
 
 _H100_SXM: Mapping[str, float] = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def wrong_numbers(trace: Trace) -> Reason | None:
-    """Return that nobody can tell which launch ran which kernels of graphs; None where it can be told."""
+    """Return why it is not known which launch ran which kernels of graphs; None where it is."""
     graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
     launches = where(trace.calls.name, {i for i in graphs if trace.names[i].startswith("cu")}) if graphs else ()
     if not launches:

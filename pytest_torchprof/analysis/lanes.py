@@ -43,7 +43,7 @@ class Lane(Struct, frozen=True, kw_only=True, eq=False):
 
     kind: LaneKind
     title: str
-    """Of the thread or the GPU: several lanes have the same."""
+    """The title of the thread or the GPU: several lanes have the same."""
     subtitle: str
     columns: Ranges | Calls | GpuOps
     members: Sequence[int]

@@ -137,7 +137,7 @@ class Part(Protocol):
 
     @property
     def operators(self) -> Sequence[int]:
-        """Those that count as kernels, where no kernels are launched."""
+        """The operators that count as kernels, where no kernels are launched."""
 
 
 class ListedPart(Struct, frozen=True, kw_only=True, eq=False):

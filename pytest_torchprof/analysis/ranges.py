@@ -173,7 +173,7 @@ class Occurrence:
 
     @property
     def operators(self) -> Sequence[int]:
-        """Those that count as kernels, where no kernels are launched."""
+        """The operators that count as kernels, where no kernels are launched."""
         return self._held.operators.within(self.stretch)
 
 

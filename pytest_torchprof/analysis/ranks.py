@@ -50,7 +50,7 @@ class RankPart(Struct, frozen=True, kw_only=True, dict=True):
     window_ns: tuple[int, int]
     """When it was recorded, by the clock of its host."""
     collectives: tuple[Collective, ...]
-    """Those of all steps; what it had together with other ranks has ``wait_us`` and ``transfer_us``."""
+    """The collectives of all steps; those that it had with other ranks have ``wait_us`` and ``transfer_us``."""
     offset_ns: int
     """What is added to an instant of them to have it by the host's clock."""
     steps: tuple[StepCommunication, ...]
@@ -290,7 +290,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def why_no_straggler(self) -> Reason | None:
-        """Why it cannot be told that no rank keeps the others waiting; None where it can, or where one does."""
+        """Why it is not known whether a rank keeps the others waiting; None where it is known."""
         unmatched = [collective for part in self.ranks for collective in part.unmatched]
         waited_us = sum(self.caused_us.values())
         # Nobody waits in a collective for longer than it takes.

@@ -62,7 +62,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     backward: bool = False
     """What was done is the backward pass of what was called there."""
     lines: tuple[SourceLine, ...] = ()
-    """Of a kernel that was generated from several lines all of them, the first included."""
+    """All lines of a kernel that was generated from several, the first included; else empty."""
 
     @property
     def file_line(self) -> str | None:
@@ -70,7 +70,7 @@ class Origin(Struct, frozen=True, kw_only=True):
         return None if self.file is None else f"{self.file}:{self.line}"
 
     def __str__(self) -> str:
-        """Return the place in words: ``model.py:42 in forward, MLP_0.Linear_1``."""
+        """Return the place as text: ``model.py:42 in forward, MLP_0.Linear_1``."""
         if self.file is None:
             place = ""
         elif self.lines:
@@ -86,7 +86,7 @@ _MOST_LINES = 8
 
 
 def _lines_text(lines: Sequence[SourceLine]) -> str:
-    """Return lines in words: ``model.py:12, 13 in forward and layers.py:40 in gelu``."""
+    """Return lines as text: ``model.py:12, 13 in forward and layers.py:40 in gelu``."""
     numbers_of: dict[tuple[str, str], list[str]] = {}
     for line in lines[:_MOST_LINES]:
         numbers_of.setdefault((line.file, line.function), []).append(str(line.line))
@@ -117,11 +117,11 @@ class Places(Struct, frozen=True, kw_only=True):
     """The origins of one step's work, and why there are none where they were looked for."""
 
     work: Mapping[Work, Sequence[Origin | None]] = field(default_factory=dict)
-    """Those of each time it was done, in order; None where no line is known."""
+    """The origins of each time that the work was done, in order; None where no line is known."""
     kernels: Sequence[Work] = ()
     """The kernels in the order in which they were launched, where ``work`` was seen."""
     operators: Mapping[str, Counter[Origin]] = field(default_factory=dict)
-    """Those of the operators that launched it or enclose one that did."""
+    """The origins of the operators that launched it or enclose an operator that did."""
     order: Callable[[], object] | None = None
     """In which order a repeat did the work; None where these are the step's own."""
     why_not: str | None = None

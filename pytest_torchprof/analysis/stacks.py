@@ -37,7 +37,7 @@ class StackTree(Struct, frozen=True, kw_only=True, eq=False):
     """ABSENT for those that nothing holds."""
     cpu_ns: list[int] = field(default_factory=list)
     gpu_ns: list[int] = field(default_factory=list)
-    """Of kernels, copies and fills, which are nodes of their own."""
+    """The time of kernels, copies and fills, which are nodes of their own."""
     calls: list[int] = field(default_factory=list)
 
     def paths(self) -> Iterator[tuple[int, ...]]:

@@ -140,7 +140,7 @@ class Stake(NamedTuple):
 
     launches: Sequence[int]
     lost: Sequence[int]
-    """Those of the launches whose kernel is missing."""
+    """The launches among these whose kernel is missing."""
     orphans: Sequence[int]
 
 

@@ -97,7 +97,7 @@ def write_entry(entry: Entry, before: WrittenEntry | None) -> WrittenEntry:
 
 
 def fields_of(entry: Entry) -> EntryFields:
-    """Return an entry as a file would have it, for another process: launches that repeat are told once."""
+    """Return an entry as a file would have it, for another process: launches that repeat are written once."""
     return msgspec.convert(_plain(write_entry(entry, None)), EntryFields)
 
 

@@ -50,7 +50,7 @@ class CompileLog:
         self.attempts: list[Attempt] = []
         self.breaks: list[GraphBreak] = []
         self.calls = 0
-        """Of the measured code, in all measurements so far."""
+        """How often the measured code was called, in all measurements so far."""
         self._measurements = 0
         self._first_call = 1
         self._compilations: list[Compilation] = []

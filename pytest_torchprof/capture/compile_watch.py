@@ -219,7 +219,7 @@ class CompileWatch:
         return [code for code in torch_compile.considered_codes() or () if id(code) not in before.considered]
 
     def _unknown(self, before: _Before) -> Untold:
-        """Return why breaks or recompiles cannot be told, each None if they can."""
+        """Return why breaks or recompiles are not known, each None if they are."""
         missing = torch_compile.missing_records()
         if missing:
             reason = NoRecordsInTorch(missing)

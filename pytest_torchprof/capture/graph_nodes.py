@@ -63,7 +63,7 @@ def handles(nodes: bytes) -> tuple[int, ...]:
 
 
 def holds_others(node: int) -> bool:
-    """Whether a node runs a graph of its own, or more cannot be told: what runs in it has other numbers."""
+    """Whether a node runs a graph of its own, or may: what runs in it has other numbers."""
     kind = ctypes.c_int(-1)
     failed = cuda_driver().cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
     return bool(failed) or kind.value in _HOLDING

@@ -187,7 +187,7 @@ class _Lines:
         return None
 
     def _now(self, frame: _StackFrame) -> int | None:
-        """Return where a line is now, None where that cannot be told.
+        """Return where a line is now, None where that is not known.
 
         A graph that comes from a cache tells where it was when it was compiled.
         """

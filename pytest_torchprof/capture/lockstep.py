@@ -121,7 +121,7 @@ class OtherRanks:
         """
         waits = nodeid in self._in_step and end.outcome != "failed" and meeting_point() is not None
         self._in_step.discard(nodeid)
-        # Who cannot be told finds out by the timeout. A teardown may end the process group whose store this is.
+        # A rank that is not reached learns it by the timeout. A teardown may end the process group whose store this is.
         with _reaching_the_store() if waits and not after_test else suppress(RuntimeError):
             if (store := self._store(also_former=True)) is None:
                 return {}
@@ -285,7 +285,7 @@ class Lockstep(Coordination):
             time.sleep(next(naps))
 
     def wait_for_the_end(self) -> None:
-        """Return once all ranks have come to the end of their run, or are not heard of."""
+        """Return once all ranks have come to the end of their run, or give no sign of life."""
         self._store.set(f"over/{self._rank.number}", "1")
         self.head_for("the end of the run")
         self._others.announce(self._goal, None, waits=True)

@@ -169,7 +169,7 @@ def _agree_on_calls(plan: Plan) -> None:
 def calls_of_refused(
     coordination: Coordination, reason: Reason, warmup: int, steps: int, *, times: bool
 ) -> Iterator[None]:
-    """Yield for the calls of a rank that cannot measure: it makes as many as the others, who are told why."""
+    """Yield for the calls of a rank that cannot measure: it makes as many as the others, and announces why."""
     coordination.leave(reason)
     yield from [None] * calls_beside_others(coordination, warmup, steps, times=times)
 

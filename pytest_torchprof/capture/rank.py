@@ -63,7 +63,7 @@ class _Launcher:
     world: str
     local: str
     run_id: tuple[str, ...] = ()
-    """Those that name the run together."""
+    """The variables that name the run together."""
 
 
 # Slurm's own SLURM_NTASKS is that of the allocation, in which a script may well start pytest once; the number of the

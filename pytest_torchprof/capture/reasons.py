@@ -299,7 +299,7 @@ def _refusals(log: str) -> tuple[Refusal, ...]:
 
 
 def how_it_ended(status: int) -> str:
-    """Return how a process with this exit status ended, in words that follow on it."""
+    """Return how a process with this exit status ended, as a clause without its subject: "was ended by SIGKILL"."""
     if status >= 0:
         return f"ended with exit status {status}"
     with suppress(ValueError):

@@ -273,7 +273,7 @@ class _Watch:
     def call(self) -> Iterator[None]:
         """Note which nodes are made inside, and which were since the last call."""
         thread, number = threading.get_ident(), len(self._calls)
-        # The work of two threads at once cannot be told apart.
+        # The work of two threads at once cannot be distinguished.
         self._complete = self._complete and self._open is None
         self._open, before = thread, self._made()
         modules, line = self._modules_and_line()
@@ -313,7 +313,7 @@ class _Watch:
         return tuple(reversed(modules)), quote_mark(line)
 
     def finish(self, graph: int) -> CapturedGraph | None:
-        """Return what is known of the captured graph's nodes; None where it cannot be told."""
+        """Return what is known of the captured graph's nodes; None where some of them are not known."""
         try:
             self._graph, self._ended = graph, True
             self._reporting.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""Of which types tensors are that operators are given in lists: the profiler knows, and exports it nowhere.
+"""The types of the tensors that operators are given in lists: the profiler knows them, and exports them nowhere.
 
 Run with torch 2.13.0 and 2.15.0 on Python 3.11.
 """

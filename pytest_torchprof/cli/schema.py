@@ -130,7 +130,7 @@ FINDING = {**every("code title message remedy", TEXT), "evidence": mapped(ANY), 
 
 
 def times(device: str = "") -> dict[str, Schema]:
-    """Return what is told of a row's calls beside their number and their time."""
+    """Return the fields of a row's calls beside their number and their time."""
     numbers = {f"{device}{name}_us": nullable(NUMBER) for name in ("mean", "min", "max", "worst_step")}
     return {**numbers, f"{device}worst_step": nullable(TEXT)}
 
