@@ -81,9 +81,9 @@ def _new_state(config: pytest.Config) -> RunState:
 def _own_kernels(config: pytest.Config) -> OwnKernels:
     """Return what the ini file says of kernels, and after it what plugins say of theirs."""
     declared = run_options(config).own_kernels or NOTHING_DECLARED
-    for told in _answers(config.hook.pytest_torchprof_kernels()):
+    for declarations in _answers(config.hook.pytest_torchprof_kernels()):
         try:
-            declared = declared.before(read_own_kernels(told))
+            declared = declared.before(read_own_kernels(declarations))
         except UnknownLimit as problem:
             said = coded(f"pytest_torchprof_kernels: {problem.text}", Code.BAD_OPTION)
             raise pytest.UsageError(said) from None

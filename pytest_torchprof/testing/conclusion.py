@@ -80,14 +80,14 @@ def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
     # What ended the test by itself may be the very error that says what is not measured.
     caught = [measurement.caught if ending is None else () for measurement in measurements]
     judgements = [
-        _complete_judgement(run, measurement, measurements, told)
-        for measurement, told in zip(measurements, caught, strict=True)
+        _complete_judgement(run, measurement, measurements, verdicts)
+        for measurement, verdicts in zip(measurements, caught, strict=True)
     ]
     conclusions = [_conclude_one(run, judgement, ending) for judgement in judgements]
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
     for measurement in measurements:
         measurement.explanation.call_by(None)
-    run.conclude(told for one in conclusions for told in properties(one.result) if this_rank().writes)
+    run.conclude(entry for one in conclusions for entry in properties(one.result) if this_rank().writes)
     for conclusion in conclusions:
         _record(run.test, conclusion)
     return conclusions
@@ -175,8 +175,8 @@ def _culprit(run: TestRun, judgement: Judgement) -> tuple[str, int] | None:
     root = run.test.state.options.rootdir
     folders = (root, (root / run.test.location[0]).parent)
     rows = [(one.culprit, one.line) for one in judgement.verdicts if one.status == MISSED]
-    for told in (*((row and row.line) or line for row, line in rows), judgement.blamed):
-        file, line = told or ("", 0)
+    for place in (*((row and row.line) or line for row, line in rows), judgement.blamed):
+        file, line = place or ("", 0)
         # A profiler names files from where they were imported.
         found = next((path for folder in folders if file and (path := folder / file).is_file()), None)
         if found is not None and found.is_relative_to(root):

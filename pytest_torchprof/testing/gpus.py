@@ -29,14 +29,14 @@ def give_each_its_own(specs: Iterable[Any]) -> None:
 
 def count_of_run() -> int:
     """Return how many GPUs the run sees, all of its workers together."""
-    told = os.environ.get(_OF_RUN)
-    return len(told.split(",")) if told else capture.count_gpus()
+    listed = os.environ.get(_OF_RUN)
+    return len(listed.split(",")) if listed else capture.count_gpus()
 
 
 def seeing_all() -> dict[str, str]:
     """Return the variables with which a process that a worker starts sees all GPUs of the run."""
-    told = os.environ.get(_OF_RUN)
-    return {_seen_by(): told} if told else {}
+    listed = os.environ.get(_OF_RUN)
+    return {_seen_by(): listed} if listed else {}
 
 
 def _seen_by() -> str:

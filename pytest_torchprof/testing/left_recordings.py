@@ -251,5 +251,5 @@ def _twice(values: Mapping[str, object]) -> list[str]:
 def numbers_of(found: Sequence[LeftRecording]) -> tuple[int, ...]:
     """Return what tells the recordings apart: their ranks, where each tells its own, else their order by name."""
     ranks = [_place_in_job(one.trace).rank for one in found]
-    told = [rank for rank in ranks if rank is not None and rank >= 0]
-    return tuple(told) if len(told) == len(found) else tuple(range(len(found)))
+    numbers = [rank for rank in ranks if rank is not None and rank >= 0]
+    return tuple(numbers) if len(numbers) == len(found) else tuple(range(len(found)))

@@ -74,7 +74,7 @@ def _judgement(test: MeasuredTest, measurement: Measurement) -> Judgement | None
     if measurement.why_not is not None or measurement.profile is None:
         return None
     judgement = None
-    # A baseline that cannot be read, and what a check of another plugin raises, is told when the test is judged.
+    # A baseline that cannot be read, and what a check of another plugin raises, comes up again when the test is judged.
     with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):
         judgement = judge_measurement(test, measurement)
     # Only what the test itself asks from here on is its own to answer for, not what a plugin's finding asked.

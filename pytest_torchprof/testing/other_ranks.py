@@ -39,20 +39,20 @@ def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]
     ``exchange`` returns the JSON values that all of them have given to it.
     """
     own = part_of(profile) if rank_and_size(profile.trace) is not None else None
-    told = exchange(None if own is None else to_plain(own))
-    if len(told) < 2:
+    parts = exchange(None if own is None else to_plain(own))
+    if len(parts) < 2:
         return profile
-    if own is None or None in told:
+    if own is None or None in parts:
         return profile.without_ranks(RankUntold())
     try:
-        job = joined(map(from_plain, told))
+        job = joined(map(from_plain, parts))
     except TorchprofError as problem:
         return profile.without_ranks(reason_of(problem))
     return profile.with_ranks(InJob(job=job, rank=own.rank))
 
 
-def told_in(recording: Path, own_kernels: OwnKernels) -> Any:
-    """Return what a rank would tell of its recording, for a replay; None where it does not say which rank it is of."""
+def part_in(recording: Path, own_kernels: OwnKernels) -> Any:
+    """Return what a rank would give to the exchange, by its recording; None where that names no rank."""
     profile = Profile.from_trace(read(recording)).with_own_kernels(own_kernels)
     return to_plain(part_of(profile)) if rank_and_size(profile.trace) is not None else None
 

@@ -110,7 +110,8 @@ def _is_ours_alone(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
 
 def line_of(report: pytest.TestReport) -> str:
     """Return why a phase failed or was skipped, in a line."""
-    told: Any = report.longrepr
-    crash = getattr(told, "reprcrash", None)
-    text = told[2].removeprefix("Skipped: ") if isinstance(told, tuple) else getattr(crash, "message", None) or told
-    return first_line(str(text or ""))
+    longrepr: Any = report.longrepr
+    if isinstance(longrepr, tuple):
+        return first_line(longrepr[2].removeprefix("Skipped: "))
+    crash = getattr(longrepr, "reprcrash", None)
+    return first_line(str(getattr(crash, "message", None) or longrepr or ""))

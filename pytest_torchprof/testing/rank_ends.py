@@ -47,7 +47,7 @@ def end_on_all_ranks(state: RunState, report: pytest.TestReport, item: pytest.It
 
 
 @contextmanager
-def told_at_the_end(others: OtherRanks | None) -> Iterator[None]:
+def telling_the_end(others: OtherRanks | None) -> Iterator[None]:
     """Around all tests of a run: when it is over the other ranks are told, and why if not all tests have run."""
     why = ""
     try:

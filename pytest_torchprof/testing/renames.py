@@ -124,19 +124,19 @@ class Renames:
         # What is clear leaves fewer for what is not.
         while found := dict(_pairs(_without(candidates, pairs))):
             pairs |= found
-        told: defaultdict[tuple[TestName, TestName], list[Gone]] = defaultdict(list)
+        groups: defaultdict[tuple[TestName, TestName], list[Gone]] = defaultdict(list)
         for gone, new in pairs.items():
-            told[self._widest(gone, new, pairs)].append(gone)
+            groups[self._widest(gone, new, pairs)].append(gone)
         # A file comes last: what it moves is not where the others look for it.
-        for (old_name, new_name), members in sorted(told.items(), key=lambda item: item[0][0][1] is None):
+        for (old_name, new_name), members in sorted(groups.items(), key=lambda item: item[0][0][1] is None):
             command = self._command(old_name, new_name)
             for file in dict.fromkeys(gone.baseline for gone in members):
                 own = [gone for gone in members if gone.baseline == file]
-                yield self._told(own, {gone: (pairs[gone],) for gone in own}, command)
+                yield self._unused(own, {gone: (pairs[gone],) for gone in own}, command)
         for gone, news in _without(candidates, pairs).items():
-            yield self._told([gone], {gone: tuple(news)}, None)
+            yield self._unused([gone], {gone: tuple(news)}, None)
 
-    def _told(
+    def _unused(
         self, members: Sequence[Gone], became: Mapping[Gone, tuple[NewTest, ...]], command: str | None
     ) -> UnusedEntries:
         of_key = {key: gone for gone in members for key in self._keys(gone)}

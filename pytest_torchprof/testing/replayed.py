@@ -14,7 +14,7 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.testing.other_ranks import told_in, with_other_recordings
+from pytest_torchprof.testing.other_ranks import part_in, with_other_recordings
 from pytest_torchprof.testing.progress import name_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def replayed(test: MeasuredTest, asked: Measurement) -> Measurement:
     measurement = _believed(test, replace(asked, recording=path), profile)
     if len(paths := test.state.recordings.of_all_ranks(test.nodeid, asked.label)) > 1:
         profile = with_other_recordings(
-            profile, lambda own: [told_in(one, test.own_kernels) if one != path else own for one in paths]
+            profile, lambda own: [part_in(one, test.own_kernels) if one != path else own for one in paths]
         )
     beside = path.with_name(stacks_name(path.name))
     if beside.is_file():

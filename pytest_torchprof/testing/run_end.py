@@ -6,17 +6,18 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_torchprof.against.git import Repository
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import hide, stacks_name
-from pytest_torchprof.report import ci
+from pytest_torchprof.report import Commit, ci
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing import two_sides
-from pytest_torchprof.testing.commit import commit_of
 from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.unused import unused_entries
 from pytest_torchprof.testing.workers import hand_over, is_worker
@@ -24,6 +25,8 @@ from pytest_torchprof.testing.workers import hand_over, is_worker
 if TYPE_CHECKING:
     from pytest_torchprof.testing.session import RunState
 
+# CI services check out a commit without its branch, and say it here: GitHub of a pull request and else, GitLab.
+_BRANCH_VARIABLES: Final = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 RECORDINGS = "torchprof-recordings"
 """The folder next to a report; not hidden, since uploads of artifacts leave hidden ones out."""
 
@@ -64,7 +67,7 @@ def _write_reports(state: RunState) -> list[str]:
     problems: list[str] = []
     if not state.options.reports:
         return problems
-    run = replace(state.run_results, commit=commit_of(state.options.rootdir))
+    run = replace(state.run_results, commit=_commit_of(state.options.rootdir))
     for path in state.options.reports:
         reporter = state.reporter_of(path)
         try:
@@ -108,3 +111,16 @@ def _write_step_summary(state: RunState) -> list[str]:
         said = f"the step summary {path} cannot be written: {error.strerror or error}"
         return [coded(said, Code.REPORT_NOT_WRITTEN)]
     return []
+
+
+def _commit_of(folder: Path) -> Commit | None:
+    """Return the commit that is checked out around a folder; None where git does not tell it."""
+    try:
+        repository = Repository.around(folder)
+        if (sha := repository.head) is None:
+            return None
+        names = (os.environ.get(variable) for variable in _BRANCH_VARIABLES)
+        branch = repository.branch or next(filter(None, names), None)
+        return Commit(sha=sha, branch=branch, dirty=repository.is_dirty)
+    except TorchprofError:
+        return None

@@ -29,4 +29,4 @@ class CachedItem(JobItem):
     def _in_process(self, phase: CachePhase) -> JobEnd:
         variables = {**self.plan.variables, **phase.variables}
         plan = replace(self.plan, phase=phase, variables=variables)
-        return self._jobs.run(plan, [self.told], Turn(nodeid=self.told, last=True))
+        return self._jobs.run(plan, [self.test_id], Turn(nodeid=self.test_id, last=True))

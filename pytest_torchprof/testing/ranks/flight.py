@@ -26,17 +26,17 @@ _MOST_BYTES: Final = 64 << 20
 _LONGEST: Final = 120
 
 
-def stands_at(rank: int, told: Mapping[str, str], folder: Path, since_s: float) -> str:
+def stands_at(rank: int, variables: Mapping[str, str], folder: Path, since_s: float) -> str:
     """Return at which collective a rank stood, by the newest dump that it left since then; empty where there is none.
 
-    ``told`` is its environment, ``folder`` where it runs.
+    ``variables`` is its environment, ``folder`` where it runs.
     """
-    dumps = sorted(_dumps(rank, told, folder, since_s), key=lambda one: one[0])
+    dumps = sorted(_dumps(rank, variables, folder, since_s), key=lambda one: one[0])
     return next(filter(None, (_standing(text) for _, text in reversed(dumps))), "")
 
 
-def _dumps(rank: int, told: Mapping[str, str], folder: Path, since_s: float) -> Iterator[tuple[float, bytes]]:
-    for prefix in _prefixes(told):
+def _dumps(rank: int, variables: Mapping[str, str], folder: Path, since_s: float) -> Iterator[tuple[float, bytes]]:
+    for prefix in _prefixes(variables):
         with suppress(OSError):
             file = os.open(folder / f"{prefix}{rank}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(file, "rb") as dump:
@@ -46,11 +46,11 @@ def _dumps(rank: int, told: Mapping[str, str], folder: Path, since_s: float) -> 
                     yield about.st_mtime, dump.read(_MOST_BYTES)
 
 
-def _prefixes(told: Mapping[str, str]) -> Iterator[str]:
+def _prefixes(variables: Mapping[str, str]) -> Iterator[str]:
     """Yield what the names of dumps begin with: as the job was told, and torch's defaults, newer and older."""
-    yield from (told[name] for name in _PREFIXES if told.get(name))
-    home = told.get("HOME", "/tmp")  # noqa: S108 - as torch has it
-    for folder in (told.get("XDG_CACHE_HOME"), f"{home}/.cache"):
+    yield from (variables[name] for name in _PREFIXES if variables.get(name))
+    home = variables.get("HOME", "/tmp")  # noqa: S108 - as torch has it
+    for folder in (variables.get("XDG_CACHE_HOME"), f"{home}/.cache"):
         if folder:
             yield from (f"{folder}/torch/{name}_trace_rank_" for name in ("comm_lib", "nccl"))
     yield "/tmp/nccl_trace_rank_"  # noqa: S108 - torch's, up to 2.5

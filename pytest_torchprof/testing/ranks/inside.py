@@ -231,5 +231,5 @@ def _not_collected(nodeid: str, collected: Sequence[str]) -> str:
     test = nodeid.partition("[")[0]
     own = [one for one in collected if one.partition("[")[0] == test]
     others = f"of {test} there are {first_of(own)}" if own else f"no test there is called {test}"
-    told = f"the test was not collected there: {nodeid} is no id in that process; {others}"
-    return coded(printable_line(told, _LONGEST_LINE), Code.RANK_LOST)
+    text = f"the test was not collected there: {nodeid} is no id in that process; {others}"
+    return coded(printable_line(text, _LONGEST_LINE), Code.RANK_LOST)

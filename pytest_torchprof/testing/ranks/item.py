@@ -31,14 +31,14 @@ class JobItem(pytest.Item):
     """Stands in the place of a test function that ranks call: the same node id and marks, and no fixtures here."""
 
     def __init__(
-        self, *, function: pytest.Function, state: RunState, plan: JobPlan, jobs: Jobs, told: str, **more: Any
+        self, *, function: pytest.Function, state: RunState, plan: JobPlan, jobs: Jobs, test_id: str, **more: Any
     ) -> None:
         super().__init__(**more)
         self._state = state
         self.plan = plan
         """How its job runs; tests of the same plan may share one."""
         self._jobs = jobs
-        self.told = told
+        self.test_id = test_id
         """Its node id as the ranks know it."""
         self.following: pytest.Item | None = None
         """The test that pytest runs after it."""
@@ -60,12 +60,12 @@ class JobItem(pytest.Item):
     def runtest(self) -> None:
         """Run the job."""
         self._verdict = None
-        self._state.forget(self.told)
+        self._state.forget(self.test_id)
         # As a fixture of the module would.
         module = next(node for node in self.listchain() if isinstance(node, pytest.File))
         module.addfinalizer(self._jobs.close)
         verdict = verdict_of(self._job_end())
-        self._state.merge(merged_state(self.told, verdict))
+        self._state.merge(merged_state(self.test_id, verdict))
         self.user_properties[:] = verdict.properties
         if self.config.option.capture == "no":
             sys.stdout.writelines(f"{name}:\n{text}" for name, text in verdict.sections)
@@ -80,13 +80,13 @@ class JobItem(pytest.Item):
         stays = self._state.options.ranks_scope == "file" and self.following is not None
         following = self.following if self.following is not None and self.following.path == self.path else None
         if not stays or following is None or not self._has_successor():
-            return Turn(nodeid=self.told, last=True)
-        return Turn(nodeid=self.told, following=nodeid_of(following))
+            return Turn(nodeid=self.test_id, last=True)
+        return Turn(nodeid=self.test_id, following=nodeid_of(following))
 
     def _of_same_job(self) -> list[str]:
         if self._state.options.ranks_scope != "file":
-            return [self.told]
-        return [one.told for one in self.session.items if isinstance(one, JobItem) and one.plan == self.plan]
+            return [self.test_id]
+        return [one.test_id for one in self.session.items if isinstance(one, JobItem) and one.plan == self.plan]
 
     def _has_successor(self) -> bool:
         """Whether the next test of the file that takes a job can take this one's; a worker of xdist may not run it."""

@@ -149,27 +149,29 @@ def environment(plan: JobPlan) -> dict[str, str]:
 def start(plan: JobPlan, job: Path) -> Iterator[Process]:
     """Start the launcher, or for a replay each rank by itself."""
     words = ["-m", "pytest", *plan.words]
-    told = {**environment(plan), VARIABLE: str(job)}
+    variables = {**environment(plan), VARIABLE: str(job)}
     if str(plan.folder) not in sys.path and "" not in sys.path:
-        told["PYTHONSAFEPATH"] = "1"  # As `pytest` was called, and not `python -m pytest`.
+        variables["PYTHONSAFEPATH"] = "1"  # As `pytest` was called, and not `python -m pytest`.
     if plan.is_launched:
         launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--redirects=3"]
         launcher += [f"--nproc-per-node={plan.ranks}", f"--log-dir={job / 'logs'}"]
-        yield _popen([*launcher, *words], plan.folder, told, job / "launcher")
+        yield _popen([*launcher, *words], plan.folder, variables, job / "launcher")
         return
     if plan.phase is not None:
-        yield _popen(words, plan.folder, told, job / "logs" / "0")
+        yield _popen(words, plan.folder, variables, job / "logs" / "0")
         return
     for rank in range(plan.ranks):
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.ranks)}
-        yield _popen(words, plan.folder, {**told, **place}, job / "logs" / str(rank))
+        yield _popen(words, plan.folder, {**variables, **place}, job / "logs" / str(rank))
 
 
-def _popen(words: list[str], folder: Path, told: Mapping[str, str], logs: Path) -> Process:
+def _popen(words: list[str], folder: Path, variables: Mapping[str, str], logs: Path) -> Process:
     logs.mkdir(parents=True)
     with (logs / "stdout.log").open("wb") as out, (logs / "stderr.log").open("wb") as err:
         # In a session of its own: Ctrl-C is for who waits for the job, and ends it so.
-        return start_process([sys.executable, *words], own_group=True, cwd=folder, env=told, stdout=out, stderr=err)
+        return start_process(
+            [sys.executable, *words], own_group=True, cwd=folder, env=variables, stdout=out, stderr=err
+        )
 
 
 def wait(

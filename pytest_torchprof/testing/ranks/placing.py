@@ -41,11 +41,11 @@ def placed(item: pytest.Item, options: TestOptions, state: RunState, jobs: Jobs)
         if here.world != ranks:
             item.add_marker(pytest.mark.skip(reason=f"ranks={ranks}, and this job has {counted(here.world, 'rank')}"))
         return item
-    plan, told = _plan(item, options, ranks, state.options), nodeid_of(item)
+    plan, test_id = _plan(item, options, ranks, state.options), nodeid_of(item)
     parent: Any = item.parent
-    own = {"nodeid": item.nodeid} if item.nodeid != told else {}  # With a group of pytest-xdist's.
+    own = {"nodeid": item.nodeid} if item.nodeid != test_id else {}  # With a group of pytest-xdist's.
     job: JobItem = (CachedItem if is_alone else JobItem).from_parent(
-        parent, name=item.name, function=item, state=state, plan=plan, jobs=jobs, told=told, **own
+        parent, name=item.name, function=item, state=state, plan=plan, jobs=jobs, test_id=test_id, **own
     )
     job.stash[JOB] = job
     if lack := lacks_gpus(options, state.options):

@@ -36,17 +36,17 @@ def failure(when: str, text: str = "", line: str = "", *, ended_s: float = 0.0) 
 
 def text_of(report: pytest.TestReport) -> str:
     """Return why a phase failed or was skipped, whole."""
-    told: Any = report.longrepr
-    return str(told[2]).removeprefix("Skipped: ") if isinstance(told, tuple) else report.longreprtext
+    longrepr: Any = report.longrepr
+    return str(longrepr[2]).removeprefix("Skipped: ") if isinstance(longrepr, tuple) else report.longreprtext
 
 
 def short_of(report: pytest.TestReport) -> str:
-    """Return the same as the terminal shows it with ``-q``; empty where that is the whole text."""
+    """Return why, as the terminal shows it with ``-q``; empty where that is the whole text."""
     return str(getattr(report, BRIEF, ("", ""))[0])
 
 
 def brief_of(report: pytest.TestReport) -> str:
-    """Return the same in a line."""
+    """Return why, in a line."""
     return first_line(str(getattr(report, BRIEF, ("", ""))[1])) or line_of(report)
 
 
@@ -56,14 +56,14 @@ def code_of(report: pytest.TestReport) -> str | None:
 
 
 def expected_of(report: pytest.TestReport) -> str | None:
-    """Return the reason of an expected failure; None where none was expected."""
+    """Return the reason of an expected failure; None where the test was to pass."""
     return getattr(report, "wasxfail", None)
 
 
 def place_of(report: pytest.TestReport) -> tuple[str, int] | None:
     """Return the file and the line where a test was skipped, if it was."""
-    told: Any = report.longrepr
-    return (str(told[0]), int(told[1])) if isinstance(told, tuple) else None
+    longrepr: Any = report.longrepr
+    return (str(longrepr[0]), int(longrepr[1])) if isinstance(longrepr, tuple) else None
 
 
 def has_failed(reports: Iterable[pytest.TestReport], code: str | None = None) -> bool:

@@ -88,7 +88,7 @@ class JobVerdict:
 
     @property
     def expected(self) -> str | None:
-        """The reason why a failure is expected, with the ranks that passed all the same; None where none is."""
+        """Why a failure is expected, with the ranks that passed all the same; None where the test was to pass."""
         reason = expected_of(self.first.report)
         if reason is None or self.outcome != "xfailed":
             return reason
