@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec import Struct
 
 from pytest_torchprof import compare
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits import Screen
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons.errors import LimitsMissed
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.baseline_check import BaselineJudgement
     from pytest_torchprof.testing.measured_test import MeasuredTest
     from pytest_torchprof.testing.measurement import Measurement
@@ -99,12 +102,27 @@ class JudgedAlone:
     """None where it could not be judged."""
     of_ranks: tuple[JudgedOnRank, ...] = ()
     """What all ranks of a job have told of it, in their order; none where this process is alone."""
+    why_not: Reason | None = None
+    """Why it is not to be believed after all: another rank did not come so far."""
 
     @property
     def lacks_lines(self) -> bool:
         """Whether it fails, here or on another rank, by work of which a repeat with stacks would tell the lines."""
         own = self.judgement is not None and self.judgement.lacks_lines
         return any(one.lacks_lines for one in self.of_ranks) if self.of_ranks else own
+
+
+def judge_alone(test: MeasuredTest, measurement: Measurement) -> Judgement | None:
+    """Return what a measurement comes to by itself; None where it cannot be judged yet."""
+    if measurement.why_not is not None or measurement.profile is None:
+        return None
+    judgement = None
+    # A baseline that cannot be read, and what a check of another plugin raises, comes up again when the test is judged.
+    with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):
+        judgement = judge_measurement(test, measurement)
+    # Only what the test itself asks from here on is its own to answer for, not what a plugin's finding asked.
+    measurement.profile.launching.refused.clear()
+    return judgement
 
 
 def judge_measurement(

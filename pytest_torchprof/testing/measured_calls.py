@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.testing.gates import gated, guarded
-from pytest_torchprof.testing.judgement import JudgedAlone, judge_measurement
 from pytest_torchprof.testing.live import live
-from pytest_torchprof.testing.other_ranks import judged_on_all
+from pytest_torchprof.testing.other_ranks import judged_alone
 from pytest_torchprof.testing.replayed import replayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from pytest_torchprof.measuring.explanation import Explanation
-    from pytest_torchprof.testing.judgement import Judgement
+    from pytest_torchprof.testing.judgement import JudgedAlone
     from pytest_torchprof.testing.measured_test import MeasuredTest
     from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.testing.test_run import TestRun
@@ -46,7 +44,9 @@ def measured_calls(run: TestRun, label: str | None) -> Calls:
         measurement = run.put(_guarded(run, taken))
         if measurement.is_missing:
             raise measurement.error
-        judged = run.put_judged(measurement, _judged_alone(run, measurement))
+        judged = run.put_judged(measurement, judged_alone(run.test, measurement))
+        if judged.why_not is not None:
+            raise run.put(measurement.doubted(judged.why_not)).error
         yield from _explained(run.test, measurement, judged)
 
 
@@ -56,30 +56,6 @@ def _guarded(run: TestRun, measurement: Measurement) -> Measurement:
         return measurement
     replay = run.test.state.options.replay is not None
     return replace(measurement, profile=guarded(run, profile, measurement.explanation, replay=replay))
-
-
-def _judged_alone(run: TestRun, measurement: Measurement) -> JudgedAlone:
-    """Return what a measurement comes to by itself, here and on the ranks that measure it in step."""
-    judgement, plan = _judgement(run.test, measurement), measurement.explanation.plan
-    if plan is None or not plan.coordination.in_step:
-        return JudgedAlone(judgement=judgement)
-    try:
-        return JudgedAlone(judgement=judgement, of_ranks=judged_on_all(judgement, run.test.baseline, plan.coordination))
-    except NotMeasured as problem:
-        raise run.put(measurement.doubted(problem.reason)).error from None
-
-
-def _judgement(test: MeasuredTest, measurement: Measurement) -> Judgement | None:
-    """Return what a measurement comes to by itself; None where it cannot be judged yet."""
-    if measurement.why_not is not None or measurement.profile is None:
-        return None
-    judgement = None
-    # A baseline that cannot be read, and what a check of another plugin raises, comes up again when the test is judged.
-    with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):
-        judgement = judge_measurement(test, measurement)
-    # Only what the test itself asks from here on is its own to answer for, not what a plugin's finding asked.
-    measurement.profile.launching.refused.clear()
-    return judgement
 
 
 def _explained(test: MeasuredTest, measurement: Measurement, judged: JudgedAlone) -> Calls:

@@ -15,10 +15,10 @@ from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, FailureLine, Ve
 from pytest_torchprof.limits.evidence import OtherwiseOnRank, WorstRank
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons.errors import TorchprofError, reason_of
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, reason_of
 from pytest_torchprof.reasons.testing import RankUntold
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.testing.judgement import JudgedOnRank
+from pytest_torchprof.testing.judgement import JudgedAlone, JudgedOnRank, judge_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.judgement import Judgement
+    from pytest_torchprof.testing.measured_test import MeasuredTest
+    from pytest_torchprof.testing.measurement import Measurement
 
 _MOST_LINES = 5
 
@@ -57,13 +59,20 @@ def part_in(recording: Path, own_kernels: OwnKernels) -> Any:
     return to_plain(part_of(profile)) if rank_and_size(profile.trace) is not None else None
 
 
-def judged_on_all(
+def judged_alone(test: MeasuredTest, measurement: Measurement) -> JudgedAlone:
+    """Return what a measurement comes to by itself, here and on the ranks that measure it in step."""
+    judgement, plan = judge_alone(test, measurement), measurement.explanation.plan
+    if plan is None or not plan.coordination.in_step:
+        return JudgedAlone(judgement=judgement)
+    try:
+        return JudgedAlone(judgement=judgement, of_ranks=_judged_on_all(judgement, test.baseline, plan.coordination))
+    except NotMeasured as problem:
+        return JudgedAlone(why_not=problem.reason)
+
+
+def _judged_on_all(
     judgement: Judgement | None, check: BaselineCheck, coordination: Coordination
 ) -> tuple[JudgedOnRank, ...]:
-    """Return how a measurement came out on each rank that measures in step, this one's judgement among them.
-
-    NotMeasured where one of them does not come so far.
-    """
     own = to_builtins(_judged_here(judgement, check))
     of_ranks = convert(coordination.exchange("the verdicts", own), tuple[JudgedOnRank, ...])
     coordination.close()
