@@ -19,7 +19,6 @@ from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.devices.kinds import device_kinds
 from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find, standing_out
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
-from pytest_torchprof.limits.keywords import LimitsOfProfile
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -32,6 +31,7 @@ from pytest_torchprof.trace import Trace
 
 if TYPE_CHECKING:
     from pytest_torchprof.limits import Asked, Screen, Verdict
+    from pytest_torchprof.limits.keywords import LimitsOfProfile
 
 __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file", "load_ranks"]
 

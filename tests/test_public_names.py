@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import pytest_torchprof
+from pytest_torchprof.limits.keywords import LimitsOfProfile
 from pytest_torchprof.reasons.reason import Reason
 
 pytestmark = pytest.mark.any_torch
@@ -39,9 +40,10 @@ MEMBERS = dict(members())
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_its_annotations_can_be_read(name):
-    # This package imports torch where it measures, and reasons where there are some; for a name in an annotation it
-    # imports neither.
-    typing.get_type_hints(plain(MEMBERS[name]), localns={"torch": torch, "Reason": Reason})
+    # This package imports torch where it measures, reasons where there are some, and limits where they are judged; for
+    # a name in an annotation it imports none of them.
+    known = {"torch": torch, "Reason": Reason, "LimitsOfProfile": LimitsOfProfile}
+    typing.get_type_hints(plain(MEMBERS[name]), localns=known)
 
 
 @pytest.mark.parametrize("name", [name for name, member in MEMBERS.items() if inspect.isroutine(plain(member))])
