@@ -189,9 +189,7 @@ class GpuWork:
     @cached_property
     def by_device(self) -> dict[int, list[int]]:
         """All GPU operations by device, orphans too, in the order of their start."""
-        start = self.trace.gpu.start
-        devices = gpu_time.by_device(self.trace, range(len(start)))
-        return {device: sorted(ops, key=start.__getitem__) for device, ops in devices.items()}
+        return gpu_time.by_device(self.trace, self.trace.gpu_order)
 
     @cached_property
     def communication(self) -> frozenset[int]:

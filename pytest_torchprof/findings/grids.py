@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.catalogue.kernels import LowOccupancy, SmallGrid
 from pytest_torchprof.findings.evidence import KernelFacts, evidence
@@ -48,33 +48,30 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     work = analysis.gpu_work
     times = [*_partly_filled(work)]
     small = set(_small_among(analysis, times).yes)
-    partly = [(device, one) for device, one in times if not small.isdisjoint(one.kernels)]
-    spent = sum((one.end - one.start) * len(small.intersection(one.kernels)) for _, one in partly) / 1000
+    partly = [one for one in times if not small.isdisjoint(one[4])]
+    spent = sum([(end - start) * len(small.intersection(kernels)) for _, start, end, _, kernels in partly]) / 1000
     if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
-    covered = {device: [(one.start, one.end) for other, one in partly if other == device] for device in work.by_device}
+    covered = {device: [(start, end) for on, start, end, *_ in partly if on == device] for device in work.by_device}
     facts: KernelFacts = {
         **evidence(work, sorted(small)),
         "time_us": spent,
         "share": sum(map(work.share_during, covered.values())) / len(covered),
     }
-    unused = sum((one.end - one.start) * (1 - one.blocks) for _, one in partly) / 1000
+    unused = sum([(end - start) * (1 - blocks) for _, start, end, blocks, _ in partly]) / 1000
     yield SmallGrid(**facts, kernel_share=spent / work.kernel_time_us, unused_us=unused, saves_us=unused)
 
 
-class _PartlyFilled(NamedTuple):
-    """A time in which all kernels of a device together had fewer blocks than it has multiprocessors."""
+_PartlyFilled = tuple[int, int, int, float, tuple[int, ...]]
+"""A time in which all kernels of a device together had fewer blocks than it has multiprocessors.
 
-    start: int
-    end: int
-    blocks: float
-    """Per multiprocessor."""
-    kernels: tuple[int, ...]
-    """Those that ran."""
+The device, from and to, the blocks per multiprocessor, and the kernels that ran. A plain tuple: a recording has tens of
+thousands.
+"""
 
 
-def _partly_filled(work: GpuWork) -> Iterator[tuple[int, _PartlyFilled]]:
-    """Yield when a device was not filled, with the device; kernels that run beside each other are taken together.
+def _partly_filled(work: GpuWork) -> Iterator[_PartlyFilled]:
+    """Yield when a device was not filled; kernels that run beside each other are taken together.
 
     A kernel of which no blocks are recorded may fill any.
     """
@@ -83,10 +80,10 @@ def _partly_filled(work: GpuWork) -> Iterator[tuple[int, _PartlyFilled]]:
     for device, ops in work.by_device.items():
         for together in _beside_each_other([i for i in ops if kind[i] == KERNEL], start, end):
             if len(together) > 1:
-                yield from ((device, one) for one in _filled_together(together, start, end, blocks))
+                yield from ((device, *one) for one in _filled_together(together, start, end, blocks))
             elif 0 <= blocks[together[0]] < 1:
                 (alone,) = together
-                yield device, _PartlyFilled(start[alone], end[alone], blocks[alone], together)
+                yield device, start[alone], end[alone], blocks[alone], together
 
 
 def _beside_each_other(kernels: Iterable[int], start: Sequence[int], end: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -105,26 +102,26 @@ def _beside_each_other(kernels: Iterable[int], start: Sequence[int], end: Sequen
 
 def _filled_together(
     kernels: Sequence[int], start: Sequence[int], end: Sequence[int], blocks: Sequence[float]
-) -> Iterator[_PartlyFilled]:
+) -> Iterator[tuple[int, int, float, tuple[int, ...]]]:
     edges = sorted({edge for i in kernels for edge in (start[i], end[i])})
     for begin, until in pairwise(edges):
         running = tuple(i for i in kernels if start[i] <= begin and until <= end[i])
         filled = sum([blocks[i] for i in running])
         if running and filled < 1 and min([blocks[i] for i in running]) >= 0:
-            yield _PartlyFilled(begin, until, filled, running)
+            yield begin, until, filled, running
 
 
 def _small_grids(analysis: Analysis) -> Replies[int]:
     return _small_among(analysis, _partly_filled(analysis.gpu_work))
 
 
-def _small_among(analysis: Analysis, times: Iterable[tuple[int, _PartlyFilled]]) -> Replies[int]:
+def _small_among(analysis: Analysis, times: Iterable[_PartlyFilled]) -> Replies[int]:
     """Ask each kernel whether it leaves multiprocessors without a block, even with what runs beside it.
 
     Communication needs no more. ``times`` are those in which a device was not filled.
     """
     blocks, talking = analysis.trace.gpu.blocks_per_sm, analysis.gpu_work.communication
-    partly = {i for _, one in times for i in one.kernels}
+    partly = {i for *_, kernels in times for i in kernels}
 
     def is_small(kernel: int) -> Reply:
         if blocks[kernel] >= 1 or kernel in talking:

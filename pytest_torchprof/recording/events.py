@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from functools import cache
 from itertools import count, islice
-from operator import gt
+from operator import attrgetter, gt
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
@@ -136,6 +136,7 @@ def _is_of_hardware(counter: tuple[str, str]) -> bool:
 
 
 _NO_INPUTS = b"\0\0"
+_NAME_OF, _THREAD_OF = attrgetter("name"), attrgetter("tid")
 
 
 class _Numbering(defaultdict[Any, int]):
@@ -253,11 +254,11 @@ class Columns:
             part.start.extend(start)
             part.end.extend(map(max, start, end) if backward else end)
             names, threads, found = self.names, self.threads, roles.events[role]
-            part.name.extend([names[event.name] for event in found])
+            part.name.extend(map(names.__getitem__, map(_NAME_OF, found)))
             if isinstance(part, GpuOps):
                 self._gpu(part, role, found)
                 continue
-            part.thread.extend([threads[event.tid] for event in found])
+            part.thread.extend(map(threads.__getitem__, map(_THREAD_OF, found)))
             if isinstance(part, Ranges):
                 self._operands(part, role, found)
             elif isinstance(part, Calls):

@@ -261,7 +261,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         first = parts[starts.index(start)]
         if flush is None:
             # Of threads that begin together it is one whatever the order of the file.
-            begun = {first.thread[i] for i, began in enumerate(first.start) if began == start}
+            begun = {first.thread[i] for i in where(first.start, {start})}
             thread = min(begun, key=lambda one: str(self.threads[one]))
         else:
             thread = self.calls.thread[flush]
