@@ -22,7 +22,7 @@ from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.operand_types import with_code, with_operands
-from pytest_torchprof.kernels.operands import Launch, complete
+from pytest_torchprof.kernels.operands import CONTRACTING, Launch, complete
 from pytest_torchprof.reasons.errors import TorchprofError, not_measured, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, where
@@ -57,6 +57,7 @@ class Launching:
         self._longer: dict[tuple[int, int], int] = {}
         self._inputs = OperatorInputs(trace)
         self._decoded: dict[object, KernelName] = {}
+        self._of_any_size: dict[int, bool] = {}
         self.generated = GeneratedCode(trace)
         """What Inductor's code says of its kernels."""
         self.refused: list[Reason] = []
@@ -164,7 +165,8 @@ class Launching:
         message = trace.collectives.get(gpu_op)
         collective = (None, None) if message is None else (message.collective, message.dtype)
         code = self.code(gpu_op)
-        key = (trace.gpu.name[gpu_op], self._chain_number(op), inputs, called, collective, code)
+        given = self._inputs.without_sizes(inputs) if inputs >= 0 and self._is_of_any_size(gpu_op) else inputs
+        key = (trace.gpu.name[gpu_op], self._chain_number(op), given, called, collective, code)
         kernel_name = self._decoded.get(key)
         if kernel_name is None:
             name, call_name = trace.names[trace.gpu.name[gpu_op]], trace.names[called] if called >= 0 else None
@@ -172,6 +174,14 @@ class Launching:
             decoded = with_code(complete(name, launch, self._own_kernels.decode), code)
             kernel_name = self._decoded[key] = with_operands(name, decoded, launch)
         return kernel_name
+
+    def _is_of_any_size(self, gpu_op: int) -> bool:
+        """Whether sizes of operands add nothing to what the kernel's name says: its family is known, and no product."""
+        name = self._trace.gpu.name[gpu_op]
+        if name not in self._of_any_size:
+            told = self.named(name)
+            self._of_any_size[name] = told.triton is None and told.family not in (None, *CONTRACTING)
+        return self._of_any_size[name]
 
     def decoded_operator(self, op: int) -> KernelName:
         """Return what an operator's name says where operators are the kernels, completed by what it was given."""

@@ -25,6 +25,7 @@ class OperatorInputs:
         """Prepare to answer."""
         self._trace = trace
         self._operands_by_index: dict[int, Inputs] = {}
+        self._without_sizes_by_index: dict[int, tuple[object, ...]] = {}
 
     def operands(self, index: int) -> Inputs:
         """Return a set of operands, by its index in ``Trace.inputs``."""
@@ -34,6 +35,16 @@ class OperatorInputs:
             operands = (None if types is None else tuple(map(str, types)), shapes, strides)
             self._operands_by_index[index] = operands
         return operands
+
+    def without_sizes(self, index: int) -> tuple[object, ...]:
+        """Return what a set of operands is but for sizes and strides: types, which have no dimensions, and settings."""
+        distinct = self._without_sizes_by_index.get(index)
+        if distinct is None:
+            types, shapes, _ = self.operands(index)
+            scalars = None if shapes is None else tuple([shape == [] for shape in shapes])
+            distinct = (types, scalars, *self._trace.inputs[index].split(b"\0")[3:])
+            self._without_sizes_by_index[index] = distinct
+        return distinct
 
     def settings(self, index: int) -> tuple[Any, ...] | None:
         """Return what was given beside tensors, each in its place as text; None where it is not recorded or kept."""

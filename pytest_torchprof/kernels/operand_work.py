@@ -8,7 +8,7 @@ What the recording does not say stays None. A kernel that computes otherwise (Wi
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from msgspec import Struct
 
@@ -87,9 +87,8 @@ def has_formula_for(op: str, dtypes: Sequence[object] | None, shapes: Sequence[o
     """Whether the work of an operator on operands such as these can be told, or may be for all that is recorded."""
     if op in _FORMULAS or not dtypes or not shapes or len(dtypes) != len(shapes):
         return has_formula(op)
-    told = [_operand(shape, None, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-    found = {operand.dtype for operand in told if operand is not None and operand.shape}
-    return has_formula(op) and len(found) <= 1 and found <= _FLOATS
+    found = {DTYPES.get(str(dtype)) for shape, dtype in zip(shapes, dtypes, strict=True) if shape and _is_shape(shape)}
+    return has_formula(op) and len(found := found - {None}) <= 1 and found <= _FLOATS
 
 
 def counts_flops(op: str) -> bool:
@@ -120,10 +119,14 @@ def work_of(
 def _operand(shape: object, strides: object, dtype: object) -> Operand | None:
     """Return the tensor, None for any other input; a number without dimensions is one, of which nothing is read."""
     known = DTYPES.get(str(dtype))
-    if known is None or not isinstance(shape, list) or not all(isinstance(size, int) for size in shape):
+    if known is None or not _is_shape(shape):
         return None
     told = isinstance(strides, list) and len(strides) == len(shape) and all(isinstance(one, int) for one in strides)
     return Operand(shape=tuple(shape), strides=tuple(strides) if told else None, dtype=known)  # type: ignore[arg-type]
+
+
+def _is_shape(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(isinstance(size, int) for size in value)
 
 
 _Inputs = list[Operand | None]
