@@ -30,10 +30,10 @@ _BLIT = re.compile(r"__amd_rocclr_(fill|copy)\w*(?:\.kd)?")
 
 def name_fills_and_copies(names: Sequence[str], gpu: GpuOps) -> None:
     """Make fills and copies, in place, of the kernels of which they consist; where a copy goes is not known."""
-    found = {i: match[1] for i, name in enumerate(names) if (match := _BLIT.fullmatch(name)) is not None}
-    for i in where(gpu.name, set(found)) if found else ():
+    kinds = {i: match[1] for i, name in enumerate(names) if (match := _BLIT.fullmatch(name)) is not None}
+    for i in where(gpu.name, set(kinds)) if kinds else ():
         if gpu.kind[i] == KERNEL:
-            gpu.kind[i] = MEMSET if found[gpu.name[i]] == "fill" else MEMCPY
+            gpu.kind[i] = MEMSET if kinds[gpu.name[i]] == "fill" else MEMCPY
 
 
 # Behind the operator's name stands that of its overload, which events of operators leave out.
@@ -52,25 +52,25 @@ _LIBRARIES = (
 
 def operator_of(name: str) -> str | None:
     """Return the operator that a call of the C shim is, ``aten::mm``; None for any other name."""
-    if (found := _SHIM.fullmatch(name)) is None:
+    if (shim := _SHIM.fullmatch(name)) is None:
         return None
     for beginning, namespace in _LIBRARIES:
-        if match := beginning.match(found[1]):
-            return namespace + found[1][match.end() :]
-    return f"aten::{found[1]}"
+        if match := beginning.match(shim[1]):
+            return namespace + shim[1][match.end() :]
+    return f"aten::{shim[1]}"
 
 
 def name_operators(names: list[str], ops: Ranges) -> None:
     """Give calls of the C shim the names of their operators, in place, as if they came from the dispatcher."""
-    found = {i: operator for i, name in enumerate(names) if (operator := operator_of(name)) is not None}
-    if not found:
+    operators = {i: operator for i, name in enumerate(names) if (operator := operator_of(name)) is not None}
+    if not operators:
         return
     known = {name: i for i, name in enumerate(names)}
-    for i, operator in found.items():
+    for i, operator in operators.items():
         if known.setdefault(operator, i) == i:
             names[i] = operator
-    for place in where(ops.name, found.keys()):
-        ops.name[place] = known[found[ops.name[place]]]
+    for place in where(ops.name, operators.keys()):
+        ops.name[place] = known[operators[ops.name[place]]]
 
 
 def put_calls_on_their_threads(ops: Ranges, annotations: Ranges, calls: Calls, gpu: GpuOps) -> None:
@@ -113,14 +113,14 @@ def _operators(ops: Ranges, calls: Calls, gpu: GpuOps) -> Mapping[int, int]:
         # Some ROCm files write 0 where they know none.
         at.pop(0, None)
         at.pop(ABSENT, None)
-    found: dict[int, int] = {}
+    op_of: dict[int, int] = {}
     for correlation, external in zip(gpu.correlation, gpu.external, strict=True):
         # Before 2024 the number of work that no operator launched is that of its call.
         if correlation in call_at and external != correlation:
             call, op = call_at[correlation], op_at.get(external, ABSENT)
-            if found.setdefault(call, op) != op:
-                found[call] = ABSENT
-    return {call: op for call, op in found.items() if op != ABSENT}
+            if op_of.setdefault(call, op) != op:
+                op_of[call] = ABSENT
+    return {call: op for call, op in op_of.items() if op != ABSENT}
 
 
 def _ranges_of(threads: set[int], parts: Sequence[Ranges]) -> Intervals:

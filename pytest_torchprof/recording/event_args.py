@@ -1,4 +1,4 @@
-"""What the ``args`` of a trace's events tell, as msgspec decodes them: what nobody asks for is left out."""
+"""The ``args`` of a trace's events, as msgspec decodes them: what nobody asks for is left out."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Args(
         "receiver": "Dst Rank",
     },
 ):
-    """What an event's ``args`` tell: operands of operators, correlation of calls and GPU operations, and so on."""
+    """What an event's ``args`` hold: operands of operators, correlation of calls and GPU operations, and so on."""
 
     external: Whole = -1
     dims: Raw = _EMPTY
@@ -82,7 +82,7 @@ class Args(
 
 
 class Allocation(Struct, frozen=True, gc=False, rename={"size": "Bytes", "device_type": "Device Type"}):
-    """What the ``args`` of an allocation tell, which is an instant; it has others too."""
+    """The ``args`` of an allocation, which is an instant, as far as anybody asks for them."""
 
     size: Whole = 0
     device_type: Whole = -1
@@ -112,5 +112,5 @@ def messages_of(events: Sequence[Any], first: int) -> dict[int, Message]:
 def annotations_of(args: Sequence[Args], first: int) -> dict[int, str]:
     """Return what nodes of CUDA graphs are annotated with, by their places in a column."""
     annotated = ((i, one.annotation) for i, one in enumerate(args, first) if one.node and one.annotation)
-    found = ((i, msgspec.json.decode(told)) for i, told in annotated)
-    return {i: told for i, told in found if isinstance(told, str)}
+    decoded = ((i, msgspec.json.decode(text)) for i, text in annotated)
+    return {i: name for i, name in decoded if isinstance(name, str)}

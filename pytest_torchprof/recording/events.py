@@ -40,7 +40,7 @@ class Kinds(NamedTuple):
 
     event: type[Struct]
     other: type[Struct]
-    """Any event that is not complete; its ``told`` is what an instant is called, the category of others."""
+    """Any event that is not complete; its ``label`` is the name of an instant, the category of others."""
     start: type[Struct]
     """Where an arrow starts."""
     finish: type[Struct]
@@ -102,15 +102,15 @@ def kinds(stamps: str = WHOLE) -> Kinds:
         tag="X",
         gc=False,
     )
-    told: Any = ("told", str, "")
-    arrow = [told, ("id", identity, 0), ("tid", identity, ""), ("ts", stamp, 0)]
-    instant = [told, ("tid", identity, ""), ("ts", stamp, 0), ("args", Allocation, Allocation())]
-    more = {"s": arrow, "f": arrow, "i": instant, "C": [told, ("name", str, "")]}
+    label: Any = ("label", str, "")
+    arrow = [label, ("id", identity, 0), ("tid", identity, ""), ("ts", stamp, 0)]
+    instant = [label, ("tid", identity, ""), ("ts", stamp, 0), ("args", Allocation, Allocation())]
+    more = {"s": arrow, "f": arrow, "i": instant, "C": [label, ("name", str, "")]}
     others = {
         phase: defstruct(
             f"Event_{ord(phase)}",
-            more.get(phase, [told]),
-            rename={"told": "name" if phase == "i" else "cat"},
+            more.get(phase, [label]),
+            rename={"label": "name" if phase == "i" else "cat"},
             tag_field="ph",
             tag=phase,
             gc=False,
@@ -236,12 +236,12 @@ class Columns:
         for event in events:
             if type(event) is complete:
                 roles[event.cat](event)
-            elif event.told in _KEPT:
+            elif event.label in _KEPT:
                 others.append(event)
             elif type(event) is counter:
-                counters.add((event.told, event.name))
+                counters.add((event.label, event.name))
         # All times first: a piece is folded whole or, when its times turn out too fine, not at all.
-        times = {role: times_ns(found, stamps) for role, found in roles.events.items() if found}
+        times = {role: times_ns(members, stamps) for role, members in roles.events.items() if members}
         self._fold_others(others, types, stamps)
         self.count(len(events))
         self.unknown += roles.unknown
@@ -253,16 +253,16 @@ class Columns:
             self.unended += backward if isinstance(part, GpuOps) else 0
             part.start.extend(start)
             part.end.extend(map(max, start, end) if backward else end)
-            names, threads, found = self.names, self.threads, roles.events[role]
-            part.name.extend(map(names.__getitem__, map(_NAME_OF, found)))
+            names, threads, members = self.names, self.threads, roles.events[role]
+            part.name.extend(map(names.__getitem__, map(_NAME_OF, members)))
             if isinstance(part, GpuOps):
-                self._gpu(part, role, found)
+                self._gpu(part, role, members)
                 continue
-            part.thread.extend(map(threads.__getitem__, map(_THREAD_OF, found)))
+            part.thread.extend(map(threads.__getitem__, map(_THREAD_OF, members)))
             if isinstance(part, Ranges):
-                self._operands(part, role, found)
+                self._operands(part, role, members)
             elif isinstance(part, Calls):
-                part.correlation.extend([event.args.correlation for event in found])
+                part.correlation.extend([event.args.correlation for event in members])
         self._weigh(known)
 
     def count(self, events: int) -> None:

@@ -73,13 +73,13 @@ def events_of(text: bytes | msgspec.Raw, types: Kinds, before: int) -> list[Any]
 
     A range, call or GPU operation without a usable name or time is an error, everything else odd is left out.
     """
-    found = []
+    events = []
     for number, item in enumerate(_LIST.decode(text), before):
         try:
-            found.append(types.one.decode(item))
+            events.append(types.one.decode(item))
         except msgspec.ValidationError:
-            found.append(_event(_ANYTHING.decode(item), types, number))
-    return found
+            events.append(_event(_ANYTHING.decode(item), types, number))
+    return events
 
 
 def _event(item: Any, types: Kinds, number: int) -> Any:
@@ -105,20 +105,20 @@ def _event(item: Any, types: Kinds, number: int) -> Any:
 def _args(given: Mapping[str, Any]) -> Args:
     fields = _fields()
     known = ((fields[name], value) for key, value in given.items() if (name := _LOWER.get(key, key)) in fields)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field, value in known:
         if field.name in ("dims", "types", "strides"):
             if isinstance(value, list):
-                found[field.name] = msgspec.Raw(msgspec.json.encode(value))
+                values[field.name] = msgspec.Raw(msgspec.json.encode(value))
         elif field.name in ("stream", "ran_on"):
             if isinstance(value, str) or (isinstance(value, int) and _quantity(value) is not None):
-                found[field.name] = value
+                values[field.name] = value
         elif field.name in _TEXTS:
             if isinstance(value, str):
-                found[field.name] = value
+                values[field.name] = value
         elif (read := _quantity(value)) is not None:
-            found[field.name] = float(read) if field.type is float else int(read)
-    return Args(**found)
+            values[field.name] = float(read) if field.type is float else int(read)
+    return Args(**values)
 
 
 _NO_ARGS = Args()

@@ -76,8 +76,8 @@ def read(path: str | os.PathLike[str]) -> Trace:
             f"There is no recording {shown(path)}: no path holds a zero byte. Check the path.", _MISSING
         )
     if is_special(path):
-        said = f"{shown(path)} is not a recording: {SPECIAL}."
-        raise UnreadableRecording(said, Code.NO_RECORDING)
+        message = f"{shown(path)} is not a recording: {SPECIAL}."
+        raise UnreadableRecording(message, Code.NO_RECORDING)
     try:
         try:
             columns = Columns()
@@ -85,9 +85,9 @@ def read(path: str | os.PathLike[str]) -> Trace:
         except UncuttableError as odd:
             return _whole(path, _uncut(path, odd.__cause__))
     except (_NoTraceError, UnreadableRecording) as error:
-        said = error.text if isinstance(error, UnreadableRecording) else str(error)
-        refused = UnreadableRecording(f"{shown(path)} is not a recording that can be read: {said}", error.code)
-        refused.cause = said
+        message = error.text if isinstance(error, UnreadableRecording) else str(error)
+        refused = UnreadableRecording(f"{shown(path)} is not a recording that can be read: {message}", error.code)
+        refused.cause = message
         refused.other_json = isinstance(error, _OtherJsonError)
         refused.is_final = isinstance(error, _PerfettoError)
         raise refused from None
@@ -244,8 +244,8 @@ def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
 
 def _syntax(error: str) -> _NoTraceError:
     if "truncated" in error:
-        said = f"it ends in the middle of the JSON: it was cut off while it was written or copied. {_AGAIN}"
-        return _NoTraceError(said, Code.RECORDING_CUT_OFF)
+        message = f"it ends in the middle of the JSON: it was cut off while it was written or copied. {_AGAIN}"
+        return _NoTraceError(message, Code.RECORDING_CUT_OFF)
     return _NoTraceError(f"it is not valid JSON ({error}).", Code.RECORDING_DAMAGED)
 
 

@@ -118,8 +118,8 @@ def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
         text += part
         if not events and not looked and text.lstrip()[:1] == b"[":
             events = text.index(b"[") + 1
-        elif not events and (found := _EVENTS_KEY.search(text, looked)):
-            events = found.end()
+        elif not events and (key := _EVENTS_KEY.search(text, looked)):
+            events = key.end()
         if events and OPENING.match(text, events):
             before = bytes(text[: events - 1])
             return before if before.strip() else b"", bytes(text[events:])

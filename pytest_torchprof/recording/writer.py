@@ -120,5 +120,5 @@ def _half_a_character(error: UnicodeEncodeError) -> TorchprofError:
 
 
 def _not_copied(source: str, target: str, error: Exception) -> UnreadableRecording:
-    said = f"{shown(source)} cannot be saved as {shown(target)}: {error}."
-    return UnreadableRecording(said, Code.RECORDING_NOT_WRITTEN)
+    message = f"{shown(source)} cannot be saved as {shown(target)}: {error}."
+    return UnreadableRecording(message, Code.RECORDING_NOT_WRITTEN)

@@ -1,4 +1,4 @@
-"""What a recording keeps of the caches of torch.compile: what was found in them, and how they were when it began."""
+"""What a recording keeps of the caches of torch.compile: their hits and misses, and how they were when it began."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - likewise
+from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - the type of a field, which msgspec looks up
 
 Count = Annotated[int, Meta(ge=0)]
 Phase = Literal["cold", "warm"]
 
 
 class CacheUse(Struct, frozen=True, kw_only=True):
-    """How often something was looked up in a cache; None where this torch does not tell."""
+    """How often something was looked up in a cache; None if this torch does not count it."""
 
     hits: Count | None = None
     misses: Count | None = None

@@ -52,14 +52,14 @@ class _Replay(NamedTuple):
 def with_captured(trace: Trace, annotated: Mapping[int, str]) -> Trace:
     """Return a recording with what was captured for the graphs that it replays, as far as it says so."""
     graphs = None if trace.metadata is None else trace.metadata.captured_graphs
-    replays = sorted(_replays(trace, graphs), key=lambda one: one.launched_ns) if graphs else []
+    replays = sorted(_replays(trace, graphs), key=lambda replay: replay.launched_ns) if graphs else []
     if not replays:
         return replace(trace, captured=NOT_CAPTURED._replace(annotated=annotated)) if annotated else trace
     number = _numbering(trace.names)
     operands = _numbering(trace.inputs)
     names, inputs, lane = list(trace.names), list(trace.inputs), len(trace.threads)
     put = _Putting(trace, lane, number(names), operands(inputs))
-    for replay, done in zip(replays, accumulate(len(one.laid.ranges) for one in replays), strict=True):
+    for replay, done in zip(replays, accumulate(len(replay.laid.ranges) for replay in replays), strict=True):
         if done <= _MOST_RANGES:
             put.replay(replay)
     captured = Captured(put.calls, put.of, put.unsure, lane, annotated)
@@ -67,14 +67,14 @@ def with_captured(trace: Trace, annotated: Mapping[int, str]) -> Trace:
 
 
 def _numbering(known: Sequence[object]) -> Callable[[list], Callable[[object], int]]:  # type: ignore[type-arg]
-    places = {one: place for place, one in enumerate(known)}
+    places = {value: place for place, value in enumerate(known)}
 
-    def into(found: list) -> Callable[[object], int]:  # type: ignore[type-arg]
-        def place_of(one: object) -> int:
-            if one not in places:
-                places[one] = len(found)
-                found.append(one)
-            return places[one]
+    def into(values: list) -> Callable[[object], int]:  # type: ignore[type-arg]
+        def place_of(value: object) -> int:
+            if value not in places:
+                places[value] = len(values)
+                values.append(value)
+            return places[value]
 
         return place_of
 
@@ -102,14 +102,14 @@ def _replays(trace: Trace, graphs: Sequence[CapturedGraph]) -> Iterator[_Replay]
     """Yield the replays of graphs that are known: GPU operations of one graph with one correlation."""
     gpu, calls = trace.gpu, trace.calls
     by_number = {number: laid for laid in map(_laid, graphs) for number in laid.graph.graphs}
-    found: dict[tuple[int, int], list[int]] = defaultdict(list)
+    operations: dict[tuple[int, int], list[int]] = defaultdict(list)
     for i, node in enumerate(gpu.node):
         # What runs in the body of a conditional node has a number of the body's.
         if (number := node >> _OF_GRAPH) in by_number:
-            found[number, gpu.correlation[i]].append(i)
-    wanted = {correlation for _, correlation in found}
+            operations[number, gpu.correlation[i]].append(i)
+    wanted = {correlation for _, correlation in operations}
     launched = {one: i for i, one in enumerate(calls.correlation) if one in wanted}
-    for (number, correlation), members in found.items():
+    for (number, correlation), members in operations.items():
         call, laid = launched.get(correlation), by_number[number]
         nodes = [(i, laid.nodes.get(gpu.node[i] & ((1 << _OF_GRAPH) - 1))) for i in members]
         known = [(i, node) for i, node in nodes if node is not None and _is_same(trace, i, laid.graph, node)]

@@ -134,7 +134,7 @@ class GpuOps(_Timed, frozen=True, kw_only=True, eq=False):
     graph: list[int] = field(default_factory=list)
     """The CUDA graph that launched it, 0 without one or where the file does not say (kineto before 2026)."""
     node: list[int] = field(default_factory=list)
-    """The node of that graph, likewise; the same in each replay."""
+    """The node of that graph, the same in each replay; 0 without a graph or where the file does not say."""
 
 
 class Arrows(_Columns, frozen=True, kw_only=True, eq=False):

@@ -20,22 +20,22 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
     if all(map(lt, (end for _, end in ordered), (start for start, _ in islice(ordered, 1, None)))):
         # Most often they follow one another as it is.
         return ordered
-    found: Spans = []
+    spans: Spans = []
     since, reached = ordered[0]
     for start, end in ordered:
         if start > reached:
-            found.append((since, reached))
+            spans.append((since, reached))
             since, reached = start, end
         elif end > reached:
             reached = end
-    found.append((since, reached))
-    return found
+    spans.append((since, reached))
+    return spans
 
 
 def within(these: Spans, those: Spans) -> Spans:
     """Return what both cover."""
     fewer, more = (these, those) if len(these) < len(those) else (those, these)
-    found: Spans = []
+    spans: Spans = []
     for start, end in fewer:
         first, last = bisect_left(more, (start,)), bisect_left(more, (end,))
         if first and more[first - 1][1] > start:
@@ -45,8 +45,8 @@ def within(these: Spans, those: Spans) -> Spans:
             # All but the first and the last of them lie wholly inside.
             inside[0] = max(start, inside[0][0]), inside[0][1]
             inside[-1] = inside[-1][0], min(end, inside[-1][1])
-            found += inside
-    return found
+            spans += inside
+    return spans
 
 
 def without(these: Spans, those: Spans) -> Spans:

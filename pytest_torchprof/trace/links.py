@@ -108,16 +108,16 @@ def captures(calls: Calls, kinds: Sequence[CallKind]) -> Intervals:
         return Intervals(())
     marks = sorted((calls.start[i], i) for i in where(calls.name, named))
     open_since: dict[int, int] = {}
-    found = []
+    ranges = []
     for _, i in marks:
         thread = calls.thread[i]
         if kinds[calls.name[i]] is CallKind.CAPTURE_BEGIN:
             open_since.setdefault(thread, calls.start[i])
         else:
             # A capture that began before the window has no begin in the file.
-            found.append((0, open_since.pop(thread, -(2**62)), calls.end[i]))
-    found += [(0, start, 2**62) for start in open_since.values()]
-    return Intervals(found)
+            ranges.append((0, open_since.pop(thread, -(2**62)), calls.end[i]))
+    ranges += [(0, start, 2**62) for start in open_since.values()]
+    return Intervals(ranges)
 
 
 def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], names: Sequence[str], *, own: bool) -> Links:
@@ -197,13 +197,13 @@ def _refused(calls: Calls, kinds: Sequence[CallKind], missing: Iterable[int]) ->
 
     What a call returned is in no recording. Libraries that look at it ask for the text of an error, and only then.
     """
-    told = {i for i, kind in enumerate(kinds) if kind is CallKind.ERROR_TEXT}
-    suspects = {calls.thread[i] for i in missing} if told and not told.isdisjoint(calls.name) else ()
-    found = set[int]()
+    error_texts = {i for i, kind in enumerate(kinds) if kind is CallKind.ERROR_TEXT}
+    suspects = {calls.thread[i] for i in missing} if error_texts and not error_texts.isdisjoint(calls.name) else ()
+    followed = set[int]()
     for thread in suspects:
         members = sorted(where(calls.thread, {thread}), key=calls.start.__getitem__)
-        found.update(one for one, then in pairwise(members) if calls.name[then] in told)
-    return frozenset(found.intersection(missing))
+        followed.update(call for call, following in pairwise(members) if calls.name[following] in error_texts)
+    return frozenset(followed.intersection(missing))
 
 
 def _uncorrelated_collectives(gpu: GpuOps, names: Sequence[str]) -> list[int]:
@@ -283,7 +283,7 @@ class Nesting:
 
     def around_each(self, calls: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
         """Return the innermost range around each of the calls, ABSENT without one."""
-        found, ends, parent = {}, self._ranges.end, self.parent
+        innermost, ends, parent = {}, self._ranges.end, self.parent
         threads, began, until = calls.thread, calls.start, calls.end
         thread, starts, order = -1, _NOTHING, _NOTHING
         for call in members:
@@ -298,8 +298,8 @@ class Nesting:
                 least = start
             while holder >= 0 and ends[holder] < least:
                 holder = parent[holder]
-            found[call] = holder
-        return found
+            innermost[call] = holder
+        return innermost
 
     def next_start(self, thread: int, instant: int) -> int | None:
         """Return when the thread's next range starts, at the instant or later; None if there is none."""
@@ -315,13 +315,13 @@ class Nesting:
 
     def around_all(self, members: Iterable[int]) -> set[int]:
         """Return the ranges and all those around them."""
-        found: set[int] = set()
+        seen: set[int] = set()
         for member in members:
-            one = member
-            while one >= 0 and one not in found:
-                found.add(one)
-                one = self.parent[one]
-        return found
+            holder = member
+            while holder >= 0 and holder not in seen:
+                seen.add(holder)
+                holder = self.parent[holder]
+        return seen
 
 
 _DEEPEST = 1000
@@ -330,23 +330,23 @@ _DEEPEST = 1000
 
 def nest(ranges: Ranges, path: str | None) -> Nesting:
     """Return the tree of ranges; UnreadableRecording where it is deeper than any program's."""
-    found = Nesting(ranges)
-    if found.depth > _DEEPEST:
-        cause = f"{found.depth:,} of its operators are inside one another; no program nests more than {_DEEPEST:,}."
+    nesting = Nesting(ranges)
+    if nesting.depth > _DEEPEST:
+        cause = f"{nesting.depth:,} of its operators are inside one another; no program nests more than {_DEEPEST:,}."
         refused = UnreadableRecording(f"{path} is not a recording that can be read: {cause}", Code.RECORDING_TOO_LARGE)
         refused.cause = cause
         raise refused
-    return found
+    return nesting
 
 
 def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:
     threads = set(ranges.thread)
     if len(threads) == 1:
         return {threads.pop(): range(len(ranges))}
-    found: dict[int, list[int]] = defaultdict(list)
+    members: dict[int, list[int]] = defaultdict(list)
     for i, thread in enumerate(ranges.thread):
-        found[thread].append(i)
-    return dict(found)
+        members[thread].append(i)
+    return dict(members)
 
 
 def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
@@ -354,12 +354,12 @@ def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[i
     ties = [*compress(count(), map(eq, starts, islice(starts, 1, None)))]
     if not ties:
         return order
-    found, done = list(order), 0
+    reordered, done = list(order), 0
     for place in ties:
         if place >= done:
             done = bisect_right(starts, starts[place])
-            found[place:done] = sorted(found[place:done], key=ends.__getitem__, reverse=True)
-    return found
+            reordered[place:done] = sorted(reordered[place:done], key=ends.__getitem__, reverse=True)
+    return reordered
 
 
 def _by_start(ranges: Ranges, members: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:

@@ -229,8 +229,8 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def steps(self) -> tuple[StepRange, ...]:
         """The occurrences of the range that was adopted as the step, else the profiler's steps."""
         name = None if self.adoption is None else self.adoption.step
-        found = () if name is None else enumerate(self.outermost(name))
-        chosen = tuple(StepRange(f"{name}#{i}", span.start_ns, span.end_ns, span.tid) for i, span in found)
+        occurrences = () if name is None else enumerate(self.outermost(name))
+        chosen = tuple(StepRange(f"{name}#{i}", span.start_ns, span.end_ns, span.tid) for i, span in occurrences)
         return chosen or self.profiler_steps
 
     @cached_property
@@ -246,11 +246,11 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _measured_calls(self, named: Iterable[Span]) -> list[Span]:
         """Return our own ranges: what the measured code marks so itself begins inside one of them, or elsewhere."""
         sentinel = next(iter(self.spans(SENTINEL)), None)
-        found: list[Span] = []
+        calls: list[Span] = []
         for span in named:
-            if (sentinel is None or span.tid == sentinel.tid) and (not found or span.start_ns >= found[-1].end_ns):
-                found.append(span)
-        return found
+            if (sentinel is None or span.tid == sentinel.tid) and (not calls or span.start_ns >= calls[-1].end_ns):
+                calls.append(span)
+        return calls
 
     def _whole(self) -> StepRange:
         parts = [part for part in (self.ops, self.annotations, self.calls) if len(part)]
@@ -322,12 +322,12 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def step_of_call(self) -> array[int]:
         """For each call the step it started in; ABSENT outside of all and inside a compilation."""
         calls = self.calls
-        found = array("i", map(self.step_at, calls.start) if self.has_step_ranges else repeat(0, len(calls)))
+        step_of = array("i", map(self.step_at, calls.start) if self.has_step_ranges else repeat(0, len(calls)))
         if self.compiling:
             for i, thread in enumerate(calls.thread):
                 if self.compiling.cover(thread, calls.start[i]):
-                    found[i] = ABSENT
-        return found
+                    step_of[i] = ABSENT
+        return step_of
 
     @cached_property
     def step_of_gpu_op(self) -> array[int]:
@@ -336,10 +336,10 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if links.attribution == "time":
             return array("i", [self.step_at(start) if self.has_step_ranges else 0 for start in starts])
         of_call = self.step_of_call
-        found = array("i", [of_call[call] if call >= 0 else ABSENT for call in links.call_of])
+        step_of = array("i", [of_call[call] if call >= 0 else ABSENT for call in links.call_of])
         for i, steps in self.steps_of_unrecorded.items():
-            found[i] = steps[0] if steps else ABSENT
-        return found
+            step_of[i] = steps[0] if steps else ABSENT
+        return step_of
 
     @cached_property
     def steps_of_unrecorded(self) -> Mapping[int, range]:
@@ -352,13 +352,13 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         unrecorded = self.links.unrecorded
         began = sorted(zip(calls.correlation, calls.start, strict=True)) if unrecorded else []
         ends = [step.end_ns for step in self.steps]
-        found = {}
+        steps_of = {}
         for i in unrecorded:
             place = bisect_right(began, (gpu.correlation[i], _LATEST_NS))
             earliest = began[place - 1][1] if place else -_LATEST_NS
             latest = min(began[place][1] if place < len(began) else _LATEST_NS, gpu.start[i])
-            found[i] = range(bisect_right(ends, earliest), bisect_right(self._step_starts, latest))
-        return found
+            steps_of[i] = range(bisect_right(ends, earliest), bisect_right(self._step_starts, latest))
+        return steps_of
 
     @cached_property
     def gpu_order(self) -> Sequence[int]:
@@ -381,12 +381,12 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def outermost(self, name: str) -> list[Span]:
         """Return those that are inside no other of them on their thread; coroutines' may overlap."""
         ends: dict[int | str, int] = {}
-        found = []
+        spans = []
         for span in self.ranges(name):
             if span.end_ns > ends.get(span.tid, -1):
-                found.append(span)
+                spans.append(span)
                 ends[span.tid] = span.end_ns
-        return found
+        return spans
 
     def spans_in_steps(self, prefix: str) -> list[Span]:
         """Return those that begin so and start in a step."""
