@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
+import os
 import signal
 import sys
 from pathlib import Path
@@ -16,6 +18,13 @@ from _pytest.pytester import SysModulesSnapshot  # it has no public name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# Threads of torch that wait for each other sleep; where they spin, three processes on two cores take up to four times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Inductor tries out in each process, by one that imports torch, whether the compiler knows the processor's vector instructions,
+# and starts another one to compile in.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 # A shell that runs the tests in the background has this signal ignored, and so would every process that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -90,6 +99,7 @@ def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
 
     def run(source: str, *args: str, in_process: bool = True) -> pytest.RunResult:
         pytester.makepyfile(test_it=PREAMBLE + source)
+        monkeypatch.setattr("subprocess.Popen", importlib.import_module("forking").Popen)  # It imports torch.
         run = pytester.runpytest_inprocess if in_process else fresh.run_pytest
         return run("-p", "no:cacheprovider", *args)
 
