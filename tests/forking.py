@@ -1,11 +1,11 @@
-"""What a fork (`fresh`) starts is a fork too, where it would be this Python with pytest or torch's launcher."""
+"""What a fork (`fresh`) starts is a fork too, where it would be pytest, torch's launcher, a worker of xdist or code of ours."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +14,7 @@ from torch.distributed.elastic.multiprocessing.subprocess_handler import subproc
 
 _Popen = subprocess.Popen
 MODULES = ("pytest", "torch.distributed.run")
+WORKER = ["-c", "import sys;exec(eval(sys.stdin.readline()))"]
 
 
 def start_forks() -> None:
@@ -26,21 +27,18 @@ class Popen(_Popen):
 
     def __new__(cls, args: object, *_: object, **settings: object) -> subprocess.Popen | Fork:
         words = _words_of(args)
+        if words is None:
+            return super().__new__(cls)
+        if words[1:] == WORKER:
+            return _worker(words)
         outputs = [_file(settings.get(name), stream) for stream, name in ((1, "stdout"), (2, "stderr"))]
         if settings.get("stderr") == subprocess.STDOUT:
             outputs[1] = outputs[0]
-        if words is None or None in outputs:
+        if None in outputs:
             return super().__new__(cls)
-        return Fork(
-            fresh.Fresh(
-                fresh.as_python,
-                *words,
-                environment=settings.get("env") or os.environ,
-                folder=settings.get("cwd"),
-                outputs=outputs,
-                leads_group=settings.get("start_new_session", False),
-            )
-        )
+        how = {"folder": settings.get("cwd"), "leads_group": settings.get("start_new_session", False)}
+        environment = settings.get("env") or os.environ
+        return Fork(fresh.Fresh(fresh.as_python, *words, environment=environment, outputs=outputs, **how))
 
 
 class Fork:
@@ -81,12 +79,29 @@ class Fork:
 
 
 def _words_of(args: object) -> list[str] | None:
-    """Return what this Python is told, if that is something a fork can do."""
-    if not isinstance(args, (list, tuple)) or args[0] != sys.executable:
+    """Return which Python is told what, if that is something a fork can do."""
+    if not isinstance(args, (list, tuple)) or not fresh.can_be(str(args[0])):
         return None
-    words = [word for word in map(str, args[1:]) if word != "-u"]  # What is written reaches a file in time.
-    module = words[1:] if words[0] == "-P" else words
-    return words if module[0] == "-m" and module[1] in MODULES else None
+    # What is written reaches a file in time.
+    python, *words = [word for word in map(str, args) if word not in ("-u", "-B")]
+    # The plugin asks by -P -c, and hardly a test does.
+    option, what, *_ = words[1:] if words[0] == "-P" else words
+    is_known = what in MODULES if option == "-m" else words[:2] == ["-P", "-c"] or words == WORKER
+    return [python, *words] if is_known else None
+
+
+def _worker(words: list[str]) -> Fork:
+    """Start one that is told by a pipe what to do, and answers by another."""
+    (its_input, told), (answers, its_output) = os.pipe(), os.pipe()
+    pipes = [Connection(its_input, writable=False), Connection(its_output, readable=False)]
+    errors = _file(None, 2) or Path(os.devnull)
+    fork = Fork(
+        fresh.Fresh(fresh.as_python, *words, environment=os.environ, outputs=[pipes[1], errors], told_by=pipes[0])
+    )
+    for pipe in pipes:
+        pipe.close()
+    fork.stdin, fork.stdout = os.fdopen(told, "wb"), os.fdopen(answers, "rb")
+    return fork
 
 
 def _file(given: object, stream: int) -> Path | None:

@@ -13,12 +13,14 @@ import importlib
 import multiprocessing
 import os
 import signal
+import site
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
 import pytest
@@ -26,6 +28,7 @@ from simulated import gpu_is_simulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from multiprocessing.connection import Connection
 
 ROOT = Path(__file__).parents[1]
 _FORKS = multiprocessing.get_context("forkserver")
@@ -41,16 +44,17 @@ class Fresh:
         *told: str,
         environment: Mapping[str, str],
         folder: Path | str | None = None,
-        outputs: Sequence[Path] = (),
+        outputs: Sequence[Path | Connection] = (),
+        told_by: Connection | None = None,
         leads_group: bool = False,
     ) -> None:
-        """Start it in a folder, the current one if there is none given, with files to add to what it writes.
+        """Start it in a folder, the current one if there is none given, with files to add to what it writes, or pipes.
 
-        ``leads_group``: in a group of processes of its own.
+        ``told_by``: what it reads; ``leads_group``: in a group of processes of its own.
         """
         self.kept = tempfile.TemporaryDirectory() if not outputs else None
         self.outputs = outputs or [Path(self.kept.name, name) for name in ("stdout", "stderr")]
-        where = (dict(environment), str(folder or Path.cwd()), [str(path) for path in self.outputs], leads_group)
+        where = _Where(dict(environment), str(folder or Path.cwd()), self.outputs, told_by, leads_group)
         # Python tells its server of forks no path before it imports what is asked for.
         with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}):
             forkserver._forkserver.ensure_running()
@@ -92,9 +96,19 @@ def start_code(code: str, *words: str, **environment: str) -> Fresh:
     return Fresh(_code, code, *words, environment=os.environ | environment)
 
 
+def run_from_start(code: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own from its start on; on the simulated device, which is reloaded, in a fork."""
+    if gpu_is_simulated():
+        return run_code(code, *words, **environment)
+    command = [sys.executable, "-X", "faulthandler", "-c", code, *words]
+    return subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=500, check=False
+    )
+
+
 def start_python(*words: str, folder: Path, environment: Mapping[str, str]) -> Fresh:
     """Start what Python does with these words: `-m pytest ...` or `-c CODE ...`."""
-    return Fresh(as_python, *words, environment=environment, folder=folder)
+    return Fresh(as_python, sys.executable, *words, environment=environment, folder=folder)
 
 
 def run_python(
@@ -108,31 +122,45 @@ def run_python(
 # ------------------------------------------------------------------------------------------------- in the fresh process
 
 
-def _settle(where: tuple[dict[str, str], str, list[str], bool]) -> None:
+class _Where(NamedTuple):
+    """Where something runs."""
+
+    environment: dict[str, str]
+    folder: str
+    outputs: Sequence[Path | Connection]
+    told_by: Connection | None
+    leads_group: bool
+
+
+def _settle(where: _Where) -> None:
     """Make this process one of its own: what it was told, and all that is written, goes where its owner says."""
-    environment, folder, outputs, leads_group = where
-    if leads_group:
+    if where.leads_group:
         os.setsid()
+    if where.told_by is not None:
+        os.dup2(where.told_by.fileno(), 0)
+        sys.stdin = sys.__stdin__ = os.fdopen(0, closefd=False)
     # Python would start another server for the forks of a fork.
     forkserver._forkserver.ensure_running = lambda: None
-    for stream, path in enumerate(outputs, 1):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    for stream, output in enumerate(where.outputs, 1):
+        is_file = isinstance(output, Path)
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if is_file else output.fileno(), stream)
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = [
         os.fdopen(stream, "w", buffering, closefd=False) for stream, buffering in ((1, -1), (2, 1))
     ]
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update(where.environment)
     tempfile.tempdir = None
     if gpu_is_simulated():
         ctypes.CDLL(None).fakegpu_reload()
-    os.chdir(folder)
+    os.chdir(where.folder)
     # A test's module that is written twice in a second would be taken for the same.
     sys.dont_write_bytecode = True
+    importlib.import_module("forking").start_forks()  # By what stands here.
 
 
-def _run(where: tuple[dict[str, str], str, list[str], bool], task: Callable[..., None], *told: object) -> None:
+def _run(where: _Where, task: Callable[..., None], *told: object) -> None:
     _settle(where)
     try:
         task(*told)
@@ -152,16 +180,25 @@ def _code(code: str, *words: str) -> None:
     exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
 
 
-def as_python(*words: str, plugins: Sequence[object] = ()) -> None:
-    """Do what Python does with these words, on a path of its own, in forks where it starts itself again.
+def can_be(python: str) -> bool:
+    """Whether a fork can be this Python: the one that runs the tests, or that of an environment that shares its packages."""
+    return python == sys.executable or (os.sep in python and Path(_library(python), "shared.pth").is_file())
 
-    pytest has further plugins.
-    """
-    importlib.import_module("forking").start_forks()  # It starts them by what stands here.
+
+def _library(python: str) -> str:
+    prefix = str(Path(python).parent.parent)
+    return sysconfig.get_path("purelib", vars={"base": prefix, "platbase": prefix})
+
+
+def as_python(python: str, *words: str, plugins: Sequence[object] = ()) -> None:
+    """Do what this Python does with these words, on a path of its own; pytest has further plugins."""
     installed = [place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix))]
     told = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:] = [*told, *installed]
+    if python != sys.executable:
+        _be(python)
     # The last one is for what its own forks are to do.
-    sys.path[:] = [*told, *installed, str(ROOT), str(ROOT / "tests")]
+    sys.path += [str(ROOT), str(ROOT / "tests")]
     is_safe = words[0] == "-P"
     option, what, *rest = words[1:] if is_safe else words
     if not is_safe and "PYTHONSAFEPATH" not in os.environ:
@@ -173,3 +210,16 @@ def as_python(*words: str, plugins: Sequence[object] = ()) -> None:
         sys.exit(pytest.main(rest, plugins=plugins))
     else:
         sys.exit(importlib.import_module(what).main())
+
+
+def _be(python: str) -> None:
+    """Be the Python of an environment, as its start makes it that."""
+    library, shared = _library(python), sysconfig.get_path("purelib")
+    sys.executable, sys.prefix = python, str(Path(python).parent.parent)
+    sys.exec_prefix = sys.prefix
+    site.PREFIXES[:] = [sys.prefix]
+    names = ("prefix", "exec_prefix", "base", "platbase")
+    sysconfig.get_config_vars().update(dict.fromkeys(names, sys.prefix))
+    # What is shared comes after what the environment has of its own, by a file there.
+    sys.path.remove(shared)
+    site.addsitedir(library)

@@ -1,6 +1,6 @@
 """Repositories of git with a package and tests in them, and runs of pytest that compare two of their states.
 
-A run and the sides that it starts are forks which have torch at hand (`fresh`), but where another Python is asked for, or
+A run and the sides that it starts are forks which have torch at hand (`fresh`), but for
 `by_fork=False`: whether they may be forks, what becomes of them when somebody is killed, and one comparison and search from
 end to end are shown with processes as users have them.
 """
@@ -115,11 +115,11 @@ class Repository:
         **more: str,
     ) -> Run:
         """Run pytest, or another program, in the repository to its end."""
-        if by_fork and python == sys.executable and sys.platform == "linux":
+        if by_fork and fresh.can_be(python) and sys.platform == "linux":
             with tempfile.TemporaryDirectory() as folder:
                 log = Path(folder, "log")
                 started = fresh.Fresh(
-                    _as_python, *program, *words,
+                    _as_python, python, *program, *words,
                     environment=environment(**more), folder=cwd or self.path, outputs=[log, log],
                 )  # fmt: skip
                 run = Run(started.done(patience_s).returncode, log.read_text())
@@ -172,11 +172,11 @@ class Run:
 # ------------------------------------------------------------------------------------------------------ what is forked
 
 
-def _as_python(*words: str) -> None:
+def _as_python(python: str, *words: str) -> None:
     """Do in a fork what Python does with these words; the sides that it starts are forks too."""
     if words[0] == "-c":
         _start_each_commit_anew()
-    fresh.as_python(*words, plugins=[_CommitsAnew()])
+    fresh.as_python(python, *words, plugins=[_CommitsAnew()])
 
 
 class _CommitsAnew:

@@ -59,7 +59,7 @@ def changed(path: Path, folder: str, **more: str) -> Repository:
 def test_a_package_in_src_that_an_editable_install_has_put_on_the_path(tmp_path):
     made = changed(tmp_path / "repository", "src/")
     python = installation(tmp_path / "environment", str(made.path / "src"))
-    run = made.against("main", python=python)
+    run = made.against("main", python=python, by_fork=False)
     assert run.rows == WORSE
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import filelock
+import fresh
 import pytest
 
 SCRIPT = Path(__file__).with_name("compile_cases.py")
+RUN = (
+    "import runpy, sys, warnings; warnings.simplefilter('ignore'); runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+)
 
 
 def _table():
@@ -35,7 +38,7 @@ def outcomes(tmp_path_factory):
     kept = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compile_cases.json"
     with filelock.FileLock(kept.with_suffix(".lock")):
         if not kept.exists():
-            run = subprocess.run([sys.executable, "-W", "ignore", SCRIPT], capture_output=True, text=True, check=False)
+            run = fresh.run_code(RUN, str(SCRIPT))
             assert run.returncode == 0, run.stderr[-4000:]
             kept.write_text(run.stdout)
     return json.loads(kept.read_text())

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from textwrap import dedent
 
+import fresh
 import pytest
 import torch
 from builder import TraceBuilder
@@ -25,13 +26,13 @@ from pytest_torchprof.doctor.inquiry import public
 from pytest_torchprof.doctor.machine import Machine
 from pytest_torchprof.doctor.profiler import of_lock
 
-COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; raise SystemExit(main())", "doctor"]
+PROGRAM = "from pytest_torchprof.cli import main; raise SystemExit(main())"
+COMMAND = [sys.executable, "-c", PROGRAM, "doctor"]
 DOCTOR = "do: run `torchprof doctor` to see what is wrong with the profiler or the device"
 
 
 def run(*words, **environ):
-    given = {**os.environ, **environ}
-    return subprocess.run([*COMMAND, *words], env=given, capture_output=True, text=True, timeout=500, check=False)
+    return fresh.run_code(PROGRAM, "doctor", *words, **environ)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -50,7 +51,10 @@ def test_a_machine_without_a_gpu_is_well():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what a machine without a GPU says")
 def test_json_holds_every_answer_and_nothing_of_the_user(tmp_path):
-    done = run("--json", KINETO_CONFIG=str(Path.home() / "kineto.conf"), CXX="no-such-compiler", HOME=str(Path.home()))
+    # A fork has read before which compiler there is.
+    environ = {"KINETO_CONFIG": str(Path.home() / "kineto.conf"), "CXX": "no-such-compiler", "HOME": str(Path.home())}
+    words, environ = [*COMMAND, "--json"], {**os.environ, **environ}
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=500, check=False)
     report = json.loads(done.stdout)
     assert sorted(report) == ["answers", "schema", "versions"]
     assert report["schema"] == 1
@@ -75,7 +79,8 @@ def test_a_missing_torch_is_said(tmp_path):
         "        if name == 'torch': raise ModuleNotFoundError(\"No module named 'torch'\", name=name)\n"
         "sys.meta_path.insert(0, Missing())\n"
     )
-    done = run(PYTHONPATH=os.pathsep.join([str(tmp_path), str(Path(pytest_torchprof.__file__).parents[1])]))
+    path = os.pathsep.join([str(tmp_path), str(Path(pytest_torchprof.__file__).parents[1])])
+    done = subprocess.run(COMMAND, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == ""
     lines = done.stdout.splitlines()

@@ -7,6 +7,7 @@ import shutil
 from itertools import pairwise
 from pathlib import Path
 
+import forking
 import pytest
 from conftest import SHARED_TRACES
 from jobs import recording
@@ -154,7 +155,8 @@ def test_reports_and_written_baselines_are_of_the_schema(run_tests, pytester):
     assert errors("baseline", json.loads(written.read_text())) == []
 
 
-def test_the_doctors_answers_are_of_the_schema(capsys):
+def test_the_doctors_answers_are_of_the_schema(capsys, monkeypatch):
+    monkeypatch.setattr("subprocess.Popen", forking.Popen)
     assert errors("doctor", printed(capsys, "doctor", "--json")) == []
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import subprocess
-import sys
 
+import fresh
 import pytest
 import rank_jobs
 
@@ -124,15 +123,9 @@ def test_a_job_that_hangs_names_the_collective_of_each_rank(tmp_path):
     head = f"WAITS, BEFORE = {as_pickle(WAITS)!r}, {as_json(BEFORE)!r}\n"
     (tmp_path / "test_it.py").write_text(head + HANGS)
     (tmp_path / "pytest.ini").write_text("[pytest]\ntorchprof_rank_timeout = 2\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
-        cwd=tmp_path,
-        env={**os.environ, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "trace", "COLUMNS": "400"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=rank_jobs.LONGEST_S,
-    )
+    words = ("-m", "pytest", "-p", "no:cacheprovider")
+    environment = {**os.environ, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "trace", "COLUMNS": "400"}
+    done = fresh.run_python(*words, folder=tmp_path, environment=environment, limit_s=rank_jobs.LONGEST_S)
     said = next(line for line in done.stdout.splitlines() if line.startswith("FAILED"))
     assert "in test_it, at all_gather 2 of default_pg, begun, not completed; rank 1 " in said
     assert "in test_it, behind all_reduce 1 of default_pg, which was completed [silent-rank]" in said

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import filelock
+import fresh
 import pytest
 import rank_jobs
 from left_behind import left_in
+
+import pytest_torchprof
+from pytest_torchprof.testing.ranks.stacks import Stack
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -88,20 +91,14 @@ def run_jobs(folder):
     folder.mkdir()
     (folder / "test_it.py").write_text(TESTS)
     (folder / "pytest.ini").write_text(f"[pytest]\ntorchprof_rank_timeout = {TIMEOUT_S}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--torchprof-report=r.json"],
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "400"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=rank_jobs.LONGEST_S,
-    )
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "--torchprof-report=r.json")
+    environment = {**os.environ, "TMPDIR": str(folder), "COLUMNS": "400"}
+    done = fresh.run_python(*words, folder=folder, environment=environment, limit_s=rank_jobs.LONGEST_S)
     until = time.monotonic() + rank_jobs.LONGEST_S
     while left := left_in(folder):
         assert time.monotonic() < until, left
         time.sleep(0.1)
-    (folder / "said").write_text(done.stdout + done.stderr)
+    (folder / "said").write_text(done.stdout)
 
 
 def line_of(text, of):
@@ -125,7 +122,18 @@ def test_the_failure_shows_the_stack_of_each_rank(run):
         frames = own.partition("the innermost call first:\n")[2].splitlines()
         assert place in frames[0] or place in frames[1]
         assert "in test_hangs_in_a_step" in own
-    assert "pytest_pyfunc_call" not in failure
+
+
+def test_the_machinery_that_calls_the_test_is_not_in_its_stack():
+    lines = [f'  File "{file}", line 1 in {name}' for file, name in (
+        (f"{torch.__path__[0]}/distributed/distributed_c10d.py", "all_reduce"),
+        ("/home/me/model.py", "step"),
+        (pytest_torchprof.__file__, "measure"),
+        ("/home/me/test_it.py", "test_it"),
+        (f"{Path(pytest.__file__).parents[1]}/_pytest/python.py", "pytest_pyfunc_call"),
+        (f"{Path(pytest.__file__).parents[1]}/pluggy/_callers.py", "_multicall"),
+    )]  # fmt: skip
+    assert Stack(tuple(lines), compiles=False).of_user == tuple(lines[:4])
 
 
 def test_a_loop_that_waits_for_ever_is_no_progress(run):

@@ -9,13 +9,12 @@ from __future__ import annotations
 import gc
 import json
 import os
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
 from textwrap import dedent
 
+import fresh
 import msgspec
 import pytest
 import torch
@@ -326,14 +325,8 @@ def say(value):
 
 def run(tmp_path, scenario, **environment):
     """Run the scenario in a fresh process, where it calls `say` once; a crash fails the test."""
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", PROGRAM + dedent(scenario), str(tmp_path / "t.json"), str(ROOT)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-    )
+    words = (str(tmp_path / "t.json"), str(ROOT))
+    done = fresh.run_from_start(PROGRAM + dedent(scenario), *words, PYTHONPATH=str(ROOT), **environment)
     assert done.returncode == 0, done.stderr
     said = [line.removeprefix("RESULT ") for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     return json.loads(said[0])

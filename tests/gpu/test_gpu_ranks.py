@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fresh
 import pytest
 import torch
 from simulated import gpu_is_simulated
@@ -81,22 +82,13 @@ def test_ranks_on_one_gpu_measure_together_and_do_not_wait_for_each_others_lock(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         job = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    environment = {**os.environ, **job, "PYTHONPATH": str(ROOT), "TMPDIR": str(pytester.path)}
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "--torchprof-save=kept")
     started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--torchprof-save=kept"],
-            cwd=pytester.path,
-            env={**os.environ, **job, "RANK": str(rank), "PYTHONPATH": str(ROOT), "TMPDIR": str(pytester.path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        fresh.start_python(*words, folder=pytester.path, environment={**environment, "RANK": str(rank)})
         for rank in range(2)
     ]
-    try:
-        first, second = (process.communicate(timeout=300)[0] for process in started)
-    finally:
-        for process in started:
-            process.kill()
+    first, second = (process.done().stdout for process in started)
     assert "limit missed: max_kernels" in first, first
     assert "rank 1: 2 kernels" in first, first
     assert "limit missed: max_kernels" in second, second
@@ -127,8 +119,8 @@ def test_workers_see_a_gpu_each_and_the_ranks_of_a_job_share_them_out(pytester, 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.makepyfile(test_it=APART)
     # The first two tests are the first worker's, the others the second one's.
-    words = ["-p", "no:cacheprovider", "-n2", "--torchprof-gpus=each", "-rA"]
-    done = subprocess.run([sys.executable, "-m", "pytest", *words], capture_output=True, text=True, check=False)
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "-n2", "--torchprof-gpus=each", "-rA")
+    done = fresh.run_python(*words, folder=pytester.path, environment=os.environ)
     assert done.returncode == 0, done.stdout
     for said in ("sees 0", "sees 1", "rank 0 measured cuda:0", "rank 1 measured cuda:1"):
         assert said in done.stdout
