@@ -104,6 +104,19 @@ class Repository:
             start_new_session=True,  # A group of processes of its own, as a terminal makes it.
         )
 
+    def fork(
+        self,
+        *words: str,
+        log: Path,
+        python: str = sys.executable,
+        program: tuple[str, ...] = PYTEST,
+        cwd: Path | None = None,
+        **more: str,
+    ) -> fresh.Fresh:
+        """Start pytest, or another program, in the repository by a fork, which writes to a log."""
+        where = {"environment": environment(**more), "folder": cwd or self.path, "outputs": [log, log]}
+        return fresh.Fresh(_as_python, python, *program, *words, **where)
+
     def run(
         self,
         *words: str,
@@ -118,10 +131,7 @@ class Repository:
         if by_fork and fresh.can_be(python) and sys.platform == "linux":
             with tempfile.TemporaryDirectory() as folder:
                 log = Path(folder, "log")
-                started = fresh.Fresh(
-                    _as_python, python, *program, *words,
-                    environment=environment(**more), folder=cwd or self.path, outputs=[log, log],
-                )  # fmt: skip
+                started = self.fork(*words, log=log, python=python, program=program, cwd=cwd, **more)
                 run = Run(started.done(patience_s).returncode, log.read_text())
         else:
             process = self.start(*words, python=python, program=program, cwd=cwd, **more)

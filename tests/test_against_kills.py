@@ -83,10 +83,11 @@ def test_an_interrupt_ends_the_run(repository, before):
     assert not list((repository.path / ".torchprof/against").glob("*/tree"))
 
 
-def test_two_runs_at_once_wait_for_each_other(repository, before):
-    processes = [repository.start("--torchprof-against=main", FRESH) for _ in range(2)]
-    outs = [process.communicate(timeout=300)[0] for process in processes]
-    assert [process.returncode for process in processes] == [1, 1]
+def test_two_runs_at_once_wait_for_each_other(repository, before, tmp_path):
+    logs = [tmp_path / "first", tmp_path / "second"]
+    started = [repository.fork("--torchprof-against=main", FRESH, log=log) for log in logs]
+    assert [process.done().returncode for process in started] == [1, 1]
+    outs = [log.read_text() for log in logs]
     assert all("worse (+1 kernel)  failed" in out for out in outs)
     assert sum("waits for another run" in out for out in outs) == 1
     assert not any("kept from an earlier run" in out for out in outs)
