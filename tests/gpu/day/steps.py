@@ -76,7 +76,7 @@ _COMMAND = "from pytest_torchprof.cli import main; raise SystemExit(main())"
 
 
 def _doctor(*, quick: bool) -> list[Step]:
-    return [Step("doctor", ("-c", _COMMAND, "doctor"), 20 if quick else 150)]
+    return [Step("doctor", ("-c", _COMMAND, "doctor"), 10 if quick else 150)]
 
 
 # What settles most claims, and what the others rest on.
