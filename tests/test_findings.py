@@ -593,6 +593,13 @@ def test_only_wrappers_that_ran_are_advised_on(name, wrappers, findings):
     assert ("DDP" in found.remedy, "FSDP" in found.remedy) == ("ddp" in wrappers, "fsdp" in wrappers)
 
 
+def test_communication_that_is_no_collective_of_torchs_has_its_name(findings):
+    builder = steps()
+    builder.kernel("void deep_ep::internode::dispatch<false, 8, true, 4, 288>(int4*)", 10, 500, builder.launch(0))
+    builder.kernel(NCCL, 600, 300, builder.launch(5))
+    assert findings(builder)["exposed-communication"].collectives_us == {"dispatch": 500, "all_reduce": 300}
+
+
 def copied(*copies):
     builder = steps()
     builder.kernel(MUL, 10, 100, builder.launch(0))
@@ -608,6 +615,15 @@ def test_copies_that_take_long_are_found(findings):
     # The kernel runs from 10 to 110.
     assert (found.alone_us, found.longest_us) == (440, 400)
     assert "copies-take-long" not in findings(copied(("HtoD", 50, 90)))
+
+
+def test_memory_that_is_not_pinned_is_advised_on_where_it_was_copied(findings):
+    for memory, is_pageable in (("Pageable", True), ("Pinned", False)):
+        builder = steps()
+        builder.memcpy("HtoD", 10, 215, builder.call("copy", 0))
+        builder.events[-1]["name"] = f"Memcpy HtoD ({memory} -> Device)"
+        found = findings(builder)["copies-take-long"]
+        assert (found.pageable_us, "pin_memory" in found.remedy) == (215 * is_pageable, is_pageable)
 
 
 def test_copies_without_a_kernel_are_found(findings):

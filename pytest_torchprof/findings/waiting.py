@@ -302,7 +302,8 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
     gpu = analysis.trace.gpu
     spent: Counter[str] = Counter()
     for i in work.communication:
-        spent[analysis.launching.decoded(i).collective or "other"] += gpu.end[i] - gpu.start[i]
+        decoded = analysis.launching.decoded(i)
+        spent[decoded.collective or decoded.stem] += gpu.end[i] - gpu.start[i]
     job = None if analysis.in_job is None else analysis.in_job.job
     yield ExposedCommunication(
         time_us=lost,

@@ -6,7 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar, Literal
 
 from pytest_torchprof.findings.finding import Finding
-from pytest_torchprof.text import and_more, enumerated
+from pytest_torchprof.text import and_more, enumerated, first_of
 
 
 class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
@@ -214,8 +214,7 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     @property
     def named(self) -> str:
         """The operators that waited longest."""
-        shown = ", ".join(f"{name} x{count}" for name, count in list(self.ops.items())[:4])
-        return shown + (" and others" if len(self.ops) > 4 else "")
+        return first_of([f"{name} x{count}" for name, count in self.ops.items()], 4)
 
 
 class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-communication"):
