@@ -76,7 +76,6 @@ LEFT: dict[str, str] = {
     "kernels/own_kernels.py": "one said told",
     "kernels/patterns.py": "found said",
     "kernels/promotion.py": "one",
-    "kernels/python_calls.py": "said",
     "kernels/reply.py": "found one told",
     "kernels/selectors.py": "found one said told",
     "kernels/shown_names.py": "found one told",

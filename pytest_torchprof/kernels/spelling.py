@@ -7,7 +7,6 @@ from typing import Final
 
 from pytest_torchprof.kernels.names.kernelname import TORCHS_DTYPES
 from pytest_torchprof.kernels.operator_names import nearest_operator, of_torch
-from pytest_torchprof.kernels.python_calls import in_a_recording
 
 # C++ has commas and bars in its names, between brackets or as arguments that a piece of a name begins or ends with.
 _CPP: Final = re.compile(
@@ -33,6 +32,21 @@ _OVERLOAD: Final = re.compile(
     r"(?P<name>aten::\w+|\w+::\w+(?=\.default$|::default$)|(?!torch\.)\w+(?=\.(?:default|Tensor|Scalar)$))(?:\.|::)\w+"
 )
 _COLLECTIVE: Final = re.compile(r"(?:torch\.distributed|dist)\.(?P<name>\w+)")
+
+_READ: Final = "a value that is read is 'aten::item' or 'aten::_local_scalar_dense'"
+_CONVERTED: Final = "a conversion is 'aten::_to_copy', or 'aten::to' with the calls that convert nothing"
+_WAIT: Final = "it leaves no operator; there is a limit for waits: max_syncs"
+_ON_HOST: Final = "it leaves no operator of its own; what it reads from a GPU is a wait, for which there is max_syncs"
+
+_CALLS: Final = {
+    **dict.fromkeys(("float", "int", "bool"), f"{_READ}, {_CONVERTED}"),
+    **dict.fromkeys(("double", "half", "bfloat16", "long", "short", "char", "byte", "cfloat", "cdouble"), _CONVERTED),
+    **dict.fromkeys(("cast", "type", "astype"), _CONVERTED),
+    **dict.fromkeys(("cpu", "cuda", "xpu"), _CONVERTED),
+    **dict.fromkeys(("numpy", "tolist", "print"), _ON_HOST),
+    **dict.fromkeys(("sync", "synchronize"), _WAIT),
+}
+"""What methods and functions without an operator of their name are in a recording; a word of others is not them."""
 
 Forms = tuple[tuple[re.Pattern[str], str], ...]
 _OF_KERNELS: Final[Forms] = (
@@ -137,3 +151,9 @@ def _snake(name: str) -> str:
     """Return what a module's class is called as a function: ``LayerNorm`` is ``layer_norm``, ``ReLU`` is ``relu``."""
     parted = re.sub(r"(?<=[a-z]{2})(?=[A-Z])", "_", name).lower()
     return re.sub(r"(?<=norm)[123]d$", "", parted)
+
+
+def in_a_recording(name: str) -> str | None:
+    """Return what a call of this name is in a recording, where torch has no operator that is called so."""
+    operators = _CALLS.get(name)
+    return None if operators is None else f"Python's {name}() is no operator: {operators}"
