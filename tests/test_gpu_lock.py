@@ -33,12 +33,12 @@ if int(account):
     os.setgroups([])
     os.setgid(int(account))
     os.setuid(int(account))
-with gpu_lock.holding(uuid, partial(show_waits, waits=True), doing=doing):
+with gpu_lock.holding(uuid, partial(show_waits, phase="wait"), doing=doing):
     print("holding", flush=True)
     time.sleep(float(seconds))
 """
 NOWHERE = "/nowhere"
-SHOWN = partial(show_waits, waits=True)
+SHOWN = partial(show_waits, phase="wait")
 FIRST, SECOND = 54321, 54322
 """Accounts of the machine that nobody has."""
 

@@ -273,7 +273,7 @@ class _Measurement:
         """Make the first warm-up call if its operations are to be counted."""
         if self.counts_operations:
             self.calls += 1
-            self.plan.show(f"warm-up call 1 of {self.plan.warmup}")
+            self.plan.show(f"warm-up call 1 of {self.plan.warmup}", "warm-up")
             with self.flops.counting(), accelerator().captures_noted():
                 yield
 
@@ -290,7 +290,7 @@ class _Measurement:
         for done in range(self.calls, self.plan.warmup):
             self.calls += 1
             self.plan.coordination.head_for(f"the end of warm-up call {done + 1}")
-            self.plan.show(f"warm-up call {done + 1} of {self.plan.warmup}")
+            self.plan.show(f"warm-up call {done + 1} of {self.plan.warmup}", "warm-up")
             with watch.call(warmup_calls_left=self.plan.warmup - done), accelerator().captures_noted():
                 synchronize(self.plan.device)
                 began = perf_counter_ns()
@@ -306,7 +306,7 @@ class _Measurement:
                 self.calls += 1
                 self.plan.coordination.head_for(f"the end of step {index + 1}")
                 again = f", attempt {self.attempts}" if self.attempts > 1 else ""
-                self.plan.show(f"step {index + 1} of {self.plan.steps}{again}")
+                self.plan.show(f"step {index + 1} of {self.plan.steps}{again}", "steps")
                 with watch.call(warmup_calls_left=0), session.step(index):
                     yield
             session.finish()
@@ -344,7 +344,7 @@ class _Measurement:
                     if coordination.is_fixed
                     else min(coordination.exchange("a count", samples.wanted))
                 )
-                plan.show(f"untraced calls: {count:,}")
+                plan.show(f"untraced calls: {count:,}", "samples")
                 yield from _phase(plan, "the untraced calls", count, samples.take(count))
                 reason = coordination.agree("the untraced calls", samples.why_not)
             samples.why_not = reason

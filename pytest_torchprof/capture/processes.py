@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.capture.gpu_lock import holding
@@ -15,16 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+Phase = Literal["wait", "warm-up", "steps", "samples"]
+"""What goes on in a measurement: it waits for another process, which may be long; it calls; it takes untraced times."""
+
+
 class ShowProgress(Protocol):
     """Shows how far a measurement has come."""
 
-    def __call__(self, text: str, *, waits: bool = False) -> None:
-        """Show what comes next; ``waits``: it is a wait for another process, which may be long."""
+    def __call__(self, text: str, phase: Phase | None = None) -> None:
+        """Show what comes next, of whichever phase; None: none of them."""
 
 
-def show_waits(text: str, *, waits: bool = False) -> None:
+def show_waits(text: str, phase: Phase | None = None) -> None:
     """Write on stderr what is waited for, and nothing else."""
-    if waits:
+    if phase == "wait":
         sys.stderr.write(f"torchprof {text}\n")
         sys.stderr.flush()
 
@@ -43,5 +47,5 @@ def only_measurement(device: str, show: ShowProgress = show_waits, *, doing: str
     with ExitStack() as locks:
         # In one order, so that no two processes wait for each other.
         for name in sorted(names):
-            locks.enter_context(holding(name, partial(show, waits=True), doing=doing or ""))
+            locks.enter_context(holding(name, partial(show, phase="wait"), doing=doing or ""))
         yield

@@ -15,6 +15,8 @@ from pytest_torchprof.text import printable_line
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_torchprof.capture.processes import Phase
+
 PATIENCE_S = 1.0
 """Within a phase of a measurement the line is written at most this often."""
 
@@ -22,8 +24,8 @@ PATIENCE_S = 1.0
 class ShowTestProgress(Protocol):
     """Shows how far the measurement of a test has come."""
 
-    def __call__(self, nodeid: str, label: str | None, words: str, *, waits: bool = False) -> None:
-        """Show what comes next in one measurement of a test; without words it is over."""
+    def __call__(self, nodeid: str, label: str | None, words: str, phase: Phase | None = None) -> None:
+        """Show what comes next in one measurement of a test, of whichever phase; without words it is over."""
 
 
 def progress_of(config: pytest.Config) -> ShowTestProgress:
@@ -36,15 +38,15 @@ def progress_of(config: pytest.Config) -> ShowTestProgress:
     silent = config.get_verbosity() < 0 or os.environ.get("CI") or os.environ.get("TERM") == "dumb"
     if reporter is None or capture is None or not reporter.isatty or silent:
         return partial(_wait_of_test, config)
-    last, shown = 0.0, ""
+    last, shown = 0.0, None
 
-    def show(nodeid: str, label: str | None, words: str, *, waits: bool = False) -> None:  # noqa: ARG001 - all is shown
+    def show(nodeid: str, label: str | None, words: str, phase: Phase | None = None) -> None:
         nonlocal last, shown
         now = time.monotonic()
-        # The first word says which phase it is: a call may take long, so that its name must stand before it begins.
-        if words.split()[:1] == shown.split()[:1] and now - last < PATIENCE_S:
+        # A call may take long, so that the line of a phase must stand before its first call begins.
+        if phase is not None and phase == shown and now - last < PATIENCE_S:
             return
-        last, shown = now, words
+        last, shown = now, phase
         name = name_of(nodeid, label)
         # pytest has written the file's name already.
         text = f"  [{words}: {name.partition('::')[2] or name}]" if words else ""
@@ -61,12 +63,14 @@ def name_of(nodeid: str | None, label: str | None) -> str:
     return printable_line(str(nodeid) + (f" ({label})" if label else ""))
 
 
-def _wait_of_test(config: pytest.Config, nodeid: str, label: str | None, words: str, *, waits: bool = False) -> None:
-    waits_of(config, name_of(nodeid, label), words, waits=waits)
+def _wait_of_test(
+    config: pytest.Config, nodeid: str, label: str | None, words: str, phase: Phase | None = None
+) -> None:
+    waits_of(config, name_of(nodeid, label), words, phase)
 
 
-def waits_of(config: pytest.Config, name: str, words: str, *, waits: bool = False) -> None:
+def waits_of(config: pytest.Config, name: str, words: str, phase: Phase | None = None) -> None:
     """Write a line about a wait, whether there is a terminal or not, and nothing about anything else."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     with nullcontext() if capture is None else capture.global_and_fixture_disabled():
-        show_waits(f"{words} ({name} waits for it)", waits=waits)
+        show_waits(f"{words} ({name} waits for it)", phase)
