@@ -189,5 +189,5 @@ def _write_verdicts(verdicts: Iterable[Verdict]) -> None:
 
 
 def _status(statuses: Iterable[str]) -> int:
-    seen = set(statuses)
-    return MISSED if "missed" in seen else UNKNOWN if "not measured" in seen else HOLDS
+    different = set(statuses)
+    return MISSED if "missed" in different else UNKNOWN if "not measured" in different else HOLDS
