@@ -75,8 +75,8 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if (lone := against.lone_option(config)) is not None:
-        said = f"{lone} says how to compare with another commit: name it, with --torchprof-against=REF"
-        raise pytest.UsageError(coded(said, Code.BAD_OPTION))
+        message = f"{lone} says how to compare with another commit: name it, with --torchprof-against=REF"
+        raise pytest.UsageError(coded(message, Code.BAD_OPTION))
     keywords = ""
     if config.option.markers:
         from pytest_torchprof.text.documentation import marker_help
@@ -153,11 +153,11 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
 
     run = request.node.stash.get(RUN, None)
     if run is None:
-        said = (
+        message = (
             f"{request.node.nodeid}: the torchprof fixture was asked for while the test runs; what is measured must be "
             'known before: name it in the test\'s arguments, or with @pytest.mark.usefixtures("torchprof")'
         )
-        pytest.fail(coded(said, Code.FIXTURE_MISUSE), pytrace=False)
+        pytest.fail(coded(message, Code.FIXTURE_MISUSE), pytrace=False)
     run.use_fixture()
     return hand_over(Torchprof(run), request.instance)
 
@@ -280,7 +280,7 @@ def pytest_runtest_makereport(
     report = yield
     run = item.stash.get(RUN, None)
     if (job := item.stash.get(JOB, None)) is not None:
-        job.tell(report)
+        job.fill(report)
     if report.failed and call.excinfo is not None and isinstance(call.excinfo.value, AttributeError):
         from pytest_torchprof.testing.testcases import advise
 

@@ -77,8 +77,8 @@ class AdoptionRequest:
         return cls(source=source, label=label, step=step, files=files, timeout_s=timeout)  # type: ignore[arg-type]
 
 
-def _misuse(said: str) -> TorchprofError:
-    return TorchprofError(f"torchprof.adopt() {said}", Code.FIXTURE_MISUSE)
+def _misuse(problem: str) -> TorchprofError:
+    return TorchprofError(f"torchprof.adopt() {problem}", Code.FIXTURE_MISUSE)
 
 
 def adopt(run: TestRun, request: AdoptionRequest, limits: Mapping[str, object]) -> Profile | list[Profile]:
@@ -183,7 +183,7 @@ def _labels(run: TestRun, label: str | None, numbers: Sequence[int]) -> list[str
         return [label]
     limits = run.measurements[label].limits
     # What is asked of all ranks together is told once, with the first.
-    of_others = tuple(one for one in limits if one.limit.name not in ON_ALL_RANKS)
+    of_others = tuple(asked for asked in limits if asked.limit.name not in ON_ALL_RANKS)
     first, *others = (_numbered(label, number) for number in numbers)
     run.divide(label, {first: limits, **dict.fromkeys(others, of_others)})
     return [first, *others]
@@ -191,7 +191,7 @@ def _labels(run: TestRun, label: str | None, numbers: Sequence[int]) -> list[str
 
 def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRequest, *, live: bool) -> list[Profile]:
     """Leave the measurements behind, and return their profiles; NotMeasured where one of them cannot be believed."""
-    problems, found = [], {}
+    problems, believed = [], {}
     for label, trace in taken.items():
         measurement = run.put(dataclasses.replace(run.measurements[label], recording=Path(str(trace.path))))
         reason, asked = _as_asked(run, trace, live=live)
@@ -199,13 +199,14 @@ def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRe
         if reason := reason or profile.doubt or run.test.other_code(elsewhere=True):
             problems.append(run.put(measurement.refused(reason)).error)
             continue
-        found[label] = profile
+        believed[label] = profile
     try:
-        found = found if problems else _of_one_job(found, with_all=request.files == "any")
+        believed = believed if problems else _of_one_job(believed, with_all=request.files == "any")
     except NotMeasured as mixed:
-        problems, found = [run.put(run.measurements[label].refused(reason_of(mixed))).error for label in found], {}
+        problems = [run.put(run.measurements[label].refused(reason_of(mixed))).error for label in believed]
+        believed = {}
     profiles = []
-    for label, profile in found.items():
+    for label, profile in believed.items():
         measurement = run.measurements[label]
         guarded_profile = guarded(run, profile, measurement.explanation, replay=False)
         profiles.append(guarded_profile)
@@ -220,9 +221,9 @@ def _of_one_job(profiles: dict[str | None, Profile], *, with_all: bool) -> dict[
 
     NotMeasured where they are not of one job, or ranks are missing that are to be there (``with_all``).
     """
-    told = [rank_and_size(profile.trace) for profile in profiles.values()]
-    places = [place for place in told if place is not None]
-    if len(places) < len(told):
+    named = [rank_and_size(profile.trace) for profile in profiles.values()]
+    places = [place for place in named if place is not None]
+    if len(places) < len(named):
         return profiles
     missing = set(range(places[0][1])) - {rank for rank, _ in places}
     if with_all and missing:

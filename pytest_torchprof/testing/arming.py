@@ -38,8 +38,8 @@ def armed(state: RunState, session: pytest.Session) -> Iterator[None]:
         yield
         return
     if not is_of_xdist(session.config):
-        collected, tell = map(nodeid_of, session.items), session.config.stash.get(PROGRESS, None)
-        state.run_beside(OtherRanks(state.options.rank_timeout_s, collected, tell))
+        collected, announce = map(nodeid_of, session.items), session.config.stash.get(PROGRESS, None)
+        state.run_beside(OtherRanks(state.options.rank_timeout_s, collected, announce))
     devices = sorted({item.stash[OPTIONS].device for item in session.items if OPTIONS in item.stash})
     state.arm_by(cache(partial(_arm, state, devices, session.config)))
     if not this_rank().alone:

@@ -180,12 +180,12 @@ class BaselineCheck:
         return replace(self._renewed(old, new, comparison), ranks=ranks)
 
     def _unlike(self, first: Entry, others: Mapping[int, Entry]) -> dict[str, RankEntry]:
-        found = {}
+        unlike_ranks = {}
         for number, other in others.items():
             comparison = compare.compare(first, other, names=self.options.names, tolerance={})
             unlike = other.unlike(first, steps=any(not change.is_number for change in comparison.changes))
-            found.update({str(number): unlike} if unlike is not None else {})
-        return found
+            unlike_ranks.update({str(number): unlike} if unlike is not None else {})
+        return unlike_ranks
 
     def _renewed(self, old: Entry | None, new: Entry, comparison: Comparison) -> Entry:
         renewed = self.run.baseline is BaselineMode.UPDATE_TIMES or comparison.environment is not None
@@ -267,16 +267,17 @@ class BaselineCheck:
             return
         old, new = judgement.old, judgement.new
         held = old.numbers if old and not self.run.baseline.updates else {}
-        lost = [one for one in sorted(compare.GATED) if held.get(one) is not None and new().numbers.get(one) is None]
+        known = [name for name in sorted(compare.GATED) if held.get(name) is not None]
+        lost = [name for name in known if new().numbers.get(name) is None]
         tolerance = (self.options.marker or {}).get("tolerance")
         if isinstance(tolerance, Mapping) and "memory" in tolerance and "peak_memory_bytes" not in new().varying:
             lost.append("peak memory")
         if lost:
             yield self._not_measured(NumberLost(tuple(lost)))
-        found = judgement.comparison
-        if not self.run.baseline.updates and found.unknown and not found.fails():
-            yield self._not_measured(SameKernelsUnknown(tuple(map(change_words, found.unknown))))
-        if (self.writes(old) or not found.fails()) and (blank := self._of_no_type(judgement, profile)):
+        comparison = judgement.comparison
+        if not self.run.baseline.updates and comparison.unknown and not comparison.fails():
+            yield self._not_measured(SameKernelsUnknown(tuple(map(change_words, comparison.unknown))))
+        if (self.writes(old) or not comparison.fails()) and (blank := self._of_no_type(judgement, profile)):
             yield self._not_measured(TypesUnknown(tuple(blank)))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
             yield self._not_measured(EntryIncomplete(tuple(lacking), self.run.shown(judgement.file)))

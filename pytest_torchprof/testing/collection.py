@@ -73,8 +73,8 @@ def _new_state(config: pytest.Config) -> RunState:
     )
     for path in options.reports:
         if state.reporter_of(path) is None:
-            said = f"--torchprof-report={path}: no report has the suffix {path.suffix!r}"
-            raise pytest.UsageError(coded(f"{said}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
+            message = f"--torchprof-report={path}: no report has the suffix {path.suffix!r}"
+            raise pytest.UsageError(coded(f"{message}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
     return state
 
 
@@ -85,8 +85,8 @@ def _own_kernels(config: pytest.Config) -> OwnKernels:
         try:
             declared = declared.before(read_own_kernels(declarations))
         except UnknownLimit as problem:
-            said = coded(f"pytest_torchprof_kernels: {problem.text}", Code.BAD_OPTION)
-            raise pytest.UsageError(said) from None
+            message = coded(f"pytest_torchprof_kernels: {problem.text}", Code.BAD_OPTION)
+            raise pytest.UsageError(message) from None
     return declared
 
 

@@ -25,12 +25,12 @@ def phase_asked(options: Mapping[str, Any], limits: Mapping[str, object]) -> str
     asked, bound = options.get("compile_cache"), limits.get("max_compile_time")
     phases = bound if isinstance(bound, Mapping) else ()
     if asked == "cold" and "warm" in phases:
-        said = "compile_cache='cold' measures no warm caches, and max_compile_time has a bound on them"
-        raise UnknownLimit(f"{said}: write compile_cache='warm', which measures both", Code.CONTRADICTION)
-    phase: str | None = asked or next((one for one in ("warm", "cold") if one in phases), None)
+        message = "compile_cache='cold' measures no warm caches, and max_compile_time has a bound on them"
+        raise UnknownLimit(f"{message}: write compile_cache='warm', which measures both", Code.CONTRADICTION)
+    phase: str | None = asked or next((name for name in ("warm", "cold") if name in phases), None)
     if phase is not None and "ranks" in options:
-        said = f"compile_cache={phase!r} takes a process of its own, and ranks={options['ranks']} a job"
-        raise UnknownLimit(f"{said}; measure the compilation in a test without ranks", Code.CONTRADICTION)
+        message = f"compile_cache={phase!r} takes a process of its own, and ranks={options['ranks']} a job"
+        raise UnknownLimit(f"{message}; measure the compilation in a test without ranks", Code.CONTRADICTION)
     return phase
 
 

@@ -87,7 +87,7 @@ def conclude(run: TestRun, ending: Ending | None = None) -> list[Conclusion]:
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
     for measurement in measurements:
         measurement.explanation.call_by(None)
-    run.conclude(entry for one in conclusions for entry in properties(one.result) if this_rank().writes)
+    run.conclude(entry for conclusion in conclusions for entry in properties(conclusion.result) if this_rank().writes)
     for conclusion in conclusions:
         _record(run.test, conclusion)
     return conclusions
@@ -174,13 +174,13 @@ def _culprit(run: TestRun, judgement: Judgement) -> tuple[str, int] | None:
     """
     root = run.test.state.options.rootdir
     folders = (root, (root / run.test.location[0]).parent)
-    rows = [(one.culprit, one.line) for one in judgement.verdicts if one.status == MISSED]
+    rows = [(verdict.culprit, verdict.line) for verdict in judgement.verdicts if verdict.status == MISSED]
     for place in (*((row and row.line) or line for row, line in rows), judgement.blamed):
         file, line = place or ("", 0)
         # A profiler names files from where they were imported.
-        found = next((path for folder in folders if file and (path := folder / file).is_file()), None)
-        if found is not None and found.is_relative_to(root):
-            return found.relative_to(root).as_posix(), line
+        culprit = next((path for folder in folders if file and (path := folder / file).is_file()), None)
+        if culprit is not None and culprit.is_relative_to(root):
+            return culprit.relative_to(root).as_posix(), line
     return None
 
 

@@ -85,8 +85,8 @@ class Torchprof:
                     model.prefill(x)
         """
         if not isinstance(label, str) or not label:
-            said = f"torchprof.measure() takes a label, a text that is not empty; got {label!r}"
-            problem = TorchprofError(said, Code.FIXTURE_MISUSE)
+            message = f"torchprof.measure() takes a label, a text that is not empty; got {label!r}"
+            problem = TorchprofError(message, Code.FIXTURE_MISUSE)
             self._run.refuse(None, "torchprof.measure()", problem)
             raise problem
         self._run.announce(label)

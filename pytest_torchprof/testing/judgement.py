@@ -109,7 +109,7 @@ class JudgedAlone:
     def lacks_lines(self) -> bool:
         """Whether it fails, here or on another rank, by work of which a repeat with stacks would tell the lines."""
         own = self.judgement is not None and self.judgement.lacks_lines
-        return any(one.lacks_lines for one in self.of_ranks) if self.of_ranks else own
+        return any(rank.lacks_lines for rank in self.of_ranks) if self.of_ranks else own
 
 
 def judge_alone(test: MeasuredTest, measurement: Measurement) -> Judgement | None:
@@ -147,7 +147,7 @@ def judge_measurement(
     asked = (*measurement.limits, *measurement.explanation.asked)
     unknown = nothing_known(profile, asked)
     nothing = tuple(check.not_comparable(label, profile, unknown, stands_in=stands_in)) if unknown else ()
-    limits = [one for one in measurement.limits if one.limit.needs == COMPILE or not stands_in]
+    limits = [own for own in measurement.limits if own.limit.needs == COMPILE or not stands_in]
     limits = limits if check.judges_limits else []
     verdicts = [*check_limits(profile, limits), *(() if stands_in else check.unmeasured_times(profile)), *nothing]
     baseline = None

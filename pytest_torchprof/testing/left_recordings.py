@@ -92,7 +92,7 @@ def left_in(place: Path, wanted: int | Literal["any"], *, timeout_s: float, pati
     deadline, pause = time.monotonic() + timeout_s, _SHORTEST_PAUSE_S
     while True:
         files = {path: _looked_at(place, path, files.get(path)) for path in _recordings_in(place)}
-        found = [
+        whole = [
             LeftRecording(name=file.name, written_ns=file.stamp[1], trace=file.trace)
             for file in files.values()
             if file.trace is not None
@@ -100,18 +100,18 @@ def left_in(place: Path, wanted: int | Literal["any"], *, timeout_s: float, pati
         waiting = [file for file in files.values() if file.trace is None and not file.is_something_else]
         parts = [] if place.is_file() else list(_named(place, _PART))
         _refuse_at_once(waiting)
-        if wanted != "any" and len(found) > wanted:
-            raise _too_many(found, wanted)
-        enough = len(found) == wanted or (wanted == "any" and bool(found))
+        if wanted != "any" and len(whole) > wanted:
+            raise _too_many(whole, wanted)
+        enough = len(whole) == wanted or (wanted == "any" and bool(whole))
         if enough and not waiting and not parts:
-            return sorted(found, key=lambda one: one.name)
+            return sorted(whole, key=lambda file: file.name)
         hopeless = not (patient or waiting or parts)
         if hopeless or time.monotonic() >= deadline:
             after = "" if hopeless else f" after {timeout_s:g} s"
             if waiting or parts:
                 raise NotMeasured(_why_unfinished(waiting[0] if waiting else parts[0], after))
             others = [file.name for file in files.values() if file.is_something_else]
-            raise _too_few(found, others, wanted, after)
+            raise _too_few(whole, others, wanted, after)
         time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
         pause = min(pause * 1.5, _LONGEST_PAUSE_S)
 
@@ -152,8 +152,8 @@ def _stamp(path: Path) -> Stamp:
 def _refuse_at_once(files: Sequence[_Candidate]) -> None:
     """Raise NotMeasured for a file that no waiting makes readable."""
     for file in files:
-        if (said := _why_no_file(file.path)) is not None:
-            raise NotMeasured(NoFileThere(file.name, said))
+        if (reason := _why_no_file(file.path)) is not None:
+            raise NotMeasured(NoFileThere(file.name, reason))
         if file.path.name.endswith((".pftrace", ".pftrace.gz")):
             raise NotMeasured(PerfettoFile(file.name))
         if file.problem is not None and (file.problem.code in _FINAL or file.problem.is_final):
@@ -172,13 +172,13 @@ def _why_no_file(path: Path) -> str | None:
     return None
 
 
-def _too_many(found: Sequence[LeftRecording], wanted: int) -> NotMeasured:
-    return NotMeasured(TooManyRecordings(len(found), wanted, tuple(one.name for one in found)))
+def _too_many(files: Sequence[LeftRecording], wanted: int) -> NotMeasured:
+    return NotMeasured(TooManyRecordings(len(files), wanted, tuple(file.name for file in files)))
 
 
-def _too_few(found: Sequence[LeftRecording], others: Sequence[str], wanted: object, after: str) -> NotMeasured:
-    if found:
-        return NotMeasured(TooFewRecordings(str(wanted), after, tuple(one.name for one in found)))
+def _too_few(files: Sequence[LeftRecording], others: Sequence[str], wanted: object, after: str) -> NotMeasured:
+    if files:
+        return NotMeasured(TooFewRecordings(str(wanted), after, tuple(file.name for file in files)))
     return NotMeasured(NoRecordingLeft(after, tuple(others)))
 
 
@@ -190,13 +190,13 @@ def _why_unfinished(file: _Candidate | Path, after: str) -> Reason:
     return reason_of(file.problem)
 
 
-def why_stale(found: LeftRecording, began_ns: int) -> Reason | None:
+def why_stale(file: LeftRecording, began_ns: int) -> Reason | None:
     """Return that a recording is older than the call that was to make it (ns since the epoch), None if it is not."""
-    if found.written_ns < began_ns:
-        return WrittenBefore(found.name, (began_ns - found.written_ns) / 1e9)
-    ended_ns = _ended_ns(found.trace)
+    if file.written_ns < began_ns:
+        return WrittenBefore(file.name, (began_ns - file.written_ns) / 1e9)
+    ended_ns = _ended_ns(file.trace)
     if ended_ns is not None and ended_ns < began_ns - _CLOCKS_DIFFER_NS:
-        return CopiedRecording(found.name, (began_ns - ended_ns) / 1e9)
+        return CopiedRecording(file.name, (began_ns - ended_ns) / 1e9)
     return None
 
 
@@ -225,9 +225,9 @@ def _place_in_job(trace: Trace) -> JobPlace:
     return JobPlace(rank, world, str(session) if session else None)
 
 
-def why_mixed(found: Sequence[LeftRecording]) -> Reason | None:
+def why_mixed(files: Sequence[LeftRecording]) -> Reason | None:
     """Return how the recordings show that they are not of one job, or one of them is there twice; None if none does."""
-    places = {one.name: _place_in_job(one.trace) for one in found}
+    places = {file.name: _place_in_job(file.trace) for file in files}
     silent = [name for name, place in places.items() if place.rank is None]
     if silent and len(silent) < len(places):
         return OneTellsNoRank(silent[0], next(name for name in places if name not in silent))
@@ -248,8 +248,8 @@ def _twice(values: Mapping[str, object]) -> list[str]:
     return [] if value is None else [name for name, own in values.items() if own == value]
 
 
-def numbers_of(found: Sequence[LeftRecording]) -> tuple[int, ...]:
+def numbers_of(files: Sequence[LeftRecording]) -> tuple[int, ...]:
     """Return what tells the recordings apart: their ranks, where each tells its own, else their order by name."""
-    ranks = [_place_in_job(one.trace).rank for one in found]
+    ranks = [_place_in_job(file.trace).rank for file in files]
     numbers = [rank for rank in ranks if rank is not None and rank >= 0]
-    return tuple(numbers) if len(numbers) == len(found) else tuple(range(len(found)))
+    return tuple(numbers) if len(numbers) == len(files) else tuple(range(len(files)))

@@ -19,8 +19,8 @@ def merged_marker(item: pytest.Item) -> dict[str, object] | None:
     for marker in (marker for node in reversed(item.listchain()) for marker in _nearest_first(node)):
         if marker.args:
             got = repr(marker.args[0])
-            said = f"the torchprof marker takes keywords only, got {got}; write e.g. max_kernels=5"
-            raise UnknownLimit(said, Code.POSITIONAL_ARGUMENT)
+            message = f"the torchprof marker takes keywords only, got {got}; write e.g. max_kernels=5"
+            raise UnknownLimit(message, Code.POSITIONAL_ARGUMENT)
         merged = {**marker.kwargs, **(merged or {})}
     return merged
 

@@ -70,7 +70,8 @@ class MeasuredTest:
 
     def unanswerable(self, measurements: Iterable[Measurement]) -> list[str]:
         """Return the limits on these measurements that the CPU cannot answer for a GPU."""
-        names = (one.limit.name for measurement in measurements for one in measurement.limits if one.limit.needs == GPU)
+        limits = (asked.limit for measurement in measurements for asked in measurement.limits)
+        names = (limit.name for limit in limits if limit.needs == GPU)
         return [*dict.fromkeys(names), *(["tolerance of time"] if self.baseline.of_times else [])]
 
     def profile_of(self, trace: Trace) -> Profile:

@@ -71,8 +71,8 @@ class Measurement:
         if self.profile is None:
             return ()
         read = (unmeasured(reason).on("profile", "measured") for reason in self.profile.launching.refused)
-        told = dict.fromkeys((*self.explanation.unanswered, *read))
-        return tuple(structs.replace(one, evidence=(*one.evidence, CaughtByTest())) for one in told)
+        refused = dict.fromkeys((*self.explanation.unanswered, *read))
+        return tuple(structs.replace(verdict, evidence=(*verdict.evidence, CaughtByTest())) for verdict in refused)
 
     @property
     def was_refused(self) -> bool:

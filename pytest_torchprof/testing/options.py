@@ -323,8 +323,8 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
     names = {limit.name for limit in known} | settings_of(known).keys()
     for keyword in limits:
         if keyword not in names and keyword not in _READERS:
-            said = f"unknown keyword {keyword!r}; {nearest(keyword, names | set(_READERS))}"
-            raise UnknownLimit(said, Code.UNKNOWN_KEYWORD)
+            message = f"unknown keyword {keyword!r}; {nearest(keyword, names | set(_READERS))}"
+            raise UnknownLimit(message, Code.UNKNOWN_KEYWORD)
     options = {keyword: _read_option(keyword, limits.pop(keyword)) for keyword in list(limits) if keyword in _READERS}
 
     def choose(name: str, default: Any) -> Any:
@@ -333,8 +333,8 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
 
     device = choose("device", DEVICE)
     if "ranks" in options and ":" in device:
-        said = f"device={device!r} is one GPU, and with ranks={options['ranks']} each rank takes its own"
-        raise UnknownLimit(f"{said}: write device={device.partition(':')[0]!r}", Code.CONTRADICTION)
+        message = f"device={device!r} is one GPU, and with ranks={options['ranks']} each rank takes its own"
+        raise UnknownLimit(f"{message}: write device={device.partition(':')[0]!r}", Code.CONTRADICTION)
     asked = read_limits(
         limits,
         known=known,

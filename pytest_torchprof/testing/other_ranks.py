@@ -101,12 +101,12 @@ def with_other_ranks(judgement: Judgement, of_ranks: Sequence[JudgedOnRank], own
     if judgement.profile is None or len(of_ranks) < 2:
         return judgement
     verdicts = {_key(verdict): verdict for verdict in judgement.verdicts}
-    found: dict[tuple[str, str | None, str], dict[int, Verdict]] = {}
-    for rank, one in enumerate(of_ranks):
-        for verdict in one.verdicts:
+    not_held: dict[tuple[str, str | None, str], dict[int, Verdict]] = {}
+    for rank, judged in enumerate(of_ranks):
+        for verdict in judged.verdicts:
             if verdict.status != HOLDS:
-                found.setdefault(_key(verdict), {})[rank] = verdict
-    for key, of_rank in found.items():
+                not_held.setdefault(_key(verdict), {})[rank] = verdict
+    for key, of_rank in not_held.items():
         verdicts[key] = _together(verdicts.get(key), of_rank, own, len(of_ranks))
     failure = judgement.baseline_failure or _baseline_of_others(of_ranks)
     return replace(judgement, verdicts=tuple(verdicts.values()), baseline_failure=failure)
@@ -114,7 +114,7 @@ def with_other_ranks(judgement: Judgement, of_ranks: Sequence[JudgedOnRank], own
 
 def entries_of_others(of_ranks: Sequence[JudgedOnRank]) -> dict[int, Entry]:
     """Return what each of the ranks but the first would leave in the baseline, by its number."""
-    entries = {rank: one.entry for rank, one in enumerate(of_ranks) if rank}
+    entries = {rank: judged.entry for rank, judged in enumerate(of_ranks) if rank}
     return {rank: baseline.entry_from(entry) for rank, entry in entries.items() if entry is not None}
 
 
@@ -149,8 +149,8 @@ def _worst(of_rank: Mapping[int, Verdict]) -> int:
 
 
 def _baseline_of_others(of_ranks: Sequence[JudgedOnRank]) -> tuple[FailureLine, ...]:
-    for rank, one in enumerate(of_ranks):
-        if one.baseline_failure:
-            headline, *lines = one.baseline_failure
+    for rank, judged in enumerate(of_ranks):
+        if judged.baseline_failure:
+            headline, *lines = judged.baseline_failure
             return structs.replace(headline, text=f"rank {rank}: {headline.text}"), *lines
     return ()

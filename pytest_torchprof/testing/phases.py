@@ -89,7 +89,8 @@ def _conclude_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
         # It knows no other skip: this one would be the failure that was expected.
         raise unittest.SkipTest(str(skipped)) from None
     marked: tuple[Any, ...] = (item.obj, item.cls)  # type: ignore[attr-defined]
-    if (reason := run.why_unjudged) and any(getattr(one, "__unittest_expecting_failure__", False) for one in marked):
+    is_expected = any(getattr(holder, "__unittest_expecting_failure__", False) for holder in marked)
+    if is_expected and (reason := run.why_unjudged):
         raise unittest.SkipTest(reason)
 
 
@@ -141,7 +142,7 @@ def _conclude_after(run: TestRun) -> Iterator[None]:
         _raise_unmeasured(run)
         raise
     except (Exception, pytest.skip.Exception) as problem:
-        if any(problem is one.explanation.raised for one in run.measurements.values()):
+        if any(problem is measurement.explanation.raised for measurement in run.measurements.values()):
             # The measurement stood when it was repeated for an explanation: what counts is the limit it missed.
             raised = problem
         elif not isinstance(problem, pytest.skip.Exception | unittest.SkipTest):
@@ -152,7 +153,7 @@ def _conclude_after(run: TestRun) -> Iterator[None]:
             # The test looked at what is not to be had here; what the CPU can answer may still fail it.
             _raise_failures(run)
             raise
-        elif any(one.was_refused for one in run.measurements.values()):
+        elif any(measurement.was_refused for measurement in run.measurements.values()):
             # What it was told counts, however it goes on; what is cut off by the skip does not.
             run.drop_unfinished()
             run.drop_unused_limits()
@@ -190,9 +191,9 @@ def _raise_failures(run: TestRun) -> None:
     if failures:
         # An expected failure hides what was missed, never what was not measured.
         text = "\n\n".join(_failure_texts(failures, run.test.screen))
-        unmeasured = [one.problem.reason for one in failures if isinstance(one.problem, NotMeasured)]
+        unmeasured = [failure.problem.reason for failure in failures if isinstance(failure.problem, NotMeasured)]
         error = NotMeasured(Several.of(unmeasured), screen=text) if unmeasured else LimitsMissed(text)
-        error.brief = "\n".join(one.brief for one in failures)
+        error.brief = "\n".join(failure.brief for failure in failures)
         run.fail(error)
         raise error from None
     unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
@@ -208,4 +209,4 @@ def _failure_texts(failures: Sequence[Conclusion], screen: Screen) -> list[str]:
     if len(failures) == 1 and not screen.everything:
         return [failures[0].result.message]
     shared = replace(screen, lines=max(screen.lines // len(failures), LEAST_LINES))
-    return [one.text(shared) for one in failures]
+    return [failure.text(shared) for failure in failures]

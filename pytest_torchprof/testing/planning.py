@@ -91,8 +91,8 @@ def refuse_late_marker(item: pytest.Item) -> None:
 
 def _too_late(item: pytest.Item, reason: str) -> NotMeasured:
     if (state := item.config.stash.get(STATE, None)) is not None:
-        said = coded(f"not measured: {reason}", Code.LATE_MARKER)
-        state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, said)
+        message = coded(f"not measured: {reason}", Code.LATE_MARKER)
+        state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, message)
     return not_measured(MarkedTooLate(item.nodeid, reason))
 
 

@@ -70,20 +70,20 @@ def _own_end(report: pytest.TestReport, item: pytest.Item) -> PhaseEnd:
 
 def _take_over(state: RunState, report: pytest.TestReport, number: int, end: PhaseEnd, item: pytest.Item) -> None:
     where = f"rank {number}" if report.when == "call" else f"rank {number}, in its teardown"
-    said = f"{end.outcome} on {where}{f': {end.why}' if end.why else ''}"
+    message = f"{end.outcome} on {where}{f': {end.why}' if end.why else ''}"
     if end.outcome == "failed":
-        said = coded(said, Code.OTHER_RANK)
-        _become_failure(report, said)
+        message = coded(message, Code.OTHER_RANK)
+        _become_failure(report, message)
     else:
         vars(report).pop("wasxfail", None)
         report.outcome = "skipped"
-        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {said}")
+        report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {message}")
         if end.outcome == "xfailed":
-            report.wasxfail = said
-    state.overrule(nodeid_of(item), _RESULTS[end.outcome], said)
+            report.wasxfail = message
+    state.overrule(nodeid_of(item), _RESULTS[end.outcome], message)
 
 
-def _become_failure(report: pytest.TestReport, said: str) -> None:
+def _become_failure(report: pytest.TestReport, message: str) -> None:
     vars(report).pop("wasxfail", None)
-    report.outcome, report.longrepr = "failed", said
+    report.outcome, report.longrepr = "failed", message
     setattr(report, CODE, str(Code.OTHER_RANK))

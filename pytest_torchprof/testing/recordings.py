@@ -70,8 +70,8 @@ class Recordings:
         """
         folder = self._options.save or (self._options.rootdir / HIDDEN if failed else None) if self._keeps else None
         if folder is not None and self._options.save is None and folder.is_symlink():
-            said = f"the recording of {nodeid} cannot be kept: {folder} is a link, and nothing is written through it"
-            raise TorchprofError(f"{said}; remove it", Code.RECORDING_NOT_WRITTEN)
+            message = f"the recording of {nodeid} cannot be kept: {folder} is a link, and nothing is written through it"
+            raise TorchprofError(f"{message}; remove it", Code.RECORDING_NOT_WRITTEN)
         target = folder / recording_name(nodeid, label, this_rank()) if folder is not None else None
         try:
             if target is not None:

@@ -70,7 +70,7 @@ class GoneEntries:
 
     @cached_property
     def _entries(self) -> Mapping[tuple[str, str | None], Sequence[tuple[Gone, Entry]]]:
-        found: defaultdict[tuple[str, str | None], list[tuple[Gone, Entry]]] = defaultdict(list)
+        of_slug: defaultdict[tuple[str, str | None], list[tuple[Gone, Entry]]] = defaultdict(list)
         for file, test_file in self._baseline_files():
             name, tests = baseline.split_name(file), {test_key(nodeid) for nodeid in self.collected.get(test_file, ())}
             try:
@@ -80,8 +80,8 @@ class GoneEntries:
             for key, entry in entries.items():
                 test, label = baseline.split_key(key)
                 if name is not None and test not in tests:
-                    found[name[1], label].append((Gone(str(file), str(test_file), test), entry))
-        return found
+                    of_slug[name[1], label].append((Gone(str(file), str(test_file), test), entry))
+        return of_slug
 
     def _baseline_files(self) -> Iterator[tuple[Path, Path]]:
         """Yield the baseline files of which it is known which tests are left, with their test files."""
@@ -102,8 +102,8 @@ class GoneEntries:
 def _same_kernels(old: Entry, new: Entry) -> bool:
     if {len(step) for step in old.steps} != {len(step) for step in new.steps}:
         return False
-    found = compare.compare(old, new)
-    return found.verdict != "new" and all(change.is_number for change in found.changes)
+    comparison = compare.compare(old, new)
+    return comparison.verdict != "new" and all(change.is_number for change in comparison.changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +122,8 @@ class Renames:
         candidates = self._candidates()
         pairs: dict[Gone, NewTest] = {}
         # What is clear leaves fewer for what is not.
-        while found := dict(_pairs(_without(candidates, pairs))):
-            pairs |= found
+        while clear := dict(_pairs(_without(candidates, pairs))):
+            pairs |= clear
         groups: defaultdict[tuple[TestName, TestName], list[Gone]] = defaultdict(list)
         for gone, new in pairs.items():
             groups[self._widest(gone, new, pairs)].append(gone)
@@ -150,13 +150,13 @@ class Renames:
 
     def _candidates(self) -> dict[Gone, list[NewTest]]:
         """Return the new tests that have the kernels of a test that is gone in all that it measured, and no more."""
-        found: defaultdict[Gone, list[NewTest]] = defaultdict(list)
+        candidates: defaultdict[Gone, list[NewTest]] = defaultdict(list)
         for new, formers in self.formers.items():
             for gone in dict.fromkeys(gone for likes in formers.values() for gone in likes):
                 labels = {baseline.split_key(key)[1] for key in self._keys(gone)}
                 if labels == formers.keys() and all(gone in likes for likes in formers.values()):
-                    found[gone].append(new)
-        return found
+                    candidates[gone].append(new)
+        return candidates
 
     def _keys(self, gone: Gone) -> list[str]:
         entries = self.files.entries(Path(gone.baseline))
@@ -167,9 +167,9 @@ class Renames:
         for old_name, new_name in _wider(gone, new):
             live = map(test_key, self.collected.get(Path(gone.test_file), ()))
             others = (
-                (one.test, now)
-                for one, now in pairs.items()
-                if one.test_file == gone.test_file and baseline.renamed_test(one.test, old_name[1], new_name[1])
+                (old.test, now)
+                for old, now in pairs.items()
+                if old.test_file == gone.test_file and baseline.renamed_test(old.test, old_name[1], new_name[1])
             )
             if not any(baseline.renamed_test(test, old_name[1], new_name[1]) for test in live) and all(
                 now.test_file == new_name[0]
@@ -217,9 +217,9 @@ def _pairs(candidates: Mapping[Gone, Sequence[NewTest]]) -> Iterator[tuple[Gone,
         for new in news:
             of_new[new].append(gone)
     for gone, news in candidates.items():
-        best = [new for new in news if _likeness(gone, new) == max(_likeness(gone, one) for one in news)]
+        best = [new for new in news if _likeness(gone, new) == max(_likeness(gone, other) for other in news)]
         olds = of_new[best[0]]
-        likest = [one for one in olds if _likeness(one, best[0]) == max(_likeness(old, best[0]) for old in olds)]
+        likest = [old for old in olds if _likeness(old, best[0]) == max(_likeness(other, best[0]) for other in olds)]
         if len(best) == 1 and likest == [gone]:
             yield gone, best[0]
 

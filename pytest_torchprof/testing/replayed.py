@@ -44,7 +44,7 @@ def replayed(test: MeasuredTest, asked: Measurement) -> Measurement:
     measurement = _believed(test, replace(asked, recording=path), profile)
     if len(paths := test.state.recordings.of_all_ranks(test.nodeid, asked.label)) > 1:
         profile = with_other_recordings(
-            profile, lambda own: [part_in(one, test.own_kernels) if one != path else own for one in paths]
+            profile, lambda own: [own if other == path else part_in(other, test.own_kernels) for other in paths]
         )
     beside = path.with_name(stacks_name(path.name))
     if beside.is_file():

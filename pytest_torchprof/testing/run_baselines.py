@@ -122,13 +122,13 @@ class RunBaselines:
             passed={nodeid: str(path) for nodeid, path in self.passed.items() if self._has_file(path)},
             compared={str(file): tuple(sorted(keys)) for file, keys in self.compared_keys.items()},
             untold={str(file): tuple(sorted(keys)) for file, keys in self.untold_keys.items()},
-            formers=tuple((new, tuple(found.items())) for new, found in self.formers.items()),
+            formers=tuple((new, tuple(by_label.items())) for new, by_label in self.formers.items()),
         )
 
     def begin_anew(self) -> None:
         """Drop what was handed over, and keep what holds for the tests to come."""
-        for found in (self.updates, self.formers, self.compared_keys, self.untold_keys):
-            found.clear()
+        for collection in (self.updates, self.formers, self.compared_keys, self.untold_keys):
+            collection.clear()
 
     def merge(self, other: HandedBaselines) -> None:
         """Take over what a process handed over that ran tests for this one."""
@@ -137,8 +137,8 @@ class RunBaselines:
             self.updates.setdefault(Path(file), {}).update(read)
         self.collected.update({Path(path): list(ids) for path, ids in other.collected.items()})
         self.passed.update({nodeid: Path(path) for nodeid, path in other.passed.items()})
-        for new, found in other.formers:
-            self.formers.setdefault(new, {}).update(found)
+        for new, by_label in other.formers:
+            self.formers.setdefault(new, {}).update(by_label)
         for handed, keys_of in ((other.compared, self.compared_keys), (other.untold, self.untold_keys)):
             for file, keys in handed.items():
                 keys_of.setdefault(Path(file), set()).update(keys)

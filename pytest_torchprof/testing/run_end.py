@@ -77,8 +77,8 @@ def _write_reports(state: RunState) -> list[str]:
                     unfinished.write_text(reporter(run), encoding="utf-8", errors="backslashreplace")
             _keep_beside(state, path.parent / RECORDINGS)
         except OSError as error:
-            said = f"--torchprof-report={path}: cannot be written: {error.strerror or error}"
-            problems.append(coded(said, Code.REPORT_NOT_WRITTEN))
+            message = f"--torchprof-report={path}: cannot be written: {error.strerror or error}"
+            problems.append(coded(message, Code.REPORT_NOT_WRITTEN))
     return problems
 
 
@@ -108,8 +108,8 @@ def _write_step_summary(state: RunState) -> list[str]:
         with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(ci.step_summary(state.run_results) + "\n")
     except OSError as error:
-        said = f"the step summary {path} cannot be written: {error.strerror or error}"
-        return [coded(said, Code.REPORT_NOT_WRITTEN)]
+        message = f"the step summary {path} cannot be written: {error.strerror or error}"
+        return [coded(message, Code.REPORT_NOT_WRITTEN)]
     return []
 
 

@@ -186,7 +186,8 @@ class RunState:
 
     def drop_stale(self, nodeid: str) -> None:
         """Remove the saved recordings that earlier runs left of a test that failed in this one."""
-        kept = {Path(one.recording).name for key, one in self.results.items() if key[0] == nodeid and one.recording}
+        results = (result for result in self.results.values() if result.nodeid == nodeid)
+        kept = {Path(result.recording).name for result in results if result.recording}
         self.recordings.drop_stale(nodeid, kept)
 
     def reporter_of(self, path: Path) -> Reporter | None:
@@ -217,8 +218,8 @@ class RunState:
         """Return what a rank hands over of the test that has ended, and begin anew for the next."""
         handed = self.handed_over()
         self.baselines.begin_anew()
-        for found in (self.results, self.replayed, self.problems):
-            found.clear()
+        for collection in (self.results, self.replayed, self.problems):
+            collection.clear()
         return handed
 
     def merge(self, other: ProcessResults) -> None:

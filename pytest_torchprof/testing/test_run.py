@@ -71,8 +71,8 @@ class TestRun:
         """Why its limits are not judged by the run's own choice; None if they are, or it has none."""
         if self.test.state.options.enabled:
             return None
-        limits = [*self.test.options.limits, *(one for taken in self.measurements.values() for one in taken.limits)]
-        names = ", ".join(dict.fromkeys(one.limit.name for one in limits))
+        limits = [*self.test.options.limits, *(asked for taken in self.measurements.values() for asked in taken.limits)]
+        names = ", ".join(dict.fromkeys(asked.limit.name for asked in limits))
         return f"body passed; measuring is off (--torchprof=off), not judged: {names}" if names else None
 
     def use_fixture(self) -> None:
@@ -123,8 +123,8 @@ class TestRun:
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
-            said = f"the label {label!r} is used twice in {self.test.nodeid}; each measurement needs its own"
-            raise UnknownLimit(said, Code.FIXTURE_MISUSE)
+            message = f"the label {label!r} is used twice in {self.test.nodeid}; each measurement needs its own"
+            raise UnknownLimit(message, Code.FIXTURE_MISUSE)
         self.add(label, asked)
         self.labels.add(label)
         self.unused_limits = {}
@@ -139,14 +139,14 @@ class TestRun:
             raise
 
     def _set(self, limits: Mapping[str, object]) -> None:
-        if self.measuring or any(one.is_open for one in self.measurements.values()):
+        if self.measuring or any(measurement.is_open for measurement in self.measurements.values()):
             raise TorchprofError(
                 f"{self.test.nodeid} sets limits inside a measurement; set them before it, or give them to measure()",
                 Code.FIXTURE_MISUSE,
             )
         if not limits:
-            said = "torchprof.limits() takes limits as keywords, such as max_kernels=5; got none"
-            raise TorchprofError(said, Code.FIXTURE_MISUSE)
+            message = "torchprof.limits() takes limits as keywords, such as max_kernels=5; got none"
+            raise TorchprofError(message, Code.FIXTURE_MISUSE)
         self._read(limits, more_to_come=True)
         self.own_limits = {**self.own_limits, **limits}
         self.unused_limits = {**self.unused_limits, **limits}
@@ -233,8 +233,8 @@ class TestRun:
     def drop_unfinished(self) -> None:
         """Drop what was announced, and the measurement that is cut off where it stands."""
         self.announced.clear()
-        for label, one in tuple(self.measurements.items()):
-            if one.is_open:
+        for label, measurement in tuple(self.measurements.items()):
+            if measurement.is_open:
                 del self.measurements[label]
 
     @contextmanager

@@ -42,12 +42,12 @@ def advise(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExceptio
 
 def _advice(problem: AttributeError) -> str | None:
     if isinstance(problem.obj, type) and issubclass(problem.obj, unittest.TestCase):
-        said = "a measurement belongs to one test, and setUpClass to none: use self.torchprof in setUp or in a test"
+        message = "a measurement belongs to one test, and setUpClass to none: use self.torchprof in setUp or in a test"
     elif isinstance(problem.obj, unittest.TestCase):
-        said = (
+        message = (
             'self.torchprof is the fixture from setUp on, in a class with @pytest.mark.usefixtures("torchprof"); '
             "the marker torchprof alone measures the whole body"
         )
     else:
         return None
-    return coded(said, Code.FIXTURE_MISUSE)
+    return coded(message, Code.FIXTURE_MISUSE)

@@ -33,7 +33,7 @@ def unused_entries(run: RunBaselines, started_in: Path) -> list[UnusedEntries]:
         started_in=started_in,
     )
     renamed = [*renames.entries()]
-    known_as = {(one.file, key) for one in renamed for key in one.keys}
+    known_as = {(entries.file, key) for entries in renamed for key in entries.keys}
     unused = [*renamed, *_of_no_test_file(run, known_as), *_untold_entries(run)]
     update = run.options.baseline.updates
     passed: defaultdict[Path, set[str]] = defaultdict(set)

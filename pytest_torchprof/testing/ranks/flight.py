@@ -31,7 +31,7 @@ def stands_at(rank: int, variables: Mapping[str, str], folder: Path, since_s: fl
 
     ``variables`` is its environment, ``folder`` where it runs.
     """
-    dumps = sorted(_dumps(rank, variables, folder, since_s), key=lambda one: one[0])
+    dumps = sorted(_dumps(rank, variables, folder, since_s), key=lambda dump: dump[0])
     return next(filter(None, (_standing(text) for _, text in reversed(dumps))), "")
 
 
@@ -70,8 +70,8 @@ def _standing(text: bytes) -> str:
     # Whatever is wrong with it, it is a file of somebody else's that tells nothing.
     with suppress(Exception):
         dump = json.loads(text) if text.lstrip().startswith(b"{") else _OnlyValues(io.BytesIO(text)).load()
-        entries = sorted(dump["entries"], key=lambda one: int(one["record_id"]))
-        pending = next((one for one in entries if not _is_done(one)), None)
+        entries = sorted(dump["entries"], key=lambda entry: int(entry["record_id"]))
+        pending = next((entry for entry in entries if not _is_done(entry)), None)
         if pending is not None:
             state = "requested, not begun" if pending["state"] == "scheduled" else "begun, not completed"
             return f"at {_named(pending)}, {state}"

@@ -71,7 +71,7 @@ def settle(config: pytest.Config) -> None:
     job = Path(os.environ.pop(VARIABLE))  # What the test starts is none.
     folder = RankFolder(job, this_rank().number, config)
     folder.begin(os.getpid())
-    folder.tell(START)
+    folder.announce(START)
     _end_when_left_alone(job)
     task = read_task(job)
     for name, value in {**_NOT_IN_A_RANK, "basetemp": str(folder.path / "tmp")}.items():
@@ -86,7 +86,7 @@ def settle(config: pytest.Config) -> None:
     config.stash[HAND_OVER] = keeper.take
     if task.phase is not None:
         config.stash[CACHES] = task.phase
-    config.stash[PROGRESS], config.stash[SCRATCH] = folder.tell, folder.path
+    config.stash[PROGRESS], config.stash[SCRATCH] = folder.announce, folder.path
     config.pluginmanager.register(keeper)
 
 
@@ -124,10 +124,10 @@ class RankKeeper:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
         # Node ids are compared and not given to pytest: one of odd characters might mean something to it.
         self._in_file = {item.nodeid: item for item in reversed(items)}
-        found = [self._in_file[nodeid] for nodeid in self._task.nodeids if nodeid in self._in_file]
-        items[:] = found
+        wanted = [self._in_file[nodeid] for nodeid in self._task.nodeids if nodeid in self._in_file]
+        items[:] = wanted
         result = yield
-        items[:] = found
+        items[:] = wanted
         return result
 
     @pytest.hookimpl(tryfirst=True)
@@ -171,11 +171,11 @@ class RankKeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        self._folder.tell("the end of its set-up")
+        self._folder.announce("the end of its set-up")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
-        self._folder.tell(f"the end of the set-up of {fixturedef.argname}")
+        self._folder.announce(f"the end of the set-up of {fixturedef.argname}")
         before = process_group()
         try:
             return (yield)
@@ -184,14 +184,14 @@ class RankKeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self) -> None:
-        self._folder.tell("the end of its call")
+        self._folder.announce("the end of its call")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self) -> None:
-        self._folder.tell("the end of its teardown")
+        self._folder.announce("the end of its teardown")
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[object]) -> None:
-        self._folder.tell("the end of its teardown")
+        self._folder.announce("the end of its teardown")
         self._keep_group(fixturedef, changed=process_group() is None)
 
     def _keep_group(self, fixture: pytest.FixtureDef[object], *, changed: bool) -> None:
@@ -229,7 +229,7 @@ class RankKeeper:
 def _not_collected(nodeid: str, collected: Sequence[str]) -> str:
     """Return that a test has no such id in this process, with those that it has."""
     test = nodeid.partition("[")[0]
-    own = [one for one in collected if one.partition("[")[0] == test]
+    own = [other for other in collected if other.partition("[")[0] == test]
     others = f"of {test} there are {first_of(own)}" if own else f"no test there is called {test}"
     text = f"the test was not collected there: {nodeid} is no id in that process; {others}"
     return coded(printable_line(text, _LONGEST_LINE), Code.RANK_LOST)

@@ -86,21 +86,21 @@ class JobItem(pytest.Item):
     def _of_same_job(self) -> list[str]:
         if self._state.options.ranks_scope != "file":
             return [self.test_id]
-        return [one.test_id for one in self.session.items if isinstance(one, JobItem) and one.plan == self.plan]
+        return [item.test_id for item in self.session.items if isinstance(item, JobItem) and item.plan == self.plan]
 
     def _has_successor(self) -> bool:
-        """Whether the next test of the file that takes a job can take this one's; a worker of xdist may not run it."""
-        for one in self._after():
-            if isinstance(one, JobItem):
-                return one.plan == self.plan
+        """Whether the next test of the file that takes a job can take this item's; a worker of xdist may not run it."""
+        for item in self._after():
+            if isinstance(item, JobItem):
+                return item.plan == self.plan
         return False
 
     def _after(self) -> Iterator[pytest.Item]:
         items = iter(self.session.items)
-        found = any(one is self for one in items)
-        return (one for one in items if found and one.path == self.path)
+        is_behind = any(item is self for item in items)
+        return (item for item in items if is_behind and item.path == self.path)
 
-    def tell(self, report: pytest.TestReport) -> None:
+    def fill(self, report: pytest.TestReport) -> None:
         """Make the report of the call that of the ranks; what ended the job before they came to theirs stays."""
         verdict = self._verdict
         if verdict is None or report.when != "call":

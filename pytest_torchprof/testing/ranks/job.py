@@ -69,8 +69,8 @@ class Jobs:
     def close(self) -> None:
         """End the job, if one is there; TorchprofError where a rank of it does not come to its end."""
         if lost := self._drop():
-            said = "; ".join(f"rank {one.number} of the job, after its last test, {one.how}" for one in lost)
-            raise TorchprofError(said, Code.RANK_LOST)
+            message = "; ".join(f"rank {rank.number} of the job, after its last test, {rank.how}" for rank in lost)
+            raise TorchprofError(message, Code.RANK_LOST)
 
     def _drop(self) -> tuple[LostRank, ...]:
         job, self._job = self._job, None
@@ -86,11 +86,11 @@ class Jobs:
 def _as_new(ranks: Sequence[RankEnd]) -> bool:
     """Whether another test may run on these ranks: all wait for it, and their process groups are in step."""
     counts: dict[str, set[int]] = {}
-    for name, count in chain.from_iterable(one.last.groups.items() for one in ranks):
+    for name, count in chain.from_iterable(rank.last.groups.items() for rank in ranks):
         counts.setdefault(name, set()).add(count)
     in_step = all(len(those) == 1 and min(those) >= 0 for those in counts.values())
-    kept = {bool(one.last.groups) for one in ranks}
-    return in_step and len(kept) == 1 and all(one.last.goes_on and not one.last.left for one in ranks)
+    kept = {bool(rank.last.groups) for rank in ranks}
+    return in_step and len(kept) == 1 and all(rank.last.goes_on and not rank.last.left for rank in ranks)
 
 
 class _Job:

@@ -196,7 +196,7 @@ def wait(
             failed_s = now
         if failed_s is not None:
             # A rank that failed because it had waited for the others has had the patience.
-            longest_s = min(plan.patience_s, _LEAVE_S) if any(one.read().waited for one in turns) else plan.patience_s
+            longest_s = min(plan.patience_s, _LEAVE_S) if any(turn.read().waited for turn in turns) else plan.patience_s
             if now - failed_s > longest_s:
                 return JobGivenUp(f"had not ended {longest_s:.0f} s after another rank had failed")
         elif now - heard_s > (longest_s := _longest_silence_s(signs, plan)):
@@ -242,7 +242,7 @@ def is_there(pid: int) -> bool:
 def end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
     """Wait until the processes that were told to end have ended, and kill those that do not."""
     until = time.monotonic() + _LEAVE_S
-    while (waits := None in [one.poll() for one in processes]) or any(map(_runs, folders)):
+    while (waits := None in [process.poll() for process in processes]) or any(map(_runs, folders)):
         if time.monotonic() > until:
             break
         time.sleep(LOOK_S)
@@ -278,14 +278,14 @@ def lost_ranks(
         is_ended = given_up is not None and status in _TOLD_TO_END
         wrote = next(job.glob(f"logs/**/{rank}"), job / "launcher")
         place = places.get(rank, _NOWHERE)
-        said = _how(status)
+        how = _how(status)
         if given_up is not None and is_ended:
-            said = str(place) if given_up.by_silence else f"{given_up.why}: {place.at}"
+            how = str(place) if given_up.by_silence else f"{given_up.why}: {place.at}"
         elif first is not None and rank != first and status == -signal.SIGTERM:
-            said = f"was ended by the launcher after rank {first} {_how(statuses[first])}"
+            how = f"was ended by the launcher after rank {first} {_how(statuses[first])}"
         outlived = is_ended and given_up is not None and not given_up.by_silence
         lines = _last_lines(_read(wrote))
-        yield LostRank(number=rank, how=said, last_lines=lines, outlived=outlived, stack=place.stack)
+        yield LostRank(number=rank, how=how, last_lines=lines, outlived=outlived, stack=place.stack)
 
 
 def lost_with_launcher(job: Path, ranks: Sequence[RankEnd], status: int) -> Iterator[LostRank]:

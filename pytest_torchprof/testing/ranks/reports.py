@@ -68,4 +68,4 @@ def place_of(report: pytest.TestReport) -> tuple[str, int] | None:
 
 def has_failed(reports: Iterable[pytest.TestReport], code: str | None = None) -> bool:
     """Whether a phase has failed, by the error of this code where one is given."""
-    return any(one.outcome == "failed" and code in (None, code_of(one)) for one in reports)
+    return any(report.outcome == "failed" and code in (None, code_of(report)) for report in reports)

@@ -51,14 +51,14 @@ class Stack:
         ends = [
             at
             for at, line in enumerate(self.lines, 1)
-            if (one := _FRAME.fullmatch(line)) and is_users_file(one["file"])
+            if (frame := _FRAME.fullmatch(line)) and is_users_file(frame["file"])
         ]
         return self.lines[: ends[-1] if ends else None]
 
     @property
     def innermost(self) -> str:
         """The line of the user's code that it has come to, with the innermost call in brackets if that is not it."""
-        frames = [found for line in self.lines if (found := _FRAME.fullmatch(line))]
+        frames = [frame for line in self.lines if (frame := _FRAME.fullmatch(line))]
         users = next((frame for frame in frames if is_users_file(frame["file"])), None)
         if users is None or users is frames[0]:
             return _place(frames[0]) if frames else "nowhere in Python"
@@ -86,8 +86,8 @@ def taken(ranks: Mapping[int, tuple[Path, int]]) -> dict[int, Stack]:
                 os.kill(pid, _SIGNAL)
                 asked[number] = (file, before)
     _wait_for(asked.values())
-    found = ((number, _main_stack(file, before)) for number, (file, before) in asked.items())
-    return {number: stack for number, stack in found if stack is not None}
+    stacks = ((number, _main_stack(file, before)) for number, (file, before) in asked.items())
+    return {number: stack for number, stack in stacks if stack is not None}
 
 
 def _wait_for(files: Iterable[tuple[Path, int]]) -> None:
@@ -105,15 +105,15 @@ def _answered(file: Path, before: int) -> str:
 
 def _main_stack(file: Path, before: int) -> Stack | None:
     main = file.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
-    found: list[str] | None = None
+    frames: list[str] | None = None
     for line in _answered(file, before).splitlines():
         if thread := _THREAD.match(line):
-            if found:
+            if frames:
                 break
-            found = [] if int(thread[1], 16) == int(main, 16) else None
-        elif found is not None and line.startswith("  "):
-            found.append(line)
-    return None if found is None else Stack(tuple(found[:_MOST_LINES]), any(map(_COMPILER.match, found)))
+            frames = [] if int(thread[1], 16) == int(main, 16) else None
+        elif frames is not None and line.startswith("  "):
+            frames.append(line)
+    return None if frames is None else Stack(tuple(frames[:_MOST_LINES]), any(map(_COMPILER.match, frames)))
 
 
 def _place(frame: re.Match[str]) -> str:

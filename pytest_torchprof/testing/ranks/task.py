@@ -159,7 +159,7 @@ class RankFolder:
         except OSError:
             return None
 
-    def tell(self, goal: str, *, waits: bool = False) -> None:
+    def announce(self, goal: str, *, waits: bool = False) -> None:
         """Leave how far the rank has come."""
         self._signs += 1
         with replacing(self.path / _SIGN) as unfinished:

@@ -66,14 +66,14 @@ class JobVerdict:
     @property
     def outcome(self) -> str:
         """That of the worst rank: "failed", "skipped", "xfailed" or "passed"."""
-        return min((one.outcome for one in self.ranks), key=WORST_FIRST.index)
+        return min((verdict.outcome for verdict in self.ranks), key=WORST_FIRST.index)
 
     @property
     def first(self) -> RankVerdict:
         """The rank that tells it: of those that came to the same, the lowest."""
-        those = [one for one in self.ranks if one.outcome == self.outcome]
-        cause = min(those, key=lambda one: one.order)
-        return next(one for one in those if one.line == cause.line)
+        those = [verdict for verdict in self.ranks if verdict.outcome == self.outcome]
+        cause = min(those, key=lambda verdict: verdict.order)
+        return next(verdict for verdict in those if verdict.line == cause.line)
 
     @property
     def line(self) -> str:
@@ -81,9 +81,9 @@ class JobVerdict:
         if self.outcome == "passed":
             return ""
         if self.job.silence:
-            where = "; ".join(f"rank {one.rank.number} {one.line}" for one in self.ranks if one.lost)
+            where = "; ".join(f"rank {verdict.rank.number} {verdict.line}" for verdict in self.ranks if verdict.lost)
             return coded(f"{self.job.silence}: {where}", Code.SILENT_RANK)
-        alike = all(one.outcome == self.outcome and one.line == self.first.line for one in self.ranks)
+        alike = all(verdict.outcome == self.outcome and verdict.line == self.first.line for verdict in self.ranks)
         return self.first.line if alike and not self.first.lost else f"{self.first.name}: {self.first.line}"
 
     @property
@@ -92,15 +92,17 @@ class JobVerdict:
         reason = expected_of(self.first.report)
         if reason is None or self.outcome != "xfailed":
             return reason
-        return expected_here(reason, {one.rank.number: PhaseEnd(one.outcome) for one in self.ranks})
+        return expected_here(reason, {verdict.rank.number: PhaseEnd(verdict.outcome) for verdict in self.ranks})
 
     def text(self, *, short: bool = False) -> str:
         """Return why it failed, as the first rank says it, under a line on each of the others."""
         own = self.first.report
         if self.job.silence:
-            hung = (f"{one.rank}, {text_of(one.report)}" for one in self.ranks if one.lost)
+            hung = (f"{verdict.rank}, {text_of(verdict.report)}" for verdict in self.ranks if verdict.lost)
             return "\n\n".join([f"not measured: {self.line}", *hung])
-        others = [f"{one.rank}: {one.line or one.outcome}" for one in self.ranks if one is not self.first]
+        others = [
+            f"{verdict.rank}: {verdict.line or verdict.outcome}" for verdict in self.ranks if verdict is not self.first
+        ]
         whole = (short_of(own) if short else "") or text_of(own)
         if self.first.process and not self.first.lost:
             return whole
@@ -110,8 +112,8 @@ class JobVerdict:
     def sections(self) -> tuple[tuple[str, str], ...]:
         """What the ranks wrote, each under headings that name it."""
         return tuple(
-            (f"{name}, {one.name}", text)
-            for one, end in zip(self.ranks, self.job.ranks, strict=True)
+            (f"{name}, {verdict.name}", text)
+            for verdict, end in zip(self.ranks, self.job.ranks, strict=True)
             for name, text in (end.reports[-1].sections if end.reports else ())
         )
 
@@ -129,13 +131,13 @@ def verdict_of(job: JobEnd) -> JobVerdict:
 
 def _of_rank(job: JobEnd, number: int) -> RankVerdict:
     rank, end = Rank(number, len(job.ranks)), job.ranks[number]
-    order, lost = next(((at, one) for at, one in enumerate(job.lost) if one.number == number), (0, None))
+    order, lost = next(((order, lost) for order, lost in enumerate(job.lost) if lost.number == number), (0, None))
     if lost is not None and not (lost.outlived and end.failed):
         line = lost.how if job.silence else coded(lost.how, Code.RANK_LOST)
         report = failure("", _last_words(lost), line)
         at = float("inf") if lost.outlived else float(order - len(job.lost))
         return RankVerdict(rank=rank, process=job.process, outcome="failed", report=report, lost=True, order=at)
-    outcome, report = min(map(_outcome, _reports(end)), key=lambda one: WORST_FIRST.index(one[0]))
+    outcome, report = min(map(_outcome, _reports(end)), key=lambda pair: WORST_FIRST.index(pair[0]))
     # Who has heard of another rank's end is not the cause.
     at = float("inf") if code_of(report) == Code.OTHER_RANK else report.stop
     return RankVerdict(rank=rank, process=job.process, outcome=outcome, report=report, order=at)
@@ -174,8 +176,8 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
     return replace(
         first,
         results=tuple(_results(nodeid, verdict, of_ranks)),
-        replayed=tuple(sorted(set(chain.from_iterable(one.replayed for one in of_ranks)))),
-        problems=tuple(dict.fromkeys(chain.from_iterable(one.problems for one in of_ranks))),
+        replayed=tuple(sorted(set(chain.from_iterable(handed.replayed for handed in of_ranks)))),
+        problems=tuple(dict.fromkeys(chain.from_iterable(handed.problems for handed in of_ranks))),
         # What was collected and has passed this process knows by itself.
         baselines=replace(first.baselines, updates=updates, collected={}, passed={}),
         lacks_gpu=False,
@@ -183,19 +185,19 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
 
 
 def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults]) -> Iterator[Result]:
-    found: dict[str | None, list[Result]] = {}
-    for one, handed in zip(verdict.ranks, of_ranks, strict=True):
+    of_label: dict[str | None, list[Result]] = {}
+    for rank, handed in zip(verdict.ranks, of_ranks, strict=True):
         for result in handed.results:
-            said = f"{one.rank}: {result.message}" if result.message and not one.process else result.message
-            found.setdefault(result.label, []).append(replace(result, message=said))
-    worst = {label: min(those, key=_place) for label, those in found.items()}
+            message = f"{rank.rank}: {result.message}" if result.message and not rank.process else result.message
+            of_label.setdefault(result.label, []).append(replace(result, message=message))
+    worst = {label: min(those, key=_place) for label, those in of_label.items()}
     if verdict.outcome == "failed" and verdict.first.lost:
         known = worst.get(None) or next(iter(worst.values()), Result(nodeid=nodeid, label=None, outcome=Outcome.FAILED))
-        said = f"not measured: {verdict.line}"
-        worst[None] = replace(known, label=None, outcome=Outcome.NOT_MEASURED, message=said)
-    elif verdict.outcome == "failed" and not any(one.outcome.is_failure for one in worst.values()):
+        message = f"not measured: {verdict.line}"
+        worst[None] = replace(known, label=None, outcome=Outcome.NOT_MEASURED, message=message)
+    elif verdict.outcome == "failed" and not any(result.outcome.is_failure for result in worst.values()):
         # A rank failed before it measured, or after.
-        yield from (replace(one, outcome=Outcome.FAILED, message=verdict.line) for one in worst.values())
+        yield from (replace(result, outcome=Outcome.FAILED, message=verdict.line) for result in worst.values())
         return
     yield from worst.values()
 
