@@ -130,7 +130,6 @@ LEFT: dict[str, str] = {
     "report/ranks_report.py": "one",
     "report/result.py": "one",
     "report/terminal.py": "one",
-    "testing/ranks/launch.py": "told",
     "testing/time_pairs.py": "said say told",
     "testing/two_sides.py": "found one said",
     "text/documentation.py": "found told",

@@ -36,7 +36,7 @@ _MOST_COMPILING: Final = 10
 _LAST_LINES: Final = 15
 _FATAL: Final = "Fatal Python error"
 _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no other.
-_TOLD_TO_END: Final = (LEFT_ALONE, -signal.SIGTERM, -_KILL)
+_ENDED_BY_US: Final = (LEFT_ALONE, -signal.SIGTERM, -_KILL)
 _FAILED: Final = re.compile(r"rank\s+: (\d+) .*\n\s+exitcode\s+: (-?\d+)")
 """How the launcher tells of a rank that ended otherwise than with status 0."""
 
@@ -275,7 +275,7 @@ def lost_ranks(
         status = statuses.get(rank, 0)
         if ranks[rank].last.status is not None and not status:
             continue
-        is_ended = given_up is not None and status in _TOLD_TO_END
+        is_ended = given_up is not None and status in _ENDED_BY_US
         wrote = next(job.glob(f"logs/**/{rank}"), job / "launcher")
         place = places.get(rank, _NOWHERE)
         how = _how(status)
