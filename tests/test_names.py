@@ -420,7 +420,7 @@ def test_what_a_kernel_is_not_is_known_without_what_it_is(name, never):
         "matmul_cross_entropy",
         "paged_rope_mla_kernel",
         "linear_rope",
-        "allreduce_rmsnorm_fused",
+        "allreduce_softmax_fused",
         "void foo::elementwise_kernel<128, 4, foo::mlp>(int)",
         "void foo::reduce_kernel<512, 1, foo::MatVec<float> >(foo)",
     ],
@@ -429,13 +429,14 @@ def test_of_a_name_that_holds_two_things_neither_is_known(name):
     found = decode(name)
     assert found.family is None
     assert "communication" not in found.never
-    assert "gemm" not in found.never or name == "allreduce_rmsnorm_fused"
+    assert "gemm" not in found.never or name == "allreduce_softmax_fused"
 
 
 @pytest.mark.parametrize(
     ("name", "family"),
     [
         ("my_allreduce", "communication"),
+        ("allreduce_rmsnorm_fused", "communication"),
         ("ring_all_gather_kernel", "communication"),
         ("fsdp::all_gather_copy_in", "index"),
         ("concat_and_cache_mla_kernel", "copy"),

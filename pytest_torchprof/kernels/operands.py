@@ -17,11 +17,15 @@ The rules, in the order they are applied:
 - *Communication.* Collective and dtype come from the event's arguments: NCCL's names lie about the dtype.
 - *What is not known.* A kernel whose name tells no family is no product where an operator of ATen's launched it that is
   none: what ``aten::add`` launches is no GEMM, whoever wrote it.
+- *Names without a word.* Where the function is called ``_fwd_kernel`` or ``kernel``, the words of the operator that
+  launched it tell the family: under ``mylib::attention`` it is attention, under ``aten::silu`` it is pointwise. Other
+  names that no table knows do say something, and no operator tells which of its kernels they are.
 - *Helpers.* A copy or fill that a product launches on its output is named as its helper, never as a second product.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -31,6 +35,7 @@ from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.communication import collective_of
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT
 from pytest_torchprof.kernels.names.text import word_list
+from pytest_torchprof.kernels.names.words import says_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,6 +159,21 @@ _ADDING: Final = (
 )
 
 
+# Whole words of the names of libraries' operators; one that holds words of two of these tells nothing.
+_OPERATOR_WORDS: Final = tuple(
+    (re.compile(rf"(?i)(?:^|_|(?<=[a-z]))(?:{words})(?=_|fn|func|backward|forward|with|$|\d)"), family)
+    for words, family in (
+        ("attention|attn|sdpa|mha|mla|flashattention|flashattn", "attention"),
+        ("(?:layer|rms|batch|group|instance|l2)_?norm", "normalization"),
+        ("softmax", "softmax"),
+        ("matmul|gemm|bmm|mm|linear", "gemm"),
+        ("conv[123]d|convolution", "conv"),
+        ("rope|rotary|silu|gelu|swiglu|geglu|quantize|dequantize", "pointwise"),
+        ("cache|metadata|mask|bias|prepare|loss|cross_entropy|reduce|sum|mean|topk|sort|embedding|dropout", None),
+    )
+)
+
+
 class Launch(Struct, frozen=True, kw_only=True):
     """What the recording says of a kernel's launch, in its own words; None or empty where it does not say."""
 
@@ -186,6 +206,8 @@ def complete(name: str, launch: Launch, says: Callable[[str], KernelName] = deco
         decoded = replace(decoded, triton="user", library="triton")
     if launch.op is None:
         return decoded
+    if decoded.family is None and decoded.triton in (None, "user") and says_nothing(decoded.stem):
+        decoded = replace(decoded, family=_family_of_operator(launch.op, says), by_word=True)
     return replace(
         decoded,
         never=decoded.never | _never(decoded, launch.op, says),
@@ -201,6 +223,14 @@ def _never(decoded: KernelName, op: str, says: Callable[[str], KernelName]) -> f
         return frozenset()
     family = says(op).family
     return NO_PRODUCT if family is not None and family not in (*CONTRACTING, "other") else frozenset()
+
+
+def _family_of_operator(op: str, says: Callable[[str], KernelName]) -> str | None:
+    """Return the family that an operator's name tells: torch's by its table, any other one's by its words."""
+    if op.startswith("aten::"):
+        return says(op).family
+    found = {family for words, family in _OPERATOR_WORDS if words.search(op.rpartition("::")[2])}
+    return found.pop() if len(found) == 1 else None
 
 
 def _from_range(decoded: KernelName, op: str) -> KernelName:

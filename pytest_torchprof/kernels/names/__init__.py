@@ -16,8 +16,8 @@ Decoder = Callable[[Text], KernelName | None]
 
 # The first module that knows a name decides. ATen's own kernels and what Inductor generates are told by how they start,
 # and are most of any recording. Communication, attention and convolutions come before GEMMs: they are built from
-# GEMM parts and say so in their names. Tables of words (gemms, engines, handwritten) come last: a word proves less than
-# a grammar.
+# GEMM parts and say so in their names. Tables of words (quantizing, gemms, engines, handwritten) come late: a word
+# proves less than a grammar.
 LIBRARIES: Final = (
     "inductor",
     "operators",
@@ -31,6 +31,7 @@ LIBRARIES: Final = (
     "cudnn",
     "cublas",
     "cutlass",
+    "quantizing",
     "ck",
     "cub",
     "gemms",

@@ -94,6 +94,8 @@ _FUNCTOR_RNG: Final = (
     "exponential_kernel",
     "geometric_kernel",
 )
+# What is pointwise whatever functor it wraps.
+_SURE: Final = ("Functor<", "Compare", "BinaryFunctor")
 # A functor's name as people say it: CUDAFunctor_add -> add, MulFunctor -> mul, GeluCUDAKernelImpl -> gelu.
 _FUNCTOR: Final = Expression(
     r"(?:::|<|, |^)(?P<name>[A-Za-z_]\w*?)(?:Functor|_kernel_cuda|_kernel_impl|CUDAKernelImpl|_kernel|KernelImpl|"
@@ -155,13 +157,16 @@ def _decode_elementwise(text: Text) -> KernelName:
     where = functor[:300]
     if contains(where, _FUNCTOR_COPY):
         return KernelName(family="copy", library="aten", tensor_core=False, stem=_functor_word(functor) or "copy")
-    family = "rng" if contains(where, _FUNCTOR_RNG) else "pointwise"
+    word = _functor_word(functor)
+    if text.is_cut and not word and not contains(where, _SURE):
+        return KernelName(never=_NOT_ELEMENTWISE, library="aten", tensor_core=False, stem=text.last)
+    family = "normalization" if "batch_norm_" in where else "rng" if contains(where, _FUNCTOR_RNG) else "pointwise"
     return KernelName(
         family=family,
         library="aten",
         dtype=_functor_dtype(functor, text),
         tensor_core=False,
-        stem=_functor_word(functor) or text.last,
+        stem=word or text.last,
     )
 
 

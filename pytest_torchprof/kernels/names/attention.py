@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, first_element, looked_up, word_list, word_table
+from pytest_torchprof.kernels.names.text import (
+    Expression,
+    agreed,
+    contains,
+    first_element,
+    looked_up,
+    word_list,
+    word_table,
+)
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -15,15 +23,15 @@ _WORDS: Final = word_table(
     """
     cudnn: cudnn_generated_fort_native_sdpa cudnn_generated_oss_sdpa
     cutlass: fmha_cutlass
-    flash: flash_fwd flash_bwd flash_attn flash_attention FlashAttn FlashAttention flash::
-    other: fmhaSm fmha_v2 fmha_mha fmha_fwd fmha_bwd fmha_ Fmha
-    triton: attn_fwd attn_bwd bwd_kernel_dk_dv bwd_kernel_dq bwd_kernel_fuse bwd_preprocess _attn_fwd
-    other: aged_attention PagedAttention pa_fwd pa_bf16 pa_fp16 mla_ MLAKernel
+    flash: flash_fwd flash_bwd flash_attn flash_attention FlashAttn FlashAttention
+    other: fmha Fmha
+    triton: attn_fwd attn_bwd bwd_preprocess _attn_fwd
+    other: aged_attention PagedAttention PageAttention pa_fwd pa_bf16 pa_fp16 mla_ MLAKernel
     triton: _fwd_grouped_kernel_stage _fwd_kernel_stage _fwd_kernel_aligned flash_decode
     other: mqa_logits
     triton: unified_attention
-    other: masked_multihead_attention mmha:: multi_query_attention BatchPrefillWith BatchDecodeWith SinglePrefillWith
-    other: SingleDecodeWith MergeState
+    other: masked_multihead_attention multi_query_attention PrefillWith DecodeWith PODWith MergeState
+    other: merge_attn_state AttentionSum
     cutlass: AttentionKernel AttentionBackwardKernel
     other: attention_kernel splash_attention sparse_attn natten
     """
@@ -32,8 +40,24 @@ _WORDS: Final = word_table(
 _GATE: Final = word_list(
     "mha lash ttn ttention sdpa bwd_ With mla_ MLA pa_ MergeState query _stage _aligned mqa_ natten"
 )
-# Words that only look like attention.
-_NOT: Final = word_list("softmax layernorm rope rotary and_cache kv_cache quant metadata indices prepare")
+# Where the function is called kernel and the like, its namespace says it: flash::compute_attn_ws.
+_SPACES: Final = word_table(
+    """
+    flash: flash::
+    other: mmha::
+    """
+)
+# AOTriton's backward; others end in the same words: chunk_bwd_kernel_dqkwg of linear attention.
+_BACKWARD: Final = Expression(r"_?bwd_kernel_(?:dk_dv|dq|fuse)(?:_|$)")
+# Words that only look like attention, or beside it say that the kernel stores, joins or moves what attention is given.
+_NOT: Final = word_list(
+    """
+    softmax layernorm rope rotary and_cache kv_cache quant metadata indices prepare concat store set_mla transfer kvpack
+    sched output_gate gather insert remap expand flashmla_cache
+    """
+)
+# The kernels of decoding in stages rotate their queries on the way.
+_STAGES: Final = Expression(r"_fwd_(?:grouped_)?kernel_stage\d")
 _WRAPPED: Final = word_table(
     """
     flash: flash:: FlashAttn Flash_
@@ -43,20 +67,26 @@ _WRAPPED: Final = word_table(
     """
 )
 _FMHA_CUTLASS: Final = Expression(r"fmha_cutlass[FB]_(?P<dt>bf16|f16|f32)_")
-_WORD_TYPE: Final = Expression(r"_(bf16|fp16|fp8|f16|f32)(?:_|$)|QkvE4m3|Qkv(Bfloat16|Fp16|E4m3)")
+_WORD_TYPE: Final = Expression(r"_(bf16|fp16|fp8|f16|f32)(?:_|$)")
+# trtllm-gen: fmhaSm100aKernel_QkvE4m3OBfloat16.., _QBfloat16KvE4m3OBfloat16.., _QkInt8VE4m3OBfloat16..
+_GENERATED: Final = Expression(
+    r"Kernel_Q(?:kv(?P<all>[A-Z][a-z]*\d+(?:m\d)?)O|(?P<q>[A-Z][a-z]*\d+(?:m\d)?)Kv(?P<kv>[A-Z][a-z]*\d+(?:m\d)?)O|k[A-Z])"
+)
+_GENERATED_TYPES: Final = {"Bfloat16": "bf16", "Fp16": "fp16", "E4m3": "fp8", "E2m1": "fp4"}
 _ARCH: Final = Expression(r"[sS]m(\d{2,3}a?)(?!\d)")
 _PART: Final = Expression(r"(?:flash::|Flash)\w+|\b\w{0,40}?(?:Fmha|fmha)\w+")
 _HELPERS: Final = word_table(
     """
-    attention reduce: _combine Combine _reduce_kernel
-    attention backward part: dot_do_o convert_dq convert_dkv reprocess Postprocess
+    attention reduce: _combine Combine _reduce_kernel MlaReduction fmhaReduction fmha_reduction kn_mla_reduce
+    attention reduce: MergeState merge_attn_state AttentionSum
+    attention backward part: dot_do_o convert_dq convert_dkv reprocess Postprocess BwdSumOdO BwdConvert
     """
 )
 _WORD_TYPES: Final = dict(
     word_table(
         """
-        bf16: bf16 Bfloat16
-        fp16: fp16 f16 Fp16
+        bf16: bf16
+        fp16: fp16 f16
         fp8: fp8
         fp32: f32
         """
@@ -105,17 +135,20 @@ def _dtype(text: Text, library: str) -> str | None:
         return None
     if found := _FMHA_CUTLASS.match(text.base):
         return _WORD_TYPES[found["dt"]]
-    if "QkvE4m3" in text.base:
-        return "fp8"
+    if found := _GENERATED.search(text.base):
+        return agreed(_GENERATED_TYPES.get(found[word] or "") for word in (("all",) if found["all"] else ("q", "kv")))
     if found := _WORD_TYPE.search(text.base):
-        return _WORD_TYPES.get(found[1] or found[2] or "")
+        return _WORD_TYPES[found[1]]
     return first_element(text.args[:500])
 
 
 def _library(text: Text) -> str | None:
     base = text.base
-    if contains(base, _GATE) and (library := looked_up(base, _WORDS)):
-        return library
+    if contains(base, _GATE):
+        if library := looked_up(text.last, _WORDS) or looked_up(base, _SPACES):
+            return library
+        if _BACKWARD.match(text.last):
+            return "triton"
     if base.startswith(("cutlass::", "ck_tile::", "ck::")) or "kentry" in base:
         return looked_up(text.args[:400], _WRAPPED)
     return None
@@ -129,7 +162,8 @@ def _arch(text: Text) -> str | None:
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a fused attention kernel, None for any other."""
     library = _library(text)
-    if library is None or contains(text.last.lower(), _NOT):
+    is_sure = _STAGES.match(text.last) or _GENERATED.search(text.last)
+    if library is None or (contains(text.last.lower(), _NOT) and not is_sure):
         return None
     helper = looked_up(text.head[:300], _HELPERS)
     return KernelName(

@@ -44,6 +44,8 @@ def decode(text: Text) -> KernelName | None:
     of_aiter = base.startswith("aiter::")
     where = base if of_aiter else f"{base} {text.args[:600]}"
     family = looked_up(where, _WORDS)
+    if family is None and of_aiter:
+        return None
     return KernelName(
         family=family,
         library="other" if of_aiter else "ck",

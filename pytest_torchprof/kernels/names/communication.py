@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import PRODUCTS, KernelName
-from pytest_torchprof.kernels.names.text import Expression, contains, looked_up, word_list, word_table
+from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT, PRODUCTS, KernelName
+from pytest_torchprof.kernels.names.text import Expression, contains, word_list, word_table
 from pytest_torchprof.kernels.names.words import end_of, names_product
 
 if TYPE_CHECKING:
@@ -19,20 +19,37 @@ _NCCL: Final = Expression(
     r"(?:nccl|rccl|msccl)(?:DevKernel|Kernel|SymkDevKernel|SymDevKernel|DevKernelDebug|KernelDebug)_(?P<what>[A-Za-z]+)"
 )
 
-# Part of the function's name -> collective; the first that occurs.
+# Words of a name without its underscores, lower case -> collective. Each is taken out before the next is looked for.
 _WORDS: Final = word_table(
     """
-    all_reduce: AllReduce all_reduce allreduce cross_device_reduce
-    all_gather: AllGather all_gather allgather
-    reduce_scatter: ReduceScatter reduce_scatter reducescatter
-    all_to_all: AllToAll all_to_all alltoall
-    send_recv: SendRecv
-    broadcast: Broadcast broadcast
+    reduce_scatter: reducescatter
+    all_gather: allgather
+    all_to_all: alltoall a2a
+    all_reduce: allreduce crossdevicereduce quickreduce
+    send_recv: sendrecv pushsend pushrecv pullsend pullrecv
+    broadcast: broadcast
     barrier: barrier
-    reduce: Reduce
-    scatter: Scatter
-    gather: Gather
     """
+)
+# NCCL's names hold one of these alone, where they stand for themselves.
+_NCCL_WORDS: Final = word_table(
+    """
+    reduce: reduce
+    scatter: scatter
+    gather: gather
+    """
+)
+# one_shot_ar, TwoShotArRmsnorm: the kernels of an all-reduce in one step or two; userbuffers_.._ag, .._rs of TE.
+_SHOTS: Final = Expression(r"(?:[Oo]ne|[Tt]wo)_?[Ss]hot_?(?:Ar(?=[A-Z_]|$)|ar(?=_|$)|AR(?=[A-Z]?[a-z]|_|$))")
+_USERBUFFERS: Final = Expression(r"userbuffers_\w*?_(?P<what>ag|rs)(?:_|$)")
+_USERBUFFERS_DO: Final = {"ag": "all_gather", "rs": "reduce_scatter"}
+
+# Expert parallelism: DeepEP and its forks (deep_ep::internode::dispatch, dpsk::ep::intranode::combine, uccl::..),
+# MORI's EpDispatchIntraNodeKernel, TensorRT-LLM's moeA2ADispatchKernel. What only counts tokens is not among them.
+_EXPERTS: Final = Expression(
+    r"(?:(?:^|::)(?:internode|intranode)\w*|(?:^|::|_)ep(?:::\w+)*)::(?:cached_)?(?P<what>dispatch|combine|notify|barrier)"
+    r"(?:_ll|_kernel|_dispatch|_combine|_pcie|_zcopy)*$|"
+    r"(?:^|::)Ep(?P<moved>Dispatch|Combine)(?:Intra|Inter)Node"
 )
 
 # What makes a name outside NCCL communication.
@@ -41,17 +58,18 @@ _OTHERS: Final = word_list(
     multimem_ all_reduce AllReduce allreduce_ ::comm:: one_shot_all_reduce two_shot_all_reduce
     one_shot_reduce_scatter oneShotAllReduce twoShotAllReduce oneshotAllreduce twoshotAllreduce stream_write_value
     cross_device_reduce_ nvshmem symm_mem symmetric_memory allreduce_fusion allreduce_fused quick_all_reduce
-    quickreduce:: allreduce_prototype allgather_ reduce_scatter_ userbuffers_ deep_ep:: mscclpp all_to_all_vdev
-    rocshmem intra_node_all_reduce moe_all_to_all moeAllToAll
+    quickreduce:: allreduce_prototype allgather_ reduce_scatter_ userbuffers_ mscclpp all_to_all_vdev
+    rocshmem intra_node_all_reduce moe_all_to_all moeAllToAll moeA2A amport _a2a_ a2a_kernel internode:: intranode::
+    internode_ll::
     allreduce all_gather allgather reduce_scatter reducescatter all_to_all alltoall AllGather ReduceScatter AllToAll
     """
 )
 # Copies into and out of the buffers of a collective.
 _COPIES: Final = ("all_gather_copy",)
-# Beside communication: what a fused kernel does with what it has got.
-_BESIDE: Final = word_list(
-    "rmsnorm rms_norm layernorm layer_norm softmax cross_entropy rotary rope silu gelu swiglu geglu embedding"
-)
+# What prepares a collective's memory and sends nothing.
+_PREPARES: Final = Expression("init(?:ialize)?(?=_|k|$)|dispatch_layout")
+# Beside communication: what a fused kernel does with what it has got. A norm and a residual are always a part of it.
+_BESIDE: Final = word_list("softmax cross_entropy rotary rope silu gelu swiglu geglu embedding")
 
 # What torch writes in the args of a communication kernel, letters only.
 _COLLECTIVE_NAMES: Final = dict(
@@ -77,25 +95,50 @@ def collective_of(name: str) -> str | None:
     return _COLLECTIVE_NAMES.get(re.sub(r"[^a-z]", "", name[:60].lower()))
 
 
-def _collective(text: str) -> str | None:
-    return looked_up(text, _WORDS)
+def _collective(name: str, words: tuple[tuple[str, str], ...] = _WORDS) -> str | None:
+    """Return the one collective that a name holds, None where it holds none or several."""
+    left, found = name.replace("_", "").lower(), []
+    for word, meaning in words:
+        if word in left:
+            found.append(meaning)
+            left = left.replace(word, "|")
+    return found[0] if len(set(found)) == 1 else None
 
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a communication kernel, None for any other."""
-    base = text.base
-    found = _NCCL.match(text.last) or _NCCL.match(base)
-    if found:
-        stem = base if len(base) < 40 else found[0]
-        return KernelName(
-            family="communication", library="nccl", collective=_collective(found["what"]), stem=stem, tensor_core=False
-        )
-    if not contains(base, _OTHERS) or contains(base, _COPIES):
+    if found := _NCCL.match(text.last) or _NCCL.match(text.base):
+        stem = text.base if len(text.base) < 40 else found[0]
+        collective = _collective(found["what"], (*_WORDS, *_NCCL_WORDS))
+        return KernelName(family="communication", library="nccl", collective=collective, stem=stem, tensor_core=False)
+    if experts := _EXPERTS.search(text.base):
+        return _communication(text, _moved_by(experts))
+    in_shots = _SHOTS.search(text.last) is not None
+    if not (in_shots or contains(text.base, _OTHERS)) or contains(text.base, _COPIES):
         return None
-    if names_product(text):
+    if (beside := _beside(text)) is not None:
+        return beside
+    if buffers := _USERBUFFERS.search(text.base):
+        return _communication(text, _USERBUFFERS_DO[buffers["what"]])
+    return _communication(text, _collective(text.last) or ("all_reduce" if in_shots else _collective(text.base)))
+
+
+def _beside(text: Text) -> KernelName | None:
+    """Return what is known of a kernel that may do something else than to communicate, None for any other."""
+    if _PREPARES.search(text.last.lower()):
+        return KernelName(never=NO_PRODUCT, by_word=True, stem=text.last)
+    if names_product(end_of(text)):
         return KernelName(by_word=True, stem=text.last)
     if contains(end_of(text), _BESIDE):
         return KernelName(never=PRODUCTS, by_word=True, stem=text.last)
-    return KernelName(
-        family="communication", by_word=True, collective=_collective(base), stem=text.last, tensor_core=False
-    )
+    return None
+
+
+def _moved_by(experts: re.Match[str]) -> str | None:
+    """Return what a kernel of expert parallelism does: tokens go to their experts and back, each rank to each other."""
+    what = experts["what"] or experts["moved"].lower()
+    return "barrier" if what == "barrier" else None if what == "notify" else "all_to_all"
+
+
+def _communication(text: Text, collective: str | None) -> KernelName:
+    return KernelName(family="communication", by_word=True, collective=collective, stem=text.last, tensor_core=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.kernels.names.gemms import TILES_OF_FP8
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.kernels.names.text import Expression, agreed, dtype_of, numbers
 
@@ -18,7 +19,7 @@ _V2: Final = Expression(
     r"_(?P<tile>\d+x\d+)(?:_(?P<tk>\d+)x(?P<stages>\d+))?_(?P<lay>[nt]{2})(?:_unity_stride)?_align(?P<align>\d+)"
 )
 _V3: Final = Expression(
-    r"cutlass3x_(?P<arch>sm\d+a?)_(?P<op>(?:bs)?(?:sp)?tensorop|simt)_(?P<mma>[a-z]{0,2}(?:\d+x\d+x\d+)?)(?:sp|tf32|bf16|f16)?gemm(?:_grouped)?"
+    r"cutlass3x_(?P<arch>sm\d+a?)_(?P<op>(?:bs)?(?:sp)?tensorop|simt)_(?P<mma>[a-z]{0,2}\d*(?:x\d+x\d+)?)(?:sp|tf32|bf16|f16)?gemm(?:_grouped)?"
     r"_(?:block_scaled_|blockwise_|ptr_array_)?(?P<types>[a-z0-9]+(?:_[a-z0-9]+){1,6}?)"
     r"_(?P<tile>\d+x\d+x\d+)_(?:(?P<cluster>\d+x\d+x\d+)_)?(?P<stages>\d+)_(?P<lay>[nt]{2})[nt]?_align(?P<align>\d+)(?P<rest>\w*)"
 )
@@ -118,7 +119,7 @@ def _decode_template(text: Text) -> KernelName | None:
         return None
     start = _MAINLOOP.search(args)
     elements = [dtype_of(found[1]) for found in _ELEMENT.finditer(args, start.end() if start else 0)][:2]
-    dtype = agreed(elements) if len(elements) == 2 else None
+    dtype = agreed(elements) if len(elements) == 2 else "fp8" if TILES_OF_FP8.search(args) else None
     simt = "OpClassSimt" in args or "MmaSimt" in args
     if dtype == "fp32" and not simt:
         dtype = None

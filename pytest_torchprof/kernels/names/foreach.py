@@ -45,7 +45,8 @@ def decode(text: Text) -> KernelName | None:
         family = "copy"
     else:
         # Of apex and others only those functors are known that every foreach operator has.
-        family = "pointwise" if aten or contains(functor, _ELEMENTWISE) else None
+        known = aten and not (text.is_cut and not functor)
+        family = "pointwise" if known or contains(functor, _ELEMENTWISE) else None
     return KernelName(
         family=family,
         never=NO_PRODUCT if family is None else frozenset(),

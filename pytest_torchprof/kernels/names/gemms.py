@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, agreed, contains, numbers, word_list
+from pytest_torchprof.kernels.names.text import (
+    Expression,
+    agreed,
+    contains,
+    dtype_of,
+    leading_types,
+    mangled_dtypes,
+    numbers,
+    word_list,
+)
+from pytest_torchprof.kernels.names.words import serves_products, without_deep_gemm
 
 if TYPE_CHECKING:
     import re
@@ -27,23 +37,32 @@ _WORDS: Final = word_list(
     kgemm_4bit_inference gemm_4bit gemv_4bit awq_gemm gemv_kernel_g64 gemv_kernel_g128 qgemm wvSplitK LLGemm LLMM1
     llmm1 moe_gemm fused_moe_kernel moe_mmk grouped_gemm group_gemm groupedGemm GroupedGemm splitk_gemm tinygemm
     weight_only_gemm fpA_intB weight_only_batched_gemv w8a8_block_fp8_matmul scaled_mm _matmul_ogs_ matmul_kernel
-    gemm_kernel gemm_afp4wfp4 gemm_a8w8 gemm_a16w16 gemm_a16wfp4 sgmv_ bgmv_ lora_shrink lora_expand dequant_mm
-    mul_mat_q mul_mat_vec int4_mm int8_mm Gemm_
+    gemm_kernel gemm_afp4wfp4 gemm_a8w8 gemm_a16w16 gemm_a16wfp4 sgmv_ bgmv_ lora_shrink lora_expand
+    mul_mat_q mul_mat_vec int4_mm int8_mm Gemm_ einsum
     """
 )
 # One of these is in every word above and in every name below.
 _GATE: Final = word_list(
-    "gemm Gemm gemv arlin achete magma exllama plitK MM1 mm1 moe_ intB mm_ _mm matmul gmv_ lora_ mul_mat"
+    "gemm Gemm gemv arlin achete magma exllama plitK MM1 mm1 moe_ intB mm_ _mm matmul gmv_ lora_ mul_mat einsum"
 )
 _NOT: Final = word_list(
     """
     fbgemm quantize permute reduce transpose repack prepare sort align count finalize softmax rmsnorm layernorm
-    layer_norm rms_norm attn cross_entropy rope rotary topk
+    layer_norm rms_norm attn cross_entropy rope rotary topk interleave reconstruct preprocess
     """
 )
 # Functions that say no more than their library's name, and the word itself among others: r4d_gemm_w4a16_nt_kernel.
 _FUNCTIONS: Final = ("Marlin", "MacheteKernel", "mm_kernel", "mm_kernel_general_host_tma")
 _WORD: Final = Expression(r"(?:^|_)(?:[a-z]\d{0,2})?(?:fp8|bf16|fp16|i8)?gem[mv](?:_|$)")
+# sm100_fp8_gemm_1d1d_impl, m_grouped_bf16_gemm_contiguous: one type in front of the product is that of both operands.
+_TYPE: Final = r"mxfp8|mxfp4|nvfp4|fp8|fp4|bf16|fp16|int8|tf32"
+_TYPED: Final = Expression(rf"(?:^|_)(?P<type>{_TYPE})_(?:gemm|einsum|bmm)(?:_|$)")
+_TYPES: Final = Expression(rf"(?:{_TYPE}|w\d+a\d+|a\d+w\w*\d)(?![a-z0-9])")
+_LOW_TYPES: Final = {"mxfp8": "fp8", "mxfp4": "fp4", "nvfp4": "fp4"}
+# DeepSeek's products of tiles of 128 values that have a scale each.
+TILES_OF_FP8: Final = Expression(r"(?<![a-z0-9])fp8_d?ptp128c")
+# vLLM's products with few rows on MI300: the first argument is the type of both operands, of the Q ones the second.
+_SKINNY: Final = ("wvSplitK", "LLGemm1", "LLMM1", "wv_splitk")
 _NAMED: Final = Expression(r"(?:^|_)(?P<a>bf16|fp16|f16|fp8|mxfp8)x(?P<b>bf16|fp16|f16|fp8|mxfp8|mxfp4)(?=x|_|$)")
 
 
@@ -60,21 +79,34 @@ def _decode_trtllm(found: re.Match[str]) -> KernelName:
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a third-party GEMM, None for any other."""
-    base = text.base
+    base = without_deep_gemm(text.base)
     if base.startswith(("bmm_", "gemm_", "gemmGatedAct_", "batchedGemm_")) and (found := _TRTLLM.match(base)):
         return _decode_trtllm(found)
     if not contains(base, _GATE):
         return None
-    named = contains(base, _WORDS) or text.last in _FUNCTIONS or _WORD.search(text.last)
-    if named and not contains(base, _NOT):
-        pair = _NAMED.search(base)
-        dtype = {"f16": "fp16", "mxfp8": "fp8"}.get(pair["a"], pair["a"]) if pair and pair["a"] == pair["b"] else None
+    named = contains(base, _WORDS) or text.last in _FUNCTIONS or _WORD.search(without_deep_gemm(text.last))
+    if named and not contains(base, _NOT) and not serves_products(text):
         plain = "::" not in base and not text.args
         return KernelName(
             family="gemm",
             by_word=True,
             library="triton" if plain and "_matmul_ogs" in base else "other",
-            dtype=dtype,
+            dtype=_dtype(text),
             stem=text.last,
         )
+    return None
+
+
+def _dtype(text: Text) -> str | None:
+    """Return the type of both operands, None where they differ or the name does not say."""
+    if pair := _NAMED.search(text.base):
+        return {"f16": "fp16", "mxfp8": "fp8"}.get(pair["a"], pair["a"]) if pair["a"] == pair["b"] else None
+    if text.last.startswith(_SKINNY):
+        given = mangled_dtypes(text.args, 2) if text.mangled else [dtype_of(one) for one in leading_types(text.args, 2)]
+        at = 1 if "KQ_" in text.last else 0
+        return given[at] if len(given) > at else None
+    if TILES_OF_FP8.search(text.base):
+        return "fp8"
+    if (found := _TYPED.search(text.last)) and len(set(_TYPES.findall(text.last))) == 1:
+        return _LOW_TYPES.get(found["type"], found["type"])
     return None

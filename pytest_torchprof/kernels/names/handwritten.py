@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.kernels.names.text import Expression, contains, word_table
-from pytest_torchprof.kernels.names.words import names_product
+from pytest_torchprof.kernels.names.words import end_of, names_product
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -28,7 +28,7 @@ _WORDS: Final = word_table(
 def _family(text: Text, base: str) -> str | None:
     """Return what the words say, None where they say nothing, or a product and something else."""
     families = list(dict.fromkeys(meaning for word, meaning in _WORDS if word in base))
-    is_product = "gemm" in families or names_product(text)
+    is_product = "gemm" in families or names_product(end_of(text))
     return families[0] if families and (families == ["gemm"] or not is_product) else None
 
 

@@ -122,6 +122,8 @@ _FAMILY_OF_CATEGORY: Final = {
     "red": "reduction",
     "spl": "reduction",
 }
+_CUT_AT: Final = 100
+"""How many characters tools keep of a name at least."""
 _ONE_BY_ONE: Final = frozenset({"pointwise", "copy", "index", "rng"})
 _NO_COMMUNICATION: Final = frozenset({"communication"})
 _REDUCING_OPS: Final = frozenset(REDUCING_OPS.split())
@@ -149,7 +151,9 @@ def _family_of_loop(ops: tuple[str, ...]) -> str | None:
 
 
 def _generated(category: str | None, ops: tuple[str, ...], index: str | None, stem: str) -> KernelName:
-    family = family_of(category, ops)
+    # Every generated name ends in a number: one that tools have cut may lack the operator that a template is made for.
+    is_cut = category == "tem" and index is None and len(stem) >= _CUT_AT
+    family = None if is_cut else family_of(category, ops)
     return KernelName(
         family=family,
         never=_NO_COMMUNICATION if category else NO_PRODUCT,

@@ -91,6 +91,14 @@ class Text(Struct, frozen=True):
     args: str
     mangled: bool
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a tool has cut the name: a bracket that opens is never closed."""
+        if self.mangled or len(self.raw) > _HEAD:
+            return False
+        whole = self.head.replace("->", "")
+        return whole.endswith("...") or whole.count("<") > whole.count(">") or whole.count("(") > whole.count(")")
+
 
 def parse(raw: str) -> Text:
     """Cut ``raw`` into its parts; works on any string."""
@@ -269,6 +277,14 @@ def mangled_dtypes(args: str, count: int) -> list[str]:
         found.append(dtype)
         args = args[len(code) :]
     return found
+
+
+def first_element_type(text: Text) -> str | None:
+    """Return the type of values that the first template arguments name; a vector of floats is none of its own."""
+    if text.mangled:
+        return mangled_dtype(text.args)
+    dtype = first_dtype(text.args, 2)
+    return None if dtype == "complex64" and "complex" not in text.args[:200] else dtype
 
 
 def agreed(dtypes: Iterable[str | None]) -> str | None:
