@@ -17,14 +17,17 @@ import msgspec
 import pytest
 
 from pytest_torchprof import reasons
+from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
-from pytest_torchprof.limits.seen import AnySeen, NumberSeen
+from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
 from pytest_torchprof.reasons import catalogue
 from pytest_torchprof.reasons.capturing import NotReadBack
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import OfRank
+from pytest_torchprof.reasons.findings import CollectivesUnmatched
+from pytest_torchprof.reasons.limits import NoCollectiveCompared, SkewMayBeMore
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import EarlierWork, LostKernels, NoOperator, StepsOverlap
 from pytest_torchprof.reasons.statement import Statement
@@ -48,6 +51,7 @@ CATALOGUES = {
 OF_OTHERS = {Verbatim, InWords, LineInWords}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
 
+HOTSPOT = Hotspot(subject="<subject>", time_us=1500.0, share=0.5, kernel_share=0.75, kernels=(), ops=(), count=2)
 # A value for each type of a field, where there is one of something, and where there are several.
 FEW = {
     "int": 1,
@@ -62,6 +66,9 @@ FEW = {
     "tuple[tuple[int, str], ...]": (),
     "CacheUses": CacheUses(inductor=CacheUse(hits=1, misses=0, bypasses=0)),
     "AnyReason": NoOperator(),
+    "tuple[AnySeen, ...]": (NoFinding(),),
+    "AnyReason | None": None,
+    "AnyFinding": HOTSPOT,
     "tuple[str, ...]": ("one",),
     "tuple[int, ...]": (1,),
     "tuple[AnyReason, ...]": (NoOperator(),),
@@ -79,6 +86,9 @@ MANY = {
     "CacheUses": CacheUses(inductor=CacheUse(hits=2, misses=1, bypasses=3)),
     "str | None": "<{name}>",
     "AnyReason": EarlierWork(2),
+    "AnyReason | None": EarlierWork(2),
+    "AnyFinding": HOTSPOT,
+    "tuple[AnySeen, ...]": (NumberSeen("kernels", 7),),
     "tuple[str, ...]": ("one", "two"),
     "tuple[int, ...]": (1, 2),
     "tuple[AnyReason, ...]": (NoOperator(), EarlierWork(2)),
@@ -94,6 +104,10 @@ EXAMPLES = {
         NumberSeen("peak_memory_bytes", 2**30 + 5, beyond=2**30),
         NumberSeen("cpu_gpu_ratio", 1.5, beyond=1, parts_us=(30, 20)),
     ),
+    **{
+        kind: (kind(((1, "<cause>"),)), kind(((3000, "<cause>"), (1, "<other cause>"))))
+        for kind in (CollectivesUnmatched, NoCollectiveCompared, SkewMayBeMore)
+    },
     NotReadBack: (NotReadBack("<cause>", Code.RECORDING_DAMAGED), NotReadBack("<cause>", Code.RECORDING_CUT_OFF)),
 }
 

@@ -17,7 +17,6 @@ from pytest_torchprof.reasons.findings import ClocksDoNotFit, CollectivesUnmatch
 from pytest_torchprof.reasons.limits import CollectivesDiffer
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001  (msgspec reads it)
 from pytest_torchprof.reasons.recordings import NoRecordingOfRank
-from pytest_torchprof.text import and_more, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -299,7 +298,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if self.straggler is not None:
             return None
         if self.differences:
-            reason = CollectivesDiffer(str(self.why_unsure))
+            reason = self.why_unsure
         elif self.collectives and not self._clocks_fit(self.collectives):
             reason = ClocksDoNotFit()
         elif unknown := self.may_communicate:
@@ -326,20 +325,19 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return sum(collective.wait_us(rank) for collective in self.collectives if rank in collective.starts_ns)
 
     @property
-    def why_unsure(self) -> str | None:
+    def why_unsure(self) -> CollectivesDiffer | None:
         """Why it is not sure which collectives of the ranks are the same one; None where it is."""
         if not self.differences:
             return None
         first, *others = self.differences
-        more = and_more(len(others), "difference")
-        return f"ranks have different collectives: rank {first.rank}: {first.text}{more}"
+        return CollectivesDiffer(first.rank, first.text, len(others))
 
     @property
-    def why_unmatched(self) -> str:
-        """Why collectives are not matched with those of other ranks."""
+    def why_unmatched(self) -> tuple[tuple[int, str], ...]:
+        """How many collectives are not matched with those of other ranks, and why."""
         alone = {"only it has it, of its group": sum(sum(names.values()) for names in self.alone.values())}
         reasons = {**self.not_joined, **({} if not any(alone.values()) else alone)}
-        return "; ".join(f"{counted(number, 'collective')}: {reason}" for reason, number in reasons.items())
+        return tuple((number, reason) for reason, number in reasons.items())
 
     @property
     def is_matched(self) -> bool:

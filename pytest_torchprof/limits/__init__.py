@@ -98,7 +98,7 @@ def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, Reason]) -> Ve
         seen=(FindingsSeen(tuple(dict.fromkeys(finding.code for finding in found))),),
         number=len(found),
         status=MISSED,
-        evidence=tuple(FindingLine(finding.in_one_line) for finding in found),
+        evidence=tuple(FindingLine(finding) for finding in found),
     )
 
 

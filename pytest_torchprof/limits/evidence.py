@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final, Union
 
 from msgspec.structs import replace
 
+from pytest_torchprof.findings.catalogue import AnyFinding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.kernels.carried import told_operators
 from pytest_torchprof.kernels.own_kernels import ask_for
+from pytest_torchprof.limits.seen import AnySeen, outcome_text
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.text import counted, path_from_here, show_bytes, show_us
@@ -94,10 +96,11 @@ class WhyLine(Evidence, frozen=True):
 class FindingLine(Evidence, frozen=True):
     """A finding that is forbidden."""
 
-    SENTENCE = "{finding}"
+    finding: AnyFinding
 
-    finding: str
-    """Its code and message, and the line of the user's code where it is known."""
+    @property
+    def sentence(self) -> str:
+        return self.finding.in_one_line
 
 
 class KernelsToDeclare(Evidence, frozen=True):
@@ -281,22 +284,31 @@ class WorstRank(Evidence, frozen=True):
 
     rank: int
     ranks: int
-    seen: str | None
-    """What was seen there; None where this is that rank."""
+    seen: tuple[AnySeen, ...] = ()
+    """What was seen there; empty where this is that rank."""
+    in_step: str = ""
+    reason: AnyReason | None = None
+    """Why it is not measured there."""
 
     @property
     def sentence(self) -> str:
-        return f"worst on rank {self.rank} of {self.ranks}" + ("" if self.seen is None else f": {self.seen}")
+        there = outcome_text(self.seen, self.in_step, self.reason)
+        return f"worst on rank {self.rank} of {self.ranks}{f': {there}' if there else ''}"
 
 
 class OtherwiseOnRank(Evidence, frozen=True):
     """How a limit comes out on another rank."""
 
-    SENTENCE = "{status} on rank {rank}: {seen}"
-
     rank: int
     status: str
-    seen: str
+    seen: tuple[AnySeen, ...]
+    in_step: str = ""
+    reason: AnyReason | None = None
+    """Why it is not measured there."""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.status} on rank {self.rank}: {outcome_text(self.seen, self.in_step, self.reason)}"
 
 
 class CaughtByTest(Evidence, frozen=True):

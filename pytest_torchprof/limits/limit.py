@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.limits.evidence import AnyEvidence, WorkRow
-from pytest_torchprof.limits.seen import AnySeen  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.limits.seen import AnySeen, outcome_text
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - as above
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import counted, printable, printable_line
@@ -109,10 +109,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """What was seen, or why that is not known, in words."""
         rank = "" if self.rank is None else f"rank {self.rank}: "
-        seen = "; ".join(dict.fromkeys(map(str, self.seen)))
-        in_step = f" in {self.in_step}" if self.in_step else ""
-        told = "; ".join(filter(None, [f"{seen}{in_step}" if seen else "", str(self.reason or "")]))
-        return f"{rank}{told}{self._not_counted}{self._on_ranks}"
+        outcome = outcome_text(self.seen, self.in_step, self.reason)
+        return f"{rank}{outcome}{self._not_counted}{self._on_ranks}"
 
     @property
     def _not_counted(self) -> str:

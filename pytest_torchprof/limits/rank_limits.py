@@ -124,7 +124,7 @@ def _forbidden(job: Job, codes: Sequence[str]) -> Verdict:
             seen=(FindingsSeen(tuple(dict.fromkeys(one.code for one in found))),),
             number=len(found),
             status=MISSED,
-            evidence=tuple(FindingLine(one.in_one_line) for one in found[:_MOST_ROWS]),
+            evidence=tuple(FindingLine(one) for one in found[:_MOST_ROWS]),
         )
     reasons = {code: reason for code in codes if (reason := OF_JOBS[code](job)) is not None}
     if reasons:
@@ -153,7 +153,8 @@ def _skew(job: Job, most_us: float) -> Verdict:
 
 def _unsure(job: Job) -> Verdict:
     rows = tuple(RankDiffers(one.rank, one.text) for one in job.differences[:_MOST_ROWS])
-    return unmeasured(CollectivesDiffer(str(job.why_unsure)), rows)
+    first, *others = job.differences
+    return unmeasured(CollectivesDiffer(first.rank, first.text, len(others)), rows)
 
 
 def _if_others_were_matched(job: Job, seen: RankSkew) -> Verdict:

@@ -8,6 +8,11 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.text import counted, show_bytes, show_share, show_us
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_torchprof.reasons.reason import Reason
+
 
 class Seen(Statement, frozen=True, tag_field="seen"):
     """What a limit saw of the measurement that it judges."""
@@ -312,6 +317,13 @@ class SameOnRanks(Seen, frozen=True):
     def sentence(self) -> str:
         within = "" if self.groups is None else " within each of {groups:group}"
         return self.words("the same on {ranks} ranks" + within)
+
+
+def outcome_text(seen: Iterable[Seen], in_step: str, reason: Reason | None) -> str:
+    """Return what was seen, in which step, and why that is not measured, in words."""
+    words = "; ".join(dict.fromkeys(map(str, seen)))
+    where = f" in {in_step}" if in_step else ""
+    return "; ".join(filter(None, [f"{words}{where}" if words else "", str(reason or "")]))
 
 
 def _show_counts(least: int, most: int | None) -> str:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class ReadFromGpuWork(Reason, frozen=True):
@@ -230,6 +236,15 @@ class CollectivesUnmatched(Reason, frozen=True):
     """Collectives of a rank are not compared with those of other ranks."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "some collectives are not compared with those of other ranks ({because})"
 
-    because: str
+    collectives: tuple[tuple[int, str], ...]
+    """How many, and why."""
+
+    @property
+    def sentence(self) -> str:
+        return f"some collectives are not compared with those of other ranks ({unmatched_text(self.collectives)})"
+
+
+def unmatched_text(collectives: Iterable[tuple[int, str]]) -> str:
+    """Return how many collectives are not compared, and why, in words."""
+    return "; ".join(f"{counted(number, 'collective')}: {cause}" for number, cause in collectives)

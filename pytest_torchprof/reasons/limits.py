@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.findings import unmatched_text
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import ranges_instead
 from pytest_torchprof.text import and_more, counted, enumerated, printable_line
@@ -461,16 +462,19 @@ class SkewMayBeMore(Reason, frozen=True):
     """Collectives that are not compared with those of other ranks may have more skew."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "it may be more with those that are not compared with other ranks' ({because})"
 
-    because: str
+    collectives: tuple[tuple[int, str], ...]
+    """How many, and why."""
+
+    @property
+    def sentence(self) -> str:
+        return f"it may be more with those that are not compared with other ranks' ({unmatched_text(self.collectives)})"
 
 
 class CollectivesDiffer(Reason, frozen=True):
     """The ranks have different collectives."""
 
     CODE = Code.DIFFERENT_COLLECTIVES
-    SENTENCE = "{how}"
     MEANING = (
         "ranks disagree on sizes, types or the order of their collectives, or what is taken for one collective is "
         "two; nothing says which belong together"
@@ -480,7 +484,17 @@ class CollectivesDiffer(Reason, frozen=True):
         "With NCCL such a program may hang"
     )
 
-    how: str
+    rank: int
+    """The first on which a collective is another one."""
+    difference: str
+    """What it is there and elsewhere, `RankDifference.text`."""
+    others: int
+    """How many further differences there are."""
+
+    @property
+    def sentence(self) -> str:
+        more = and_more(self.others, "difference")
+        return f"ranks have different collectives: rank {self.rank}: {self.difference}{more}"
 
 
 class NoCollectiveInCommon(Reason, frozen=True):
@@ -495,9 +509,13 @@ class NoCollectiveCompared(Reason, frozen=True):
     """No collective can be compared with those of other ranks."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "no collective is compared with those of other ranks; {because}"
 
-    because: str
+    collectives: tuple[tuple[int, str], ...]
+    """How many, and why."""
+
+    @property
+    def sentence(self) -> str:
+        return f"no collective is compared with those of other ranks; {unmatched_text(self.collectives)}"
 
 
 class NoGroupOfTwo(Reason, frozen=True):

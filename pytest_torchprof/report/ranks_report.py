@@ -115,7 +115,7 @@ def _heading(job: Job) -> Iterator[str]:
         of_all = f"{show_share(share)} of the time in {counted(len(job.collectives), 'collective')}"
         yield f"{show_kind(job.kind)}: {of_all} is waiting"
     if job.why_unsure is not None:
-        yield f"how long ranks wait is not known: {printable(job.why_unsure)}"
+        yield f"how long ranks wait is not known: {printable(job.why_unsure.text)}"
     for why, count in job.not_joined.items():
         yield f"{counted(count, 'collective')} not compared with those of other ranks: {why}"
 

@@ -128,9 +128,9 @@ def _together(own_verdict: Verdict | None, of_rank: Mapping[int, Verdict], own: 
         return structs.replace(of_rank[worst], rank=worst)
     there = of_rank[worst]
     line = (
-        WorstRank(worst, world, None if worst == own else there.text)
+        (WorstRank(worst, world) if worst == own else WorstRank(worst, world, there.seen, there.in_step, there.reason))
         if own_verdict.status == there.status
-        else OtherwiseOnRank(worst, there.status, there.text)
+        else OtherwiseOnRank(worst, there.status, there.seen, there.in_step, there.reason)
     )
     return structs.replace(own_verdict, evidence=(line, *own_verdict.evidence))
 
