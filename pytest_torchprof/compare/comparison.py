@@ -226,7 +226,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON data, with the words for it."""
-        changes = [{**to_builtins(one), "words": words.change_words(one)} for one in self.changes]
+        changes = [{**to_builtins(change), "words": words.change_words(change)} for change in self.changes]
         more = {"summary": self.summary, "words": self.words, "exchange": self.exchange, "notes": list(self.notes)}
         return {**to_builtins(self), "changes": changes, **more}
 
@@ -242,29 +242,33 @@ def _block(change: Change) -> list[DifferenceLine]:
     return [line, *map(DifferenceLine, words.place_lines(change))]
 
 
-def _recording_lines(found: Comparison, cost: Cost, *, width: int, every: bool) -> Iterator[str]:
+def _recording_lines(comparison: Comparison, cost: Cost, *, width: int, every: bool) -> Iterator[str]:
     """Yield how two recordings differ: numbers, where the time is, what came and went, and the first of the kernels."""
-    yield from found.notes
-    for text in number_lines(found.changes, cost):
+    yield from comparison.notes
+    for text in number_lines(comparison.changes, cost):
         yield from wrapped(text, "  ", width=width)
     yield from cost_lines(cost, width=width, every=every)
-    if found.exchange:
-        yield from wrapped(f"what came and went: {found.exchange}", "  ", width=width)
-    if found.steps:
-        first, second = (name or "the recording" for name in found.steps)
+    if comparison.exchange:
+        yield from wrapped(f"what came and went: {comparison.exchange}", "  ", width=width)
+    if comparison.steps:
+        first, second = (name or "the recording" for name in comparison.steps)
         yield f"these are {first} and {second}; the steps with most kernels run the same"
     kernels = [
         words.change_words(change)
         for kind in ("replaced", "renamed")
-        for change in sorted(found.changes, key=lambda one: -one.times)
+        for change in sorted(comparison.changes, key=lambda change: -change.times)
         if change.kind == kind
     ]
     if every:
-        yield from wrapped(found.words, "  ", width=width)
+        yield from wrapped(comparison.words, "  ", width=width)
         for text in kernels:
             yield from wrapped(printable_line(text), "      ", first="  ", width=width)
         return
-    summed_up = found.words if len(found.words) <= 2 * width else words.brief_words(found.same, found.changes)
+    summed_up = (
+        comparison.words
+        if len(comparison.words) <= 2 * width
+        else words.brief_words(comparison.same, comparison.changes)
+    )
     yield from wrapped(summed_up, "  ", width=width)
     yield from (f"  {cut_inside(text, width - 2)}" for text in kernels[:_FEW])
     if more := and_more(len(kernels) - _FEW, "change"):
@@ -327,7 +331,7 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     details = [
         _show_movement(name, numbers[name])
         for name in _NOUNS
-        if name in numbers and numbers[name].direction == verdict and not _said_by_kernels(name, numbers)
+        if name in numbers and numbers[name].direction == verdict and not _follows_kernels(name, numbers)
     ]
     if details or verdict == "same":
         return details
@@ -343,9 +347,9 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
     return ["order"] if deciding else [change.what for change in changes if change.what in COUNTS][:2]
 
 
-def _said_by_kernels(name: str, numbers: Mapping[str, Change]) -> bool:
+def _follows_kernels(name: str, numbers: Mapping[str, Change]) -> bool:
     """Whether as many launches came or went as kernels, so that naming both says nothing more."""
-    moved = {one: _movement(numbers[one]) for one in ("kernels", "launches") if one in numbers}
+    moved = {name: _movement(numbers[name]) for name in ("kernels", "launches") if name in numbers}
     return name == "launches" and moved.get("kernels") == moved["launches"]
 
 

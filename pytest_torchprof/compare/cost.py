@@ -90,7 +90,7 @@ def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile
     Of an even number it is the mean of the two in the middle, as in a median.
     """
     middle = [middle_of(side) for side in steps]
-    first, second = [_calls_of(one, chosen) for one, chosen in zip((before, after), middle, strict=True)]
+    first, second = [_calls_of(side, chosen) for side, chosen in zip((before, after), middle, strict=True)]
     rows = [_shift(*pair, named=True) for pair in _pairs(first, second)]
     return Cost(
         noun=gpu_time_noun(after.trace.device_kind),
@@ -119,12 +119,12 @@ def _families(before: Calls, after: Calls) -> tuple[Shift, ...]:
 
 
 def _calls_of(analysis: Analysis, steps: Sequence[StepProfile]) -> dict[KernelRecord, _Spent]:
-    found: defaultdict[KernelRecord, _Spent] = defaultdict(_Spent)
+    spent: defaultdict[KernelRecord, _Spent] = defaultdict(_Spent)
     share = 1 / len(steps)
     for step in steps:
         for kernel, time_us in _work(analysis, step):
-            found[kernel].add(_Spent(share, time_us * share))
-    return dict(found)
+            spent[kernel].add(_Spent(share, time_us * share))
+    return dict(spent)
 
 
 def _work(analysis: Analysis, step: StepProfile) -> Iterator[tuple[KernelRecord, float]]:
@@ -175,10 +175,10 @@ def _replaced(
 
 
 def _grouped(side: Calls) -> dict[Hashable, Calls]:
-    found: defaultdict[Hashable, dict[KernelRecord, _Spent]] = defaultdict(dict)
+    rows: defaultdict[Hashable, dict[KernelRecord, _Spent]] = defaultdict(dict)
     for kernel, calls in side.items():
-        found[kernel.family, _row_of(kernel)][kernel] = calls
-    return dict(found)
+        rows[kernel.family, _row_of(kernel)][kernel] = calls
+    return dict(rows)
 
 
 def _row_of(kernel: KernelRecord) -> Hashable:
@@ -189,19 +189,19 @@ def _row_of(kernel: KernelRecord) -> Hashable:
 
 
 def _by_operator(side: Calls) -> dict[str | None, Calls]:
-    found: defaultdict[str | None, dict[KernelRecord, _Spent]] = defaultdict(dict)
+    by_operator: defaultdict[str | None, dict[KernelRecord, _Spent]] = defaultdict(dict)
     for kernel, calls in side.items():
-        found[kernel.op][kernel] = calls
-    return dict(found)
+        by_operator[kernel.op][kernel] = calls
+    return dict(by_operator)
 
 
 def _by_place(sides: Iterable[Calls]) -> dict[Hashable, list[Calls]]:
     """Return what is alone by family and operator; under None what no operator is known of."""
-    found: defaultdict[Hashable, list[Calls]] = defaultdict(list)
+    groups: defaultdict[Hashable, list[Calls]] = defaultdict(list)
     for side in sides:
         kernel = next(iter(side))
-        found[None if kernel.op is None else (kernel.family, kernel.op)].append(side)
-    return dict(found)
+        groups[None if kernel.op is None else (kernel.family, kernel.op)].append(side)
+    return dict(groups)
 
 
 def _together(sides: Iterable[Calls]) -> Calls:
@@ -233,10 +233,10 @@ def _whole(count: float) -> float:
 
 
 def _kinds(side: Calls) -> dict[str, float]:
-    found: defaultdict[str, float] = defaultdict(float)
+    counts: defaultdict[str, float] = defaultdict(float)
     for kernel, calls in side.items():
-        found[_kind(kernel)] += calls.count
-    return {kind: _whole(found[kind]) for kind in sorted(found, key=lambda kind: -found[kind]) if kind}
+        counts[_kind(kernel)] += calls.count
+    return {kind: _whole(counts[kind]) for kind in sorted(counts, key=lambda kind: -counts[kind]) if kind}
 
 
 def _kind(kernel: KernelRecord) -> str:

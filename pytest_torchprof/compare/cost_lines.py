@@ -34,8 +34,10 @@ def number_lines(changes: Iterable[Change], cost: Cost) -> list[str]:
     """Return the numbers that changed, those that moved most first, each with its factor; the small ones in a line."""
     large, small = (
         [
-            number_words(BY_NAME[one.what], one.old, one.new, called=cost.noun if one.what == GPU_TIME else None)
-            for one in side
+            number_words(
+                BY_NAME[change.what], change.old, change.new, called=cost.noun if change.what == GPU_TIME else None
+            )
+            for change in side
         ]
         for side in large_and_small(changes)
     )
@@ -46,7 +48,7 @@ def large_and_small(changes: Iterable[Change]) -> tuple[list[Change], list[Chang
     """Return the numbers that are worth a line each, and those that share one: shares, and what hardly moved."""
     large: list[Change] = []
     small: list[Change] = []
-    for change in filter(prints_differently, _without_echoes([one for one in changes if one.is_number])):
+    for change in filter(prints_differently, _without_echoes([change for change in changes if change.is_number])):
         minor = ratio_moved(change) < WORTH_A_LINE or BY_NAME[change.what].unit in ("share", "ratio")
         (small if minor and change.what != GPU_TIME else large).append(change)
     return large, small
@@ -54,8 +56,12 @@ def large_and_small(changes: Iterable[Change]) -> tuple[list[Change], list[Chang
 
 def _without_echoes(numbers: Sequence[Change]) -> list[Change]:
     """Return the numbers without those that only follow the GPU time: as a rule the busy time and the span do."""
-    lead = next((ratio_of(one.old, one.new) for one in numbers if one.what == GPU_TIME), 1.0)
-    return [one for one in numbers if not (follows_gpu_time(one.what) and _is_about(ratio_of(one.old, one.new), lead))]
+    lead = next((ratio_of(change.old, change.new) for change in numbers if change.what == GPU_TIME), 1.0)
+    return [
+        change
+        for change in numbers
+        if not (follows_gpu_time(change.what) and _is_about(ratio_of(change.old, change.new), lead))
+    ]
 
 
 def _is_about(ratio: float | None, lead: float | None) -> bool:

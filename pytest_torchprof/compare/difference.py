@@ -163,12 +163,12 @@ def most_alike(step: Step, others: Iterable[Step], rule: IdentityRule) -> Step:
 def _surplus(indices: Iterable[int], identities: Sequence[Hashable], surplus: Counter[Hashable]) -> list[int]:
     """Return the first launches of what there is too much of, as many of each as there are too many."""
     seen: Counter[Hashable] = Counter()
-    found = []
+    surplus_indices = []
     for index in indices:
         seen[identities[index]] += 1
         if seen[identities[index]] <= surplus[identities[index]]:
-            found.append(index)
-    return found
+            surplus_indices.append(index)
+    return surplus_indices
 
 
 def _group(indices: Iterable[int], step: Step) -> list[int]:
@@ -182,8 +182,8 @@ def _group(indices: Iterable[int], step: Step) -> list[int]:
 def _paired(old: Iterable[tuple[T, Hashable]], new: Iterable[tuple[T, Hashable]]) -> Iterator[tuple[T, T]]:
     """Yield what has the same key on either side, in order; both are given as (thing, key)."""
     waiting: defaultdict[Hashable, deque[T]] = defaultdict(deque)
-    for one, key in old:
-        waiting[key].append(one)
-    for one, key in new:
+    for item, key in old:
+        waiting[key].append(item)
+    for item, key in new:
         if waiting[key]:
-            yield waiting[key].popleft(), one
+            yield waiting[key].popleft(), item

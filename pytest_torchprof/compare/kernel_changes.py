@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.change import BETTER, NEUTRAL, UNKNOWN, WORSE, Change, LostFusion
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
-from pytest_torchprof.compare.sameness import as_read_now, said_less, work_on_the_same
+from pytest_torchprof.compare.sameness import as_read_now, knew_less, work_on_the_same
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.names import decode, without_index
 from pytest_torchprof.kernels.operand_types import name_is_the_code
@@ -90,7 +90,7 @@ def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
 def _may_be_one(was: KernelRecord, now: KernelRecord, names: Names) -> bool:
     """Whether a kernel may be the baseline's, which was written before operands were kept."""
     same_name = was.name == now.name if names == "exact" else without_index(was.name) == without_index(now.name)
-    return same_name and said_less(was, now) and work_on_the_same(was, now).may_be
+    return same_name and knew_less(was, now) and work_on_the_same(was, now).may_be
 
 
 def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], names: Names) -> Change:
@@ -98,7 +98,7 @@ def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], name
     differ = any(getattr(was, fact) != getattr(now, fact) for fact in ("dtype", "layout", "operands"))
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
     is_variant = same.may_be and same_name and (names != "exact" or (differ and was.name == now.name))
-    is_known = same is not NOT_KNOWN or said_less(was, now) or _is_one_code(was, now)
+    is_known = same is not NOT_KNOWN or knew_less(was, now) or _is_one_code(was, now)
     direction: Direction = NEUTRAL if is_variant else WORSE
     if is_variant and was.family in STRUCTURAL and not is_known:
         direction = UNKNOWN
@@ -143,8 +143,8 @@ def lost_fusion(was: KernelRecord, came: Collection[KernelRecord]) -> LostFusion
     parts = [(kernel, ops) for kernel, ops in carried if ops]
     if len(fused) < 2 or len(parts) < 2 or any(ops == {*fused} for _, ops in parts):
         return None
-    found = [op for op in dict.fromkeys(fused) if any(op in ops for _, ops in parts)]
-    return LostFusion(ops=tuple(found), kernels=len(parts)) if len(found) > 1 else None
+    lost = [op for op in dict.fromkeys(fused) if any(op in ops for _, ops in parts)]
+    return LostFusion(ops=tuple(lost), kernels=len(parts)) if len(lost) > 1 else None
 
 
 def _operators(kernel: KernelRecord) -> tuple[str, ...]:

@@ -98,21 +98,21 @@ def lacking(old: Entry, new: Entry, tolerance: Mapping[str, float], *, strict: b
 
 def tolerance_for(changes: Sequence[Change]) -> Mapping[str, float]:
     """Return the marker's tolerance that fits what fails, by its keywords: so many more, or a share of memory."""
-    found: dict[str, float] = {}
+    tolerance: dict[str, float] = {}
     failing = [change for change in changes if change.fails]
     if kernels := sum(change.times for change in failing if not change.is_number):
-        found["kernels"] = kernels
+        tolerance["kernels"] = kernels
     for change in failing:
         if not change.is_number or change.old is None or change.new is None:
             continue
         number = BY_NAME[change.what]
         if not number.exact:
-            found[number.tolerance] = (
+            tolerance[number.tolerance] = (
                 math.ceil(100 * (change.new - change.old) / change.old) / 100 if change.old else 1.0
             )
-        elif change.what == "kernels" or "kernels" not in found or change.what != "launches":
-            found[change.what] = max(found.get(change.what, 0), math.ceil(change.new - change.old))
-    return found
+        elif change.what == "kernels" or "kernels" not in tolerance or change.what != "launches":
+            tolerance[change.what] = max(tolerance.get(change.what, 0), math.ceil(change.new - change.old))
+    return tolerance
 
 
 def ratio_of(before: float | None, after: float | None) -> float | None:

@@ -52,14 +52,18 @@ def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
         if (launched := _launched(change, step, steps[step], comparison.changes)) is not None:
             located[change] = replace(change, launched=launched)
     origins = [place for change in located.values() if change.launched for place in change.launched.places]
-    first = [(one.file, one.line) for one in origins if one.file is not None]
-    if broken := next((one for one in comparison.changes if one.fails and one.what == "graph_breaks"), None):
-        breaks = [one for one in analysis.compile.graph_breaks or () if one.file is not None and one.line is not None]
+    first = [(origin.file, origin.line) for origin in origins if origin.file is not None]
+    if broken := next(
+        (change for change in comparison.changes if change.fails and change.what == "graph_breaks"), None
+    ):
+        breaks = [
+            place for place in analysis.compile.graph_breaks or () if place.file is not None and place.line is not None
+        ]
         located[broken] = replace(broken, breaks=tuple(breaks))
-        first += [(str(one.file), one.line or 0) for one in breaks]
+        first += [(str(place.file), place.line or 0) for place in breaks]
     reasons = dict.fromkeys(steps[new.steps[change.step]].places.why_not for change in concerned)
     return Blame(
-        comparison=replace(comparison, changes=tuple(located.get(one, one) for one in comparison.changes)),
+        comparison=replace(comparison, changes=tuple(located.get(change, change) for change in comparison.changes)),
         first=first[0] if first else None,
         unknown=tuple(reason for reason in reasons if reason),
     )
@@ -78,12 +82,12 @@ def _launched(
     here = _distinct(places[at] for at in change.launches)
     if not here:
         return None
-    in_step = [one for one in changes if one.step == change.step]
+    in_step = [other for other in changes if other.step == change.step]
     # Of a kernel that came and one of its like that moved, either may be the new one.
-    if any(one.kind == "reordered" for one in in_step):
+    if any(other.kind == "reordered" for other in in_step):
         alike = same
     else:
-        came = {at for one in in_step if one.direction == WORSE for at in one.launches}
+        came = {at for other in in_step if other.direction == WORSE for at in other.launches}
         alike = [at for at in _places_it_could_be(step, came) if at in same]
     others = _distinct(places[at] for at in alike)
     if {*map(str, others)} <= {*map(str, here)}:

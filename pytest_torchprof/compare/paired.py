@@ -37,11 +37,11 @@ def chance_of_sum(values: Sequence[float]) -> float:
         sums = [before + signed for before in sums for signed in (value, -value)]
     # The sum itself is among them, by the same additions or by others that round differently.
     reached = sums[0] - 1e-9 * sum(map(abs, values))
-    return sum(one >= reached for one in sums) / len(sums)
+    return sum(total >= reached for total in sums) / len(sums)
 
 
 def _walsh_averages(values: Sequence[float]) -> list[float]:
-    return sorted((one + other) / 2 for at, one in enumerate(values) for other in values[: at + 1])
+    return sorted((value + other) / 2 for at, value in enumerate(values) for other in values[: at + 1])
 
 
 def _signed_rank_quantile(count: int, tail: float) -> int:

@@ -106,7 +106,9 @@ def _kinds(steps: Sequence[StepProfile]) -> Kinds:
 
     One of two recordings may hold no operands.
     """
-    counted = {step: Counter((without_index(one.name), told_types(one)) for one in step.kernels) for step in steps}
+    counted = {
+        step: Counter((without_index(kernel.name), told_types(kernel)) for kernel in step.kernels) for step in steps
+    }
     of_unknown_types = {name for counts in counted.values() for name, types in counts if types is None}
     kinds = {}
     for step, counts in counted.items():

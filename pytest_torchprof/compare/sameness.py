@@ -39,11 +39,11 @@ def _same_types(was: KernelRecord, now: KernelRecord) -> Reply:
         return known(told=types[0] == types[1])
     if was.dtype is not None and now.dtype is not None:
         return YES
-    for one, other in ((was, now), (now, was)):
-        if one.dtype is not None and other.operands is not None:
-            if not may_compute_in(other.operands, one.dtype):
+    for first, second in ((was, now), (now, was)):
+        if first.dtype is not None and second.operands is not None:
+            if not may_compute_in(second.operands, first.dtype):
                 return NO
-            return YES if types_of(other.operands) == (one.dtype,) else NOT_KNOWN
+            return YES if types_of(second.operands) == (first.dtype,) else NOT_KNOWN
     return NOT_KNOWN
 
 
@@ -51,8 +51,8 @@ def _all_types(kernel: KernelRecord) -> tuple[str, ...] | None:
     """Return the types of all that a kernel's operator was given, None where not all are known."""
     if kernel.operands is not None:
         return types_of(kernel.operands)
-    told = kernel.dtype is not None and tells_all_types(kernel.name, kernel.op, kernel.family)
-    return (str(kernel.dtype),) if told else None
+    is_certain = kernel.dtype is not None and tells_all_types(kernel.name, kernel.op, kernel.family)
+    return (str(kernel.dtype),) if is_certain else None
 
 
 def _same_layout(was: KernelRecord, now: KernelRecord) -> Reply:
@@ -71,7 +71,7 @@ def _same_layout(was: KernelRecord, now: KernelRecord) -> Reply:
     return known(told=not has_no_unit_stride(untold.operands))
 
 
-def said_less(was: KernelRecord, now: KernelRecord) -> bool:
+def knew_less(was: KernelRecord, now: KernelRecord) -> bool:
     """Whether a baseline's kernel lacks what this run knows of its operands: an earlier version kept none."""
     if was.op is None or was.op != now.op or was.operands is not None:
         return False
@@ -89,14 +89,14 @@ def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
     for was in old.kernels:
         if name_is_the_code(was.name, was.op):
             continue
-        alike = [one for one in now if one.name == was.name and said_less(was, one)]
-        if any(work_on_the_same(was, one).may_be for one in alike):
+        alike = [kernel for kernel in now if kernel.name == was.name and knew_less(was, kernel)]
+        if any(work_on_the_same(was, kernel).may_be for kernel in alike):
             yield was
 
 
 def has_types(entry: Entry) -> bool:
     """Whether an entry has the type of at least one kernel."""
-    return any(not one.is_unspecific or one.name != one.op for one in entry.kernels)
+    return any(not kernel.is_unspecific or kernel.name != kernel.op for kernel in entry.kernels)
 
 
 def as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
@@ -116,7 +116,7 @@ def as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
             return kernel
         (same,) = now
         now_called = structs.replace(kernel, family=same.family, helper=same.helper)
-        one_thing = said_less(kernel, same) or name_is_the_code(kernel.name, kernel.op)
+        one_thing = knew_less(kernel, same) or name_is_the_code(kernel.name, kernel.op)
         if not one_thing or work_on_the_same(now_called, same) is NO:
             return now_called
         dtype, layout = kernel.dtype or same.dtype, kernel.layout or same.layout

@@ -121,8 +121,8 @@ def _types_differ(was: KernelRecord, now: KernelRecord) -> bool:
 def _type_words(was: KernelRecord, now: KernelRecord) -> str:
     """Return "gemm mm: bf16 tn -> fp32 nn, launched by aten::mm": each side with all that is known of it."""
     facts = [fact for fact in ("dtype", "layout") if getattr(was, fact) or getattr(now, fact)]
-    sides = (_side_words(one, facts) for one in (was, now))
-    bare = [structs.replace(one, dtype=None, layout=None).short for one in (was, now)]
+    sides = (_side_words(kernel, facts) for kernel in (was, now))
+    bare = [structs.replace(kernel, dtype=None, layout=None).short for kernel in (was, now)]
     launched = f", launched by {printable(now.op)}" if now.op else ""
     return f"{' -> '.join(dict.fromkeys(bare))}: {' -> '.join(sides)}{launched}"
 
@@ -155,7 +155,7 @@ def _one_for_one_words(was: KernelRecord, now: KernelRecord) -> str:
     if _types_differ(was, now):
         return _type_words(was, now)
     how = explain_rename(was.name, now.name)
-    names = " -> ".join(_list_names([one]) for one in (was, now))
+    names = " -> ".join(_list_names([kernel]) for kernel in (was, now))
     return names if was.short in how else f"{names}: {printable_line(how)}"
 
 
@@ -191,7 +191,7 @@ def kernels_words(same: Mapping[str, int], changes: Sequence[Change]) -> str:
 def brief_words(same: Mapping[str, int], changes: Sequence[Change]) -> str:
     """Return how many kernels stayed, went and came in two recordings, where naming them would fill the screen."""
     replaced = [change for change in changes if change.kind == "replaced"]
-    went, came = (sum(len(getattr(one, side)) * one.times for one in replaced) for side in ("before", "after"))
+    went, came = (sum(len(getattr(change, side)) * change.times for change in replaced) for side in ("before", "after"))
     return (
         f"kernel by kernel: {sum(same.values()):,} the same ({_count(changes, 'renamed'):,} of them renamed, "
         f"{_count(changes, 'reordered'):,} in another place), {went:,} gone, {came:,} more"
@@ -208,8 +208,10 @@ def times_words(count: int) -> str:
 
 
 def _list_names(kernels: Sequence[KernelRecord], shown: int = 4) -> str:
-    words = [f"{one.short}{f' ({one.op})' if one.op and one.op != one.short else ''}" for one in kernels]
-    return first_of([printable_line(one) for one in words], shown)
+    words = [
+        f"{kernel.short}{f' ({kernel.op})' if kernel.op and kernel.op != kernel.short else ''}" for kernel in kernels
+    ]
+    return first_of([printable_line(word) for word in words], shown)
 
 
 def same_words(same: Mapping[str, int]) -> str:
@@ -300,9 +302,9 @@ def clock_words(sampled: tuple[bool, bool]) -> str:
     """Return why times say nothing of the code, where one recording is of locked clocks; else nothing."""
     if sampled[0] == sampled[1]:
         return ""
-    one = "first" if sampled[0] else "second"
+    which = "first" if sampled[0] else "second"
     return (
-        f"times say nothing about the code: in the {one} the GPU's units were sampled (PM sampling), at locked clocks"
+        f"times say nothing about the code: in the {which} the GPU's units were sampled (PM sampling), at locked clocks"
     )
 
 
@@ -474,9 +476,11 @@ def place_lines(change: Change) -> Iterator[str]:
         if launched.others:
             or_another = f"or another of these {launched.alike}, which cannot be told apart"
             yield f"      {or_another}: {_places_words(launched.others)}"
-    for one in change.breaks[:MOST_PLACES]:
-        place = f"{path_from_here(one.file or '')}:{one.line}" + (f" in {one.function}" if one.function else "")
-        yield f"    graph break at: {printable_line(f'{place}: {one.reason}')}"
+    for graph_break in change.breaks[:MOST_PLACES]:
+        place = f"{path_from_here(graph_break.file or '')}:{graph_break.line}" + (
+            f" in {graph_break.function}" if graph_break.function else ""
+        )
+        yield f"    graph break at: {printable_line(f'{place}: {graph_break.reason}')}"
 
 
 def _places_words(places: Sequence[Origin]) -> str:

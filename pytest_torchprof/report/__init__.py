@@ -22,7 +22,7 @@ class Disuse(StrEnum):
     GONE = "gone"
     """The test file no longer has the test."""
     RENAMED = "renamed"
-    """Likewise, and a new test runs its kernels."""
+    """The test file no longer has the test, and a new test runs its kernels."""
     UNMEASURED = "unmeasured"
     """The test ran without measuring it."""
     REMOVED = "removed"

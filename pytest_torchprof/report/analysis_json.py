@@ -43,16 +43,16 @@ def as_dict(  # noqa: PLR0913 - the options of the command
     if not findings:
         return {**tables, "findings": []}
     efficiency = msgspec.to_builtins(analysis.efficiency)
-    found = standing_out(analysis, find(analysis, tuple(rules)))
-    return {**tables, "efficiency": efficiency, "findings": finding_values(found)}
+    shown = standing_out(analysis, find(analysis, tuple(rules)))
+    return {**tables, "efficiency": efficiency, "findings": finding_values(shown)}
 
 
 def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> dict[str, Any]:
     trace, steps = analysis.trace, chosen_steps(analysis, step)
-    chosen = [one.part for one in steps]
+    chosen = [step.part for step in steps]
     median, worst = analysis.median_of(steps), analysis.worst_of(steps)
     rows = by_kernel(analysis.gpu_work, chosen)
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "schema": SCHEMA,
         "trace": {
             "path": trace.path,
@@ -67,14 +67,16 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
             "events": trace.events,
         },
         "summary": {**_values(median, *numbers.BY_NAME), "worst": _values(worst, *numbers.BY_NAME)},
-        "steps": [{"name": one.name, **_values(one.numbers, *numbers.OF_STEP)} for one in steps],
+        "steps": [
+            {"name": step_profile.name, **_values(step_profile.numbers, *numbers.OF_STEP)} for step_profile in steps
+        ],
         "kernels": [_row_values(analysis, steps, "kernel", row) for row in rows[:top]],
     }
     for way in dict.fromkeys([*([] if by == "kernel" else [by]), "collective"]):
         more = rows_by(way, analysis, steps, rows)[:top]
-        found[_MANY_OF[way]] = [_row_values(analysis, steps, way, row) for row in more]
+        values[_MANY_OF[way]] = [_row_values(analysis, steps, way, row) for row in more]
     seen = analysis.compile
-    found["compile"] = {
+    values["compile"] = {
         "regions": seen.regions,
         "nested_regions": seen.nested_regions,
         "graph_breaks": median.graph_breaks,
@@ -82,25 +84,25 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
         "compiled_in_window": seen.compiled_in_window,
         "caches": msgspec.to_builtins(seen.caches),
     }
-    return found
+    return values
 
 
-def finding_values(found: Sequence[Finding]) -> list[dict[str, Any]]:
+def finding_values(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     """Return findings as people read them."""
-    return [one.in_words() for one in found]
+    return [finding.in_words() for finding in findings]
 
 
 def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:
     """Return all steps, or ProfilerStep#N; TorchprofError naming those there are."""
     if step is None:
         return analysis.steps
-    found = [one for one in analysis.steps if one.name == f"ProfilerStep#{step}"]
-    if not found:
-        names = ", ".join(one.name for one in analysis.steps if one.name) or "none, the whole trace is one"
+    chosen = [known for known in analysis.steps if known.name == f"ProfilerStep#{step}"]
+    if not chosen:
+        names = ", ".join(known.name for known in analysis.steps if known.name) or "none, the whole trace is one"
         raise TorchprofError(
             f"there is no ProfilerStep#{step} in {analysis.trace.path}; steps in it: {names}", Code.NOT_IN_RECORDING
         )
-    return found
+    return chosen
 
 
 def encoded(value: object) -> str:
@@ -125,5 +127,5 @@ def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: 
     return values
 
 
-def _values(found: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in names}
+def _values(holder: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(holder, name) for name in names}

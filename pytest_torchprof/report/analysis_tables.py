@@ -133,8 +133,8 @@ def _sort_rows(rows: Sequence[Timed], sort_by: str | None) -> Sequence[Timed]:
     per_call = sort_by in _PER_CALL
 
     def value(row: Timed) -> float:
-        found: float = getattr(row, column) or 0
-        return found / row.calls if per_call else found
+        value: float = getattr(row, column) or 0
+        return value / row.calls if per_call else value
 
     return sorted(rows, key=value, reverse=True)
 

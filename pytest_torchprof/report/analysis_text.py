@@ -135,7 +135,7 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
     lines = [
         [
             number.title_on(gpu=analysis.trace.device_kind.has_launches),
-            *(_show_number(number, getattr(found, number.name)) for found in columns.values()),
+            *(_show_number(number, getattr(side, number.name)) for side in columns.values()),
         ]
         for number in TABLE
         if not number.detail and not (part and number.scope == "window") and getattr(median, number.name) is not None
@@ -197,21 +197,23 @@ def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> s
     """Return where the time of a step goes, by kineto's priority, and how fast products and copies are."""
     if not analysis.trace.device_kind.has_launches or not len(analysis.trace.gpu):
         return ""
-    found = analysis.efficiency
-    total = found.step_time.total
+    efficiency = analysis.efficiency
+    total = efficiency.step_time.total
     lines: list[str] = []
     shared: list[str] = []
-    if spent := [(name, us) for name, us in asdict(found.step_time).items() if us > 0.0005 * total]:
+    if spent := [(name, us) for name, us in asdict(efficiency.step_time).items() if us > 0.0005 * total]:
         shares = [(_ROLES.get(name, name.replace("_", " ")), us / total) for name, us in spent]
         steps = f"; the mean of {len(analysis.steps)}" if len(analysis.steps) > 1 else ""
         what = f"of a step's time ({show_us(total)} to the end of its last GPU operation{steps})"
         shared = share_lines(what, shares, bars, width)
-    if found.tensor_core_share is not None:
-        lines.append(f"on tensor cores: {show_share(found.tensor_core_share)} of the time of products and convolutions")
-    if found.throughput.mfu is not None:
-        speed = found.throughput
+    if efficiency.tensor_core_share is not None:
+        lines.append(
+            f"on tensor cores: {show_share(efficiency.tensor_core_share)} of the time of products and convolutions"
+        )
+    if efficiency.throughput.mfu is not None:
+        speed = efficiency.throughput
         lines.append(f"{show_rate(speed.tflops)} TFLOP/s, {show_share(speed.mfu or 0.0)} of the peak in {speed.dtype}")
-    known = [f"{row.direction} {show_rate(row.gb_per_s)} GB/s" for row in found.copies if row.gb_per_s is not None]
+    known = [f"{row.direction} {show_rate(row.gb_per_s)} GB/s" for row in efficiency.copies if row.gb_per_s is not None]
     if known:
         lines.append(f"copies: {', '.join(known)}")
     return "\n".join(
@@ -219,8 +221,8 @@ def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> s
             *shared,
             *(part for line in lines for part in wrapped(printable(line), "  ", width=width)),
             *(
-                [_draw_other(analysis, found.other, total, width)]
-                if found.other and found.step_time.other >= _WORTH * total
+                [_draw_other(analysis, efficiency.other, total, width)]
+                if efficiency.other and efficiency.step_time.other >= _WORTH * total
                 else []
             ),
         ]

@@ -61,5 +61,5 @@ def _stacks(tree: StackTree, weight: str) -> Iterator[tuple[list[str], int]]:
 
 
 def _folded(name: str) -> str:
-    """Return a frame's name without what ends one in this format."""
+    """Return a frame's name without the characters that end a frame in this format."""
     return printable(name).replace(";", ",")

@@ -90,8 +90,8 @@ def _cell(value: object) -> object:
 def _records(result: Result) -> Iterator[dict[str, Any]]:
     environment = result.environment or Environment()
     device = environment.gpu or environment.cpu
-    told = {"device": device, "structure": result.structure, "baseline": result.baseline_state}
-    extra = {name: str(value) for name, value in told.items() if value is not None}
+    known = {"device": device, "structure": result.structure, "baseline": result.baseline_state}
+    extra = {name: str(value) for name, value in known.items() if value is not None}
     shared = {
         "benchmark": {"name": _BENCHMARK, "extra_info": {**extra, "verdict": str(result.outcome)}},
         "model": {"name": result.name, "type": "test"},

@@ -47,10 +47,10 @@ class _Event(Struct, frozen=True):
     def on_gpu(self) -> bool:
         return ROLES.get(self.cat.lower()) in GPU
 
-    def told(self, argument: str) -> Any:
+    def argument(self, name: str) -> Any:
         """Return one of the event's arguments, None without it."""
         arguments = msgspec.json.decode(self.args)
-        return arguments.get(argument) if isinstance(arguments, dict) else None
+        return arguments.get(name) if isinstance(arguments, dict) else None
 
 
 class LanesFile(Struct, frozen=True, kw_only=True):
@@ -78,12 +78,12 @@ def with_lanes(path: str) -> LanesFile:
     """
     read(path)
     around, raw = repaired(b"".join(inflated(path)), _document)
-    events = [_event(one) for one in raw]
+    events = [_event(event) for event in raw]
     lane_of = _lanes(events)
     tids = _new_tids(events, lane_of)
     moved = {i: tids[events[i].track, lane] for i, lane in lane_of.items() if lane}
     moved |= _arrows(events, moved)
-    written = [_moved(one, moved[i]) if i in moved else bytes(one) for i, one in enumerate(raw)]
+    written = [_moved(event, moved[i]) if i in moved else bytes(event) for i, event in enumerate(raw)]
     written += map(msgspec.json.encode, _names(events, tids))
     head = b"".join(msgspec.json.encode(key) + b":" + bytes(value) + b"," for key, value in around.items())
     return LanesFile(
@@ -101,19 +101,19 @@ def lanes_of_track(starts: Sequence[Any], ends: Sequence[Any], alone: Sequence[b
     ``alone``, as kernels are, neither is drawn inside the other.
     """
     lanes: list[list[int]] = []
-    found = []
+    chosen = []
     for i, start in enumerate(starts):
         for lane, running in enumerate(lanes):
             while running and ends[running[-1]] <= start and not (ends[i] == start == starts[running[-1]]):
                 running.pop()
             if not running or (ends[i] <= ends[running[-1]] and not (alone[i] and alone[running[-1]])):
                 running.append(i)
-                found.append(lane)
+                chosen.append(lane)
                 break
         else:
-            found.append(len(lanes))
+            chosen.append(len(lanes))
             lanes.append([i])
-    return found
+    return chosen
 
 
 def _document(text: bytes | msgspec.Raw) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
@@ -141,25 +141,25 @@ def _lanes(events: Sequence[_Event]) -> dict[int, int]:
     for i, event in enumerate(events):
         if event.ph == "X":
             tracks[event.track].append(i)
-    found: dict[int, int] = {}
+    lanes_of: dict[int, int] = {}
     for members in tracks.values():
         order = sorted(members, key=lambda i: (events[i].ts, -events[i].dur))
         starts = [events[i].ts for i in order]
         ends = [events[i].ts + events[i].dur for i in order]
         lanes = lanes_of_track(starts, ends, [events[i].on_gpu for i in order])
-        found.update(zip(order, lanes, strict=True))
-    return found
+        lanes_of.update(zip(order, lanes, strict=True))
+    return lanes_of
 
 
 def _new_tids(events: Sequence[_Event], lanes: Mapping[int, int]) -> dict[tuple[_Track, int], int]:
     """Return a thread id that nobody has for each lane but the first of each track."""
     numbers = count(1 + max((event.tid for event in events if isinstance(event.tid, int)), default=0))
     wanted = sorted({(str(events[i].track), lane, i) for i, lane in lanes.items() if lane})
-    found: dict[tuple[_Track, int], int] = {}
+    thread_ids: dict[tuple[_Track, int], int] = {}
     for _, lane, i in wanted:
-        if (events[i].track, lane) not in found:
-            found[events[i].track, lane] = next(numbers)
-    return found
+        if (events[i].track, lane) not in thread_ids:
+            thread_ids[events[i].track, lane] = next(numbers)
+    return thread_ids
 
 
 def _arrows(events: Sequence[_Event], moved: Mapping[int, int]) -> dict[int, int]:
@@ -169,14 +169,14 @@ def _arrows(events: Sequence[_Event], moved: Mapping[int, int]) -> dict[int, int
     for i, event in enumerate(events):
         if event.ph == "X" and (event.track, event.ts) in touched:
             starts[event.track, event.ts].append(i)
-    found = {}
+    ids = {}
     for i, event in enumerate(events):
         there = starts.get((event.track, event.ts), []) if event.ph in _ARROWS else []
         # Several may start together: of arrows from launches the id is the correlation.
-        meant = [one for one in there if len(there) == 1 or events[one].told("correlation") == event.id]
+        meant = [other for other in there if len(there) == 1 or events[other].argument("correlation") == event.id]
         if meant and meant[0] in moved:
-            found[i] = moved[meant[0]]
-    return found
+            ids[i] = moved[meant[0]]
+    return ids
 
 
 def _moved(raw: msgspec.Raw, tid: int) -> bytes:
@@ -187,12 +187,12 @@ def _moved(raw: msgspec.Raw, tid: int) -> bytes:
 
 def _names(events: Sequence[_Event], tids: Mapping[tuple[_Track, int], int]) -> Iterator[dict[str, Any]]:
     """Yield what names the new lanes as their tracks are named, and puts them beside those."""
-    told = {(event.track, event.name): event for event in events if event.ph == "M"}
+    metadata = {(event.track, event.name): event for event in events if event.ph == "M"}
     for (track, lane), tid in tids.items():
-        named, sorted_by = (told.get((track, name)) for name in ("thread_name", "thread_sort_index"))
-        name = (named and named.told("name")) or track[1]
+        named, sorted_by = (metadata.get((track, name)) for name in ("thread_name", "thread_sort_index"))
+        name = (named and named.argument("name")) or track[1]
         arguments: dict[str, dict[str, Any]] = {"thread_name": {"name": f"{name} (lane {lane + 1})"}}
         if sorted_by is not None:
-            arguments["thread_sort_index"] = {"sort_index": sorted_by.told("sort_index")}
+            arguments["thread_sort_index"] = {"sort_index": sorted_by.argument("sort_index")}
         for what, args in arguments.items():
             yield {"ph": "M", "name": what, "pid": track[0], "tid": tid, "args": args}

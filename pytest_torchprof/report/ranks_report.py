@@ -80,7 +80,7 @@ def text(job: Job, *, width: int, top: int = 20) -> str:
     """Return the job as text, ending in a line break."""
     rows = rows_of(job)
     parts = [
-        "\n".join(line for one in _heading(job) for line in wrapped(one, "  ", width=width)),
+        "\n".join(line for text in _heading(job) for line in wrapped(text, "  ", width=width)),
         headed(job.ranks, terminal_columns(_rank_columns(job), job.ranks, Among()), "ranks", width=width),
     ]
     if rows:
@@ -245,7 +245,7 @@ def differences(before: Job, after: Job) -> tuple[dict[str, Any], list[str]]:
     pairs = {name: [getattr(job, name) for job in (before, after)] for name in _COMPARED}
     lines = [
         f"{name.removesuffix('_us').replace('_', ' ')}: "
-        + " -> ".join("none" if one is None else show(one) for one in pairs[name])
+        + " -> ".join("none" if value is None else show(value) for value in pairs[name])
         for name, show in _COMPARED.items()
     ]
     return pairs, lines

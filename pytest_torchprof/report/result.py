@@ -202,7 +202,7 @@ def as_reported(result: Result) -> dict[str, Any]:
         "limits": [
             {**facts, **_words_for(verdict)} for facts, verdict in zip(plain["limits"], result.limits, strict=True)
         ],
-        "findings": [one.in_words() for one in result.findings],
+        "findings": [finding.in_words() for finding in result.findings],
         "summary": plain["summary"] or {},
         "environment": known_of(result.environment),
         "comparison": None if result.comparison is None else result.comparison.to_dict(),
@@ -238,5 +238,5 @@ def _words_for(verdict: Verdict) -> dict[str, Any]:
         "name": verdict.limit,
         "measured": None if verdict.status == NOT_MEASURED else measured,
         "message": verdict.text,
-        "details": [line.strip() for one in verdict.evidence for line in one.lines],
+        "details": [line.strip() for evidence in verdict.evidence for line in evidence.lines],
     }

@@ -55,7 +55,7 @@ def _where(run: RunResults) -> list[str]:
     """Return what a heading says of a run behind its name, in one text; empty where there is nothing to say."""
     compared = f"against {printable(run.against.shown)}" if run.against is not None else None
     known = [describe_environment(run.environment) if run.environment else None, compared]
-    return [", ".join(one for one in known if one)] if any(known) else []
+    return [", ".join(part for part in known if part)] if any(known) else []
 
 
 def heading_lines(run: RunResults, *, width: int, who: str = "") -> list[str]:
@@ -122,7 +122,7 @@ def _held_limits(name: str, result: Result) -> Iterator[str]:
     for verdict in result.limits:
         if verdict.evidence:
             head = f"{name}: {verdict.written}: {verdict.text}"
-            lines = [line for one in verdict.evidence for line in one.lines]
+            lines = [line for evidence in verdict.evidence for line in evidence.lines]
             yield "\n".join(printable(line) for line in [head, *(f"  {line.strip()}" for line in lines)])
 
 

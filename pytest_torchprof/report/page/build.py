@@ -47,10 +47,10 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     for measured in several:
         # The first one is drawn whatever it takes.
         room = _ROOM_BYTES - sum(map(len, recordings.values())) if recordings else math.inf
-        found, drawn = _told(measured, room=room)
+        detail, drawn = _details_and_recordings(measured, room=room)
         names = [f"recording-{len(shown)}{side}" for side in ("", "-before")][: len(drawn)]
         recordings.update(zip(names, drawn, strict=True))
-        details.append({**found, **({"drawn": names} if names else {})})
+        details.append({**detail, **({"drawn": names} if names else {})})
         shown.append(_without_recording(measured))
     columns = columns_of(shown, two_sides=heading.sides is not None)
     rows = [row(number, measured, columns) for number, measured in worst_first(enumerate(shown))]
@@ -67,7 +67,7 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     return document(title=f"torchprof: {heading.title}", body=body, payloads=payloads)
 
 
-def _told(measured: Measured, *, room: float) -> tuple[dict[str, Any], list[bytes]]:
+def _details_and_recordings(measured: Measured, *, room: float) -> tuple[dict[str, Any], list[bytes]]:
     """Return the details, and the compressed recordings of the measurement and of the one before where they fit."""
     analysis = measured.analysis
     if analysis is None:
@@ -80,7 +80,7 @@ def _told(measured: Measured, *, room: float) -> tuple[dict[str, Any], list[byte
 
 
 def _sides(measured: Measured) -> list[Analysis]:
-    both = [one.analysis for one in (measured, measured.before) if one is not None]
+    both = [side.analysis for side in (measured, measured.before) if side is not None]
     return [with_lines(analysis) for analysis in both if analysis is not None]
 
 

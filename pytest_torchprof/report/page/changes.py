@@ -40,25 +40,27 @@ def changes_between(analysis: Analysis, before: Analysis) -> dict[str, Any]:
         return {"why_not": problem.text}
 
 
-def changes_in(found: Comparison, device: DeviceKind) -> dict[str, Any]:
+def changes_in(comparison: Comparison, device: DeviceKind) -> dict[str, Any]:
     """Return the numbers that changed, where the GPU time went, what came and went, and what became of kernels.
 
     A comparison with a baseline has times by family, and none of single kernels.
     """
-    if found.cost is None:
-        cost = cost_by_family(found.families, device)
-        large, small = ([one for one in found.numbers if _is_small(one) is small] for small in (False, True))
+    if comparison.cost is None:
+        cost = cost_by_family(comparison.families, device)
+        large, small = (
+            [change for change in comparison.numbers if _is_small(change) is small] for small in (False, True)
+        )
     else:
-        cost = found.cost
-        large, small = large_and_small(found.changes)
+        cost = comparison.cost
+        large, small = large_and_small(comparison.changes)
     return {
-        "notes": list(found.notes),
+        "notes": list(comparison.notes),
         "numbers": [_changed_number(change, cost) for change in large],
         "small": [change_words(change) for change in small],
         **_where(cost),
-        "exchange": found.exchange,
-        "words": "" if found.cost is None and not found.kernels else found.words,
-        **_single([line.strip() for line in found.kernel_lines]),
+        "exchange": comparison.exchange,
+        "words": "" if comparison.cost is None and not comparison.kernels else comparison.words,
+        **_single([line.strip() for line in comparison.kernel_lines]),
     }
 
 

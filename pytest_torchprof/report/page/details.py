@@ -29,7 +29,7 @@ def details_of(measured: Measured) -> dict[str, Any]:
     result, analysis, before = measured.result, measured.analysis, measured.before
     plain = as_reported(result)
     earlier = before.analysis if before is not None else None
-    found: dict[str, Any] = {
+    details: dict[str, Any] = {
         "name": measured.name,
         "outcome": measured.outcome,
         **{name: plain[name] for name in _SHOWN if plain[name]},
@@ -37,25 +37,25 @@ def details_of(measured: Measured) -> dict[str, Any]:
     }
     if before is not None:
         environment = known_of(before.result.environment)
-        found["before"] = {"environment": environment, "recording": before.result.recording}
+        details["before"] = {"environment": environment, "recording": before.result.recording}
     if analysis is not None:
-        found |= _of_analysis(analysis, earlier)
+        details |= _of_analysis(analysis, earlier)
         if earlier is not None:
-            found["compared"] = changes_between(analysis, earlier)
+            details["compared"] = changes_between(analysis, earlier)
     elif result.kernels:
-        found["tables"] = {"kernel": table_of_calls(result.kernels)}
-    if "compared" not in found and (comparison := _with_differences(result)) is not None:
-        found["compared"] = {"verdict": str(result.baseline), **changes_in(comparison, measured.device)}
+        details["tables"] = {"kernel": table_of_calls(result.kernels)}
+    if "compared" not in details and (comparison := _with_differences(result)) is not None:
+        details["compared"] = {"verdict": str(result.baseline), **changes_in(comparison, measured.device)}
     if result.against_time is not None:
-        found["pace"] = result.against_time.words
-    kernels = found.get("tables", {}).get("kernel")
-    return {**found, "findings": _findings(result.findings, kernels, linked=analysis is not None)}
+        details["pace"] = result.against_time.words
+    kernels = details.get("tables", {}).get("kernel")
+    return {**details, "findings": _findings(result.findings, kernels, linked=analysis is not None)}
 
 
 def _with_differences(result: Result) -> Comparison | None:
     """Return the comparison with the baseline where it has found any; an entry of another device is none."""
-    found = result.comparison
-    return found if found is not None and found.verdict != "new" and found.lines else None
+    comparison = result.comparison
+    return comparison if comparison is not None and comparison.verdict != "new" and comparison.lines else None
 
 
 def as_json(value: object) -> bytes:
@@ -67,8 +67,8 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+        return {str(key): _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _numbers(measured: Measured) -> list[list[Any]]:
@@ -85,7 +85,7 @@ def _numbers(measured: Measured) -> list[list[Any]]:
         ]
         for number in TABLE
         if not number.detail
-        and any(one is not None and one.number(number.name) is not None for one in (measured, before))
+        and any(side is not None and side.number(number.name) is not None for side in (measured, before))
     ]
 
 
@@ -107,12 +107,12 @@ def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
 def _findings(findings: Sequence[Finding], kernels: Table | None, *, linked: bool) -> list[dict[str, Any]]:
     """Return the findings; where the page has the recording, each with the names of the events that it means."""
     names = kernel_names(kernels) if linked and findings and kernels else {}
-    found = []
+    rows = []
     for finding in findings:
         shown = {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity")}
         events = _events(finding.evidence, names) if linked else {}
-        found.append({**shown, "source": finding.evidence.get("source"), **({"events": events} if events else {})})
-    return found
+        rows.append({**shown, "source": finding.evidence.get("source"), **({"events": events} if events else {})})
+    return rows
 
 
 def _events(evidence: Mapping[str, Any], names: Mapping[str, set[str]]) -> dict[str, Any]:
@@ -130,4 +130,4 @@ def _events(evidence: Mapping[str, Any], names: Mapping[str, set[str]]) -> dict[
 
 def _listed(evidence: Mapping[str, Any], key: str) -> list[str]:
     named = evidence.get(key)
-    return [str(one) for one in named if one] if isinstance(named, list | tuple | dict) else []
+    return [str(name) for name in named if name] if isinstance(named, list | tuple | dict) else []

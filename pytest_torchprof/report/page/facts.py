@@ -74,29 +74,29 @@ class Facts:
         return columns
 
     def _input(self, index: int) -> int:
-        found = self._input_numbers.get(index)
-        if found is None:
+        number = self._input_numbers.get(index)
+        if number is None:
             types, shapes, _ = self._launching.operands(index)
             text = _operands_text(types, shapes)
             if text:
                 self.inputs.append(text)
-            found = self._input_numbers[index] = len(self.inputs) if text else 0
-        return found
+            number = self._input_numbers[index] = len(self.inputs) if text else 0
+        return number
 
     def _origin(self, origin: Origin | None) -> int:
-        found = self._origin_numbers.get(origin)
-        if found is None:
+        number = self._origin_numbers.get(origin)
+        if number is None:
             self.origins.append(printable_line(str(origin)))
-            found = self._origin_numbers[origin] = len(self.origins)
-        return found
+            number = self._origin_numbers[origin] = len(self.origins)
+        return number
 
     def _variant(self, name: KernelName) -> int:
-        found = self._variant_numbers.get(name)
-        if found is None:
+        number = self._variant_numbers.get(name)
+        if number is None:
             short = printable_line(name.short)
             self.variants.append((name.family_shown, name.library, name.dtype, name.layout, short))
-            found = self._variant_numbers[name] = len(self.variants)
-        return found
+            number = self._variant_numbers[name] = len(self.variants)
+        return number
 
 
 def _operands_text(types: Sequence[str] | None, shapes: Sequence[Any] | None) -> str:

@@ -104,7 +104,7 @@ def with_lines(analysis: Analysis) -> Analysis:
 def in_page(results: Sequence[Result]) -> set[int]:
     """Return the ``id`` of each result whose recording the page has room for: failures come first."""
     kept = [result for result in results if result.recording]
-    return {id(result) for result in sorted(kept, key=lambda one: not one.outcome.is_failure)[:MOST_DRAWN]}
+    return {id(result) for result in sorted(kept, key=lambda result: not result.outcome.is_failure)[:MOST_DRAWN]}
 
 
 def _known(value: object) -> float | None:

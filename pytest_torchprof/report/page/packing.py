@@ -90,23 +90,23 @@ class _Packing:
             self._untimed = len(trace.gpu) - len(usable)
         else:
             usable = list(trace.gpu.start)
-        found = min(first or min(usable, default=0), min(usable, default=first))
+        origin = min(first or min(usable, default=0), min(usable, default=first))
         # Of the times themselves: where a time has a fraction of a microsecond, so has its distance from the first.
-        unit = found
+        unit = origin
         for times in (times for part in _all_parts(trace) for times in (part.start, part.end)):
             unit = gcd(unit, *times) if unit != 1 else 1
-        return found, unit or 1
+        return origin, unit or 1
 
     def _numbers_of(self, kind: LaneKind, count: int) -> array[int]:
         """Return the number of each event of a kind among all slices, from 1 on."""
-        found = array("q", bytes(8 * (count + 1)))
+        numbers = array("q", bytes(8 * (count + 1)))
         first = 1
         for lane in self._lanes:
             if lane.kind is kind:
                 for number, i in enumerate(lane.members, first):
-                    found[i] = number
+                    numbers[i] = number
             first += len(lane.members)
-        return found
+        return numbers
 
     def _lane(self, lane: Lane) -> dict[str, Any]:
         part, members, unit = lane.columns, lane.members, self._unit_ns
@@ -150,11 +150,11 @@ class _Packing:
         return widths
 
     def _steps(self) -> list[dict[str, Any]]:
-        found = []
+        rows = []
         for step, part in zip(self._trace.steps, self._analysis.launching.parts, strict=True):
             gpu = self._trace.gpu
             starts, ends = [gpu.start[i] for i in part.gpu_ops], [gpu.end[i] for i in part.gpu_ops]
-            found.append(
+            rows.append(
                 {
                     "name": None if step.name is None else _shown(step.name),
                     "start_ns": step.start_ns - self._start_ns,
@@ -164,16 +164,16 @@ class _Packing:
                     "gpu_ns": sum(map(sub, ends, starts)),
                 }
             )
-        return found
+        return rows
 
     def _memory(self) -> list[dict[str, Any]]:
         """Return how much memory was in use, by kind of device, since the recording began."""
-        allocations, found = self._trace.allocations, []
+        allocations, charts = self._trace.allocations, []
         for device in sorted(set(allocations.device_type)):
             points = sorted(
                 (max(allocations.moment[i] - self._start_ns, 0), allocations.size[i])
-                for i, one in enumerate(allocations.device_type)
-                if one == device
+                for i, kind in enumerate(allocations.device_type)
+                if kind == device
             )
             times = [time for time, _ in points]
             columns: dict[str, Iterable[int]] = {
@@ -181,11 +181,11 @@ class _Packing:
                 "size": map(_zigzag, (size for _, size in points)),
             }
             title = f"{_DEVICE_TYPES.get(device, 'GPU')} memory"
-            found.append({"title": title, "points": len(points), "columns": self._added(columns)})
-        return found
+            charts.append({"title": title, "points": len(points), "columns": self._added(columns)})
+        return charts
 
     def _flames(self) -> list[dict[str, Any]]:
-        found = []
+        trees = []
         for kind in stack_kinds(self._trace):
             tree = stacks_of(self._analysis, kind)
             if not tree.names:
@@ -198,8 +198,8 @@ class _Packing:
                 "gpu": tree.gpu_ns,
                 "calls": tree.calls,
             }
-            found.append({"kind": kind.value, "nodes": len(tree.names), "columns": self._added(columns)})
-        return found
+            trees.append({"kind": kind.value, "nodes": len(tree.names), "columns": self._added(columns)})
+        return trees
 
     def _left_out(self) -> str:
         if not self._untimed:

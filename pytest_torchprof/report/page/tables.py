@@ -35,25 +35,25 @@ WAYS: Final = ("kernel", "family", "op", "module")
 def tables_of(analysis: Analysis, before: Analysis | None = None) -> dict[str, Table]:
     """Return the tables in each of the `WAYS`; with ``before`` each row has the cells that its name has there too."""
     sides = [_rows(analysis), _rows(before) if before is not None else {}]
-    found = {}
+    tables = {}
     for way in WAYS:
         now, was = (side.get(way, []) for side in sides)
         if now or was:
-            found[way] = _table(way, now, was if before is not None else None)
-    return found
+            tables[way] = _table(way, now, was if before is not None else None)
+    return tables
 
 
 def kernel_names(kernels: Table) -> dict[str, set[str]]:
     """Return for each way in which findings speak of a kernel the raw names of those that are meant."""
-    found: dict[str, set[str]] = defaultdict(set)
+    raw_names: dict[str, set[str]] = defaultdict(set)
     keys = [column["key"] for column in kernels["columns"]]
     name, short = keys.index("name"), keys.index("short")
     for row in kernels["rows"]:
         decoded = decode(row[name])
         for word in (row[name], row[short], decoded.short, decoded.stem, decoded.collective):
             if word is not None:
-                found[word].add(row[name])
-    return found
+                raw_names[word].add(row[name])
+    return raw_names
 
 
 def time_breakdown(analysis: Analysis) -> dict[str, Any] | None:
@@ -145,18 +145,18 @@ def _with_before(
         spent = sums.setdefault(key, dict.fromkeys(compared, 0))
         for column in compared:
             spent[column] += row[column] or 0
-    found = []
+    merged = []
     for key, row in zip(keys, rows, strict=True):
         spent = sums.pop(key, dict.fromkeys(compared, 0))
-        found.append({**row, **{f"before_{column}": spent[column] for column in compared}})
+        merged.append({**row, **{f"before_{column}": spent[column] for column in compared}})
     texts = [column.key for column in columns if column.unit == "text"]
     for key, spent in sums.items():
         row = example[key]
         gone = {
             column: value if column in texts else 0 if column in compared else None for column, value in row.items()
         }
-        found.append({**gone, **{f"before_{column}": spent[column] for column in compared}})
-    return found
+        merged.append({**gone, **{f"before_{column}": spent[column] for column in compared}})
+    return merged
 
 
 def _rounded(value: Any) -> Any:

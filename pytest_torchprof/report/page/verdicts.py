@@ -30,7 +30,7 @@ _FACTS: Final = {column.key: column for column in TESTS if column.page and colum
 
 def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:
     """Return the measurements, which have their numbers, with the failures in front."""
-    return sorted(several, key=lambda one: OUTCOMES.index(one[1].outcome))
+    return sorted(several, key=lambda numbered: OUTCOMES.index(numbered[1].outcome))
 
 
 def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
@@ -75,11 +75,13 @@ def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[Outcome
 
 def columns_of(several: Sequence[Measured], *, two_sides: bool) -> tuple[str, ...]:
     """Return the columns in which anything stands; the last one compares, with the other side or as the run did."""
-    known = [number.name for number in SHOWN if any(one.number(number.name) is not None for one in several)]
-    known += [key for key, column in _FACTS.items() if any(column.value(one.result, Among()) for one in several)]
+    known = [number.name for number in SHOWN if any(measured.number(number.name) is not None for measured in several)]
+    known += [
+        key for key, column in _FACTS.items() if any(column.value(measured.result, Among()) for measured in several)
+    ]
     if two_sides:
         return (*known, "ratio")
-    return (*known, *(["baseline"] if any(one.result.baseline for one in several) else []))
+    return (*known, *(["baseline"] if any(measured.result.baseline for measured in several) else []))
 
 
 def _split_name(name: str) -> str:
@@ -115,7 +117,7 @@ def _cell(measured: Measured, name: str) -> str:
 
 def _number_cell(measured: Measured, name: str) -> str:
     value = measured.number(name)
-    number = next(one for one in SHOWN if one.name == name)
+    number = next(shown for shown in SHOWN if shown.name == name)
     shown = text(number.show(value))
     if measured.before is not None and (was := measured.before.number(name)) is not None and was != value:
         shown = f'<span class="was">{text(number.show(was))} &rarr;</span> {shown}'
