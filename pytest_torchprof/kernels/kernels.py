@@ -105,12 +105,12 @@ class Kernels(Sequence[Kernel]):
 
     @property
     def time_us(self) -> float:
-        """The sum of their durations, in microseconds; NotMeasured likewise."""
+        """The sum of their durations, in microseconds; NotMeasured where ``count`` is."""
         return sum(kernel.dur_ns for kernel in self._all) / 1000
 
     @property
     def names(self) -> list[str]:
-        """Their distinct names, in the order first seen; NotMeasured likewise."""
+        """Their distinct names, in the order in which they first run; NotMeasured where ``count`` is."""
         return list(dict.fromkeys(kernel.name for kernel in self._all))
 
     def matching(self, pattern: object) -> Kernels:

@@ -90,7 +90,7 @@ class OwnKernels(Struct, frozen=True, kw_only=True):
         return replace(others, declared=(*self.declared, *others.declared))
 
     def supposing(self, names: frozenset[str], family: str) -> OwnKernels:
-        """Return the same where kernels of these names are of a family."""
+        """Return these declarations, and take kernels of these names for ones of a family."""
         return replace(self, supposed=names, supposed_family=family)
 
 
@@ -105,7 +105,7 @@ def read_own_kernels(value: object) -> OwnKernels:
 
 
 def read_own_lines(lines: Iterable[str]) -> OwnKernels:
-    """Return the declarations in lines such as ``my_rope_* = pointwise``; UnknownLimit likewise."""
+    """Return the declarations in lines such as ``my_rope_* = pointwise``; UnknownLimit names a line that is none."""
     return OwnKernels(declared=tuple(_read(*_halves(line)) for line in lines))
 
 

@@ -248,7 +248,7 @@ def _runs_collective(kernel: Kernel, value: object) -> Reply:
 
 
 def _collective_of(chain: Iterable[str]) -> str | None:
-    """Return the collective that one of the operators is (``c10d::alltoall_base_``), None where none is one."""
+    """Return the collective of the first operator that runs one (``c10d::alltoall_base_``), None if none does."""
     for op in chain:
         if op.startswith(("c10d::", "nccl:")):
             bare_name = re.sub(r"[^a-z]", "", op.partition(":")[2].lower())

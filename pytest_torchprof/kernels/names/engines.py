@@ -58,7 +58,7 @@ def _family_in(name: str) -> str | None:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a library kernel by the words in it, None where none is known."""
+    """Return the decoded name of a library kernel by the words in it, None if no word is known."""
     # The function's own name comes first: module::attention::gather_cache gathers.
     where = function_of(text)
     family = _family_in(where)
