@@ -90,7 +90,10 @@ def in_functions(node, name):
 
 
 def takes_apart(node):
-    """Return whether a node is a question to a sentence, or a regular expression over one."""
+    """Return whether a node is a question to a sentence, a regular expression over one, or what stands behind a place."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        # A text is cut at its end for want of room; what a slice begins behind is known by somebody.
+        return isinstance(node.slice.lower, ast.Constant | ast.Call) and called(node.value) in SENTENCES
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
         return written(node.left) not in ("", "\n") and called(node.comparators[0]) in SENTENCES
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
@@ -145,6 +148,9 @@ def test_no_sentence_of_ours_is_taken_apart():
         'name = re.sub("^GPU ", "", number.text)',
         "found = _NOT_MEASURED.match(str(result.message))",
         'bare = _CODE.sub("", reason)',
+        "ratio = sentence[12:]",
+        'cause = problem.text[len("not measured: ") :]',
+        'number = words[words.index("x") : -1]',
     ],
 )
 def test_what_takes_a_sentence_apart_is_found(source):
@@ -161,6 +167,8 @@ def test_what_takes_a_sentence_apart_is_found(source):
         "if name in words: pass",
         're.sub(r"[^a-z]", "-", name)',
         "_FRAME.fullmatch(name)",
+        "shown = text[:60]",
+        "last = name[3:]",
     ],
 )
 def test_what_reads_names_and_keys_is_not(source):

@@ -16,7 +16,16 @@ from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.reason import Verbatim
-from pytest_torchprof.text import and_more, counted, number_alike, printable, printable_line, reason_line, show_us
+from pytest_torchprof.text import (
+    and_more,
+    counted,
+    first_of,
+    number_alike,
+    printable,
+    printable_line,
+    reason_line,
+    show_us,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -375,8 +384,8 @@ def _detail_blocks(
 
 def _places_of(row: WorkRow) -> str:
     """Return where the work of a row comes from, in one line."""
-    places = [f"{count} x {place}" if len(row.places) > 1 else place for count, place in row.places[:MOST_PLACES]]
-    return f"{' ' * INDENT}{row.name}: {'; '.join(places)}{and_more(len(row.places) - MOST_PLACES)}"
+    places = [f"{count} x {place}" if len(row.places) > 1 else place for count, place in row.places]
+    return f"{' ' * INDENT}{row.name}: {first_of(places, MOST_PLACES, between='; ')}"
 
 
 def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis) -> list[str]:
