@@ -12,6 +12,7 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replaced
 from repository import Repository
 
 from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, TimedMeasurement
@@ -101,20 +102,45 @@ def test_what_stays_open_takes_the_most_pairs_and_is_ambiguous():
     assert (pace.verdict, pace.wanting, len(pace.pairs)) == ("ambiguous", 0, MOST_PAIRS)
 
 
-@pytest.mark.parametrize(("shares", "is_failure"), [((*WIDE, *WIDE, 0.2), True), (EVEN, False)])
-def test_what_stays_open_can_fail(tmp_path, shares, is_failure):
-    reference = Reference(ref="main", sha="a" * 40, dirty=False)
-    side = Side(
+PASSED = Result(nodeid="test_it.py::test_it", label=None, outcome=Outcome.PASSED, time_share=0.1)
+
+
+@pytest.fixture
+def side(tmp_path):
+    return Side(
         **dict.fromkeys(("is_base", "own_tests", "keeps_recordings"), False),
         **dict.fromkeys(("tree", "other", "caches", "results"), tmp_path),
-        reference=reference,
+        reference=Reference(ref="main", sha="a" * 40, dirty=False),
         roots=(),
         starter=1,
     )
-    passed = Result(nodeid="test_it.py::test_it", label=None, outcome=Outcome.PASSED, time_share=0.1)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.PASSED, Outcome.FAILED])
+def test_times_that_fail_a_test_are_shown_once(side, outcome):
+    """By its failure; where the test had failed before, and that was shown already, by the section at the end."""
+    measured = TimedMeasurement(pace=pace_of(pairs(*CLEAR, *CLEAR)))
+    told = with_times(replaced(PASSED, outcome=outcome, message="missed"), measured, side, seed=1, budget_s=60)
+    time = told.against_time
+    assert (told.outcome, time.verdict, time.fails) == (Outcome.FAILED, "worse", True)
+    assert told.message.endswith(time.failure("main (aaaaaaa)"))
+    if outcome is Outcome.PASSED:
+        assert (told.change_lines, told.message.startswith("missed")) == ((), False)
+    else:
+        assert told.change_lines == (*time.lines, f"  do: {time.remedy}")
+        assert told.message.startswith("missed")
+
+
+def test_equal_times_are_shown_only_where_everything_is(side):
+    told = with_times(PASSED, TimedMeasurement(pace=pace_of(pairs(*EVEN))), side, seed=1, budget_s=60)
+    assert (told.decided_lines(), told.varied_lines) == ((), told.against_time.lines)
+
+
+@pytest.mark.parametrize(("shares", "is_failure"), [((*WIDE, *WIDE, 0.2), True), (EVEN, False)])
+def test_what_stays_open_can_fail(side, shares, is_failure):
     measured = TimedMeasurement(pace=pace_of(pairs(*shares)))
-    assert not with_times(passed, measured, side, seed=1, budget_s=math.inf).outcome.is_failure
-    told = with_times(passed, measured, replace(side, ambiguous_fails=True), seed=1, budget_s=math.inf)
+    assert not with_times(PASSED, measured, side, seed=1, budget_s=math.inf).outcome.is_failure
+    told = with_times(PASSED, measured, replace(side, ambiguous_fails=True), seed=1, budget_s=math.inf)
     assert told.outcome.is_failure == is_failure
     assert told.against_time.fails == is_failure
     assert (told.against_time.reason == PairsUndecided(0.1)) == is_failure

@@ -105,3 +105,42 @@ def test_a_report_has_the_words_for_what_a_limit_saw():
 def test_what_is_no_result_is_refused():
     with pytest.raises(msgspec.ValidationError):
         decode([{"nodeid": "t", "outcome": "fine"}])
+
+
+ONE_MORE = Comparison(
+    verdict="worse",
+    kernels_differ=True,
+    changes=(Change(kind="number", what="kernels", old=2, new=3, direction="worse", gated=True),),
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "comparison", "shown"),
+    [
+        (None, None, None),
+        (BaselineState.NEW, None, "new"),
+        (BaselineState.UNKNOWN, None, "unknown"),
+        (BaselineState.WRITTEN, None, "written"),
+        (BaselineState.WRITTEN, ONE_MORE, "written (worse (+1 kernel))"),
+        (BaselineState.NOT_WRITTEN, ONE_MORE, "not written"),
+        (BaselineState.WORSE, ONE_MORE, "worse (+1 kernel)"),
+    ],
+)
+def test_a_table_says_how_a_result_compares_by_its_state_and_its_comparison(state, comparison, shown):
+    result = Result(nodeid="t", outcome=Outcome.PASSED, baseline_state=state, comparison=comparison)
+    assert result.baseline == shown
+
+
+@pytest.mark.parametrize(
+    ("state", "fails", "lines"),
+    [
+        (BaselineState.WORSE, True, 0),
+        (BaselineState.WORSE, False, 1),
+        (BaselineState.WRITTEN, False, 0),
+        (BaselineState.NOT_WRITTEN, False, 0),
+    ],
+)
+def test_what_differs_is_listed_unless_a_failure_shows_it_or_it_was_accepted(state, fails, lines):
+    result = Result(nodeid="t", outcome=Outcome.FAILED, baseline_state=state, baseline_fails=fails, comparison=ONE_MORE)
+    assert len(result.change_lines) == lines
+    assert as_reported(result)["changes"] == list(result.change_lines)
