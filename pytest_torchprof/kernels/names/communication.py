@@ -49,7 +49,7 @@ _USERBUFFERS_DO: Final = {"ag": "all_gather", "rs": "reduce_scatter"}
 _EXPERTS: Final = Expression(
     r"(?:(?:^|::)(?:internode|intranode)\w*|(?:^|::|_)ep(?:::\w+)*)::(?:cached_)?(?P<what>dispatch|combine|notify|barrier)"
     r"(?:_ll|_kernel|_dispatch|_combine|_pcie|_zcopy)*$|"
-    r"(?:^|::)Ep(?P<moved>Dispatch|Combine)(?:Intra|Inter)Node"
+    r"(?:^|::)Ep(?:Dispatch|Combine)(?:Intra|Inter)Node"
 )
 
 # What makes a name outside NCCL communication.
@@ -112,7 +112,8 @@ def decode(text: Text) -> KernelName | None:
         collective = _collective(found["what"], (*_WORDS, *_NCCL_WORDS))
         return KernelName(family="communication", library="nccl", collective=collective, stem=stem, tensor_core=False)
     if experts := _EXPERTS.search(text.base):
-        return _communication(text, _moved_by(experts))
+        # Which tokens go where the kernel itself finds out: no collective of torch's does that.
+        return _communication(text, "barrier" if experts["what"] == "barrier" else None)
     in_shots = _SHOTS.search(text.last) is not None
     if not (in_shots or contains(text.base, _OTHERS)) or contains(text.base, _COPIES):
         return None
@@ -132,12 +133,6 @@ def _beside(text: Text) -> KernelName | None:
     if contains(end_of(text), _BESIDE):
         return KernelName(never=PRODUCTS, by_word=True, stem=text.last)
     return None
-
-
-def _moved_by(experts: re.Match[str]) -> str | None:
-    """Return what a kernel of expert parallelism does: tokens go to their experts and back, each rank to each other."""
-    what = experts["what"] or experts["moved"].lower()
-    return "barrier" if what == "barrier" else None if what == "notify" else "all_to_all"
 
 
 def _communication(text: Text, collective: str | None) -> KernelName:
