@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from pytest_torchprof import reasons
+from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
 from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
@@ -69,6 +70,7 @@ FEW = {
     "tuple[AnySeen, ...]": (NoFinding(),),
     "AnyReason | None": None,
     "AnyFinding": HOTSPOT,
+    "OtherCount | OtherStepCount": OtherStepCount(3, 2),
     "tuple[str, ...]": ("one",),
     "tuple[int, ...]": (1,),
     "tuple[AnyReason, ...]": (NoOperator(),),
@@ -87,6 +89,7 @@ MANY = {
     "str | None": "<{name}>",
     "AnyReason": EarlierWork(2),
     "AnyReason | None": EarlierWork(2),
+    "OtherCount | OtherStepCount": OtherCount(-2, "<kernel>", "<types>", 7),
     "AnyFinding": HOTSPOT,
     "tuple[AnySeen, ...]": (NumberSeen("kernels", 7),),
     "tuple[str, ...]": ("one", "two"),

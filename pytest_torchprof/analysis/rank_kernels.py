@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.text import printable_line
 
@@ -13,17 +15,46 @@ if TYPE_CHECKING:
     StepKernels = Mapping[str, Mapping[str, int]]
 
 
-def kernel_differences(first: Sequence[StepKernels], other: Sequence[StepKernels]) -> Iterator[str]:
-    """Yield what the other runs more or fewer of, in the first step in which they differ: "2 more x gemm in step 1"."""
+class OtherCount(Struct, frozen=True, tag=True):
+    """How many more kernels of a name another rank runs in a step, fewer where it is negative."""
+
+    more: int
+    kernel: str
+    """Its short name, where it has one."""
+    types: str
+    """On which it works, where the ranks differ in them; empty else."""
+    step: int
+    """From 1."""
+
+    def __str__(self) -> str:
+        """Return "2 more x gemm in step 1"."""
+        shown = printable_line(self.kernel + (f" on {self.types}" if self.types else ""))
+        return f"{abs(self.more)} {'more' if self.more > 0 else 'fewer'} x {shown} in step {self.step}"
+
+
+class OtherStepCount(Struct, frozen=True, tag=True):
+    """How many steps another rank has instead."""
+
+    steps: int
+    instead_of: int
+
+    def __str__(self) -> str:
+        """Return "3 steps instead of 2"."""
+        return f"{self.steps} steps instead of {self.instead_of}"
+
+
+def kernel_differences(
+    first: Sequence[StepKernels], other: Sequence[StepKernels]
+) -> Iterator[OtherCount | OtherStepCount]:
+    """Yield what the other runs more or fewer of, in the first step in which they differ."""
     if len(first) != len(other):
-        yield f"{len(other)} steps instead of {len(first)}"
+        yield OtherStepCount(len(other), len(first))
     for number, (mine, theirs) in enumerate(zip(first, other, strict=False), 1):
         differs = False
         for name in {**mine, **theirs}:
             for types, count in _more(mine.get(name, {}), theirs.get(name, {})).items():
                 differs = True
-                shown = printable_line((decode(name).short or name) + (f" on {types}" if types else ""))
-                yield f"{abs(count)} {'more' if count > 0 else 'fewer'} x {shown} in step {number}"
+                yield OtherCount(count, decode(name).short or name, types, number)
         if differs:
             return
 

@@ -66,7 +66,7 @@ def _rank_differs(job: Job) -> Iterator[OtherWorkOnRank]:
     for one in others:
         if first.kernels is None or one.kernels is None:
             continue
-        if differences := tuple(kernel_differences(first.kernels, one.kernels)):
+        if differences := tuple(map(str, kernel_differences(first.kernels, one.kernels))):
             yield OtherWorkOnRank(rank=one.rank, differences=differences, against=first.rank)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Union
 
 from msgspec.structs import replace
 
+from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.kernels.carried import told_operators
 from pytest_torchprof.kernels.own_kernels import ask_for
@@ -272,11 +273,11 @@ class RankDiffers(Evidence, frozen=True):
 class RankKernels(Evidence, frozen=True):
     """How kernels of a rank differ from those of another."""
 
-    SENTENCE = "rank {rank} against rank {other}: {how}"
+    SENTENCE = "rank {rank} against rank {other}: {difference}"
 
     rank: int
     other: int
-    how: str
+    difference: OtherCount | OtherStepCount
 
 
 class WorstRank(Evidence, frozen=True):

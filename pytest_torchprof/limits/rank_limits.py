@@ -179,11 +179,12 @@ def _same_kernels(job: Job, group: str | None) -> Verdict:
     if any(job[rank].kernels is None for rank in compared):
         return unmeasured(KernelsOfRankUnknown())
     unsure = any(one.rank in compared for one in job.differences)
+    kernels = {rank: _kernels(job[rank], computing=unsure) for rank in compared}
     lines = [
-        RankKernels(rank, first, line)
+        RankKernels(rank, first, difference)
         for first, *others in groups
         for rank in others
-        for line in kernel_differences(_kernels(job[first], computing=unsure), _kernels(job[rank], computing=unsure))
+        for difference in kernel_differences(kernels[first], kernels[rank])
     ]
     if lines:
         seen = RankDifferences(len(lines))
