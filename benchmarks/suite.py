@@ -7,8 +7,8 @@ a test takes is measured from the first tenth of a run on, so that neither impor
     python benchmarks/suite.py --tests 100 --body layer
 
 Torch 2.13.0 (CPU build), 2 cores: 7.8 and 3.2 ms of CPU per small test, 13 and 8 kB (AMD EPYC); 59 and 42 ms per layer,
-1.4 times (a busy Intel Xeon). What is added to a small test is spread over the session's start and end, the file, reading,
-judging and pytest's hooks: no function takes a tenth of it.
+1.4 times (a busy Intel Xeon). What is added to a small test is spread over the session's start and end, the file,
+reading, judging and pytest's hooks: no function takes a tenth of it.
 """
 
 from __future__ import annotations
