@@ -221,5 +221,5 @@ def _be(python: str) -> None:
     names = ("prefix", "exec_prefix", "base", "platbase")
     sysconfig.get_config_vars().update(dict.fromkeys(names, sys.prefix))
     # What is shared comes after what the environment has of its own, by a file there.
-    sys.path.remove(shared)
+    sys.path[:] = [place for place in sys.path if place != shared]
     site.addsitedir(library)

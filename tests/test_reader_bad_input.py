@@ -13,6 +13,7 @@ from builder import TraceBuilder, own_recording, write
 
 from pytest_torchprof import UnreadableRecording, load
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons.codes import Code
 
 pytestmark = pytest.mark.any_torch
 
@@ -146,6 +147,14 @@ def test_bad_files_are_one_clear_error(tmp_path, capsys, name, suffix):
 
 
 # What JSON begins with, and what the decoder takes for a value of another kind.
+@pytest.mark.parametrize("end", ["1", "1.", "-", "1e", '"x', "tr"])
+def test_wherever_a_recording_is_cut_off_it_is_told_from_one_that_is_damaged(tmp_path, end):
+    cut = write(tmp_path / "t.json", f'{{"traceEvents": [{{"ph": "X", "ts": {end}'.encode())
+    with pytest.raises(UnreadableRecording) as problem:
+        load(cut)
+    assert problem.value.code == Code.RECORDING_CUT_OFF
+
+
 @pytest.mark.parametrize("length", [ord(letter) for letter in '{["5'])
 def test_perfettos_own_format_is_known_whatever_its_first_packet_is_as_long_as(tmp_path, length):
     packet = b"\x08\x00".ljust(length, b"\xff")

@@ -205,7 +205,7 @@ def _whole(path: str, text: bytes) -> Trace:
         return repaired(text, read) if text.lstrip()[:1] in b"{[" else read(text)
     except msgspec.DecodeError as error:
         binary = b"\0" in text[:4096]
-        why = _NoTraceError("it is binary data, not the JSON of a trace.") if binary else _syntax(str(error))
+        why = _NoTraceError("it is binary data, not the JSON of a trace.") if binary else _syntax(str(error), len(text))
         raise why from None
 
 
@@ -242,8 +242,9 @@ def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     return {key: msgspec.json.decode(value) for key, value in document.items()}
 
 
-def _syntax(error: str) -> _NoTraceError:
-    if "truncated" in error:
+def _syntax(error: str, length: int | None = None) -> _NoTraceError:
+    # Of a number that ends with the text nobody knows how it goes on.
+    if "truncated" in error or error.endswith(f"(byte {length})"):
         message = f"it ends in the middle of the JSON: it was cut off while it was written or copied. {_AGAIN}"
         return _NoTraceError(message, Code.RECORDING_CUT_OFF)
     return _NoTraceError(f"it is not valid JSON ({error}).", Code.RECORDING_DAMAGED)
