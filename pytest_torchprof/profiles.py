@@ -210,10 +210,10 @@ class Profile(Analysis):
         self._look("ranges")
         self._refuse_unknown_range(name)
         self.launching.refuse_hidden()
-        found = RangeView(self._open(), name).occurrences
-        if not found:
+        occurrences = RangeView(self._open(), name).occurrences
+        if not occurrences:
             raise self.launching.refusal(NotMeasured(NoRangeInSteps(name)))
-        return found
+        return occurrences
 
     def table(self, sort_by: str | None = None, by: str = "kernel", top: int = 20) -> str:
         """Return the kernels, families, operators, ranges or modules as text, like ``key_averages().table``.
@@ -281,8 +281,8 @@ class Profile(Analysis):
         """Write the recording to a file, gzipped if its name ends so; it can be loaded and opened in Perfetto."""
         self._look("save")
         if self.trace.path is None:
-            said = "this trace was built in memory; there is no recording to save"
-            raise UnreadableRecording(said, Code.RECORDING_MISSING)
+            problem = "this trace was built in memory; there is no recording to save"
+            raise UnreadableRecording(problem, Code.RECORDING_MISSING)
         if not os.path.exists(self.trace.path):  # noqa: PTH110 - see recording
             raise UnreadableRecording(
                 f"The recording {os.path.basename(self.trace.path)} is gone: that of a measurement is kept until its "  # noqa: PTH119
@@ -329,8 +329,8 @@ def load_each(folder: str | os.PathLike[str], *, device: str | None = None) -> I
             profile = None
     if not count:
         beside = f"none of its {len(files)} JSON files is one" if files else "no file in it ends in .json or .json.gz"
-        said = f"There are no traces in the folder {os.fspath(folder)}: {beside}. Check the path."
-        raise UnreadableRecording(said, Code.RECORDING_MISSING)
+        problem = f"There are no traces in the folder {os.fspath(folder)}: {beside}. Check the path."
+        raise UnreadableRecording(problem, Code.RECORDING_MISSING)
 
 
 def load_ranks(folder: str | os.PathLike[str], *, device: str | None = None) -> Job:
@@ -340,8 +340,10 @@ def load_ranks(folder: str | os.PathLike[str], *, device: str | None = None) -> 
     errors are as in ``load``; TorchprofError for recordings of several jobs, or of one rank.
     """
     if not os.path.isdir(folder):  # noqa: PTH112 - see recording
-        said = f"{os.fspath(folder)} is no folder: expected one with the recordings of a job's ranks, a file for each"
-        raise UnreadableRecording(said, Code.RECORDING_MISSING)
+        problem = (
+            f"{os.fspath(folder)} is no folder: expected one with the recordings of a job's ranks, a file for each"
+        )
+        raise UnreadableRecording(problem, Code.RECORDING_MISSING)
     return joined(map(part_of, load_each(folder, device=device)))
 
 
@@ -367,14 +369,14 @@ def _taken_for(trace: Trace, device: str) -> Trace:
     if device not in (known := [kind.name for kind in device_kinds()]):
         raise TorchprofError(f"device: expected {' or '.join(known)}, got {device!r}", Code.NO_SUCH_DEVICE)
     if trace.recorded_device is not None and trace.device_kind.name != device:
-        said = f"{trace.path}: is a recording of {trace.recorded_device}, not of {device}"
-        raise TorchprofError(said, Code.NOT_IN_RECORDING)
-    found = replace(trace, taken_for=device)
-    if len(trace.gpu) and not found.device_kind.has_launches:
+        problem = f"{trace.path}: is a recording of {trace.recorded_device}, not of {device}"
+        raise TorchprofError(problem, Code.NOT_IN_RECORDING)
+    of_device = replace(trace, taken_for=device)
+    if len(trace.gpu) and not of_device.device_kind.has_launches:
         operations = counted(len(trace.gpu), "GPU operation")
-        said = f"{trace.path}: has {operations}, so the {device} is not what was measured"
-        raise TorchprofError(said, Code.NOT_IN_RECORDING)
-    return found
+        problem = f"{trace.path}: has {operations}, so the {device} is not what was measured"
+        raise TorchprofError(problem, Code.NOT_IN_RECORDING)
+    return of_device
 
 
 # The last is read like any other, and refused with what to do: to pass it over would judge a part of what was recorded.

@@ -179,8 +179,8 @@ class Launching:
         """Whether sizes of operands add nothing to what the kernel's name says: its family is known, and no product."""
         name = self._trace.gpu.name[gpu_op]
         if name not in self._of_any_size:
-            told = self.named(name)
-            self._of_any_size[name] = told.triton is None and told.family not in (None, *CONTRACTING)
+            decoded = self.named(name)
+            self._of_any_size[name] = decoded.triton is None and decoded.family not in (None, *CONTRACTING)
         return self._of_any_size[name]
 
     def decoded_operator(self, op: int) -> KernelName:

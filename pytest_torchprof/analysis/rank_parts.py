@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.messages import groups_of
 from pytest_torchprof.analysis.ranks import RankPart
 from pytest_torchprof.kernels.names import without_index
-from pytest_torchprof.kernels.operand_types import told_types
+from pytest_torchprof.kernels.operand_types import recorded_types
 from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
@@ -85,7 +85,7 @@ def from_plain(value: Any) -> RankPart:
 def _count(kernels: Iterable[Kernel]) -> Mapping[str, Mapping[str, int]]:
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for kernel in kernels:
-        counts[without_index(kernel.name)][told_types(kernel) or ""] += 1
+        counts[without_index(kernel.name)][recorded_types(kernel) or ""] += 1
     return {name: dict(types) for name, types in counts.items()}
 
 

@@ -15,7 +15,7 @@ from pytest_torchprof.compare.number_changes import median_changes
 from pytest_torchprof.compare.sameness import work_on_the_same
 from pytest_torchprof.compare.words import kind_of
 from pytest_torchprof.kernels.names import without_index
-from pytest_torchprof.kernels.operand_types import told_types
+from pytest_torchprof.kernels.operand_types import recorded_types
 from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.reasons.composed import OfRecording
 from pytest_torchprof.reasons.errors import NotMeasured
@@ -107,7 +107,7 @@ def _kinds(steps: Sequence[StepProfile]) -> Kinds:
     One of two recordings may hold no operands.
     """
     counted = {
-        step: Counter((without_index(kernel.name), told_types(kernel)) for kernel in step.kernels) for step in steps
+        step: Counter((without_index(kernel.name), recorded_types(kernel)) for kernel in step.kernels) for step in steps
     }
     of_unknown_types = {name for counts in counted.values() for name, types in counts if types is None}
     kinds = {}

@@ -36,7 +36,7 @@ def _same_types(was: KernelRecord, now: KernelRecord) -> Reply:
         return NO
     types = _all_types(was), _all_types(now)
     if None not in types:
-        return known(told=types[0] == types[1])
+        return known(holds=types[0] == types[1])
     if was.dtype is not None and now.dtype is not None:
         return YES
     for first, second in ((was, now), (now, was)):
@@ -62,13 +62,13 @@ def _same_layout(was: KernelRecord, now: KernelRecord) -> Reply:
         return NO
     if was.layout is None and now.layout is None:
         if was.operands is not None and now.operands is not None:
-            return known(told=was.operands == now.operands)
+            return known(holds=was.operands == now.operands)
         return NOT_KNOWN if was.has_layout else YES
     untold = was if was.layout is None else now
     if untold.operands is None:
         return NOT_KNOWN
     # A size of 1 has no layout, which contradicts none.
-    return known(told=not has_no_unit_stride(untold.operands))
+    return known(holds=not has_no_unit_stride(untold.operands))
 
 
 def knew_less(was: KernelRecord, now: KernelRecord) -> bool:

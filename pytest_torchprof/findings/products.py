@@ -273,7 +273,7 @@ def _bias_copies(analysis: Analysis) -> Replies[int]:
         decoded = launching.decoded(gpu_op)
         if untold:
             return NOT_KNOWN if decoded.is_of("copy").may_be else NO
-        return known(told=decoded.helper == "bias copy")
+        return known(holds=decoded.helper == "bias copy")
 
     return ask([*work.copies, *(i for i in work.kernels if trace.gpu.name[i] in copying)], puts_bias)
 

@@ -43,10 +43,10 @@ def asked_type(launch: Launch) -> str | None:
     """Return the type that an operator was asked for, None for none and for what it gives of its tensors anyhow."""
     settings, at = launch.settings or (), TYPE_ARGUMENTS.get(launch.op or "", {})
     place = at.get(len(settings))
-    told = "" if place is None else str(settings[place])
-    if not told.isdecimal():
+    number = "" if place is None else str(settings[place])
+    if not number.isdecimal():
         return None
-    asked = _SCALAR_TYPES.get(int(told), f"type{told}")
+    asked = _SCALAR_TYPES.get(int(number), f"type{number}")
     given = {DTYPES[word] for word in map(str, launch.dtypes or ()) if word in DTYPES}
     whole = bool(given) and all(kind_of_dtype(dtype) < FLOAT for dtype in given)
     return None if asked in given or (asked == "int64" and whole and launch.op in _WIDENING) else asked

@@ -36,7 +36,7 @@ def carries_all(kernel: Kernel, group: Iterable[str]) -> Reply:
     return every(carries(kernel, op) for op in group)
 
 
-def told_operators(kernel: Kernel) -> tuple[str, ...]:
+def possible_operators(kernel: Kernel) -> tuple[str, ...]:
     """Return the operators that a kernel of Inductor's is told to carry, those in doubt included."""
     if kernel.code is not None and kernel.code.ops is not None:
         return (*kernel.code.ops, *kernel.code.unclear)

@@ -39,13 +39,15 @@ def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[
     By torch's rules of promotion; what is converted has two types.
     """
     if joined := _BYTES.fullmatch(decoded.operands or ""):
-        return frozenset(one for one in ALL_DTYPES if _size_of(one) == int(joined["bytes"]))
+        return frozenset(dtype for dtype in ALL_DTYPES if _size_of(dtype) == int(joined["bytes"]))
     if launch.dtypes is None or decode(name).dtype is not None or not _is_atens(decoded, launch):
         return frozenset()
     if decoded.family in CONTRACTING and decoded.helper is None:
         words = tensor_types(launch.dtypes, OPERANDS.get(launch.op or ""))
-        found = {DTYPES.get(word) for word in words}
-        return frozenset() if None in found else frozenset({*map(str, found), *(("tf32",) if "fp32" in found else ())})
+        dtypes = {DTYPES.get(word) for word in words}
+        return (
+            frozenset() if None in dtypes else frozenset({*map(str, dtypes), *(("tf32",) if "fp32" in dtypes else ())})
+        )
     if not _LISTS.isdisjoint(map(str, launch.dtypes)):
         return frozenset()
     shapes = launch.shapes or [None] * len(launch.dtypes)
@@ -69,18 +71,18 @@ def _is_atens(decoded: KernelName, launch: Launch) -> bool:
 
 def computes_in(name: str, decoded: KernelName, launch: Launch, dtype: str) -> Reply:
     """Tell whether a kernel computes in a type, by its name or else its operator's operands."""
-    told = decode(name).dtype
+    by_name = decode(name).dtype
     elementwise = decoded.family in ELEMENTWISE and decoded.library == "aten"
-    if decoded.dtype is not None and (told is not None or not elementwise or decoded.dtype not in _MAKES_OTHERS):
+    if decoded.dtype is not None and (by_name is not None or not elementwise or decoded.dtype not in _MAKES_OTHERS):
         return same(decoded.dtype, dtype)
     if decoded.helper == CONVOLUTION_OFFSETS:
-        return known(told=dtype == "int32")
-    if told is not None:
+        return known(holds=dtype == "int32")
+    if by_name is not None:
         return NOT_KNOWN  # Name and operands contradict each other.
     if decoded.tensor_core is not None and dtype == _NEVER_ON[decoded.tensor_core]:
         return NO
     possible = operand_dtypes(name, decoded, launch)
-    return NOT_KNOWN if not possible or possible > {dtype} else known(told=possible == {dtype})
+    return NOT_KNOWN if not possible or possible > {dtype} else known(holds=possible == {dtype})
 
 
 def _size_of(dtype: str) -> int:

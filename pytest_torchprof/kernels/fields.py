@@ -26,8 +26,8 @@ def _one_of(what: str, valid: tuple[str, ...]) -> Callable[[object], object]:
     def check(value: object) -> object:
         if not isinstance(value, str) or value not in valid:
             word = str(value).rpartition(".")[2]
-            said = f"{what}={value!r} is unknown: {nearest(TORCHS_DTYPES.get(word, word), valid)}"
-            raise UnknownLimit(said, Code.BAD_PATTERN)
+            problem = f"{what}={value!r} is unknown: {nearest(TORCHS_DTYPES.get(word, word), valid)}"
+            raise UnknownLimit(problem, Code.BAD_PATTERN)
         return value
 
     return check

@@ -24,10 +24,10 @@ _SHOWN = 20
 
 def by_name(kernels: Iterable[Kernel]) -> dict[str, list[Kernel]]:
     """Return the kernels by their raw names, in the order in which the names come up."""
-    found: dict[str, list[Kernel]] = defaultdict(list)
+    grouped: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in kernels:
-        found[kernel.name].append(kernel)
-    return found
+        grouped[kernel.name].append(kernel)
+    return grouped
 
 
 class Kernels(Sequence[Kernel]):
@@ -93,7 +93,7 @@ class Kernels(Sequence[Kernel]):
             return f"<Kernels: at least {self._count}; {self._open_question}>"
         lines = [f"<Kernels: {self.count} of {len(self.names)} names, {show_us(self.time_us)}>"]
         lines += [
-            f"  [{place}] {printable_line(str(kernel), WIDTH - 10)}" for place, kernel in enumerate(self[:_SHOWN])
+            f"  [{index}] {printable_line(str(kernel), WIDTH - 10)}" for index, kernel in enumerate(self[:_SHOWN])
         ]
         return "\n".join(lines + [f"  ...{and_more(self.count - _SHOWN)}"] * (self.count > _SHOWN))
 
@@ -127,14 +127,14 @@ class Kernels(Sequence[Kernel]):
             compiled = compile_pattern(pattern)
         except TorchprofError as problem:
             raise self._refusal(problem) from None
-        found = ask(self._kernels, compiled.verdict)
-        if not found.yes and compiled.operator is not None:
+        answers = ask(self._kernels, compiled.verdict)
+        if not answers.yes and compiled.operator is not None:
             around = {op for kernel in self._kernels for op in kernel.op_chain}
-            if (said := nothing_is(compiled.operator, around)) is not None:
-                return self._these(found.yes, NoSuchOperator(said))
-        if not (unknown := len(found.not_known)):
-            return self._these(found.yes, self._open_question)
-        return self._these(found.yes, MatchUnknown(str(compiled), unknown))
+            if (reason := nothing_is(compiled.operator, around)) is not None:
+                return self._these(answers.yes, NoSuchOperator(reason))
+        if not (unknown := len(answers.not_known)):
+            return self._these(answers.yes, self._open_question)
+        return self._these(answers.yes, MatchUnknown(str(compiled), unknown))
 
     def _these(self, kernels: Sequence[Kernel], open_question: Reason | None = None) -> Kernels:
         return Kernels(lambda: kernels, len(kernels), refusal=self._refusal, open_question=open_question)

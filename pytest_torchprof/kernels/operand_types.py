@@ -41,8 +41,8 @@ def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
     if decoded.dtype is not None:
         return decoded
     floats = {dtype for dtype in code.dtypes if kind_of_dtype(dtype) >= FLOAT}
-    told = {"fp64"} if "fp64" in floats else floats or set(code.dtypes)
-    return replace(decoded, dtype=next(iter(told))) if len(told) == 1 else decoded
+    dtypes = {"fp64"} if "fp64" in floats else floats or set(code.dtypes)
+    return replace(decoded, dtype=next(iter(dtypes))) if len(dtypes) == 1 else decoded
 
 
 def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
@@ -56,10 +56,10 @@ def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
     for stands at the end: "fp32 ->fp64". None where dtype and layout say all, and where nothing tells.
     """
     arranged = decoded.family in CONTRACTING and decoded.layout is None
-    said = (decoded.family, decoded.dtype, decoded.layout, decoded.helper)
+    fields = (decoded.family, decoded.dtype, decoded.layout, decoded.helper)
     # A name that is no operator's tells what its kernel computes in.
-    asked = asked_type(launch) if leaves_open(*said) or name == launch.op else None
-    if (not leaves_open(*said) and asked is None) or decoded.family == "communication":
+    asked = asked_type(launch) if leaves_open(*fields) or name == launch.op else None
+    if (not leaves_open(*fields) and asked is None) or decoded.family == "communication":
         return decoded
     if joined := _JOINED.search(name):
         return replace(decoded, operands=f"{joined['bytes']}-byte")
@@ -81,7 +81,7 @@ def leaves_open(family: str | None, dtype: str | None, layout: str | None, helpe
     return helper is None and (arranged or dtype in (None, _FP8))
 
 
-def told_types(kernel: Kernel) -> str | None:
+def recorded_types(kernel: Kernel) -> str | None:
     """Return on what types a kernel works, None where neither its name nor its operator tells."""
     operands = kernel.decoded.operands
     return " ".join(types_of(operands)) if operands and kernel.dtype in (None, _FP8) else kernel.dtype
@@ -89,7 +89,7 @@ def told_types(kernel: Kernel) -> str | None:
 
 def hides_types(kernel: Kernel) -> bool:
     """Whether an operator that is the kernel was given lists of tensors, or may have been, and no types are told."""
-    if kernel.name != kernel.op or kernel.decoded.helper is not None or told_types(kernel) is not None:
+    if kernel.name != kernel.op or kernel.decoded.helper is not None or recorded_types(kernel) is not None:
         return False
     if kernel.family == "communication":
         return False  # What a collective sends is told by its backend, and limited by itself.
@@ -100,19 +100,19 @@ def hides_types(kernel: Kernel) -> bool:
 
 def types_of(operands: str) -> tuple[str, ...]:
     """Return the types among a kernel's operands, equal neighbours once."""
-    return tuple(word for word, _ in groupby(one.partition(":")[0] for one in operands.split()))
+    return tuple(word for word, _ in groupby(operand.partition(":")[0] for operand in operands.split()))
 
 
 def has_no_unit_stride(operands: str) -> bool:
     """Whether one of a kernel's operands is strided in every dimension."""
-    return any(one.partition(":")[2] == STRIDED for one in operands.split())
+    return any(operand.partition(":")[2] == STRIDED for operand in operands.split())
 
 
 def may_compute_in(operands: str, dtype: str) -> bool:
     """Whether a kernel of a dtype may be one with these operands: the dtype of their floats, or of all."""
-    types = {one for one in types_of(operands) if not one.startswith(_ASKED)}
-    types = {_FP8 if one.startswith(_FP8) else one for one in types}
-    floats = {one for one in types if kind_of_dtype(one) >= kind_of_dtype("fp32")}
+    types = {given for given in types_of(operands) if not given.startswith(_ASKED)}
+    types = {_FP8 if given.startswith(_FP8) else given for given in types}
+    floats = {given for given in types if kind_of_dtype(given) >= kind_of_dtype("fp32")}
     return (floats or types) == {"fp32" if dtype == "tf32" else dtype}
 
 
@@ -136,10 +136,10 @@ def name_is_the_code(name: str, op: str | None) -> bool:
 def _tensors(launch: Launch) -> Iterator[tuple[str, Any, Any]]:
     types = [*map(str, launch.dtypes or ())]
     operands = zip(types, _as_many(launch.shapes, types), _as_many(launch.strides, types), strict=True)
-    found = [operand for operand in operands if operand[0] not in NO_TENSOR]
-    sized = [DTYPES.get(word) for word, shape, _ in found if shape not in ([], ())]
+    tensors = [operand for operand in operands if operand[0] not in NO_TENSOR]
+    sized = [DTYPES.get(word) for word, shape, _ in tensors if shape not in ([], ())]
     highest = max(map(kind_of_dtype, sized), default=-1)
-    for word, shape, strides in found:
+    for word, shape, strides in tensors:
         if shape not in ([], ()) or kind_of_dtype(DTYPES.get(word)) > highest:
             yield word, shape, strides
 

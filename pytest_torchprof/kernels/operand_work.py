@@ -87,8 +87,8 @@ def has_formula_for(op: str, dtypes: Sequence[object] | None, shapes: Sequence[o
     """Whether the work of an operator on operands such as these can be told, or may be for all that is recorded."""
     if op in _FORMULAS or not dtypes or not shapes or len(dtypes) != len(shapes):
         return has_formula(op)
-    found = {DTYPES.get(str(dtype)) for shape, dtype in zip(shapes, dtypes, strict=True) if shape and _is_shape(shape)}
-    return has_formula(op) and len(found := found - {None}) <= 1 and found <= _FLOATS
+    known = {DTYPES.get(str(dtype)) for shape, dtype in zip(shapes, dtypes, strict=True) if shape and _is_shape(shape)}
+    return has_formula(op) and len(known := known - {None}) <= 1 and known <= _FLOATS
 
 
 def counts_flops(op: str) -> bool:
@@ -107,8 +107,8 @@ def work_of(
     formula: Callable[..., OperandWork] = _FORMULAS.get(op, _same_type)
     if not has_formula(op) or not shapes or not dtypes or len(dtypes) != len(shapes):
         return OperandWork()
-    told = strides if strides and len(strides) == len(shapes) else [None] * len(shapes)
-    inputs = [_operand(*one) for one in zip(shapes, told, dtypes, strict=True)]
+    strides_of = strides if strides and len(strides) == len(shapes) else [None] * len(shapes)
+    inputs = [_operand(*described) for described in zip(shapes, strides_of, dtypes, strict=True)]
     try:
         return formula(op, inputs, settings)
     except (IndexError, KeyError, ValueError):
@@ -121,8 +121,10 @@ def _operand(shape: object, strides: object, dtype: object) -> Operand | None:
     known = DTYPES.get(str(dtype))
     if known is None or not _is_shape(shape):
         return None
-    told = isinstance(strides, list) and len(strides) == len(shape) and all(isinstance(one, int) for one in strides)
-    return Operand(shape=tuple(shape), strides=tuple(strides) if told else None, dtype=known)  # type: ignore[arg-type]
+    are_whole = (
+        isinstance(strides, list) and len(strides) == len(shape) and all(isinstance(stride, int) for stride in strides)
+    )
+    return Operand(shape=tuple(shape), strides=tuple(strides) if are_whole else None, dtype=known)  # type: ignore[arg-type]
 
 
 def _is_shape(value: object) -> TypeGuard[list[int]]:
@@ -133,10 +135,10 @@ _Inputs = list[Operand | None]
 
 
 def _tensor(inputs: _Inputs, place: int) -> Operand:
-    found = inputs[place]
-    if found is None:
+    operand = inputs[place]
+    if operand is None:
         raise ValueError(place)
-    return found
+    return operand
 
 
 def _moved(read: Sequence[Operand], written: int, dtype: str | None) -> int | None:

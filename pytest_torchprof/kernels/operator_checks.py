@@ -45,19 +45,19 @@ def nothing_is(pattern: Operator, recorded: Iterable[str] = ()) -> str | None:
     recorded = frozenset(recorded)
     if any(map(pattern.matches_op, recorded)):
         return None
-    if said := _is_namespace(pattern, recorded) or _is_only_part_of(pattern, recorded):
-        return said
+    if problem := _is_namespace(pattern, recorded) or _is_only_part_of(pattern, recorded):
+        return problem
     if _is_range(pattern.written) or _is_autograds(pattern):
         return None
     if any(_is_one_of(pattern, names()) for names in (of_torch, registered)):
         return None
     if pattern.is_expression and any(map(pattern.matches_op, _ranges())):
         return None
-    said = f"there is no operator {pattern.written!r}, neither in the recording nor in torch"
+    problem = f"there is no operator {pattern.written!r}, neither in the recording nor in torch"
     if "torch" not in sys.modules:
-        said += " (which is not loaded here, so that libraries' own are not known)"
+        problem += " (which is not loaded here, so that libraries' own are not known)"
     near = nearest_operator(pattern.written, of_torch() | registered())
-    return f"{said}; did you mean {near!r}?" if near else said
+    return f"{problem}; did you mean {near!r}?" if near else problem
 
 
 def refused(pattern: Operator) -> str | None:
@@ -71,13 +71,13 @@ def refused(pattern: Operator) -> str | None:
     if is_registered(space, name):
         return None
     known = registered()
-    if not any(one.startswith(f"{space}::") for one in known):
+    if not any(operator.startswith(f"{space}::") for operator in known):
         return None
-    said = f"torch has no operator {name!r} in {space}"
+    problem = f"torch has no operator {name!r} in {space}"
     if near := nearest_operator(pattern.written, known):
-        return f"{said}: did you mean {near!r}?"
-    own = any(one.startswith(f"{space}::") for one in of_torch())
-    return said if own else f"{said}: import what registers it before"
+        return f"{problem}: did you mean {near!r}?"
+    own = any(operator.startswith(f"{space}::") for operator in of_torch())
+    return problem if own else f"{problem}: import what registers it before"
 
 
 def _is_one_of(pattern: Operator, names: frozenset[str]) -> bool:
@@ -90,7 +90,7 @@ def _is_namespace(pattern: Operator, recorded: frozenset[str]) -> str | None:
     """Return that a word is only where a library has its operators; None where it is none, or in a name besides."""
     begin = f"{pattern.written}::"
     named = any(_is_one_of(pattern, names()) for names in (of_torch, registered))
-    if any(one.startswith(begin) for one in (recorded if named else recorded | registered())):
+    if any(operator.startswith(begin) for operator in (recorded if named else recorded | registered())):
         return f"{pattern.written!r} is a namespace: all of its operators are '{begin}*'"
     return None
 
@@ -103,7 +103,11 @@ def _is_only_part_of(pattern: Operator, recorded: frozenset[str]) -> str | None:
     text = pattern.written
     if pattern.is_expression or "::" in text or any(f"aten::{text}" in names() for names in (of_torch, registered)):
         return None
-    within = sorted(one for one in recorded if "::" in one and " " not in one and text in one.rpartition("::")[2])
+    within = sorted(
+        operator
+        for operator in recorded
+        if "::" in operator and " " not in operator and text in operator.rpartition("::")[2]
+    )
     if not within:
         return None
     return f"no operator is called {text!r}, and it is a part of words of {', '.join(within[:_SHOWN])}: write these"
@@ -134,10 +138,10 @@ def _ranges() -> tuple[str, ...]:
 def _is_autograds(pattern: Operator) -> bool:
     """Whether a function of autograd that somebody has written in Python is called so; it has a range of its name."""
     function = getattr(sys.modules.get("torch.autograd"), "Function", None)
-    return function is not None and any(pattern.matches_op(one.__name__) for one in _below(function))
+    return function is not None and any(pattern.matches_op(node.__name__) for node in _below(function))
 
 
 def _below(kind: Any) -> Iterator[type]:
-    for one in type.__subclasses__(kind):
-        yield one
-        yield from _below(one)
+    for subclass in type.__subclasses__(kind):
+        yield subclass
+        yield from _below(subclass)

@@ -47,10 +47,10 @@ def nearest_operator(written: str, known: Iterable[str]) -> str | None:
 
     space, _, name = written.rpartition("::")
     candidates: dict[str, str] = {}
-    for one in sorted(known, reverse=True):
-        of, _, bare = one.rpartition("::")
+    for operator in sorted(known, reverse=True):
+        of, _, bare = operator.rpartition("::")
         if of == space or (not space and of == "aten"):
-            candidates[_plain(bare)] = one if space else bare
+            candidates[_plain(bare)] = operator if space else bare
     close = get_close_matches(_plain(name), candidates, n=1, cutoff=0.7)
     return candidates[close[0]] if close else None
 

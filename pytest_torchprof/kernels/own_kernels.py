@@ -43,9 +43,9 @@ class OwnKernel(Struct, frozen=True, kw_only=True):
     def matches(self, name: str) -> bool:
         """Tell whether it is about the kernel of this raw name: by that, a shown one, or the function's own."""
         expression = _expression(self.pattern)
-        return any(expression.search(one) or self.pattern in one for one in _names_of(name))
+        return any(expression.search(own_name) or self.pattern in own_name for own_name in _names_of(name))
 
-    def told(self, decoded: KernelName) -> KernelName:
+    def completed(self, decoded: KernelName) -> KernelName:
         """Return what is known of a kernel, completed by this.
 
         Where the two contradict each other, what a library's grammar says stays, and what words say does not.
@@ -78,12 +78,12 @@ class OwnKernels(Struct, frozen=True, kw_only=True):
             changes_layout = self.supposed_family == "copy" and decoded.library != "aten"
             helper = LAYOUT_CONVERSION if changes_layout else decoded.helper
             return replace(decoded, family=self.supposed_family, helper=helper)
-        own = next((one for one in self.declared if one.matches(name)), None) if self.declared else None
-        return decoded if own is None else own.told(decoded)
+        own = next((declared for declared in self.declared if declared.matches(name)), None) if self.declared else None
+        return decoded if own is None else own.completed(decoded)
 
     def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
         """Return the patterns that match no kernel of these names."""
-        return tuple(one.pattern for one in self.declared if not any(map(one.matches, names)))
+        return tuple(declared.pattern for declared in self.declared if not any(map(declared.matches, names)))
 
     def before(self, others: OwnKernels) -> OwnKernels:
         """Return these and others, of which these are asked first."""
@@ -120,24 +120,24 @@ def _halves(line: str) -> tuple[str, str]:
 def _read(pattern: object, words: object) -> OwnKernel:
     pattern = _checked(pattern)
     if not isinstance(words, str) or not words.split():
-        said = f"{pattern!r}: expected what it computes, such as pointwise or gemm bf16, got {words!r}"
-        raise UnknownLimit(said, Code.BAD_PATTERN)
+        problem = f"{pattern!r}: expected what it computes, such as pointwise or gemm bf16, got {words!r}"
+        raise UnknownLimit(problem, Code.BAD_PATTERN)
     family, *others = words.split()
     if family not in FAMILIES:
         raise UnknownLimit(f"{pattern!r}: {family!r} is no family: {nearest(family, FAMILIES)}", Code.BAD_PATTERN)
     valid = {"dtype": DTYPES, "layout": LAYOUTS if family == "gemm" else ()}
-    told: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for word in others:
-        field = next((field for field, words in valid.items() if word in words and field not in told), None)
-        if field is None and word in (*told.values(), *DTYPES, *valid["layout"]):
-            said = f"{pattern!r}: {words!r} says two of one thing: a kernel has one dtype, and a product one layout"
-            raise UnknownLimit(said, Code.BAD_PATTERN)
+        field = next((field for field, words in valid.items() if word in words and field not in fields), None)
+        if field is None and word in (*fields.values(), *DTYPES, *valid["layout"]):
+            problem = f"{pattern!r}: {words!r} says two of one thing: a kernel has one dtype, and a product one layout"
+            raise UnknownLimit(problem, Code.BAD_PATTERN)
         if field is None:
-            known = [one for words in valid.values() for one in words]
-            said = f"{pattern!r}: {word!r} says nothing of a kernel of family {family}: {nearest(word, known)}"
-            raise UnknownLimit(said, Code.BAD_PATTERN)
-        told[field] = word
-    return OwnKernel(pattern=pattern, family=family, dtype=told.get("dtype"), layout=told.get("layout"))
+            known = [known_word for words in valid.values() for known_word in words]
+            problem = f"{pattern!r}: {word!r} says nothing of a kernel of family {family}: {nearest(word, known)}"
+            raise UnknownLimit(problem, Code.BAD_PATTERN)
+        fields[field] = word
+    return OwnKernel(pattern=pattern, family=family, dtype=fields.get("dtype"), layout=fields.get("layout"))
 
 
 def _checked(pattern: object) -> str:
@@ -145,16 +145,20 @@ def _checked(pattern: object) -> str:
     text = pattern.strip() if isinstance(pattern, str) else ""
     expression = _expression(text)
     if not text:
-        said = f"{pattern!r} is no pattern on kernels' names: expected one such as my_rope_*"
+        problem = f"{pattern!r} is no pattern on kernels' names: expected one such as my_rope_*"
     elif advice := no_kernel(text):
-        said = f"{text!r} is no kernel's name: {advice}"
+        problem = f"{text!r} is no kernel's name: {advice}"
     elif len(_LETTERS.findall(_NO_NAME.sub("", text.removeprefix("re:")))) < _FEWEST:
-        said = f"{text!r} is no pattern on names of one's own: expected three letters of one or more, as in my_rope_*"
+        problem = (
+            f"{text!r} is no pattern on names of one's own: expected three letters of one or more, as in my_rope_*"
+        )
     elif sum(map(OwnKernel(pattern=text, family="other").matches, _COMMON)) > 1 or expression.search(""):
-        said = f"{text!r} matches kernels of torch and of its libraries: expected the names of one's own, as my_rope_*"
+        problem = (
+            f"{text!r} matches kernels of torch and of its libraries: expected the names of one's own, as my_rope_*"
+        )
     else:
         return text
-    raise UnknownLimit(said, Code.BAD_PATTERN)
+    raise UnknownLimit(problem, Code.BAD_PATTERN)
 
 
 _FEWEST: Final = 3
@@ -188,7 +192,7 @@ def ask_for(names: Iterable[str], unmatched: Collection[str] = ()) -> tuple[str,
 
     ``unmatched`` are declarations that match no kernel: one of them may be a slip of the pen.
     """
-    idle = [f"declared, and matches no kernel here: {printable_line(repr(one), 60)}" for one in unmatched]
+    idle = [f"declared, and matches no kernel here: {printable_line(repr(pattern), 60)}" for pattern in unmatched]
     lines = dict.fromkeys(f"    {printable_line(_line_for(name), 110)}" for name in names)
     shown = [*lines][:_SHOWN]
     more = [f"    ...{and_more(len(lines) - _SHOWN, 'name')}"] * (len(lines) > _SHOWN)

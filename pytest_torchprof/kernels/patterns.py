@@ -216,8 +216,8 @@ def compile_pattern(value: object) -> Pattern:
             )
         return NamePattern(value)
     if (call := selector_call(value)) is not None:
-        said = f"{call.partition('(')[0]} is the function that makes a selector; call it: {call}"
-        raise UnknownLimit(said, Code.BAD_PATTERN)
+        problem = f"{call.partition('(')[0]} is the function that makes a selector; call it: {call}"
+        raise UnknownLimit(problem, Code.BAD_PATTERN)
     raise UnknownLimit(f"expected {_KERNELS_TEXT}, got {value!r}", Code.BAD_PATTERN)
 
 
@@ -239,8 +239,8 @@ def parse_value(text: str) -> object:
         return _evaluate(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, MemoryError, RecursionError, TypeError):
         shown = text if len(text) <= 60 else f"{text[:57]}..."
-        said = f"{shown!r} cannot be read: expected literals and selectors such as {_FORMS}"
-        raise UnknownLimit(f"{said}; quote what is meant as a text", Code.BAD_PATTERN) from None
+        problem = f"{shown!r} cannot be read: expected literals and selectors such as {_FORMS}"
+        raise UnknownLimit(f"{problem}; quote what is meant as a text", Code.BAD_PATTERN) from None
 
 
 def _evaluate(node: ast.expr) -> object:
@@ -263,8 +263,8 @@ _JSON: Final = {"true": True, "false": False, "null": None}
 
 def _evaluate_selector(kind: str, call: ast.Call) -> Selector:
     if kind not in SIGNATURES:
-        said = f"there is no selector {kind}(): {nearest(kind, SIGNATURES)}; quote what is meant as a text"
-        raise UnknownLimit(said, Code.BAD_PATTERN)
+        problem = f"there is no selector {kind}(): {nearest(kind, SIGNATURES)}; quote what is meant as a text"
+        raise UnknownLimit(problem, Code.BAD_PATTERN)
     positional = tuple(ast.literal_eval(node) for node in call.args)
     keywords = {node.arg: ast.literal_eval(node.value) for node in call.keywords if node.arg}
     if len(keywords) != len(call.keywords):
@@ -303,19 +303,19 @@ def hint(pattern: object, kernels: Sequence[Kernel]) -> str | None:
     if not isinstance(pattern, NamePattern) or any(pattern.matches(kernel) for kernel in kernels):
         return None
     selector = _guess_selector(pattern.written)
-    found = [kernel for kernel in kernels if selector.matches(kernel)] if selector else []
-    if selector is None or not found:
+    matching = [kernel for kernel in kernels if selector.matches(kernel)] if selector else []
+    if selector is None or not matching:
         return None
     noun = _NOUNS.get(selector.kind, "communication kernel")
     asked = [f"{name} {value}" for name, value in selector.fields if name in ("layout", "dtype")]
-    verb = "have" if len(found) > 1 else "has"
+    verb = "have" if len(matching) > 1 else "has"
     says = (
-        f"{counted(len(found), noun)} {verb} {' and '.join(asked)}"
+        f"{counted(len(matching), noun)} {verb} {' and '.join(asked)}"
         if asked
-        else f"there {'are' if len(found) > 1 else 'is'} {counted(len(found), noun)}"
+        else f"there {'are' if len(matching) > 1 else 'is'} {counted(len(matching), noun)}"
     )
     tried = f"{'matches' if is_expression(pattern.written) else 'contains'} `{pattern.written}`"
-    return f"no kernel name {tried}; {says} ({_list_names(found)}): use {selector}"
+    return f"no kernel name {tried}; {says} ({_list_names(matching)}): use {selector}"
 
 
 def _guess_selector(written: str) -> Selector | None:
@@ -350,5 +350,5 @@ def _list_names(kernels: Sequence[Kernel], shown: int = 3) -> str:
 
 def _elide_tuning(name: str) -> str:
     """Return an nvjet name with what tunes it left out, every other name as it is."""
-    found = re.match(r"(nvjet(?:_sm\d+)?_[a-z]+(?:_tf32)?_\d+x\d+)_.+_([NT]{3})$", name)
-    return f"{found[1]}_..._{found[2]}" if found else name
+    match = re.match(r"(nvjet(?:_sm\d+)?_[a-z]+(?:_tf32)?_\d+x\d+)_.+_([NT]{3})$", name)
+    return f"{match[1]}_..._{match[2]}" if match else name

@@ -58,14 +58,14 @@ def computed_in(operands: Sequence[TypedOperand], op: str, family: str | None) -
     """Return the types of which one is the operator's; empty where they do not tell."""
     plain = op.rpartition("::")[2].rstrip("_")
     # With weights, bincount adds in fp64 whatever is no fp32.
-    if not operands or any(one.dtype is None for one in operands) or plain == "bincount":
+    if not operands or any(operand.dtype is None for operand in operands) or plain == "bincount":
         return _NOT_KNOWN
     if family == "copy":
         # What is converted is read in the one and written in the other type.
-        return frozenset(str(one.dtype) for one in operands)
+        return frozenset(str(operand.dtype) for operand in operands)
     given = _given(operands, plain)
     types = _promoted(given, plain, family)
-    return types.union(str(one.dtype) for one in operands[len(given) :]) if types else types
+    return types.union(str(operand.dtype) for operand in operands[len(given) :]) if types else types
 
 
 def _given(operands: Sequence[TypedOperand], plain: str) -> Sequence[TypedOperand]:
@@ -73,13 +73,15 @@ def _given(operands: Sequence[TypedOperand], plain: str) -> Sequence[TypedOperan
     if plain in _OF_TWO:
         return operands[:2]
     *others, last = operands
-    above = not last.is_number and all(kind_of_dtype(one.dtype) < kind_of_dtype(last.dtype) for one in others)
+    above = not last.is_number and all(kind_of_dtype(other.dtype) < kind_of_dtype(last.dtype) for other in others)
     return others if others and above else operands
 
 
 def _promoted(operands: Sequence[TypedOperand], plain: str, family: str | None) -> frozenset[str]:
-    tensors = [one.dtype for one in operands if not one.is_number] or [one.dtype for one in operands]
-    kind, highest = max(map(kind_of_dtype, tensors)), max(kind_of_dtype(one.dtype) for one in operands)
+    tensors = [operand.dtype for operand in operands if not operand.is_number] or [
+        operand.dtype for operand in operands
+    ]
+    kind, highest = max(map(kind_of_dtype, tensors)), max(kind_of_dtype(operand.dtype) for operand in operands)
     if highest < FLOAT and family not in ("index", "sort", "rng") and plain not in _KEEPS_INTEGERS:
         # Sums and products of integers are wider.
         whole = family == "reduction" and plain != "logsumexp"

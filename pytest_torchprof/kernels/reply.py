@@ -35,26 +35,26 @@ class Reply(Enum):
 YES, NO, NOT_KNOWN = Reply
 
 
-def known(*, told: bool) -> Reply:
+def known(*, holds: bool) -> Reply:
     """Return the answer to a question that what is known decides."""
-    return YES if told else NO
+    return YES if holds else NO
 
 
-def same(told: object, wanted: object) -> Reply:
-    """Tell whether what is told is what is wanted; None tells nothing."""
-    return NOT_KNOWN if told is None else known(told=told == wanted)
+def same(known_value: object, wanted: object) -> Reply:
+    """Return whether what is known is what is wanted; NOT_KNOWN where nothing is known."""
+    return NOT_KNOWN if known_value is None else known(holds=known_value == wanted)
 
 
 def every(answers: Iterable[Reply]) -> Reply:
     """Return NO where one is, else NOT_KNOWN where one is, else YES."""
-    found = set(answers)
-    return next((one for one in (NO, NOT_KNOWN) if one in found), YES)
+    replies = set(answers)
+    return next((reply for reply in (NO, NOT_KNOWN) if reply in replies), YES)
 
 
 def some(answers: Iterable[Reply]) -> Reply:
     """Return YES where one is, else NOT_KNOWN where one is, else NO."""
-    found = set(answers)
-    return next((one for one in (YES, NOT_KNOWN) if one in found), NO)
+    replies = set(answers)
+    return next((reply for reply in (YES, NOT_KNOWN) if reply in replies), NO)
 
 
 class Replies(Struct, Generic[Thing], frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Replies(Struct, Generic[Thing], frozen=True, kw_only=True):
 
 def ask(things: Iterable[Thing], question: Callable[[Thing], Reply]) -> Replies[Thing]:
     """Ask each of these."""
-    found: dict[Reply, list[Thing]] = {YES: [], NO: [], NOT_KNOWN: []}
+    by_reply: dict[Reply, list[Thing]] = {YES: [], NO: [], NOT_KNOWN: []}
     for thing in things:
-        found[question(thing)].append(thing)
-    return Replies(yes=tuple(found[YES]), no=tuple(found[NO]), not_known=tuple(found[NOT_KNOWN]))
+        by_reply[question(thing)].append(thing)
+    return Replies(yes=tuple(by_reply[YES]), no=tuple(by_reply[NO]), not_known=tuple(by_reply[NOT_KNOWN]))

@@ -160,8 +160,8 @@ def of_dtype(kernel: Kernel, value: object) -> Reply:
     if kernel.dtype is None and kernel.code is not None and kernel.code.dtypes:
         return NOT_KNOWN if value in kernel.code.dtypes else NO
     launch = Launch(op=kernel.op, dtypes=kernel.op_dtypes, shapes=kernel.op_shapes)
-    told = computes_in(kernel.name, kernel.decoded, launch, str(value))
-    return NO if told is NOT_KNOWN and kernel.joined and value not in kernel.joined else told
+    reply = computes_in(kernel.name, kernel.decoded, launch, str(value))
+    return NO if reply is NOT_KNOWN and kernel.joined and value not in kernel.joined else reply
 
 
 def _of_family(kernel: Kernel, value: object) -> Reply:
@@ -231,8 +231,8 @@ def _of_library(kernel: Kernel, value: object) -> Reply:
     if value in ("triton", kernel.library) and kernel.library != "triton" and _may_be_triton(kernel):
         return NOT_KNOWN
     # Where no table knows the name, it may be any library's that came out since; Triton's are told by looks.
-    told = value == "triton" or kernel.library != "other" or kernel.family is not None
-    return same(kernel.library, value) if told else NOT_KNOWN
+    is_known = value == "triton" or kernel.library != "other" or kernel.family is not None
+    return same(kernel.library, value) if is_known else NOT_KNOWN
 
 
 def _carries(kernel: Kernel, value: object) -> Reply:
@@ -252,9 +252,9 @@ def _collective_of(chain: Iterable[str]) -> str | None:
     for op in chain:
         if op.startswith(("c10d::", "nccl:")):
             bare_name = re.sub(r"[^a-z]", "", op.partition(":")[2].lower())
-            found = next((one for one in COLLECTIVES if one.replace("_", "") in bare_name), None)
-            if found is not None:
-                return found
+            named = next((collective for collective in COLLECTIVES if collective.replace("_", "") in bare_name), None)
+            if named is not None:
+                return named
     return None
 
 
@@ -305,8 +305,8 @@ def build(kind: str, positional: tuple[object, ...], keywords: dict[str, object]
         if name not in valid:
             raise UnknownLimit(f"{kind}() has no keyword {name!r}: {nearest(name, valid)}", Code.BAD_PATTERN)
     if keywords.get("fused") is False and "version" in keywords:
-        said = "attention(fused=False) selects what no FlashAttention runs: it takes no version"
-        raise UnknownLimit(said, Code.BAD_PATTERN)
+        problem = "attention(fused=False) selects what no FlashAttention runs: it takes no version"
+        raise UnknownLimit(problem, Code.BAD_PATTERN)
     written = ", ".join([*map(repr, positional), *(f"{name}={value!r}" for name, value in keywords.items())])
     asked = [*_BASE.get(kind, ())]
     if kind == "triton":

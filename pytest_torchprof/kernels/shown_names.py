@@ -24,20 +24,20 @@ def might_be_called(kernel: Kernel, expression: re.Pattern[str]) -> Reply:
 
     YES where that is so whatever it is.
     """
-    found = _matching_dtypes(expression, kernel.decoded)
-    return some(every((told, of_dtype(kernel, dtype))) for dtype, told in found)
+    matching = _matching_dtypes(expression, kernel.decoded)
+    return some(every((reply, of_dtype(kernel, dtype))) for dtype, reply in matching)
 
 
 @lru_cache(maxsize=16384)
 def _matching_dtypes(expression: re.Pattern[str], decoded: KernelName) -> tuple[tuple[str, Reply], ...]:
     """Return the types in which a kernel's shown name matches: YES where it does so whatever else is not known."""
-    found = []
+    matching = []
     for dtype in (decoded.dtype,) if decoded.dtype else DTYPES:
-        names = (one.titles for one in _possible(replace(decoded, dtype=dtype)))
+        names = (possible.titles for possible in _possible(replace(decoded, dtype=dtype)))
         hits = {any(map(expression.search, titles)) for titles in names}
         if True in hits:
-            found.append((dtype, NOT_KNOWN if False in hits else YES))
-    return tuple(found)
+            matching.append((dtype, NOT_KNOWN if False in hits else YES))
+    return tuple(matching)
 
 
 def _possible(decoded: KernelName) -> Iterator[KernelName]:
@@ -50,4 +50,4 @@ def _possible(decoded: KernelName) -> Iterator[KernelName]:
         if family == "gemm" and decoded.layout is None:
             yield from (replace(of_family, layout=layout) for layout in LAYOUTS)
         elif family == "communication" and decoded.collective is None:
-            yield from (replace(of_family, collective=one) for one in COLLECTIVES)
+            yield from (replace(of_family, collective=collective) for collective in COLLECTIVES)

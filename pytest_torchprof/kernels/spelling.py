@@ -87,35 +87,35 @@ def no_kernel(text: str) -> str | None:
         return None
     if text.startswith("torch.") and (dtype := TORCHS_DTYPES.get(text.removeprefix("torch."))) is not None:
         return f"it is a type: write {dtype!r}"
-    said = _common(text) or _advice(text, _OF_KERNELS)
-    if said is None and not text.isidentifier() and (said := no_operators_call(text)) is not None:
-        return f"it is no kernel: {said}"
+    problem = _common(text) or _advice(text, _OF_KERNELS)
+    if problem is None and not text.isidentifier() and (problem := no_operators_call(text)) is not None:
+        return f"it is no kernel: {problem}"
     # What C++ writes so, at::native::gelu(..), is in the names of kernels.
     in_names = _CPPS.fullmatch(text) or _SCHEMA.fullmatch(text) or _CALL.fullmatch(text)
-    if said is None and (text.startswith("aten::") or not in_names) and (meant := _operator_meant(text)) is not None:
+    if problem is None and (text.startswith("aten::") or not in_names) and (meant := _operator_meant(text)) is not None:
         return f"it is an operator, as which ops, forbid_ops and op= ask for it: {meant!r}"
-    return said
+    return problem
 
 
 def no_operator(text: str) -> str | None:
     """Return why no operator of a recording is called so, and what is meant; None where one may be."""
     if text.startswith("re:"):
         return None
-    said = _common(text) or no_operators_call(text) or _advice(text, _OF_OPERATORS)
-    if said is None and (meant := _operator_meant(text)) is not None:
+    problem = _common(text) or no_operators_call(text) or _advice(text, _OF_OPERATORS)
+    if problem is None and (meant := _operator_meant(text)) is not None:
         return f"in a recording it is {meant!r}"
-    return said
+    return problem
 
 
 def no_operators_call(text: str) -> str | None:
     """Return what a call of Python's that has no operator of its name is in a recording; None for all others."""
     forms = (form.fullmatch(text) for form in (_PYTHONS, _CALL, _BARE))
-    return next((said for found in forms if found and (said := in_a_recording(found["name"])) is not None), None)
+    return next((problem for match in forms if match and (problem := in_a_recording(match["name"])) is not None), None)
 
 
 def _advice(text: str, forms: Forms) -> str | None:
-    found = ((form.fullmatch(text), said) for form, said in forms)
-    return next((said.format(**match.groupdict()) for match, said in found if match is not None), None)
+    tried = ((form.fullmatch(text), advice) for form, advice in forms)
+    return next((advice.format(**match.groupdict()) for match, advice in tried if match is not None), None)
 
 
 def _common(text: str) -> str | None:
@@ -141,8 +141,8 @@ def _operator_meant(text: str) -> str | None:
     if (printed := _PRINTED.fullmatch(text)) is not None:
         return f"{printed['space']}::{printed['name']}"
     for form in (_PYTHONS, _CPPS, _CALL):
-        if (found := form.fullmatch(text)) is not None:
-            meant = f"aten::{_snake(found['name'])}"
+        if (match := form.fullmatch(text)) is not None:
+            meant = f"aten::{_snake(match['name'])}"
             return meant if meant in of_torch() else nearest_operator(meant, of_torch()) or meant
     return None
 

@@ -85,7 +85,7 @@ def _by_operator(pattern: Operator, analysis: Analysis, items: Sequence[Item]) -
     if not len(analysis.trace.ops):
         return [NOT_KNOWN] * len(items)
     chain = analysis.launching.chain
-    return [NOT_KNOWN if item.call < 0 else known(told=any(map(pattern.matches_op, chain(item.op)))) for item in items]
+    return [NOT_KNOWN if item.call < 0 else known(holds=any(map(pattern.matches_op, chain(item.op)))) for item in items]
 
 
 def _by_range(name: str, analysis: Analysis, items: Sequence[Item]) -> list[Reply]:
@@ -96,7 +96,7 @@ def _by_range(name: str, analysis: Analysis, items: Sequence[Item]) -> list[Repl
     if not stretches:
         return [NO] * len(items)
     inside = Inside(trace, stretches, waiting_threads(trace, calls))
-    return [NOT_KNOWN if item.call < 0 else known(told=inside.launched(item.call)) for item in items]
+    return [NOT_KNOWN if item.call < 0 else known(holds=inside.launched(item.call)) for item in items]
 
 
 def _by_place(file: str, line: int | None, _analysis: Analysis, items: Sequence[Item]) -> list[Reply]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.kernels.carried import told_operators
+from pytest_torchprof.kernels.carried import possible_operators
 from pytest_torchprof.kernels.own_kernels import ask_for
 from pytest_torchprof.limits.seen import AnySeen, outcome_text
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
@@ -320,7 +320,7 @@ class CaughtByTest(Evidence, frozen=True):
 
 def what_each_carries(kernels: Iterable[Kernel]) -> list[KernelCarries]:
     """Return a line per kernel in launch order, one for those that follow each other and read the same."""
-    lines = groupby(KernelCarries(one.short, tuple(told_operators(one)), one.op) for one in kernels)
+    lines = groupby(KernelCarries(one.short, tuple(possible_operators(one)), one.op) for one in kernels)
     return [replace(line, count=len(list(alike))) for line, alike in lines]
 
 

@@ -23,7 +23,7 @@ def is_file(asked: str, recorded: str) -> Reply:
         own = path.resolve()
         answers[own] = answers.get(own, False) or _ends_with(str(path), asked) or _ends_with(str(own), asked)
     told = set(answers.values())
-    return known(told=told.pop()) if len(told) == 1 else NOT_KNOWN
+    return known(holds=told.pop()) if len(told) == 1 else NOT_KNOWN
 
 
 def _ends_with(path: str, end: str) -> bool:

@@ -111,6 +111,10 @@ def messages_of(events: Sequence[Any], first: int) -> dict[int, Message]:
 
 def annotations_of(args: Sequence[Args], first: int) -> dict[int, str]:
     """Return what nodes of CUDA graphs are annotated with, by their places in a column."""
-    annotated = ((i, one.annotation) for i, one in enumerate(args, first) if one.node and one.annotation)
+    annotated = (
+        (i, event_args.annotation)
+        for i, event_args in enumerate(args, first)
+        if event_args.node and event_args.annotation
+    )
     decoded = ((i, msgspec.json.decode(text)) for i, text in annotated)
     return {i: name for i, name in decoded if isinstance(name, str)}

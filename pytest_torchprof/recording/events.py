@@ -311,7 +311,7 @@ class Columns:
             for args in (event.args,)
         ]
         first = len(part.inputs)
-        part.inputs.extend([inputs[joined(one)] for one in operands])
+        part.inputs.extend([inputs[joined(texts)] for texts in operands])
         if role == RANGE:
             part.external.fromlist([event.args.external for event in events])
             if PARAMETERS in self.names:

@@ -161,6 +161,6 @@ def is_perfetto(text: bytes) -> bool:
     first = _PACKET.match(text)
     if first is None or not _NOT_IN_JSON.search(text, 0, 4096):
         return False
-    length = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(first[1]))
+    length = sum((byte & 0x7F) << (7 * index) for index, byte in enumerate(first[1]))
     behind = first.end() + length
     return behind >= len(text) or _PACKET.match(text, behind) is not None

@@ -28,14 +28,14 @@ class Article(NamedTuple):
 
 def marker_help() -> str:
     """Return a line for each keyword of the marker: an example of it, and what it says."""
-    told = {}
+    meanings = {}
     for article in articles():
         if article.page == "limits":
             titles, _, row = ([cell.strip() for cell in plain(line)[1:-1].split(" | ")] for line in article.lines[:3])
             cells = dict(zip(titles, row, strict=True))
-            told[cells["example"].strip("`")] = cells.get("it limits") or cells["it says"]
-    width = max(map(len, told))
-    return "\n".join(f"    {example:{width}}  {meaning}" for example, meaning in told.items())
+            meanings[cells["example"].strip("`")] = cells.get("it limits") or cells["it says"]
+    width = max(map(len, meanings))
+    return "\n".join(f"    {example:{width}}  {meaning}" for example, meaning in meanings.items())
 
 
 def folder() -> Path:
@@ -50,18 +50,18 @@ def articles() -> Iterator[Article]:
     for page in PAGES:
         text = (folder() / f"{page}.md").read_text(encoding="utf-8")
         _, *sections = re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
-        parts = {found[1]: _parts(found[2]) for found in _CHAPTER.finditer(text)}
+        parts = {heading[1]: _parts(heading[2]) for heading in _CHAPTER.finditer(text)}
         for section in sections:
             title, *lines = section.rstrip().split("\n")
-            if found := _HEADING.fullmatch(title):
-                yield Article(found[1], page, (*lines, *parts.get(found[1], ())))
+            if heading := _HEADING.fullmatch(title):
+                yield Article(heading[1], page, (*lines, *parts.get(heading[1], ())))
             elif page == "limits":
                 yield from _rows(page, lines)
 
 
 def _parts(chapter: str) -> tuple[str, ...]:
     """Return a paragraph with the words that the sections of a chapter explain; nothing where it has none."""
-    words = [found[1] for found in map(_HEADING.fullmatch, chapter.splitlines()) if found]
+    words = [heading[1] for heading in map(_HEADING.fullmatch, chapter.splitlines()) if heading]
     return ("", f"torchprof explain: {', '.join(words)}") if words else ()
 
 
@@ -70,8 +70,8 @@ def _rows(page: str, lines: list[str]) -> Iterator[Article]:
     table = [line for line in lines if line.startswith("|")]
     prose = [line for line in lines if not line.startswith("|")]
     for row in table:
-        if found := _ROW.fullmatch(row):
-            yield Article(found[1], page, (*table[:2], f"| {found[2]}", *prose))
+        if match := _ROW.fullmatch(row):
+            yield Article(match[1], page, (*table[:2], f"| {match[2]}", *prose))
 
 
 def plain(text: str) -> str:

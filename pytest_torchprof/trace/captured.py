@@ -67,16 +67,16 @@ def with_captured(trace: Trace, annotated: Mapping[int, str]) -> Trace:
 
 
 def _numbering(known: Sequence[object]) -> Callable[[list], Callable[[object], int]]:  # type: ignore[type-arg]
-    places = {value: place for place, value in enumerate(known)}
+    indices = {value: index for index, value in enumerate(known)}
 
     def into(values: list) -> Callable[[object], int]:  # type: ignore[type-arg]
-        def place_of(value: object) -> int:
-            if value not in places:
-                places[value] = len(values)
+        def index_of(value: object) -> int:
+            if value not in indices:
+                indices[value] = len(values)
                 values.append(value)
-            return places[value]
+            return indices[value]
 
-        return place_of
+        return index_of
 
     return into
 
@@ -87,12 +87,12 @@ def _laid(graph: CapturedGraph) -> _Laid:
     made = [node.at for node in ordered]
     return _Laid(
         graph,
-        {node.node: 2 * place + 1 for place, node in enumerate(ordered)},
+        {node.node: 2 * index + 1 for index, node in enumerate(ordered)},
         {node.node: node for node in ordered},
         [
-            (one, 2 * bisect_left(made, one.begin), 2 * bisect_right(made, one.end))
-            for one in graph.ranges
-            if one.begin <= one.end
+            (captured, 2 * bisect_left(made, captured.begin), 2 * bisect_right(made, captured.end))
+            for captured in graph.ranges
+            if captured.begin <= captured.end
         ],
         2 * len(made),
     )
@@ -108,7 +108,7 @@ def _replays(trace: Trace, graphs: Sequence[CapturedGraph]) -> Iterator[_Replay]
         if (number := node >> _OF_GRAPH) in by_number:
             operations[number, gpu.correlation[i]].append(i)
     wanted = {correlation for _, correlation in operations}
-    launched = {one: i for i, one in enumerate(calls.correlation) if one in wanted}
+    launched = {queued: i for i, queued in enumerate(calls.correlation) if queued in wanted}
     for (number, correlation), members in operations.items():
         call, laid = launched.get(correlation), by_number[number]
         nodes = [(i, laid.nodes.get(gpu.node[i] & ((1 << _OF_GRAPH) - 1))) for i in members]
@@ -154,15 +154,15 @@ class _Putting:
         if base < self._free_ns:
             return
         self._free_ns = base + laid.length
-        for one, begin, end in laid.ranges:
-            if (column := self._columns.get(one.kind)) is None:
+        for captured, begin, end in laid.ranges:
+            if (column := self._columns.get(captured.kind)) is None:
                 continue
-            column.name.append(self._name(_PREFIXES.get(one.kind, "") + one.name))
+            column.name.append(self._name(_PREFIXES.get(captured.kind, "") + captured.name))
             column.start.append(base + begin)
             column.end.append(base + end)
             column.thread.append(self._lane)
-            if one.kind == "operator":
-                column.inputs.append(self._operands("\0".join(one.operands or ("", "", "")).encode()))
+            if captured.kind == "operator":
+                column.inputs.append(self._operands("\0".join(captured.operands or ("", "", "")).encode()))
                 column.external.append(-1)
         for gpu_op, node in replay.nodes:
             self.of[gpu_op] = len(self.calls.start)

@@ -40,7 +40,7 @@ def within(these: Spans, those: Spans) -> Spans:
         first, last = bisect_left(more, (start,)), bisect_left(more, (end,))
         if first and more[first - 1][1] > start:
             first -= 1
-        inside = [one for one in more[first:last] if one[1] > start]
+        inside = [span for span in more[first:last] if span[1] > start]
         if inside:
             # All but the first and the last of them lie wholly inside.
             inside[0] = max(start, inside[0][0]), inside[0][1]

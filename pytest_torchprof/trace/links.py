@@ -278,8 +278,8 @@ class Nesting:
 
     def around(self, thread: int, start: int, end: int) -> int:
         """Return the innermost range of the thread that holds [start, end] in ns, ABSENT without one."""
-        one = Calls(name=[0], start=[start], end=[end], thread=[thread])
-        return self.around_each(one, (0,))[0]
+        call = Calls(name=[0], start=[start], end=[end], thread=[thread])
+        return self.around_each(call, (0,))[0]
 
     def around_each(self, calls: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
         """Return the innermost range around each of the calls, ABSENT without one."""

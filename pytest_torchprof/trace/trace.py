@@ -262,7 +262,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if flush is None:
             # Of threads that begin together it is one whatever the order of the file.
             begun = {first.thread[i] for i in where(first.start, {start})}
-            thread = min(begun, key=lambda one: str(self.threads[one]))
+            thread = min(begun, key=lambda index: str(self.threads[index]))
         else:
             thread = self.calls.thread[flush]
         ends = [max(part.end) for part in (self.ops, self.annotations) if len(part)]
@@ -305,15 +305,15 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """For operators of a backward pass the operator whose backward they are, where an arrow links the two."""
         starts, finishes = self.arrows.starts, self.arrows.finishes
         ids = starts.keys() & finishes.keys()
-        wanted = {ends[one] for one in ids for ends in (starts, finishes)}
+        wanted = {ends[arrow] for arrow in ids for ends in (starts, finishes)}
         ops = self.ops
         # Of operators that begin together the outermost one, which comes first, is meant.
         at: dict[tuple[int, int], int] = {}
         if wanted:
-            for i, place in enumerate(zip(ops.thread, ops.start, strict=True)):
-                if place in wanted and (place not in at or ops.end[i] > ops.end[at[place]]):
-                    at[place] = i
-        pairs = {one: (at.get(finishes[one]), at.get(starts[one])) for one in ids}
+            for i, begin in enumerate(zip(ops.thread, ops.start, strict=True)):
+                if begin in wanted and (begin not in at or ops.end[i] > ops.end[at[begin]]):
+                    at[begin] = i
+        pairs = {arrow: (at.get(finishes[arrow]), at.get(starts[arrow])) for arrow in ids}
         return {
             backward: forward for backward, forward in pairs.values() if backward is not None and forward is not None
         }

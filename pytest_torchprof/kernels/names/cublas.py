@@ -88,31 +88,31 @@ def _nvjet_dtype(code: str, *, tf32: bool) -> str | None:
     return agreed(_NVJET_TYPES.get(letter) for letter in letters)
 
 
-def _decode_nvjet(found: re.Match[str]) -> KernelName:
-    rest = found["rest"].split("_")[1:]
-    tile = numbers(found["tile"])
-    cluster = found["cluster"]
-    stages = found["stages"] or found["depth"]
-    layout = found["lay"]
+def _decode_nvjet(match: re.Match[str]) -> KernelName:
+    rest = match["rest"].split("_")[1:]
+    tile = numbers(match["tile"])
+    cluster = match["cluster"]
+    stages = match["stages"] or match["depth"]
+    layout = match["lay"]
     return KernelName(
         family="gemm",
         library="cublas",
-        dtype=_nvjet_dtype(found["dt"], tf32=bool(found["tf32"])),
+        dtype=_nvjet_dtype(match["dt"], tf32=bool(match["tf32"])),
         layout=layout.lower() if layout else None,
         tensor_core=True,
-        tile=(*tile, int(found["tk"])) if found["tk"] else tile,
+        tile=(*tile, int(match["tk"])) if match["tk"] else tile,
         stages=int(stages) if stages else None,
         cluster=numbers(cluster) if cluster else None,
         split_k="splitK" in rest or None,
         epilogue=tuple(word for word in ("bias", "relu", "gelu") if word in rest),
-        arch=found["sm"],
-        stem=f"nvjet_{found['dt']}{'_tf32' if found['tf32'] else ''}_{found['tile']}",
+        arch=match["sm"],
+        stem=f"nvjet_{match['dt']}{'_tf32' if match['tf32'] else ''}_{match['tile']}",
     )
 
 
-def _decode_legacy(found: re.Match[str]) -> KernelName:
-    mma = found["mma"]
-    words = [word for word in (found["out"], found["io"]) if word in _WORD_TYPES]
+def _decode_legacy(match: re.Match[str]) -> KernelName:
+    mma = match["mma"]
+    words = [word for word in (match["out"], match["io"]) if word in _WORD_TYPES]
     letters = mma.rstrip("0123456789")
     dtype: str | None
     if words:
@@ -123,40 +123,40 @@ def _decode_legacy(found: re.Match[str]) -> KernelName:
         dtype = {"h": "fp16", "d": "fp64", "i": "int8"}.get(letters)
     else:
         dtype = _MMA_TYPES.get(letters)
-    middle = found["mid"].split("_")
+    middle = match["mid"].split("_")
     stages = middle[middle.index("stages") + 1].partition("x") if "stages" in middle[:-1] else None
-    tile = numbers(found["tile"])
+    tile = numbers(match["tile"])
     return KernelName(
         family="gemm",
         library="cublas",
         dtype=dtype,
-        layout=found["lay"],
+        layout=match["lay"],
         tensor_core=mma[-1:].isdigit(),
         tile=(*tile, int(stages[0])) if stages and stages[0].isdigit() else tile,
         stages=int(stages[2]) if stages and stages[2].isdigit() else None,
         split_k=any(word.startswith("splitK") for word in middle) or None,
         epilogue=tuple(word for word in ("relu", "bias") if word in middle),
-        arch=ARCHITECTURES[found["arch"]],
-        stem=found.string[: found.end("tile")],
+        arch=ARCHITECTURES[match["arch"]],
+        stem=match.string[: match.end("tile")],
     )
 
 
-def _decode_xmma(found: re.Match[str]) -> KernelName:
-    dtype = xmma_dtype(found["a"], found["acc"])
-    name = found.string
+def _decode_xmma(match: re.Match[str]) -> KernelName:
+    dtype = xmma_dtype(match["a"], match["acc"])
+    name = match.string
     return KernelName(
         family="gemm",
         library="cublas",
         dtype=dtype,
-        layout=found["lay"],
+        layout=match["lay"],
         tensor_core="ffma" not in name and "_dfma" not in name and dtype != "fp32" if dtype else None,
-        tile=numbers(found["tile"]),
-        stages=int(found["stages"]) if found["stages"] else None,
-        cluster=numbers(found["cluster"]) if found["cluster"] else None,
+        tile=numbers(match["tile"]),
+        stages=int(match["stages"]) if match["stages"] else None,
+        cluster=numbers(match["cluster"]) if match["cluster"] else None,
         split_k=True if "splitK" in name else None,
         epilogue=tuple(word for word in ("relu", "bias") if f"_{word}_" in name),
-        arch=found["arch"],
-        stem=f"{found['arch']}_xmma_{found['tile']}",
+        arch=match["arch"],
+        stem=f"{match['arch']}_xmma_{match['tile']}",
     )
 
 
@@ -191,18 +191,18 @@ def _decode_vector(text: Text) -> KernelName:
 
 
 def _decode_named(base: str) -> KernelName | None:
-    if found := _LEGACY.match(base):
-        return _decode_legacy(found)
-    if "xmma_" in base and (found := _XMMA.search(base)):
-        return _decode_xmma(found)
-    if found := _OLDEST.match(base):
+    if match := _LEGACY.match(base):
+        return _decode_legacy(match)
+    if "xmma_" in base and (match := _XMMA.search(base)):
+        return _decode_xmma(match)
+    if match := _OLDEST.match(base):
         return KernelName(
             family="gemm",
             library="cublas",
-            dtype=_MMA_TYPES.get(found["mma"]),
-            layout=found["lay"].lower(),
+            dtype=_MMA_TYPES.get(match["mma"]),
+            layout=match["lay"].lower(),
             tensor_core=False,
-            tile=numbers(found["tile"]),
+            tile=numbers(match["tile"]),
             stem=base,
         )
     return None
@@ -218,9 +218,9 @@ def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a cuBLAS kernel, None for any other."""
     base = text.base
     if base.startswith("nvjet"):
-        found = _NVJET.match(base)
+        match = _NVJET.match(base)
         return (
-            _decode_nvjet(found) if found else KernelName(family="gemm", library="cublas", tensor_core=True, stem=base)
+            _decode_nvjet(match) if match else KernelName(family="gemm", library="cublas", tensor_core=True, stem=base)
         )
     if "gemm_" in base and (named := _decode_named(base)):
         return named

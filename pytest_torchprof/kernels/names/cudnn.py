@@ -91,26 +91,26 @@ _CONVOLVING: Final = word_table("conv: cudnn::cnn:: conv wgrad dgrad fprop im2co
 _NO_COMMUNICATION: Final = frozenset({"communication"})
 
 
-def _decode_xmma(found: re.Match[str]) -> KernelName:
-    name = found.string
-    dtype = xmma_dtype(found["a"], found["acc"])
+def _decode_xmma(match: re.Match[str]) -> KernelName:
+    name = match.string
+    dtype = xmma_dtype(match["a"], match["acc"])
     tensor = None if not dtype else "ffma" not in name and dtype not in ("fp32", "fp64")
-    tile = numbers(found["tile"])
+    tile = numbers(match["tile"])
     return KernelName(
         family="conv",
         library="cudnn",
         dtype=dtype,
         tensor_core=tensor,
         tile=tile,
-        stages=int(found["stages"]) if found["stages"] else None,
-        arch=found["arch"],
-        stem=f"xmma_{found['kind'].split('_')[0]}_{found['tile']}",
+        stages=int(match["stages"]) if match["stages"] else None,
+        arch=match["arch"],
+        stem=f"xmma_{match['kind'].split('_')[0]}_{match['tile']}",
     )
 
 
-def _decode_legacy(found: re.Match[str]) -> KernelName:
-    words = {found["io"], found["out"]}
-    mma = found["mma"]
+def _decode_legacy(match: re.Match[str]) -> KernelName:
+    words = {match["io"], match["out"]}
+    mma = match["mma"]
     dtype: str | None
     if words & {"bf16"}:
         dtype = "bf16"
@@ -125,23 +125,23 @@ def _decode_legacy(found: re.Match[str]) -> KernelName:
         library="cudnn",
         dtype=dtype,
         tensor_core=len(mma) > 1,
-        tile=numbers(found["tile"]) if found["tile"] else None,
-        split_k="splitK" in found.string or None,
-        epilogue=("relu",) if "_relu_" in found.string else (),
-        arch=ARCHITECTURES.get(found["arch"]),
-        stem=found[0].rstrip("_"),
+        tile=numbers(match["tile"]) if match["tile"] else None,
+        split_k="splitK" in match.string or None,
+        epilogue=("relu",) if "_relu_" in match.string else (),
+        arch=ARCHITECTURES.get(match["arch"]),
+        stem=match[0].rstrip("_"),
     )
 
 
-def _decode_cutlass(found: re.Match[str]) -> KernelName:
-    words = set(found[0].split("_"))
-    mma = found["mma"]
+def _decode_cutlass(match: re.Match[str]) -> KernelName:
+    words = set(match[0].split("_"))
+    mma = match["mma"]
     if "tf32" in words:
         dtype: str | None = "tf32"
     elif words & {"bf16", "f16", "s8"}:
         dtype = agreed(word for word in ("bf16", "f16", "s8") if word in words)
         dtype = {"f16": "fp16", "s8": "int8"}.get(dtype or "", dtype)
-    elif found["op"] == "simt":
+    elif match["op"] == "simt":
         dtype = {"s": "fp32", "h": "fp16", "d": "fp64"}.get(mma)
     else:
         dtype = "fp16" if mma.startswith("h") else None
@@ -149,12 +149,12 @@ def _decode_cutlass(found: re.Match[str]) -> KernelName:
         family="conv",
         library="cudnn",
         dtype=dtype,
-        tensor_core=found["op"] != "simt",
-        tile=(*numbers(found["tile"]), int(found["tk"])),
-        stages=int(found["stages"]),
-        arch=f"sm{found['arch']}" if found["arch"] else None,
-        alignment=int(found["align"]) if found["align"] else None,
-        stem=f"cutlass_{found['kind']}_{found['tile']}",
+        tensor_core=match["op"] != "simt",
+        tile=(*numbers(match["tile"]), int(match["tk"])),
+        stages=int(match["stages"]),
+        arch=f"sm{match['arch']}" if match["arch"] else None,
+        alignment=int(match["align"]) if match["align"] else None,
+        stem=f"cutlass_{match['kind']}_{match['tile']}",
     )
 
 
@@ -180,16 +180,16 @@ def decode(text: Text) -> KernelName | None:
     if "cutlass" in base or "cutlass" in text.args[:80]:
         return _decode_cutlass_name(text.head) or _decode_implicit(text)
     if "xmma_" in base and contains(base, _XMMA_KINDS):
-        found = _XMMA.search(base)
-        return _decode_xmma(found) if found else KernelName(family="conv", library="cudnn", stem=base)
-    if "cudnn_" in base and (found := _LEGACY.match(base)):
-        return _decode_legacy(found)
+        match = _XMMA.search(base)
+        return _decode_xmma(match) if match else KernelName(family="conv", library="cudnn", stem=base)
+    if "cudnn_" in base and (match := _LEGACY.match(base)):
+        return _decode_legacy(match)
     return _decode_words(text)
 
 
 def _decode_cutlass_name(head: str) -> KernelName | None:
-    if found := _CUTLASS.search(head[:300]):
-        return _decode_cutlass(found)
+    if match := _CUTLASS.search(head[:300]):
+        return _decode_cutlass(match)
     return _decode_cutlass3(head) if "grad" in head[:300] or "fprop" in head[:300] else None
 
 
@@ -237,16 +237,16 @@ def _helper(text: Text) -> str | None:
 
 
 def _decode_cutlass3(head: str) -> KernelName | None:
-    found = _CUTLASS3.search(head[:400])
-    if not found:
+    match = _CUTLASS3.search(head[:400])
+    if not match:
         return None
     kinds = {"bf16": "bf16", "f16": "fp16", "tf32": "tf32", "e4m3": "fp8", "e5m2": "fp8", "s8": "int8"}
-    dtype = agreed((kinds.get(found["a"]), kinds.get(found["b"])))
+    dtype = agreed((kinds.get(match["a"]), kinds.get(match["b"])))
     return KernelName(
         family="conv",
         library="cudnn",
         dtype=dtype,
-        tensor_core=found["op"] != "simt",
-        arch=found["arch"],
-        stem=f"cutlass3x_{found['kind']}",
+        tensor_core=match["op"] != "simt",
+        arch=match["arch"],
+        stem=f"cutlass3x_{match['kind']}",
     )

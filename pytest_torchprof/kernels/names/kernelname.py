@@ -84,7 +84,7 @@ class KernelName(Struct, frozen=True, kw_only=True):
     def is_of(self, *families: str) -> Reply:
         """Tell whether it is of one of the families."""
         if self.family is not None:
-            return known(told=self.family in families)
+            return known(holds=self.family in families)
         return NO if self.never.issuperset(families) else NOT_KNOWN
 
     @property

@@ -44,15 +44,15 @@ def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a MIOpen kernel, None for any other."""
     base = text.base
     if base.startswith("igemm_"):
-        found = _IGEMM.match(base)
+        match = _IGEMM.match(base)
         tile = _TILE.search(text.head)
         return KernelName(
             family="conv",
             library="miopen",
-            dtype=_TYPES.get(found["dt"] or "") if found else None,
-            tensor_core=True if found and (found["xdl"] or "").startswith("x") else None,
+            dtype=_TYPES.get(match["dt"] or "") if match else None,
+            tensor_core=True if match and (match["xdl"] or "").startswith("x") else None,
             tile=numbers(tile["tile"]) if tile else None,
-            stem=(found[0] if found else base) + (f" {tile['tile']}" if tile else ""),
+            stem=(match[0] if match else base) + (f" {tile['tile']}" if tile else ""),
         )
     if base.startswith(_BEGINNINGS):
         family = next(family for start, family in _STARTS if base.startswith(start))
@@ -60,6 +60,6 @@ def decode(text: Text) -> KernelName | None:
         return KernelName(family=family, library="miopen", helper=helper, stem=base)
     if text.last.startswith(("MIOpen", "miopen")) or "miopen" in base:
         # Its name says no more than whose it is.
-        told = "conv" if "onv" in base else None
-        return KernelName(family=told, never=frozenset({"communication"}), library="miopen", stem=base)
+        convolves = "conv" if "onv" in base else None
+        return KernelName(family=convolves, never=frozenset({"communication"}), library="miopen", stem=base)
     return None

@@ -60,8 +60,8 @@ def decode(text: Text) -> KernelName | None:
     head = text.head
     if not head.startswith(("Cij", "Custom_Cij", "Ci")):
         return None
-    if found := _NAME.match(head):
-        return _decode_gemm(found)
+    if match := _NAME.match(head):
+        return _decode_gemm(match)
     if _HELPER.match(head):
         return KernelName(
             family="reduction", library="tensile", helper="split-k reduce", stem=head[:40], tensor_core=False
@@ -69,20 +69,20 @@ def decode(text: Text) -> KernelName | None:
     return None
 
 
-def _decode_gemm(found: re.Match[str]) -> KernelName:
-    name = found.string
+def _decode_gemm(match: re.Match[str]) -> KernelName:
+    name = match.string
     tile = _TILE.search(name)
     mfma = _MFMA.search(name)
     isa = _ISA.search(name)
     split = _SPLIT.search(name)
-    a, b = found["a"], found["b"]
+    a, b = match["a"], match["b"]
     layout = None
     if "l" in a and "i" in a and "l" in b and "j" in b:
         layout = ("n" if a.index("i") < a.index("l") else "t") + ("n" if b.index("l") < b.index("j") else "t")
     return KernelName(
         family="gemm",
         library="tensile",
-        dtype=_dtype(found["types"]),
+        dtype=_dtype(match["types"]),
         layout=layout,
         tensor_core=mfma is not None if tile else None,
         tile=numbers(tile["mt"]) if tile else None,
