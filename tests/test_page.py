@@ -83,8 +83,9 @@ def recording(path: Path, *, slow: int = 1, name: str = "ampere_sgemm_128x64_tn"
     builder = TraceBuilder()
     for step in range(2):
         for number in range(24):
-            kernel = name if number % 2 else f"void kernel_{number}(float*)"
-            builder.launched(kernel, 2000.0 * step + 40 * number, op="aten::mm", dur=(15 + step) * slow, wait=5)
+            # A name that says nothing takes its family from the operator: this one has none.
+            kernel, op = (name, "aten::mm") if number % 2 else (f"void kernel_{number}(float*)", "mine::work")
+            builder.launched(kernel, 2000.0 * step + 40 * number, op=op, dur=(15 + step) * slow, wait=5)
         builder.step(step, 2000.0 * step, 1900)
     return builder.write(path)
 
