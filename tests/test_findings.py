@@ -595,9 +595,9 @@ def test_only_wrappers_that_ran_are_advised_on(name, wrappers, findings):
 
 def test_communication_that_is_no_collective_of_torchs_has_its_name(findings):
     builder = steps()
-    builder.kernel("void deep_ep::internode::dispatch<false, 8, true, 4, 288>(int4*)", 10, 500, builder.launch(0))
+    builder.kernel("void deep_ep::internode::notify_dispatch<false, 8>(int const*)", 10, 500, builder.launch(0))
     builder.kernel(NCCL, 600, 300, builder.launch(5))
-    assert findings(builder)["exposed-communication"].collectives_us == {"dispatch": 500, "all_reduce": 300}
+    assert findings(builder)["exposed-communication"].collectives_us == {"notify_dispatch": 500, "all_reduce": 300}
 
 
 def copied(*copies):

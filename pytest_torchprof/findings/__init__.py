@@ -29,7 +29,7 @@ __all__ = [
     "with_thresholds",
 ]
 
-# In the order in which findings of equal weight are told.
+# In the order in which findings of equal weight stand.
 _SUBJECTS = (
     "doubts",
     "waiting",
@@ -55,17 +55,17 @@ def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ..
     if analysis.kernels_unknown is not None:
         return ()
     rules = tuple(rules)
-    found = ranked(finding for rule in rules for finding in rule.look(analysis))
+    findings = ranked(finding for rule in rules for finding in rule.look(analysis))
     if analysis.repeat is None or analysis.repeat.analysis is None:
-        return found
-    sources = {one.code: one.source for one in find(analysis.repeat.analysis, rules)}
-    return tuple(_with_source(one, sources.get(one.code)) for one in found)
+        return findings
+    sources = {finding.code: finding.source for finding in find(analysis.repeat.analysis, rules)}
+    return tuple(_with_source(finding, sources.get(finding.code)) for finding in findings)
 
 
-def explaining(limit: str, found: Iterable[Finding], rules: Iterable[Rule] = RULES) -> list[Finding]:
+def explaining(limit: str, findings: Iterable[Finding], rules: Iterable[Rule] = RULES) -> list[Finding]:
     """Return the findings that may explain why a limit was missed, in their order."""
     codes = {rule.code for rule in rules if limit in rule.explains}
-    return [finding for finding in found if finding.code in codes]
+    return [finding for finding in findings if finding.code in codes]
 
 
 def _with_source(finding: Finding, source: str | None) -> Finding:

@@ -59,29 +59,35 @@ GRAPH_COPIES = Threshold("share", 0.005, "copies below a two-hundredth of the ke
 
 
 def _graph_break(analysis: Analysis) -> Iterator[Finding]:
-    if not (found := analysis.compile.graph_breaks):
+    if not (breaks := analysis.compile.graph_breaks):
         return
     yield GraphBroke(
         breaks=tuple(
-            {"reason": one.reason, "file": one.file, "line": one.line, "function": one.function, "count": one.count}
-            for one in found
+            {
+                "reason": graph_break.reason,
+                "file": graph_break.file,
+                "line": graph_break.line,
+                "function": graph_break.function,
+                "count": graph_break.count,
+            }
+            for graph_break in breaks
         ),
         nested_regions=analysis.compile.nested_regions,
-        source=_place_of(found[0]),
+        source=_place_of(breaks[0]),
     )
 
 
 def _recompile(analysis: Analysis) -> Iterator[Finding]:
-    if found := analysis.compile.recompiles:
+    if recompiles := analysis.compile.recompiles:
         yield CompiledAgain(
-            recompiles=tuple({"reason": one.reason, "function": one.function} for one in found),
-            source=_place_of(found[0]),
+            recompiles=tuple({"reason": recompile.reason, "function": recompile.function} for recompile in recompiles),
+            source=_place_of(recompiles[0]),
         )
 
 
-def _place_of(found: GraphBreak | Recompile) -> str | None:
+def _place_of(event: GraphBreak | Recompile) -> str | None:
     """Return the file and line, None where only the trace shows it."""
-    return f"{path_from_here(found.file)}:{found.line}" if found.file else None
+    return f"{path_from_here(event.file)}:{event.line}" if event.file else None
 
 
 def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
@@ -99,7 +105,7 @@ def _not_compiled(analysis: Analysis) -> Iterator[Finding]:
     compiled = analysis.compile
     calls = compiled.lookups_without_region
     # That Dynamo is loaded means little: any earlier test may have done that.
-    seen = tuple(one for one in compiled.nothing or () if one != NOT_USED)
+    seen = tuple(hint for hint in compiled.nothing or () if hint != NOT_USED)
     if seen or calls:
         yield NotCompiled(lookups_without_region=calls, seen=seen)
 
@@ -146,18 +152,18 @@ def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     """Find the time that each call of compiled code spends before the code: guards, prologues."""
     trace, work = analysis.trace, analysis.gpu_work
     thread_of = {label: index for index, label in enumerate(trace.threads)}
-    found = [
+    spans = [
         span
         for name in _GUARDING
         for span in trace.spans_in_steps(name)
         if span.category == "cpu_op" and not trace.compiling.cover(thread_of[span.tid], span.start_ns)
     ]
     cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps)
-    ranges = [(span.start_ns, span.end_ns) for span in found]
+    ranges = [(span.start_ns, span.end_ns) for span in spans]
     spent = intervals.length(intervals.merged(ranges)) / 1000
-    if not found or not cpu_us or spent < at[GUARDS] * cpu_us:
+    if not spans or not cpu_us or spent < at[GUARDS] * cpu_us:
         return
-    calls = sum(span.name.startswith(_GUARDING[0]) for span in found) or len(found)
+    calls = sum(span.name.startswith(_GUARDING[0]) for span in spans) or len(spans)
     yield GuardOverhead(
         time_us=spent,
         share=work.share_during(ranges),
@@ -181,18 +187,18 @@ def _cudagraph_input_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> 
     copies = {i for i, name in enumerate(trace.names) if name in _COPIES}
     op_of, named = analysis.launching.op_of, trace.ops.name
     by_copy = [i for i in work.gpu_ops if op_of[i] >= 0 and named[op_of[i]] in copies]
-    found = [
+    into_graphs = [
         i
         for i in by_copy
         if trace.gpu.kind[i] in (KERNEL, MEMCPY)
         and calls.name[call_of[i]] not in graphs
         and calls.start[call_of[i]] < owners.get(parent[op_of[i]], -1)
     ]
-    spent = work.time_us(found)
-    if not found or spent < at[GRAPH_COPIES] * work.kernel_time_us:
+    spent = work.time_us(into_graphs)
+    if not into_graphs or spent < at[GRAPH_COPIES] * work.kernel_time_us:
         return
-    size = sum(max(trace.gpu.size[i], 0) for i in found)
-    yield CopiesIntoGraphs(**evidence(work, found), bytes=size, saves_us=spent)
+    size = sum(max(trace.gpu.size[i], 0) for i in into_graphs)
+    yield CopiesIntoGraphs(**evidence(work, into_graphs), bytes=size, saves_us=spent)
 
 
 def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:

@@ -62,10 +62,10 @@ def _copies_take_long(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
 def _copy_kernels(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that copy, cast or quantize and take much of the kernel time."""
     work = analysis.gpu_work
-    found = members(group for group in work.groups if _moves(work.decoded(group)))
-    spent = work.time_us(found)
+    moving = members(group for group in work.groups if _moves(work.decoded(group)))
+    spent = work.time_us(moving)
     if spent and spent >= at[OF_KERNELS] * work.kernel_time_us:
-        yield CopyKernels(**evidence(work, found), kernel_share=spent / work.kernel_time_us, saves_us=spent)
+        yield CopyKernels(**evidence(work, moving), kernel_share=spent / work.kernel_time_us, saves_us=spent)
 
 
 def _moves(decoded: KernelName) -> bool:

@@ -165,12 +165,12 @@ def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold
         first = trace.nesting.next_start(notes.thread[i], start)
         if first is not None and first < notes.end[i] and trace.step_at(start) >= 0:
             gaps[trace.names[notes.name[i]]].append(first - start)
-    for name, found in gaps.items():
-        usual = sorted(found[1:])[len(found[1:]) // 2] if len(found) >= least else None
-        if usual is not None and found[0] > max(at[GAP_US] * 1000, at[GAP_TIMES] * usual):
+    for name, waits in gaps.items():
+        usual = sorted(waits[1:])[len(waits[1:]) // 2] if len(waits) >= least else None
+        if usual is not None and waits[0] > max(at[GAP_US] * 1000, at[GAP_TIMES] * usual):
             return {
-                "first_call_us": (found[0] - usual) / 1000,
-                "first_took_us": found[0] / 1000,
+                "first_call_us": (waits[0] - usual) / 1000,
+                "first_took_us": waits[0] / 1000,
                 "usual_us": usual / 1000,
                 "entered": name,
             }
@@ -190,18 +190,18 @@ def _kernel_time_varies(analysis: Analysis, at: Mapping[Threshold, float]) -> It
     """Find kernels that run half as long again as the same kernel on the same sizes elsewhere in the recording."""
     work = analysis.gpu_work
     slow = list(_slow_across_steps(analysis, at) if len(analysis.steps) >= at[STEPS] else _slow_within_a_step(work, at))
-    excess = sum(one.took - one.usual for one in slow) / 1000
+    excess = sum(run.took - run.usual for run in slow) / 1000
     if not slow or excess < at[EXCESS] * work.kernel_time_us:
         return
     by_step = Counter(dict.fromkeys(range(len(analysis.steps)), 0))
-    for one in slow:
-        by_step[one.step] += one.took - one.usual
+    for run in slow:
+        by_step[run.step] += run.took - run.usual
     worst_step, in_it = by_step.most_common(1)[0]
     one_step = len(analysis.steps) > 1 and in_it / 1000 >= IN_ONE_STEP * excess
-    worst = max(slow, key=lambda one: one.took - one.usual)
+    worst = max(slow, key=lambda run: run.took - run.usual)
     yield KernelTimeVaries(
         time_us=excess,
-        share=work.share_of(one.gpu_op for one in slow) * excess / (sum(one.took for one in slow) / 1000),
+        share=work.share_of(run.gpu_op for run in slow) * excess / (sum(run.took for run in slow) / 1000),
         kernels=(analysis.launching.decoded(worst.gpu_op).short,),
         count=len(slow),
         kind="outlier" if one_step else "drift",
@@ -225,7 +225,7 @@ def _slow_across_steps(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         runs: list[list[int]] = [[] for _ in range(steps)]
         for i in sorted(group.members, key=gpu.start.__getitem__):
             runs[step_of[i]].append(i)
-        if len({len(found) for found in runs}) == 1:
+        if len({len(of_step) for of_step in runs}) == 1:
             for same in zip(*runs, strict=True):
                 yield from _slower(trace, same, at)
 

@@ -181,26 +181,26 @@ class Rule(Struct, frozen=True, kw_only=True):
 
     def blind(self, analysis: Analysis) -> Reason | None:
         """Return why nothing can be told from this recording, None where it can."""
-        values = {need: [self.changed.get(one, one.value) for one in need.by] for need in self.needs}
+        values = {need: [self.changed.get(threshold, threshold.value) for threshold in need.by] for need in self.needs}
         reasons = (need.why_missing(analysis, *at) for need, at in values.items())
         return next((reason for reason in reasons if reason is not None), None)
 
     def look(self, analysis: Analysis) -> Iterator[Finding]:
         """Yield what the rule finds."""
-        values = {one: self.changed.get(one, one.value) for one in self.thresholds}
+        values = {threshold: self.changed.get(threshold, threshold.value) for threshold in self.thresholds}
         yield from self.find(analysis, values) if self.thresholds else self.find(analysis)
 
 
-def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
+def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings about the recording first, then warnings by the time that could be saved, then the rest."""
     order = {"recording": 0, "warning": 1, "information": 2}
-    return tuple(sorted(found, key=lambda finding: (finding.LAST, order[finding.severity], -finding.saves_us)))
+    return tuple(sorted(findings, key=lambda finding: (finding.LAST, order[finding.severity], -finding.saves_us)))
 
 
 _FLOOR = 0.01
 
 
-def standing_out(analysis: Analysis, found: Iterable[Finding]) -> tuple[Finding, ...]:
+def standing_out(analysis: Analysis, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that are worth a reader's time: those about less than a hundredth of the window are not.
 
     To forbid a finding is to forbid it below that too.
@@ -210,11 +210,11 @@ def standing_out(analysis: Analysis, found: Iterable[Finding]) -> tuple[Finding,
         won = analysis.gpu_work.share_of_window(finding.saves_us)
         return finding.severity == "recording" or max(getattr(finding, "share", 1.0), won) >= _FLOOR
 
-    return tuple(filter(is_worth_it, found))
+    return tuple(filter(is_worth_it, findings))
 
 
 def _shapes(analysis: Analysis) -> bool:
-    return any(analysis.launching.operands(one)[1] is not None for one in set(analysis.trace.ops.inputs))
+    return any(analysis.launching.operands(inputs)[1] is not None for inputs in set(analysis.trace.ops.inputs))
 
 
 GPU_WORK = Need(
@@ -283,9 +283,9 @@ def need_known_operations(missing: Reason, replies: Callable[..., Replies[int]],
 
     def there(analysis: Analysis, *values: float) -> bool:
         *asked, share = values
-        found = replies(analysis, *asked)
-        perhaps_us = analysis.gpu_work.time_us([*found.yes, *found.not_known])
-        return not found.not_known or not perhaps_us or perhaps_us < share * analysis.gpu_work.kernel_time_us
+        answers = replies(analysis, *asked)
+        undecided_us = analysis.gpu_work.time_us([*answers.yes, *answers.not_known])
+        return not answers.not_known or not undecided_us or undecided_us < share * analysis.gpu_work.kernel_time_us
 
     return Need(missing=missing, there=there, by=by)
 
@@ -297,15 +297,15 @@ def _time_ns(groups: Iterable[Group]) -> int:
 def with_thresholds(rules: Iterable[Rule], given: Iterable[str]) -> tuple[Rule, ...]:
     """Return the rules with thresholds set as ``code.name = value``; UnknownLimit with the names there are."""
     rules = tuple(rules)
-    known = {f"{rule.code}.{one.name}": (rule.code, one) for rule in rules for one in rule.thresholds}
+    known = {f"{rule.code}.{each.name}": (rule.code, each) for rule in rules for each in rule.thresholds}
     changed: dict[str, dict[Threshold, float]] = defaultdict(dict)
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not value:
             raise UnknownLimit(f"{text!r}: expected NAME = VALUE, e.g. hotspot.share = 0.6")
         if name not in known:
-            said = f"there is no threshold {name!r}; known are: {', '.join(sorted(known))}"
-            raise UnknownLimit(said, Code.UNKNOWN_KEYWORD)
+            problem = f"there is no threshold {name!r}; known are: {', '.join(sorted(known))}"
+            raise UnknownLimit(problem, Code.UNKNOWN_KEYWORD)
         code, threshold = known[name]
         if threshold in changed[code]:
             raise UnknownLimit(f"{name} is given twice")

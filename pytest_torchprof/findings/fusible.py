@@ -122,17 +122,17 @@ def _pointwise_chains(analysis: Analysis, least: float, *, undecided: bool = Fal
 
 def _of_one_size(kernels: Iterable[tuple[int | None, int]]) -> Iterator[list[int]]:
     """Yield those in a row that may be of one size; unknown ones between two sizes with each of them."""
-    found: list[int] = []
+    chain: list[int] = []
     known: int | None = None
     unknown_since = 0
-    for size, one in kernels:
+    for size, kernel in kernels:
         if size is not None and known not in (None, size):
-            yield found
-            found, known = found[unknown_since:], None
-        found.append(one)
+            yield chain
+            chain, known = chain[unknown_since:], None
+        chain.append(kernel)
         if size is not None:
-            known, unknown_since = size, len(found)
-    yield found
+            known, unknown_since = size, len(chain)
+    yield chain
 
 
 def _fusible(decoded: KernelName) -> bool:
@@ -151,7 +151,7 @@ def _sizes_known(analysis: Analysis, least: float, share: float) -> bool:
     work = analysis.gpu_work
     fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
     untold = [i for i in work.without_known_operator.intersection(work.kernels) if work.trace.gpu.name[i] in fusible]
-    surely, undecided = (list(_pointwise_chains(analysis, least, undecided=one)) for one in (False, True))
+    surely, undecided = (list(_pointwise_chains(analysis, least, undecided=either)) for either in (False, True))
     most_us = _saved_us(analysis, undecided) + work.time_us(untold)
     return (surely == undecided and not untold) or most_us < share * work.kernel_time_us
 
@@ -167,23 +167,25 @@ def _products_known(analysis: Analysis) -> bool:
 def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
     """Find attention as a product, a softmax and a product, which fused kernels compute without the matrix between."""
     work, gpu = analysis.gpu_work, analysis.trace.gpu
-    found: list[list[int]] = []
+    attentions: list[list[int]] = []
     softmax = {name for name, decoded in work.named.items() if _is_softmax(decoded)}
     for ops in work.launched_together if softmax else ():
-        found += _attentions(analysis, [i for i in ops if gpu.kind[i] == KERNEL], softmax)
-    if not found:
+        attentions += _attentions(analysis, [i for i in ops if gpu.kind[i] == KERNEL], softmax)
+    if not attentions:
         return
     # The two products remain in a fused kernel; what lies between them does not.
-    between = work.time_us(i for kernels in found for i in kernels[1:-1])
+    between = work.time_us(i for kernels in attentions for i in kernels[1:-1])
     yield UnfusedAttention(
-        time_us=work.time_us(i for kernels in found for i in kernels),
-        share=work.share_of(i for kernels in found for i in kernels),
-        count=len(found),
-        kernels=tuple(analysis.launching.decoded(i).short for i in found[0]),
-        ops=tuple(dict.fromkeys(_called(analysis, kernels[0]) for kernels in found))[:3],
+        time_us=work.time_us(i for kernels in attentions for i in kernels),
+        share=work.share_of(i for kernels in attentions for i in kernels),
+        count=len(attentions),
+        kernels=tuple(analysis.launching.decoded(i).short for i in attentions[0]),
+        ops=tuple(dict.fromkeys(_called(analysis, kernels[0]) for kernels in attentions))[:3],
         between_us=between,
-        by_math=any(_SDPA_MATH in analysis.launching.chain(analysis.launching.op_of[one]) for one, *_ in found),
-        source=work.source_of(found[0][0]),
+        by_math=any(
+            _SDPA_MATH in analysis.launching.chain(analysis.launching.op_of[first]) for first, *_ in attentions
+        ),
+        source=work.source_of(attentions[0][0]),
         saves_us=between,
     )
 
@@ -197,9 +199,9 @@ def _attentions(analysis: Analysis, kernels: Sequence[int], softmax: set[int]) -
     """Yield the kernels from a batched product over a softmax to the next batched product."""
     name = analysis.trace.gpu.name
     at = 0
-    for place in [place for place, i in enumerate(kernels) if name[i] in softmax]:
-        before = range(place - 1, max(at, place - _BETWEEN) - 1, -1)
-        after = range(place + 1, min(len(kernels), place + _BETWEEN))
+    for middle in [middle for middle, i in enumerate(kernels) if name[i] in softmax]:
+        before = range(middle - 1, max(at, middle - _BETWEEN) - 1, -1)
+        after = range(middle + 1, min(len(kernels), middle + _BETWEEN))
         first = next((j for j in before if _batched(analysis, kernels[j])), None)
         last = next((j for j in after if _batched(analysis, kernels[j])), None)
         if first is not None and last is not None and _fits(analysis, kernels[first], kernels[last]):
@@ -227,8 +229,10 @@ def _fits(analysis: Analysis, first: int, last: int) -> bool:
 def _operands(analysis: Analysis, gpu_op: int) -> list[tuple[int, ...]] | None:
     op = analysis.launching.op_of[gpu_op]
     shapes, first = analysis.launching.inputs(op)[1], _BATCHED[analysis.launching.op_name(op) or ""]
-    found = [tuple(shape) for shape in (shapes or ())[first : first + 2] if isinstance(shape, list) and len(shape) == 3]
-    return found if len(found) == 2 else None
+    matrices = [
+        tuple(shape) for shape in (shapes or ())[first : first + 2] if isinstance(shape, list) and len(shape) == 3
+    ]
+    return matrices if len(matrices) == 2 else None
 
 
 def _result(analysis: Analysis, gpu_op: int) -> tuple[int, ...] | None:
@@ -242,15 +246,17 @@ def _result(analysis: Analysis, gpu_op: int) -> tuple[int, ...] | None:
 def _layout_conversion(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that only change the layout of images for convolutions."""
     work, names = analysis.gpu_work, analysis.trace.names
-    found = [
+    conversions = [
         group
         for group in work.groups
         if work.named[group.name].helper == LAYOUT_CONVERSION or any(word in names[group.name] for word in _LAYOUTS)
     ]
-    spent = sum(group.time_ns for group in found) / 1000
+    spent = sum(group.time_ns for group in conversions) / 1000
     if not spent or spent < at[CONVERSION] * work.kernel_time_us:
         return
-    yield LayoutConversion(**evidence(work, members(found)), kernel_share=spent / work.kernel_time_us, saves_us=spent)
+    yield LayoutConversion(
+        **evidence(work, members(conversions)), kernel_share=spent / work.kernel_time_us, saves_us=spent
+    )
 
 
 def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:

@@ -48,7 +48,7 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     work = analysis.gpu_work
     times = [*_partly_filled(work)]
     small = set(_small_among(analysis, times).yes)
-    partly = [one for one in times if not small.isdisjoint(one[4])]
+    partly = [time for time in times if not small.isdisjoint(time[4])]
     spent = sum([(end - start) * len(small.intersection(kernels)) for _, start, end, _, kernels in partly]) / 1000
     if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
@@ -80,7 +80,7 @@ def _partly_filled(work: GpuWork) -> Iterator[_PartlyFilled]:
     for device, ops in work.by_device.items():
         for together in _beside_each_other([i for i in ops if kind[i] == KERNEL], start, end):
             if len(together) > 1:
-                yield from ((device, *one) for one in _filled_together(together, start, end, blocks))
+                yield from ((device, *time) for time in _filled_together(together, start, end, blocks))
             elif 0 <= blocks[together[0]] < 1:
                 (alone,) = together
                 yield device, start[alone], end[alone], blocks[alone], together

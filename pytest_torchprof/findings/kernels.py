@@ -61,8 +61,8 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
         if group.op >= 0:
             by_op[trace.names[group.op]] += group.time_ns
     spent = {name: sum(group.time_ns for group in groups) for name, groups in work.by_name.items()}
-    name = max(spent, key=lambda one: spent[one])
-    op = max(by_op, key=lambda one: by_op[one], default=None)
+    name = max(spent, key=lambda candidate: spent[candidate])
+    op = max(by_op, key=lambda candidate: by_op[candidate], default=None)
     if spent[name] / 1000 >= at[SHARE] * total:
         groups = work.by_name[name]
         subject, spent_us = work.decoded(groups[0]).short, spent[name] / 1000
@@ -132,11 +132,11 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
 def _to_be_batched(analysis: Analysis) -> dict[int, list[int]]:
     """Return the kernels of each operator that could be launched together; those of compiled code are."""
     work = analysis.gpu_work
-    found: dict[int, list[int]] = defaultdict(list)
+    by_operator: dict[int, list[int]] = defaultdict(list)
     for group in work.groups:
         if work.op_name(group) is not None and work.named[group.name].family not in _NOT_TO_BE_BATCHED:
-            found[group.op] += group.members
-    return found
+            by_operator[group.op] += group.members
+    return by_operator
 
 
 def _many(analysis: Analysis, calls: float, share: float) -> float:
@@ -187,7 +187,7 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     for i in roots:
         spent[named[i]] += end[i] - start[i]
     whole = sum(spent.values())
-    name = max(spent, key=lambda one: spent[one], default=None)
+    name = max(spent, key=lambda candidate: spent[candidate], default=None)
     if name is None or spent[name] < at[OF_CPU_TIME] * whole or not names[name].startswith("aten::"):
         return
     parents = {i for i in roots if named[i] == name}
@@ -200,7 +200,7 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     share = min(sum(inside.values()) / spent[name], 1.0) if spent[name] else 0.0
     if not inside or share < at[INSIDE]:
         return
-    costliest = max(inside, key=lambda one: inside[one])
+    costliest = max(inside, key=lambda candidate: inside[candidate])
     yield CostlyChildren(
         time_us=spent[name] / 1000,
         share=work.share_during((start[i], end[i]) for i in parents),

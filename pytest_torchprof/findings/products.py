@@ -73,9 +73,9 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
     What only prepares them, such as a conversion of the layout, computes in no type.
     """
     work = analysis.gpu_work
-    found = [group for group in work.of_family("gemm", "conv") if _is_product_in(work.decoded(group), dtype)]
-    spent = sum(group.time_ns for group in found) / 1000
-    return (found, spent) if spent and spent >= least * work.kernel_time_us else ([], 0.0)
+    products = [group for group in work.of_family("gemm", "conv") if _is_product_in(work.decoded(group), dtype)]
+    spent = sum(group.time_ns for group in products) / 1000
+    return (products, spent) if spent and spent >= least * work.kernel_time_us else ([], 0.0)
 
 
 def _need_types(dtype: str, least: Threshold, *families: str) -> Need:
@@ -120,16 +120,16 @@ class _SlowType(KernelFacts):
 
 def _slow_type(analysis: Analysis, least: float, dtype: str, faster: Sequence[str]) -> _SlowType | None:
     """Return what there is to say of products in a type, None where it is not worth a finding."""
-    work, (found, spent) = analysis.gpu_work, _of_type(analysis, dtype, least)
-    if not found:
+    work, (products, spent) = analysis.gpu_work, _of_type(analysis, dtype, least)
+    if not products:
         return None
     known = [gain for other in faster if (gain := peak_ratio(analysis.trace, other, dtype)) is not None]
     gain = max(known, default=2.0)
     metadata = analysis.trace.metadata
     environment = None if metadata is None else metadata.environment
-    families = {work.named[group.name].family for group in found}
+    families = {work.named[group.name].family for group in products}
     return {
-        **evidence(work, members(found)),
+        **evidence(work, members(products)),
         "kernel_share": spent / work.kernel_time_us,
         "families": tuple(family for family in _PRODUCT_FAMILIES if family in families),
         "peak_ratio": gain,
@@ -160,7 +160,9 @@ def _without_tf32(analysis: Analysis) -> tuple[Literal["gemm", "conv"], ...]:
             of_conv = decoded.family == "conv" or "conv" in (work.op_name(group) or "")
             types["conv" if of_conv else "gemm"].add(decoded.dtype)
     return tuple(
-        one for one in _PRODUCT_FAMILIES if "fp32" in types[one] and "tf32" not in types[one] and not allowed[one]
+        family
+        for family in _PRODUCT_FAMILIES
+        if "fp32" in types[family] and "tf32" not in types[family] and not allowed[family]
     )
 
 
@@ -172,11 +174,11 @@ def _tf32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Fi
 def _unasked_fp64(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find kernels that compute in fp64 in a program that computes in another type."""
     work = analysis.gpu_work
-    found = [group for group in work.groups if work.decoded(group).dtype == "fp64"]
-    spent = sum(group.time_ns for group in found) / 1000
+    in_fp64 = [group for group in work.groups if work.decoded(group).dtype == "fp64"]
+    spent = sum(group.time_ns for group in in_fp64) / 1000
     if not spent or not at[DOUBLE] * work.kernel_time_us <= spent < at[MEANT] * work.kernel_time_us:
         return
-    yield UnaskedFp64(**evidence(work, members(found)), kernel_share=spent / work.kernel_time_us, saves_us=spent / 2)
+    yield UnaskedFp64(**evidence(work, members(in_fp64)), kernel_share=spent / work.kernel_time_us, saves_us=spent / 2)
 
 
 def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:

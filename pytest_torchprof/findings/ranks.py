@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _WORTH = 0.1
-"""Of a step, from where on exposed communication is told, as of one rank alone."""
+"""Of a step, from where on exposed communication is a finding, as it is of one rank alone."""
 
 
 def find_in_job(job: Job) -> tuple[Finding, ...]:
@@ -39,7 +39,7 @@ def _of_rank(look: Callable[[Job], Iterator[Straggler | OtherWorkOnRank]]) -> Ca
 
     def find(analysis: Analysis) -> Iterator[Finding]:
         if analysis.in_job is not None:
-            yield from (one for one in look(analysis.in_job.job) if one.rank == analysis.in_job.rank)
+            yield from (finding for finding in look(analysis.in_job.job) if finding.rank == analysis.in_job.rank)
 
     return find
 
@@ -63,25 +63,25 @@ def _rank_differs(job: Job) -> Iterator[OtherWorkOnRank]:
         unlike.setdefault(difference.rank, []).append(difference.text)
     for rank, lines in sorted(unlike.items()):
         yield OtherWorkOnRank(rank=rank, differences=tuple(lines))
-    for one in others:
-        if first.kernels is None or one.kernels is None:
+    for other in others:
+        if first.kernels is None or other.kernels is None:
             continue
-        if differences := tuple(map(str, kernel_differences(first.kernels, one.kernels))):
-            yield OtherWorkOnRank(rank=one.rank, differences=differences, against=first.rank)
+        if differences := tuple(map(str, kernel_differences(first.kernels, other.kernels))):
+            yield OtherWorkOnRank(rank=other.rank, differences=differences, against=first.rank)
 
 
 def _exposed(job: Job) -> Iterator[ExposedCommunication]:
     shares = {
-        one.rank: sum(step.exposed_us for step in one.steps) / span
-        for one in job.ranks
-        if (span := sum(step.span_us for step in one.steps)) > 0
+        part.rank: sum(step.exposed_us for step in part.steps) / span
+        for part in job.ranks
+        if (span := sum(step.span_us for step in part.steps)) > 0
     }
     if not shares:
         return
-    rank = max(shares, key=lambda one: shares[one])
+    rank = max(shares, key=shares.__getitem__)
     if shares[rank] < _WORTH:
         return
-    exposed = next(sum(step.exposed_us for step in one.steps) for one in job.ranks if one.rank == rank)
+    exposed = next(sum(step.exposed_us for step in part.steps) for part in job.ranks if part.rank == rank)
     yield ExposedCommunication(
         rank=rank,
         time_us=exposed,
@@ -95,29 +95,30 @@ def _exposed(job: Job) -> Iterator[ExposedCommunication]:
 def _why_not_all(job: Job) -> Reason | None:
     if job.missing:
         return MissingRanks(tuple(job.missing))
-    for one in job.ranks:
-        if (reason := from_stored(one.why_not or one.kernels_unknown)) is not None:
-            return OfRank(one.rank, reason)
+    for part in job.ranks:
+        if (reason := from_stored(part.why_not or part.kernels_unknown)) is not None:
+            return OfRank(part.rank, reason)
     return None
 
 
 def _why_no_straggler(job: Job) -> Reason | None:
-    for one in job.ranks:
-        if one.launches_wait is not None:
-            return TimesOfRankMeanNothing(one.rank, one.launches_wait)
+    for part in job.ranks:
+        if part.launches_wait is not None:
+            return TimesOfRankMeanNothing(part.rank, part.launches_wait)
     return _why_not_all(job) or job.why_no_straggler
 
 
 def _why_not_alike(job: Job) -> Reason | None:
     if (reason := _why_not_all(job)) is not None:
         return reason
-    if any(one.kernels is None for one in job.ranks):
+    if any(part.kernels is None for part in job.ranks):
         return KernelsOfRankUnknown()
     # As many of a kind on each rank are alike, whichever is which.
-    names = [Counter(one.name for one in part.unmatched) for part in job.ranks]
-    known = [part.unmatched for part in job.ranks if all(one.message_bytes is not None for one in part.unmatched)]
-    sizes = [Counter((one.name, one.message_bytes, one.dtype) for one in ones) for ones in known]
-    is_alike = all(one == names[0] for one in names) and all(one == sizes[0] for one in sizes)
+    unmatched = [part.unmatched for part in job.ranks]
+    known = [calls for calls in unmatched if all(call.message_bytes is not None for call in calls)]
+    names = [Counter(call.name for call in calls) for calls in unmatched]
+    sizes = [Counter((call.name, call.message_bytes, call.dtype) for call in calls) for calls in known]
+    is_alike = all(name == names[0] for name in names) and all(size == sizes[0] for size in sizes)
     return None if is_alike or not job.why_unmatched else CollectivesUnmatched(job.why_unmatched)
 
 

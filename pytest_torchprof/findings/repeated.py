@@ -63,10 +63,10 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
         constant: max(Counter(trace.step_at(trace.ops.start[op]) for op in ops).values())
         for constant, ops in made.items()
     }
-    often = sorted((one for one in made if most[one] >= at[OFTEN]), key=lambda one: -most[one])
+    often = sorted((constant for constant in made if most[constant] >= at[OFTEN]), key=lambda constant: -most[constant])
     if not often:
         return
-    again = [op for one in often for op in made[one][1:]]
+    again = [op for constant in often for op in made[constant][1:]]
     spent = sum(trace.ops.end[op] - trace.ops.start[op] for op in again) / 1000
     first = made[often[0]][0]
     origin = launching.origins.of_operator(first)
@@ -74,9 +74,9 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
         time_us=spent,
         count=len(again) + len(often),
         different=len(often),
-        constants=tuple(_written(one) for one in often[:5]),
+        constants=tuple(_written(constant) for constant in often[:5]),
         ops=tuple(dict.fromkeys(op for op, *_ in often[:5])),
-        calls_per_step=tuple(most[one] for one in often[:5]),
+        calls_per_step=tuple(most[constant] for constant in often[:5]),
         source=origin.file_line if origin else None,
         saves_us=spent,
     )
@@ -85,14 +85,14 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
 def _written(constant: _Constant) -> str:
     """Return ``aten::arange(0, 14)``: what the operator was given, without what is not there and False."""
     op, given, _ = constant
-    return cut(f"{op}({', '.join(one for one in given if one not in ('', 'False'))})", 60)
+    return cut(f"{op}({', '.join(word for word in given if word not in ('', 'False'))})", 60)
 
 
 def _settings_recorded(analysis: Analysis) -> bool:
-    found, launching = _calls(analysis), analysis.launching
-    given = {analysis.trace.ops.inputs[op] for op in found}
-    return not found or any(
-        launching.settings(one) is not None and launching.operands(one)[0] is not None for one in given
+    calls, launching = _calls(analysis), analysis.launching
+    given = {analysis.trace.ops.inputs[op] for op in calls}
+    return not calls or any(
+        launching.settings(inputs) is not None and launching.operands(inputs)[0] is not None for inputs in given
     )
 
 

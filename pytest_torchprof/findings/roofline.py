@@ -41,10 +41,10 @@ def _below_roofline(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     if peak is None:
         return
     slow = _far_below(analysis, peak, at[FAR], at[SMALL])
-    wasted = sum(one.wasted_us for one in slow)
+    wasted = sum(each.wasted_us for each in slow)
     if not slow or wasted < at[COSTLY] * work.kernel_time_us:
         return
-    worst, members = slow[0], [i for one in slow for i in one.group.members]
+    worst, members = slow[0], [i for each in slow for i in each.group.members]
     decoded = work.decoded(worst.group)
     yield BelowRoofline(
         **evidence(work, members),
@@ -63,8 +63,8 @@ def _below_roofline(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
 
 def _far_below(analysis: Analysis, peak: Peak, times: float, small_us: float) -> list[_FarBelow]:
     """Return the kernels that are, those that waste the most first."""
-    found = (_slow(analysis, group, peak, times, small_us) for group in analysis.gpu_work.groups)
-    return sorted((one for one in found if one is not None), key=lambda one: -one.wasted_us)
+    candidates = (_slow(analysis, group, peak, times, small_us) for group in analysis.gpu_work.groups)
+    return sorted((each for each in candidates if each is not None), key=lambda each: -each.wasted_us)
 
 
 def _slow(analysis: Analysis, group: Group, peak: Peak, times: float, small_us: float) -> _FarBelow | None:
@@ -94,12 +94,12 @@ def _bounds_known(analysis: Analysis, times: float, small_us: float, share: floa
     work, peak = analysis.gpu_work, peak_of_trace(analysis.trace)
     if peak is None:
         return False
-    perhaps_us = sum(_perhaps_wasted_us(analysis, group, peak, times, small_us) for group in work.groups)
-    surely_us = sum(one.wasted_us for one in _far_below(analysis, peak, times, small_us))
-    return not perhaps_us or surely_us + perhaps_us < share * work.kernel_time_us
+    undecided_us = sum(_undecided_waste_us(analysis, group, peak, times, small_us) for group in work.groups)
+    surely_us = sum(each.wasted_us for each in _far_below(analysis, peak, times, small_us))
+    return not undecided_us or surely_us + undecided_us < share * work.kernel_time_us
 
 
-def _perhaps_wasted_us(analysis: Analysis, group: Group, peak: Peak, times: float, small_us: float) -> float:
+def _undecided_waste_us(analysis: Analysis, group: Group, peak: Peak, times: float, small_us: float) -> float:
     """Return the most that a group wastes for all that is known, 0 where its bound is known or no formula tells it."""
     work = analysis.gpu_work
     needed = work.operand_work(group)

@@ -83,7 +83,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     warm = work.window_us - work.setup_us
     if not busy_us or cpu_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
-    # The figures that are told are those of all reports, set-up and all.
+    # Figures in the finding are those of all reports, set-up included.
     ratio = analysis.median.cpu_gpu_ratio
     if ratio is None or ratio <= 1:
         return
@@ -123,7 +123,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     The classes are HTA's, by when the launch began. But what of a gap lies behind the launch's end is not the host's.
     """
     work, trace = analysis.gpu_work, analysis.trace
-    found, call_of, ends = work.idle, trace.links.call_of, trace.calls.end
+    idle, call_of, ends = work.idle, trace.links.call_of, trace.calls.end
     late = [
         (length, before)
         for start, end, cause, before in work.gaps
@@ -138,9 +138,9 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     yield LaunchGaps(
         time_us=waited_us,
         share=work.share_of_window(waited_us),
-        host_wait_us=found.host_us,
-        kernel_wait_us=found.kernel_us,
-        other_us=found.other_us,
+        host_wait_us=idle.host_us,
+        kernel_wait_us=idle.kernel_us,
+        other_us=idle.other_us,
         gaps=len(late),
         longest_us=longest_ns / 1000,
         longest_before=_awaited(analysis, before),
@@ -159,8 +159,8 @@ def _awaited(analysis: Analysis, gpu_op: int) -> str:
 
 def _loading_us(analysis: Analysis) -> float:
     trace = analysis.trace
-    found = [span for prefix in _LOADING for span in trace.spans_in_steps(prefix)]
-    return intervals.length(intervals.merged((span.start_ns, span.end_ns) for span in found)) / 1000
+    spans = [span for prefix in _LOADING for span in trace.spans_in_steps(prefix)]
+    return intervals.length(intervals.merged((span.start_ns, span.end_ns) for span in spans)) / 1000
 
 
 def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -237,31 +237,31 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     around, copies = trace.nesting.around_each(calls, _blocking(analysis)), _waiting_copies(analysis)
     synchronized = set(around.values())
     asked = _operators(analysis, synchronized.union(copies.values()))
-    found: dict[str, list[int]] = defaultdict(list)
+    waits: dict[str, list[int]] = defaultdict(list)
     spent: dict[str, float] = defaultdict(float)
     for i, op in around.items():
         name = asked[op]
         if name is not None:
-            found[name].append(i)
+            waits[name].append(i)
             spent[name] += (calls.end[i] - calls.start[i]) / 1000
     for i, op in copies.items():
         name = asked[op]
         if name is not None:
             spent[name] += (calls.end[i] - calls.start[i]) / 1000
             if op not in synchronized:
-                found[name].append(i)
-    if not found:
+                waits[name].append(i)
+    if not waits:
         return
-    order = sorted(found, key=lambda name: (-spent[name], name))
+    order = sorted(waits, key=lambda name: (-spent[name], name))
     waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
     total = sum(spent.values())
     idle_us = max((work.window_us - intervals.length(busy) / 1000 for busy in work.busy.values()), default=0.0)
-    longest = max(found[order[0]], key=lambda i: calls.end[i] - calls.start[i])
+    longest = max(waits[order[0]], key=lambda i: calls.end[i] - calls.start[i])
     yield ImplicitSync(
         time_us=total,
         share=work.share_during((calls.start[i], calls.end[i]) for i in waited),
-        ops={name: len(found[name]) for name in order},
-        syncs=sum(map(len, found.values())),
+        ops={name: len(waits[name]) for name in order},
+        syncs=sum(map(len, waits.values())),
         source=work.source_of_call(longest),
         # While the CPU waits for a busy GPU nothing is lost: no more than the idle time can be won.
         saves_us=min(total, idle_us),
@@ -279,15 +279,15 @@ def _operators(analysis: Analysis, ops: Iterable[int]) -> dict[int, str | None]:
     trace = analysis.trace
     named, parent = trace.ops.name, trace.nesting.parent
     aten = {i for i, name in enumerate(trace.names) if name.startswith("aten::")}
-    found: dict[int, str | None] = {}
+    operators: dict[int, str | None] = {}
     for op in ops:
         outermost, holder = ABSENT, op
         while holder >= 0:
             if named[holder] in aten:
                 outermost = named[holder]
             holder = parent[holder]
-        found[op] = trace.names[outermost] if outermost >= 0 else analysis.launching.op_name(op)
-    return found
+        operators[op] = trace.names[outermost] if outermost >= 0 else analysis.launching.op_name(op)
+    return operators
 
 
 def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:

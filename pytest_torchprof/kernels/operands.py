@@ -229,8 +229,8 @@ def _family_of_operator(op: str, says: Callable[[str], KernelName]) -> str | Non
     """Return the family that an operator's name tells: torch's by its table, any other one's by its words."""
     if op.startswith("aten::"):
         return says(op).family
-    found = {family for words, family in _OPERATOR_WORDS if words.search(op.rpartition("::")[2])}
-    return found.pop() if len(found) == 1 else None
+    families = {family for words, family in _OPERATOR_WORDS if words.search(op.rpartition("::")[2])}
+    return families.pop() if len(families) == 1 else None
 
 
 def _from_range(decoded: KernelName, op: str) -> KernelName:

@@ -52,7 +52,7 @@ class SlowType(OfKernels, frozen=True, kw_only=True, tag="slow-type"):
     def subject(self) -> str:
         """What computes in it."""
         words = {"gemm": "matrix products", "conv": "convolutions"}
-        return " and ".join(words[one] for one in self.families)
+        return " and ".join(words[family] for family in self.families)
 
 
 class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):

@@ -246,7 +246,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
     time_us: float
     share: float
     rank: int | None = None
-    """Of which this is told, where all ranks of the job are looked at together."""
+    """The rank that this is about, where all ranks of the job are looked at together."""
     kind: Literal["transfer-bound", "skew-bound", "mixed", "inconclusive"] | None = None
     wait_share: float | None = None
     collectives_us: Mapping[str, float] | None = None
@@ -257,7 +257,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
     @property
     def ways(self) -> tuple[str, ...]:
         """How to overlap it."""
-        return (*(self._WAYS[one] for one in self.wrappers), "async_op=True")
+        return (*(self._WAYS[wrapper] for wrapper in self.wrappers), "async_op=True")
 
     @property
     def longest(self) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ def _dtype(text: Text) -> str | None:
     if pair := _NAMED.search(text.base):
         return {"f16": "fp16", "mxfp8": "fp8"}.get(pair["a"], pair["a"]) if pair["a"] == pair["b"] else None
     if text.last.startswith(_SKINNY):
-        given = mangled_dtypes(text.args, 2) if text.mangled else [dtype_of(one) for one in leading_types(text.args, 2)]
+        given = mangled_dtypes(text.args, 2) if text.mangled else list(map(dtype_of, leading_types(text.args, 2)))
         at = 1 if "KQ_" in text.last else 0
         return given[at] if len(given) > at else None
     if TILES_OF_FP8.search(text.base):

@@ -53,5 +53,5 @@ def decode(text: Text) -> KernelName | None:
 def _dtype(text: Text, kinds: frozenset[str]) -> str | None:
     """Return the type that is cast: the one among the first template arguments that is of these, None for several."""
     given = mangled_dtypes(text.args, 4) if text.mangled else map(dtype_of, leading_types(text.args, 4))
-    found = kinds.intersection(given)
-    return next(iter(found)) if len(found) == 1 else None
+    types = kinds.intersection(given)
+    return next(iter(types)) if len(types) == 1 else None
