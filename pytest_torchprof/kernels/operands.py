@@ -300,13 +300,13 @@ def kind_of_dtype(dtype: str | None) -> int:
 
 
 def _dtype(decoded: KernelName, launch: Launch) -> str | None:
-    told = _operator_dtype(decoded, launch)
-    if told is None or told == decoded.dtype:
+    of_operator = _operator_dtype(decoded, launch)
+    if of_operator is None or of_operator == decoded.dtype:
         return decoded.dtype
     if decoded.dtype is None:
-        exact = told != "fp32" or decoded.tensor_core is False or decoded.family not in CONTRACTING
-        return told if exact else None
-    if told == "fp32" and decoded.dtype == "tf32":
+        exact = of_operator != "fp32" or decoded.tensor_core is False or decoded.family not in CONTRACTING
+        return of_operator if exact else None
+    if of_operator == "fp32" and decoded.dtype == "tf32":
         return "tf32"
     # Elementwise kernels read their operator's inputs through casts of their own: the name is the type computed in.
     return None if decoded.family in CONTRACTING else decoded.dtype
@@ -346,12 +346,12 @@ def _letter(stride: list[int]) -> str | None:
 def _layout(decoded: KernelName, launch: Launch) -> str | None:
     if decoded.family != "gemm" or decoded.helper is not None:
         return decoded.layout
-    told = strides_layout(launch.op or "", launch.shapes, launch.strides)
-    if told is None or told == decoded.layout:
+    by_strides = strides_layout(launch.op or "", launch.shapes, launch.strides)
+    if by_strides is None or by_strides == decoded.layout:
         return decoded.layout
     # A product with a vector has no layout, and a Triton template reads any stride.
     if decoded.layout is None:
-        return None if decoded.library == "triton" or "gemv" in decoded.stem or "dot" in decoded.stem else told
+        return None if decoded.library == "triton" or "gemv" in decoded.stem or "dot" in decoded.stem else by_strides
     return None
 
 

@@ -57,9 +57,9 @@ def decode(name: str) -> KernelName:
         # Compilers mangle what is not ASCII, so this is no kernel that any of the tables is about.
         return KernelName(stem=text.last)
     for decoder in DECODERS:
-        found = decoder(text)
-        if found is not None:
-            return found
+        kernel_name = decoder(text)
+        if kernel_name is not None:
+            return kernel_name
     return KernelName(stem=text.last or name[:200])
 
 
@@ -67,8 +67,8 @@ def without_index(name: str) -> str:
     """Return ``name`` without the counter that Inductor appends to what it generates."""
     if "triton_" not in name and "cpp_" not in name:
         return name
-    found = _INDEX.match(name)
-    bare = name[: found.start("index")] if found else name
+    match = _INDEX.match(name)
+    bare = name[: match.start("index")] if match else name
     graph = _GRAPH.match(bare)
     return bare[graph.end() :] if graph else bare
 

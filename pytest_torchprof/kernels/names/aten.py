@@ -126,10 +126,10 @@ def _functor(text: Text) -> str:
 
 def _functor_word(functor: str) -> str:
     """Return a functor's name as a person says it, empty where it has none."""
-    if found := _CUDA_FUNCTOR.search(functor[:200]):
-        return found["name"]
-    for found in _FUNCTOR.finditer(functor[:400]):
-        name = found["name"].lower().strip("_").removeprefix("launch_").removesuffix("_cuda").removesuffix("_tensor")
+    if match := _CUDA_FUNCTOR.search(functor[:200]):
+        return match["name"]
+    for match in _FUNCTOR.finditer(functor[:400]):
+        name = match["name"].lower().strip("_").removeprefix("launch_").removesuffix("_cuda").removesuffix("_tensor")
         name = name.removesuffix("scalar").rstrip("_")
         if name and name not in _WRAPPING:
             return name
@@ -140,8 +140,8 @@ def _functor_dtype(functor: str, text: Text) -> str | None:
     """Return the operand type of a functor; None where the kernel casts, so that memory may hold another type."""
     if text.mangled or "gpu_kernel_impl<" in text.args[:60] or "WithCast" in text.args[:1600]:
         return None
-    if found := _SAME.match(functor):
-        return agreed(dtype_of(word) for word in found["types"].split(",")[:2] if word.strip() != "bool")
+    if match := _SAME.match(functor):
+        return agreed(dtype_of(word) for word in match["types"].split(",")[:2] if word.strip() != "bool")
     # The last lambda that takes an operand is the functor's; those around it take none, the one behind it an index.
     for types in reversed(_LAMBDA.findall(functor[:600])):
         kinds = {dtype_of(word) for word in types.split(",") if word.strip() not in ("bool", "long", "int")}
@@ -171,8 +171,8 @@ def _decode_elementwise(text: Text) -> KernelName:
 
 
 def _reduction_word(text: Text) -> str:
-    found = _REDUCTION.search(text.args[:400])
-    return f"{found[1].lower()}" if found else text.last
+    match = _REDUCTION.search(text.args[:400])
+    return f"{match[1].lower()}" if match else text.last
 
 
 def _dtype(text: Text, family: str) -> str | None:
@@ -180,8 +180,8 @@ def _dtype(text: Text, family: str) -> str | None:
     if text.mangled:
         return mangled_dtype(text.args.partition("ReduceOpI")[2] if text.last == "reduce_kernel" else text.args)
     if family == "reduction" and text.last == "reduce_kernel":
-        found = _REDUCED.search(text.args[:200])
-        return dtype_of(found[1]) if found else None
+        match = _REDUCED.search(text.args[:200])
+        return dtype_of(match[1]) if match else None
     return first_dtype(text.args, 2)
 
 
@@ -194,8 +194,8 @@ def decode(text: Text) -> KernelName | None:
         return KernelName(by_word=True, stem=last) if last in _TEMPLATES else None
     if last in _ELEMENTWISE:
         return _decode_elementwise(text)
-    if base.startswith("reduction_") and not text.args and (found := _JITERATED.match(base)):
-        return KernelName(family="reduction", library="aten", tensor_core=False, stem=found["name"])
+    if base.startswith("reduction_") and not text.args and (match := _JITERATED.match(base)):
+        return KernelName(family="reduction", library="aten", tensor_core=False, stem=match["name"])
     return _decode_function(text) if is_own or last in _BARE or last.startswith(_BARE_STARTS) else None
 
 

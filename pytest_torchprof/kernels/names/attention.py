@@ -133,12 +133,12 @@ def _dtype(text: Text, library: str) -> str | None:
     """Return the dtype of Q, K and V; cuDNN writes f16 for bf16 too, so its names say nothing."""
     if library == "cudnn":
         return None
-    if found := _FMHA_CUTLASS.match(text.base):
-        return _WORD_TYPES[found["dt"]]
-    if found := _GENERATED.search(text.base):
-        return agreed(_GENERATED_TYPES.get(found[word] or "") for word in (("all",) if found["all"] else ("q", "kv")))
-    if found := _WORD_TYPE.search(text.base):
-        return _WORD_TYPES[found[1]]
+    if match := _FMHA_CUTLASS.match(text.base):
+        return _WORD_TYPES[match["dt"]]
+    if match := _GENERATED.search(text.base):
+        return agreed(_GENERATED_TYPES.get(match[word] or "") for word in (("all",) if match["all"] else ("q", "kv")))
+    if match := _WORD_TYPE.search(text.base):
+        return _WORD_TYPES[match[1]]
     return first_element(text.args[:500])
 
 
@@ -155,8 +155,8 @@ def _library(text: Text) -> str | None:
 
 
 def _arch(text: Text) -> str | None:
-    found = _ARCH.search(text.head[:200])
-    return f"sm{found[1]}" if found else None
+    match = _ARCH.search(text.head[:200])
+    return f"sm{match[1]}" if match else None
 
 
 def decode(text: Text) -> KernelName | None:
@@ -182,6 +182,6 @@ def decode(text: Text) -> KernelName | None:
 def _stem(text: Text) -> str:
     base = text.base
     if base.startswith(("cutlass::", "cutlass__")) or "kentry" in base:
-        found = _PART.search(text.args[:400].replace("flash::enable_sm", ""))
-        return found[0] if found else text.last
+        match = _PART.search(text.args[:400].replace("flash::enable_sm", ""))
+        return match[0] if match else text.last
     return text.last

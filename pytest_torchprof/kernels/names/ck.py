@@ -65,7 +65,7 @@ def _dtype(text: Text, family: str | None) -> str | None:
         return named if len(set(words)) == 1 else None
     if family not in ("gemm", "conv"):
         return None
-    kinds = {_kind(found[0]) for found in _TYPE.finditer(text.args[:900])}
+    kinds = {_kind(match[0]) for match in _TYPE.finditer(text.args[:900])}
     return kinds.pop() if len(kinds) == 1 else None
 
 
@@ -84,5 +84,5 @@ def _kind(word: str) -> str | None:
 def _stem(text: Text, where: str) -> str:
     if text.last not in ("kentry", "kernel"):
         return text.last
-    found = _PART.search(where[:300])
-    return f"ck {found[0]}" if found else text.last
+    match = _PART.search(where[:300])
+    return f"ck {match[0]}" if match else text.last

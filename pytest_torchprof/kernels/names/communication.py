@@ -97,19 +97,19 @@ def collective_of(name: str) -> str | None:
 
 def _collective(name: str, words: tuple[tuple[str, str], ...] = _WORDS) -> str | None:
     """Return the one collective that a name holds, None where it holds none or several."""
-    left, found = name.replace("_", "").lower(), []
+    left, meanings = name.replace("_", "").lower(), []
     for word, meaning in words:
         if word in left:
-            found.append(meaning)
+            meanings.append(meaning)
             left = left.replace(word, "|")
-    return found[0] if len(set(found)) == 1 else None
+    return meanings[0] if len(set(meanings)) == 1 else None
 
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a communication kernel, None for any other."""
-    if found := _NCCL.match(text.last) or _NCCL.match(text.base):
-        stem = text.base if len(text.base) < 40 else found[0]
-        collective = _collective(found["what"], (*_WORDS, *_NCCL_WORDS))
+    if match := _NCCL.match(text.last) or _NCCL.match(text.base):
+        stem = text.base if len(text.base) < 40 else match[0]
+        collective = _collective(match["what"], (*_WORDS, *_NCCL_WORDS))
         return KernelName(family="communication", library="nccl", collective=collective, stem=stem, tensor_core=False)
     if experts := _EXPERTS.search(text.base):
         # Which tokens go where the kernel itself finds out: no collective of torch's does that.

@@ -171,9 +171,9 @@ def _vector_dtype(text: Text) -> str | None:
         args = text.args.removeprefix("ii").removeprefix("i")
         return mangled_dtype(args)
     tensors = list(_TENSOR.finditer(text.args[:900]))
-    read = [found for found in tensors if found["const"]]
+    read = [match for match in tensors if match["const"]]
     if tensors:
-        return agreed(dtype_of(found["type"]) for found in read or tensors)
+        return agreed(dtype_of(match["type"]) for match in read or tensors)
     types = [dtype_of(word) for word in leading_types(text.args, 6) if word not in ("int", "long")]
     return agreed(types[:2]) if len(types) > 1 else first_dtype(text.args)
 

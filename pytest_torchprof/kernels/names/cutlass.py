@@ -44,69 +44,69 @@ _ELEMENT: Final = Expression(
 _MAINLOOP: Final = Expression(r"Collective(?:Mma|Builder)<|Mma(?:Multistage|Pipelined|SingleStage)<|DefaultMma")
 
 
-def _v2_dtype(found: re.Match[str]) -> str | None:
+def _v2_dtype(match: re.Match[str]) -> str | None:
     """Return the operand dtype of a 2.x name; a tensor core at f32 without bf16 or f16 is tf32 (sm80 and newer)."""
-    words = {*found["types"].split("_"), *found["epi"].split("_")}
-    mma = found["mma"]
-    if "tf32" in words or found["math"] == "tf32":
+    words = {*match["types"].split("_"), *match["epi"].split("_")}
+    mma = match["mma"]
+    if "tf32" in words or match["math"] == "tf32":
         return "tf32"
-    if found["math"]:
+    if match["math"]:
         return None
     named = [dtype for word, dtype in (("bf16", "bf16"), ("f16", "fp16"), ("s8", "int8")) if word in words]
     if named:
         return agreed(named)
     letters = mma.rstrip("0123456789")
-    if found["op"] == "simt":
+    if match["op"] == "simt":
         return {"s": "fp32", "h": "fp16", "d": "fp64", "c": "complex64"}.get(letters)
-    if mma == "s1688" and int(found["arch"] or 0) >= 80:
+    if mma == "s1688" and int(match["arch"] or 0) >= 80:
         return "tf32"
     return {"h": "fp16", "d": "fp64", "c": "complex64", "gc": "complex64"}.get(letters)
 
 
-def _decode_v2(found: re.Match[str]) -> KernelName:
-    tile = numbers(found["tile"])
-    epilogue = found["epi"].split("_")
+def _decode_v2(match: re.Match[str]) -> KernelName:
+    tile = numbers(match["tile"])
+    epilogue = match["epi"].split("_")
     return KernelName(
         family="gemm",
         library="cutlass",
-        dtype=_v2_dtype(found),
-        layout=found["lay"],
-        tensor_core=found["op"] != "simt",
-        tile=(*tile, int(found["tk"])) if found["tk"] else tile,
-        stages=int(found["stages"]) if found["stages"] else None,
+        dtype=_v2_dtype(match),
+        layout=match["lay"],
+        tensor_core=match["op"] != "simt",
+        tile=(*tile, int(match["tk"])) if match["tk"] else tile,
+        stages=int(match["stages"]) if match["stages"] else None,
         epilogue=tuple(word for word in ("relu", "bias", "gelu") if word in epilogue),
-        arch=f"sm{found['arch']}" if found["arch"] else None,
-        alignment=int(found["align"]),
-        stem=f"cutlass_{found['types']}gemm_{found['tile']}",
+        arch=f"sm{match['arch']}" if match["arch"] else None,
+        alignment=int(match["align"]),
+        stem=f"cutlass_{match['types']}gemm_{match['tile']}",
     )
 
 
-def _v3_dtype(found: re.Match[str]) -> str | None:
+def _v3_dtype(match: re.Match[str]) -> str | None:
     """Return the operand dtype of a 3.x name (types are A_B_acc_C_D); f32 operands of a tensor core are tf32."""
-    pair = found["types"].split("_")[:2]
+    pair = match["types"].split("_")[:2]
     if set(pair) == {"f32"}:
-        return "tf32" if found["op"] != "simt" else "fp32"
+        return "tf32" if match["op"] != "simt" else "fp32"
     return agreed(next((dtype for code, dtype in _V3_TYPES if word.endswith(code)), None) for word in pair)
 
 
-def _decode_v3(found: re.Match[str]) -> KernelName:
-    cluster = found["cluster"]
-    stages = int(found["stages"])
-    rest = found["rest"].split("_")
+def _decode_v3(match: re.Match[str]) -> KernelName:
+    cluster = match["cluster"]
+    stages = int(match["stages"])
+    rest = match["rest"].split("_")
     return KernelName(
         family="gemm",
         library="cutlass",
-        dtype=_v3_dtype(found),
-        layout=found["lay"],
-        tensor_core=found["op"] != "simt",
-        tile=numbers(found["tile"]),
+        dtype=_v3_dtype(match),
+        layout=match["lay"],
+        tensor_core=match["op"] != "simt",
+        tile=numbers(match["tile"]),
         stages=stages or None,
         cluster=numbers(cluster) if cluster else None,
         split_k=True if "splitK" in rest or "streamk" in rest else None,
         epilogue=tuple(word for word in ("relu", "bias", "gelu") if word in rest),
-        arch=found["arch"],
-        alignment=int(found["align"]),
-        stem=f"cutlass3x_{found['types'].split('_')[0]}_{found['tile']}",
+        arch=match["arch"],
+        alignment=int(match["align"]),
+        stem=f"cutlass3x_{match['types'].split('_')[0]}_{match['tile']}",
     )
 
 
@@ -118,7 +118,7 @@ def _decode_template(text: Text) -> KernelName | None:
     if "gemm" not in args and "Gemm" not in args:
         return None
     start = _MAINLOOP.search(args)
-    elements = [dtype_of(found[1]) for found in _ELEMENT.finditer(args, start.end() if start else 0)][:2]
+    elements = [dtype_of(match[1]) for match in _ELEMENT.finditer(args, start.end() if start else 0)][:2]
     dtype = agreed(elements) if len(elements) == 2 else "fp8" if TILES_OF_FP8.search(args) else None
     simt = "OpClassSimt" in args or "MmaSimt" in args
     if dtype == "fp32" and not simt:
@@ -167,10 +167,10 @@ def decode(text: Text) -> KernelName | None:
         return None
     if text.base.startswith("kernel_cutlass_"):
         return _decode_cute(text.base)
-    if found := _V2.search(head[:400]):
-        return _decode_v2(found)
-    if "cutlass3x_" in head[:200] and (found := _V3.search(head[:400])):
-        return _decode_v3(found)
+    if match := _V2.search(head[:400]):
+        return _decode_v2(match)
+    if "cutlass3x_" in head[:200] and (match := _V3.search(head[:400])):
+        return _decode_v3(match)
     if text.base.startswith(_WRAPPERS):
         return _decode_template(text)
     return None

@@ -33,8 +33,8 @@ def decode(text: Text) -> KernelName | None:
             return KernelName(family="optimizer", library="other", tensor_core=False, stem=last)
         return None
     aten = text.base.startswith("at::")
-    found = _FUNCTOR.search(text.args[:700])
-    functor = found["name"] if found else ""
+    match = _FUNCTOR.search(text.args[:700])
+    functor = match["name"] if match else ""
     where = text.args[:700]
     family: str | None
     if contains(where, _OPTIMIZERS):
@@ -51,7 +51,7 @@ def decode(text: Text) -> KernelName | None:
         family=family,
         never=NO_PRODUCT if family is None else frozenset(),
         library="aten" if aten else "other",
-        dtype=dtype_of(found["type"]) if found and family != "copy" else None,
+        dtype=dtype_of(match["type"]) if match and family != "copy" else None,
         tensor_core=False,
         stem=f"multi_tensor {functor}" if functor else last,
     )

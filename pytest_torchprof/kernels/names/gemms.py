@@ -66,22 +66,22 @@ _SKINNY: Final = ("wvSplitK", "LLGemm1", "LLMM1", "wv_splitk")
 _NAMED: Final = Expression(r"(?:^|_)(?P<a>bf16|fp16|f16|fp8|mxfp8)x(?P<b>bf16|fp16|f16|fp8|mxfp8|mxfp4)(?=x|_|$)")
 
 
-def _decode_trtllm(found: re.Match[str]) -> KernelName:
-    operands = [_TRTLLM_TYPES.get(word) for word in _TRTLLM_TYPE.findall(found["ab"])]
+def _decode_trtllm(match: re.Match[str]) -> KernelName:
+    operands = [_TRTLLM_TYPES.get(word) for word in _TRTLLM_TYPE.findall(match["ab"])]
     return KernelName(
         family="gemm",
         dtype=agreed(operands),
         tensor_core=True,
-        tile=numbers(found["tile"]),
-        stem=f"trtllm {found['ab']} {found['tile']}",
+        tile=numbers(match["tile"]),
+        stem=f"trtllm {match['ab']} {match['tile']}",
     )
 
 
 def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a third-party GEMM, None for any other."""
     base = without_deep_gemm(text.base)
-    if base.startswith(("bmm_", "gemm_", "gemmGatedAct_", "batchedGemm_")) and (found := _TRTLLM.match(base)):
-        return _decode_trtllm(found)
+    if base.startswith(("bmm_", "gemm_", "gemmGatedAct_", "batchedGemm_")) and (match := _TRTLLM.match(base)):
+        return _decode_trtllm(match)
     if not contains(base, _GATE):
         return None
     named = contains(base, _WORDS) or text.last in _FUNCTIONS or _WORD.search(without_deep_gemm(text.last))
@@ -107,6 +107,6 @@ def _dtype(text: Text) -> str | None:
         return given[at] if len(given) > at else None
     if TILES_OF_FP8.search(text.base):
         return "fp8"
-    if (found := _TYPED.search(text.last)) and len(set(_TYPES.findall(text.last))) == 1:
-        return _LOW_TYPES.get(found["type"], found["type"])
+    if (match := _TYPED.search(text.last)) and len(set(_TYPES.findall(text.last))) == 1:
+        return _LOW_TYPES.get(match["type"], match["type"])
     return None

@@ -39,7 +39,7 @@ def decode(text: Text) -> KernelName | None:
     signed = _SIGNATURE.search(text.base)
     base = text.base[: signed.start()] if signed else text.base
     family = _family(text, base.lower())
-    told = contains(base.lower(), (word for word, _ in _WORDS))
-    if not told and not signed:
+    by_word = contains(base.lower(), (word for word, _ in _WORDS))
+    if not by_word and not signed:
         return None
-    return KernelName(family=family, by_word=told, library="triton" if signed else "other", stem=base)
+    return KernelName(family=family, by_word=by_word, library="triton" if signed else "other", stem=base)

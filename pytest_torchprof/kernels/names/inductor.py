@@ -100,16 +100,16 @@ def fused_ops(text: str) -> tuple[str, ...]:
     Known operators that hold an underscore are kept whole; an unknown word stands for itself.
     """
     words = text[1:].split("_")
-    found: list[str] = []
+    ops: list[str] = []
     at = 0
     while at < len(words):
         for length in range(min(_LONGEST, len(words) - at), 0, -1):
             candidate = "_".join(words[at : at + length])
             if length == 1 or candidate in _KNOWN_OPS:
                 break
-        found.append(candidate)
+        ops.append(candidate)
         at += length
-    return tuple(word for word in found if word)
+    return tuple(word for word in ops if word)
 
 
 # A template is what it was made for; of the others the category says it, whatever ops they name.
@@ -146,8 +146,8 @@ def family_of(category: str | None, ops: tuple[str, ...]) -> str | None:
 def _family_of_loop(ops: tuple[str, ...]) -> str | None:
     """Return what a C++ kernel computes whose operators do not reduce: a loop, since templates are called otherwise."""
     working = [name for op in ops if operator_work(name := f"aten::{op}") is not OperatorWork.NOTHING]
-    found = {one.family if (one := decode_operator(parse(name))) else None for name in working}
-    return "pointwise" if ops and found <= _ONE_BY_ONE else None
+    families = {operator.family if (operator := decode_operator(parse(name))) else None for name in working}
+    return "pointwise" if ops and families <= _ONE_BY_ONE else None
 
 
 def _generated(category: str | None, ops: tuple[str, ...], index: str | None, stem: str) -> KernelName:
@@ -171,18 +171,18 @@ def decode(text: Text) -> KernelName | None:
         return None
     if "triton_" in text.base:
         return _decode_triton(text)
-    if "cpp_" in text.base and (found := _CPP.match(text.head)):
-        return _generated(None, fused_ops(found["ops"][:1200]), found["index"], text.head)
+    if "cpp_" in text.base and (match := _CPP.match(text.head)):
+        return _generated(None, fused_ops(match["ops"][:1200]), match["index"], text.head)
     if ("gemm_m" in text.base or "CppMicroGemm" in text.base) and _CPP_TEMPLATE.match(text.head):
         return KernelName(family="gemm", stem=text.head)
     return None
 
 
 def _decode_triton(text: Text) -> KernelName | None:
-    if found := _FUSED.match(text.head):
-        return _generated(found["cat"], fused_ops((found["ops"] or "")[:1200]), found["index"], text.head)
-    if found := _TEMPLATE.match(text.head):
-        return _generated("tem", (found["what"],), found["index"], text.head)
+    if match := _FUSED.match(text.head):
+        return _generated(match["cat"], fused_ops((match["ops"] or "")[:1200]), match["index"], text.head)
+    if match := _TEMPLATE.match(text.head):
+        return _generated("tem", (match["what"],), match["index"], text.head)
     # With unique_kernel_names off every Inductor kernel is called triton_, so its category is unknown.
     return (
         KernelName(never=_NO_COMMUNICATION, library="triton", triton="unk", stem=text.head)

@@ -137,10 +137,10 @@ def _parse_mangled(raw: str, head: str) -> Text:
     while at < len(head) and head[at] in "NKLS":
         at += 2 if head[at] == "S" else 1
     parts: list[str] = []
-    while len(parts) < 12 and (found := _LENGTH.match(head, at)):
-        length = int(found[0])
-        part = head[found.end() : found.end() + length]
-        at = found.end() + length
+    while len(parts) < 12 and (match := _LENGTH.match(head, at)):
+        length = int(match[0])
+        part = head[match.end() : match.end() + length]
+        at = match.end() + length
         if not part.startswith("_GLOBAL__N"):
             parts.append(part)
     base = "::".join(parts)[:_BASE] or head[:_BASE]
@@ -243,14 +243,14 @@ def dtype_of(word: str) -> str | None:
 
 def leading_types(args: str, count: int) -> list[str]:
     """Return the first ``count`` arguments of a template list that starts with ``<``, up to the first that nests."""
-    found: list[str] = []
+    types: list[str] = []
     for piece in args[1:400].split(",", count)[:count]:
         word, nested, _ = piece.partition("<")
         word, closed, _ = word.partition(">")
-        found.append(word.strip())
+        types.append(word.strip())
         if nested or closed:
             break
-    return found
+    return types
 
 
 def first_dtype(args: str, count: int = 3) -> str | None:
@@ -269,14 +269,14 @@ def mangled_dtype(args: str) -> str | None:
 
 def mangled_dtypes(args: str, count: int) -> list[str]:
     """Return the dtypes of the first ``count`` mangled template arguments, up to the first that is none."""
-    found: list[str] = []
-    while len(found) < count:
+    dtypes: list[str] = []
+    while len(dtypes) < count:
         code, dtype = next(((code, dtype) for code, dtype in _MANGLED if args.startswith(code)), ("", ""))
         if not code:
             break
-        found.append(dtype)
+        dtypes.append(dtype)
         args = args[len(code) :]
-    return found
+    return dtypes
 
 
 def first_element_type(text: Text) -> str | None:
@@ -308,5 +308,5 @@ _ELEMENTS: Final = word_table(
 
 def first_element(text: str) -> str | None:
     """Return the dtype of the first reduced-precision type that ``text`` names; plain float is none."""
-    found = [(at, dtype) for word, dtype in _ELEMENTS if (at := text.find(word)) >= 0]
-    return min(found)[1] if found else None
+    elements = [(at, dtype) for word, dtype in _ELEMENTS if (at := text.find(word)) >= 0]
+    return min(elements)[1] if elements else None
