@@ -158,7 +158,8 @@ def with_table(found):
 def rows_of(kinds):
     """Return a row for each kind, and one for all that say no more than others of their code."""
     alike = {}
-    for kind in kinds:
+    # Which module is imported first differs from process to process.
+    for kind in sorted(kinds, key=lambda kind: kind.__module__):
         alike.setdefault(about(kind), []).append(text_of(kind))
     return [f"| {'<br>'.join(dict.fromkeys(texts))} | {' | '.join(cells)} |\n" for cells, texts in alike.items()]
 

@@ -144,7 +144,7 @@ def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Patter
 
 
 def _ran_without_kernel(step: StepProfile, pattern: Pattern) -> StepAnswer | None:
-    """Return that an operator ran which a pattern on kernels names, and launched none; None where none did."""
+    """Return that an operator ran that a pattern on kernels names, and launched none; None if none such ran."""
     if not isinstance(pattern, NamePattern) or not pattern.names_one_of(step.ops_that_ran):
         return None
     return StepAnswer(NOT_MEASURED, reason=OperatorRanWithoutKernel(str(pattern)))

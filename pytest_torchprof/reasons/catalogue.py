@@ -70,7 +70,7 @@ OF_CODE: Final[Mapping[Code, tuple[str, str]]] = {
         "add the missing recordings, or check those you have one by one; in a test, say how many to expect (`files=2`)",
     ),
 }
-"""What the kinds of a code mean that say it not themselves, and what to do about them: for docs/messages.md."""
+"""What the kinds of a code mean that do not say it themselves, and what to do: for docs/messages.md."""
 
 
 def from_plain(plain: Mapping[str, Any] | str) -> Reason:
