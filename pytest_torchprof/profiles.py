@@ -295,10 +295,10 @@ class Profile(Analysis):
 
 
 # A list of them for a folder, which no type checker can know.
-_PerhapsSeveral = Any
+_MaybeSeveral = Any
 
 
-def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile | _PerhapsSeveral:
+def load(path: str | os.PathLike[str], *, device: str | None = None) -> Profile | _MaybeSeveral:
     """Return the profile of a trace file, or those of a folder of them as ``tensorboard_trace_handler`` writes it.
 
     ``device="cpu"`` takes a recording that torch.profiler made without a GPU for one of the CPU as device: its kernels

@@ -88,17 +88,17 @@ def forbid_limit(known: Mapping[str, Rule]) -> Limit:
     return Limit(name="forbid", read=read, check=check)
 
 
-def _forbid_verdict(found: Sequence[Finding], blind: Mapping[str, Reason]) -> Verdict:
-    if not found and blind:
+def _forbid_verdict(findings: Sequence[Finding], blind: Mapping[str, Reason]) -> Verdict:
+    if not findings and blind:
         code, reason = next(iter(blind.items()))
         return unmeasured(FindingUntold(code, reason))
-    if not found:
+    if not findings:
         return Verdict(seen=(NoFinding(),), number=0, status=HOLDS)
     return Verdict(
-        seen=(FindingsSeen(tuple(dict.fromkeys(finding.code for finding in found))),),
-        number=len(found),
+        seen=(FindingsSeen(tuple(dict.fromkeys(finding.code for finding in findings))),),
+        number=len(findings),
         status=MISSED,
-        evidence=tuple(FindingLine(finding) for finding in found),
+        evidence=tuple(FindingLine(finding) for finding in findings),
     )
 
 

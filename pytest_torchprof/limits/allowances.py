@@ -57,8 +57,8 @@ def read_allowed_copies(value: object) -> tuple[Allowance, ...]:
 
 
 def _direction(entry: object) -> Allowance | None:
-    found = _DIRECTION.fullmatch(entry) if isinstance(entry, str) else None
-    return Allowance(str(entry), partial(_by_direction, found["direction"]), names_direction=True) if found else None
+    match = _DIRECTION.fullmatch(entry) if isinstance(entry, str) else None
+    return Allowance(str(entry), partial(_by_direction, match["direction"]), names_direction=True) if match else None
 
 
 def _allowance(entry: object) -> Allowance:
@@ -109,8 +109,8 @@ def _is_there(item: Item, in_file: Callable[[str], Reply], line: int | None) -> 
     origin = item.origin
     if origin is None or not item.is_placed or origin.file is None:
         return NOT_KNOWN
-    if (found := in_file(origin.file)) is not YES:
-        return found
+    if (in_its_file := in_file(origin.file)) is not YES:
+        return in_its_file
     if line is None or (origin.exact and origin.line == line):
         return YES
     # torch names a frame after the line at which its function begins.

@@ -57,24 +57,24 @@ class Tally:
     @classmethod
     def of(cls, analysis: Analysis, step: StepProfile, items: Sequence[Item], allow: Sequence[Allowance]) -> Tally:
         """Return the tally of a step."""
-        if any(one.needs_lines for one in allow) and not step.places_in_order:
+        if any(entry.needs_lines for entry in allow) and not step.places_in_order:
             items = [structs.replace(item, is_placed=False) for item in items]
-        answers = [(one, one.answers(analysis, items)) for one in allow]
+        answers = [(entry, entry.answers(analysis, items)) for entry in allow]
         return cls(
             step=step,
             items=items,
-            allowing=[tuple(one for one, told in answers if told[i] is YES) for i in range(len(items))],
-            doubtful=[tuple(one for one, told in answers if told[i] is NOT_KNOWN) for i in range(len(items))],
+            allowing=[tuple(entry for entry, replies in answers if replies[i] is YES) for i in range(len(items))],
+            doubtful=[tuple(entry for entry, replies in answers if replies[i] is NOT_KNOWN) for i in range(len(items))],
         )
 
     @cached_property
     def allowed(self) -> dict[tuple[Allowance, ...], list[Item]]:
         """The items that are allowed, by what allows them."""
-        found = defaultdict(list)
+        items_of = defaultdict(list)
         for item, allowing in zip(self.items, self.allowing, strict=True):
             if allowing:
-                found[allowing].append(item)
-        return found
+                items_of[allowing].append(item)
+        return items_of
 
     @cached_property
     def undecided(self) -> list[Item]:
@@ -119,7 +119,7 @@ class _Count:
             )
         worst = max(tallies, key=lambda tally: len(tally.counting) + len(tally.undecided))
         if len(worst.counting) + len(worst.undecided) > most:
-            return self._not_told(analysis, worst)
+            return self._not_known(analysis, worst)
         worst = max(tallies, key=lambda tally: len(tally.items))
         return Verdict(
             seen=(self._seen(worst),),
@@ -138,11 +138,11 @@ class _Count:
             for row in self.rows(items, tuple(map(str, allowing)))
         )
 
-    def _not_told(self, analysis: Analysis, tally: Tally) -> Verdict:
-        asked = dict.fromkeys(one for some in tally.doubtful for one in some)
-        lines = any(one.needs_lines for one in asked)
+    def _not_known(self, analysis: Analysis, tally: Tally) -> Verdict:
+        asked = dict.fromkeys(entry for some in tally.doubtful for entry in some)
+        lines = any(entry.needs_lines for entry in asked)
         no_lines = not analysis.launching.origins.recorded and analysis.repeat is None
-        if all(one.names_direction for one in asked):
+        if all(entry.names_direction for entry in asked):
             reason = "the recording does not tell where these copies go"
         elif not lines:
             reason = "the recording does not tell by which call and in which operators it was done"
@@ -161,8 +161,8 @@ class _Count:
 
 def _unused(tallies: Sequence[Tally], allow: Sequence[Allowance]) -> tuple[AllowedNothing, ...]:
     """Return a line that names the allowances which matched nothing in any step, if there are such."""
-    used = {one for tally in tallies for some in (*tally.allowing, *tally.doubtful) for one in some}
-    names = tuple(str(one) for one in allow if one not in used)
+    used = {entry for tally in tallies for some in (*tally.allowing, *tally.doubtful) for entry in some}
+    names = tuple(str(entry) for entry in allow if entry not in used)
     return (AllowedNothing(names),) if names else ()
 
 
@@ -172,7 +172,10 @@ def _every_wait(analysis: Analysis, step: StepProfile) -> list[Item]:
     known = {item.op for item in waits if item.op >= 0}
     # ROCm says "Host" for both kinds of memory.
     late = set(waiting_copies(trace, step.part.gpu_ops, memories=("Pageable", "Host")))
-    return [*waits, *(one for one in moves_of(analysis, step, MEMCPY) if one.gpu_op in late and one.op not in known)]
+    return [
+        *waits,
+        *(move for move in moves_of(analysis, step, MEMCPY) if move.gpu_op in late and move.op not in known),
+    ]
 
 
 _WAITS = {
@@ -211,7 +214,7 @@ def judge_memcpys(analysis: Analysis, most: int, *, allow_memcpys: Sequence[Allo
 def _read_waits(value: object) -> str:
     if isinstance(value, str) and value in _WAITS:
         return value
-    raise UnknownLimit(f"expected {enumerated([repr(one) for one in _WAITS])}, got {value!r}")
+    raise UnknownLimit(f"expected {enumerated([repr(wait) for wait in _WAITS])}, got {value!r}")
 
 
 OF_SYNCS = (Setting(name="allow_syncs", read=read_allowances), Setting(name="waits", read=_read_waits))

@@ -36,14 +36,14 @@ def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepA
     """Return a check of every step; a missed one wins over one that cannot be told, the first of its kind is shown."""
 
     def check(analysis: Analysis, value: Any) -> Verdict:
-        found = [(step, answer) for step in analysis.steps for answer in problems(analysis, step, value)]
-        if not found:
+        in_steps = [(step, answer) for step in analysis.steps for answer in problems(analysis, step, value)]
+        if not in_steps:
             return Verdict(seen=(AsExpected(),), status=HOLDS)
-        status = MISSED if any(answer.status == MISSED for _, answer in found) else NOT_MEASURED
-        shown = next(step for step, answer in found if answer.status == status)
-        answers = [answer for step, answer in found if step is shown and answer.status == status]
+        status = MISSED if any(answer.status == MISSED for _, answer in in_steps) else NOT_MEASURED
+        shown = next(step for step, answer in in_steps if answer.status == status)
+        answers = [answer for step, answer in in_steps if step is shown and answer.status == status]
         of_step = len(analysis.steps) > 1 and not all(answer.of_all_steps for answer in answers)
-        evidence = tuple(dict.fromkeys(one for answer in answers for one in answer.evidence))
+        evidence = tuple(dict.fromkeys(fact for answer in answers for fact in answer.evidence))
         if whys := tuple(answer.reason for answer in answers if answer.reason is not None):
             why = InStep(whys, analysis.title_of(shown) if of_step else "")
             return unmeasured(why, evidence, step=shown.name)

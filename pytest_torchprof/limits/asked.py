@@ -79,7 +79,12 @@ def read_limits(
         except UnknownLimit as problem:
             raise _refused(name, value, problem) from None
     asked = tuple(
-        Asked(limit, values[name], given[name], {one: values[one] for one in settings_of([limit]) if one in given})
+        Asked(
+            limit,
+            values[name],
+            given[name],
+            {setting: values[setting] for setting in settings_of([limit]) if setting in given},
+        )
         for name in given
         if (limit := by_name.get(name)) is not None
     )
@@ -113,8 +118,8 @@ def _refused(name: str, value: object, problem: UnknownLimit) -> UnknownLimit:
 
 def _refuse_contradictions(asked: Iterable[Asked]) -> None:
     """Raise UnknownLimit where two limits cannot both hold, whatever runs."""
-    by_name = {one.limit.name: one for one in asked}
-    bounds = [(one, one.limit.check) for one in by_name.values() if isinstance(one.limit.check, Bound)]
+    by_name = {each.limit.name: each for each in asked}
+    bounds = [(each, each.limit.check) for each in by_name.values() if isinstance(each.limit.check, Bound)]
     for (most, upper), (least, lower) in permutations(bounds, 2):
         if upper.number is lower.number and upper.at_most and not lower.at_most and least.value > most.value:
             raise UnknownLimit(
@@ -131,43 +136,45 @@ def _refuse_contradictions(asked: Iterable[Asked]) -> None:
                 f"{both[0]!r} stands in {wanted} and in {forbidden}, which cannot both hold", Code.CONTRADICTION
             )
     _refuse_both_fused_and_not(by_name)
-    values = {name: one.value for name, one in by_name.items()}
+    values = {name: each.value for name, each in by_name.items()}
     if values.get("max_comm_bytes") == 0 and (name := needs_messages(values)) is not None:
-        said = f"max_comm_bytes=0 and {name!r} in collectives, which sends something, cannot both hold"
-        raise UnknownLimit(said, Code.CONTRADICTION)
+        contradiction = f"max_comm_bytes=0 and {name!r} in collectives, which sends something, cannot both hold"
+        raise UnknownLimit(contradiction, Code.CONTRADICTION)
 
 
 def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
     together, apart = (by_name[name].value if name in by_name else () for name in ("fused", "not_fused"))
-    for one, other in product(together, apart):
-        both = [op for op in one if bare(op) in set(map(bare, other))]
+    for group, other in product(together, apart):
+        both = [op for op in group if bare(op) in set(map(bare, other))]
         if len(set(map(bare, both))) > 1:
-            said = f"{' and '.join(both)} stand together in fused and in not_fused, which cannot both hold"
-            raise UnknownLimit(said, Code.CONTRADICTION)
+            contradiction = f"{' and '.join(both)} stand together in fused and in not_fused, which cannot both hold"
+            raise UnknownLimit(contradiction, Code.CONTRADICTION)
 
 
 def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
     """Return a verdict for each limit, or several; none that could not be measured holds."""
     limits = tuple(asked)
     idle = idle_step(analysis, limits)
-    return tuple(answered(verdict, one) for one in limits for verdict in _verdicts(analysis, one, idle))
+    return tuple(answered(verdict, wanted) for wanted in limits for verdict in _verdicts(analysis, wanted, idle))
 
 
-def answered(verdict: Verdict, one: Asked) -> Verdict:
+def answered(verdict: Verdict, wanted: Asked) -> Verdict:
     """Return the verdict as that on what was asked for; one that says itself on what it is keeps that."""
-    is_number = isinstance(one.value, int | float) and not isinstance(one.value, bool)
+    is_number = isinstance(wanted.value, int | float) and not isinstance(wanted.value, bool)
     return replace(
         verdict,
-        limit=verdict.limit or one.limit.name,
-        expected=verdict.expected or one.shown,
-        bound=float(one.value) if verdict.bound is None and is_number else verdict.bound,
-        unit=verdict.unit or one.limit.unit,
+        limit=verdict.limit or wanted.limit.name,
+        expected=verdict.expected or wanted.shown,
+        bound=float(wanted.value) if verdict.bound is None and is_number else verdict.bound,
+        unit=verdict.unit or wanted.limit.unit,
     )
 
 
 def idle_step(analysis: Analysis, asked: Iterable[Asked]) -> StepProfile | None:
     """Return the first step in which nothing ran on the device; None where that is meant, or what ran is not known."""
-    if analysis.kernels_unknown is not None or any(one.limit.name == "min_kernels" and one.value == 0 for one in asked):
+    if analysis.kernels_unknown is not None or any(
+        wanted.limit.name == "min_kernels" and wanted.value == 0 for wanted in asked
+    ):
         return None
     return next((step for step in analysis.steps if not (step.kernels or step.memcpys or step.memsets)), None)
 
@@ -189,37 +196,37 @@ def _nothing_ran(analysis: Analysis, step: StepProfile) -> Reason:
 
 def needs_flops(asked: Iterable[Asked]) -> bool:
     """Whether floating-point operations are to be counted for one of these limits."""
-    return any(one.limit.name == "min_mfu" for one in asked)
+    return any(wanted.limit.name == "min_mfu" for wanted in asked)
 
 
-def _verdicts(analysis: Analysis, one: Asked, idle: StepProfile | None) -> tuple[Verdict, ...]:
-    blocked = _cannot_judge(analysis, one.limit)
+def _verdicts(analysis: Analysis, wanted: Asked, idle: StepProfile | None) -> tuple[Verdict, ...]:
+    blocked = _cannot_judge(analysis, wanted.limit)
     if blocked is not None:
         return (unmeasured(blocked),)
-    return tuple(_unless_unsure(analysis, one, verdict, idle) for verdict in _given(analysis, one))
+    return tuple(_unless_unsure(analysis, wanted, verdict, idle) for verdict in _given(analysis, wanted))
 
 
-def _given(analysis: Analysis, one: Asked) -> tuple[Verdict, ...]:
-    return verdicts_of(one.limit.name, one.limit.check(analysis, one.value, **one.settings))
+def _given(analysis: Analysis, wanted: Asked) -> tuple[Verdict, ...]:
+    return verdicts_of(wanted.limit.name, wanted.limit.check(analysis, wanted.value, **wanted.settings))
 
 
-def _unless_unsure(analysis: Analysis, one: Asked, verdict: Verdict, idle: StepProfile | None) -> Verdict:
+def _unless_unsure(analysis: Analysis, wanted: Asked, verdict: Verdict, idle: StepProfile | None) -> Verdict:
     """Return the verdict, or that it is not measured where it holds for want of work, or hangs on what is not known."""
-    limit = one.limit
+    limit = wanted.limit
     if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
         return unmeasured(_nothing_ran(analysis, idle), step=idle.name)
-    if verdict.status == HOLDS and (unless := _unless_not_known(analysis, one)) is not None:
+    if verdict.status == HOLDS and (unless := _unless_not_known(analysis, wanted)) is not None:
         return unless
     return replace(verdict, wants_lines=verdict.wants_lines or (verdict.status == MISSED and limit.located))
 
 
-def _unless_not_known(analysis: Analysis, one: Asked) -> Verdict | None:
+def _unless_not_known(analysis: Analysis, wanted: Asked) -> Verdict | None:
     """Return that a limit that holds is not measured, where it hangs on kernels of which nobody knows the family."""
-    for family in one.limit.families:
+    for family in wanted.limit.families:
         supposed = analysis.supposing(family)
         if supposed is None:
             continue
-        verdict = next((verdict for verdict in _given(supposed, one) if verdict.status != HOLDS), None)
+        verdict = next((verdict for verdict in _given(supposed, wanted) if verdict.status != HOLDS), None)
         if verdict is not None:
             names = sorted(supposed.own_kernels.supposed)
             asked = KernelsToDeclare(tuple(names), tuple(analysis.unmatched_declarations))

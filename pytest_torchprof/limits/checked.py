@@ -30,24 +30,24 @@ def verdicts_of(limit: str, returned: object) -> tuple[Verdict, ...]:
     became of it.
     """
     given = returned if isinstance(returned, tuple) else (returned,)
-    if not given or not all(isinstance(one, Verdict) for one in given):
+    if not given or not all(isinstance(verdict, Verdict) for verdict in given):
         return (unmeasured(NoVerdict(limit, printable_line(repr(returned), 60))),)
-    return tuple(_readable(limit, one) for one in given)
+    return tuple(_readable(limit, verdict) for verdict in given)
 
 
 def _readable(limit: str, verdict: Verdict) -> Verdict:
     try:
         given = _in_known_kinds(verdict)
         # NaN is no JSON, and no number that can be compared with a bound.
-        found = convert(json.loads(json.dumps(to_builtins(given), allow_nan=False)), Verdict)
+        converted = convert(json.loads(json.dumps(to_builtins(given), allow_nan=False)), Verdict)
     except (TypeError, ValueError, ValidationError) as problem:
         return unmeasured(UnreadableVerdict(limit, str(problem)))
-    if found.reason is not None and found.status == HOLDS:
-        return replace(found, status=NOT_MEASURED)
-    if found.status == NOT_MEASURED and not found.text:
-        return replace(found, reason=WithoutReason(limit))
+    if converted.reason is not None and converted.status == HOLDS:
+        return replace(converted, status=NOT_MEASURED)
+    if converted.status == NOT_MEASURED and not converted.text:
+        return replace(converted, reason=WithoutReason(limit))
     # Where a float is expected, a whole number is one, and stays whole in reports.
-    return given if given == found else found
+    return given if given == converted else converted
 
 
 def _in_known_kinds(verdict: Verdict) -> Verdict:
@@ -55,13 +55,13 @@ def _in_known_kinds(verdict: Verdict) -> Verdict:
     return replace(
         verdict,
         reason=portable(verdict.reason) if isinstance(verdict.reason, Reason) else verdict.reason,
-        seen=tuple(InWords(one.text) if _is_foreign(one, seen.Seen, seen.KINDS) else one for one in verdict.seen),
+        seen=tuple(InWords(fact.text) if _is_foreign(fact, seen.Seen, seen.KINDS) else fact for fact in verdict.seen),
         evidence=tuple(
-            LineInWords(one.text) if _is_foreign(one, evidence.Evidence, evidence.KINDS) else one
-            for one in verdict.evidence
+            LineInWords(fact.text) if _is_foreign(fact, evidence.Evidence, evidence.KINDS) else fact
+            for fact in verdict.evidence
         ),
     )
 
 
-def _is_foreign(one: object, base: type[Statement], kinds: Collection[type[Statement]]) -> bool:
-    return isinstance(one, base) and type(one) not in kinds
+def _is_foreign(fact: object, base: type[Statement], kinds: Collection[type[Statement]]) -> bool:
+    return isinstance(fact, base) and type(fact) not in kinds

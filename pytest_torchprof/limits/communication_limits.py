@@ -48,62 +48,62 @@ def _read_collectives(value: object) -> dict[str, tuple[int, int] | None]:
 
 
 def _of_step(analysis: Analysis, step: StepProfile) -> StepCommunication:
-    place = next(i for i, other in enumerate(analysis.steps) if other is step)
-    return analysis.communication_of_steps[place]
+    index = next(i for i, other in enumerate(analysis.steps) if other is step)
+    return analysis.communication_of_steps[index]
 
 
 def _rows(collectives: Iterable[Collective]) -> tuple[WorkRow, ...]:
     """Return one row per collective and size."""
-    found: dict[tuple[str, int | None], list[Collective]] = defaultdict(list)
-    for one in collectives:
-        found[one.name or "communication", one.message_bytes].append(one)
+    by_name: dict[tuple[str, int | None], list[Collective]] = defaultdict(list)
+    for collective in collectives:
+        by_name[collective.name or "communication", collective.message_bytes].append(collective)
     return in_order(
         WorkRow(
             count=len(members),
             name=name,
             full=name,
-            time_us=sum(one.duration_us or 0 for one in members),
+            time_us=sum(collective.duration_us or 0 for collective in members),
             size_bytes=size or 0,
-            ops=tuple(printable(op) for op in dict.fromkeys(one.operator for one in members) if op),
+            ops=tuple(printable(op) for op in dict.fromkeys(collective.operator for collective in members) if op),
         )
-        for (name, size), members in found.items()
+        for (name, size), members in by_name.items()
     )
 
 
 def _collectives(
     analysis: Analysis, step: StepProfile, counts: Mapping[str, tuple[int, int] | None]
 ) -> Iterator[StepAnswer]:
-    found = _of_step(analysis, step).collectives
-    names = Counter(one.name for one in found)
-    unknown = [one for one in found if one.name is None]
+    collectives = _of_step(analysis, step).collectives
+    names = Counter(collective.name for collective in collectives)
+    unknown = [collective for collective in collectives if collective.name is None]
     for name, count in counts.items():
         low, high = count or (1, None)
         sure = names[name]
         if sure + len(unknown) < low or (high is not None and sure > high):
-            yield StepAnswer(MISSED, CollectivesSeen(sure, name, low, high), _rows(found))
+            yield StepAnswer(MISSED, CollectivesSeen(sure, name, low, high), _rows(collectives))
         elif sure < low or (high is not None and sure + len(unknown) > high):
             yield StepAnswer(NOT_MEASURED, evidence=_rows(unknown), reason=CollectiveUntold(name, len(unknown)))
 
 
 def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
     sums = [(step, _of_step(analysis, step).collectives) for step in analysis.steps]
-    known = [sum(one.message_bytes or 0 for one in found) for _, found in sums]
+    known = [sum(collective.message_bytes or 0 for collective in collectives) for _, collectives in sums]
     worst = max(range(len(sums)), key=known.__getitem__)
-    step, found = sums[worst]
+    step, collectives = sums[worst]
     if known[worst] > most:
         return Verdict(
             number=known[worst],
-            seen=(SentBytes(known[worst], len(found), beyond_bytes=most),),
+            seen=(SentBytes(known[worst], len(collectives), beyond_bytes=most),),
             status=MISSED,
-            evidence=_rows(found),
+            evidence=_rows(collectives),
             step=step.name,
             in_step=title_among(analysis, step),
         )
-    unknown = [one for _, found in sums for one in found if one.message_bytes is None]
+    unknown = [collective for _, collectives in sums for collective in collectives if collective.message_bytes is None]
     if unknown:
         reason = unknown[0].why_no_bytes or "the size of its group is not known"
         return unmeasured(MessageSizesUnknown(len(unknown), unknown[0].name or "?", reason), _rows(unknown))
-    return Verdict(number=known[worst], seen=(SentBytes(known[worst], len(found)),), status=HOLDS)
+    return Verdict(number=known[worst], seen=(SentBytes(known[worst], len(collectives)),), status=HOLDS)
 
 
 class _Exposure(NamedTuple):
@@ -131,8 +131,8 @@ def _read_exposure(value: object) -> _Exposure:
     try:
         return _Exposure(fraction(value), is_share=True)
     except UnknownLimit:
-        said = f'expected a duration such as "1.5ms", or a share of the step from 0 to 1, got {value!r}'
-        raise UnknownLimit(said) from None
+        expected = f'expected a duration such as "1.5ms", or a share of the step from 0 to 1, got {value!r}'
+        raise UnknownLimit(expected) from None
 
 
 def _unknown_time(steps: Iterable[StepCommunication]) -> Verdict | None:
@@ -144,42 +144,42 @@ def _unknown_time(steps: Iterable[StepCommunication]) -> Verdict | None:
 
 def _max_exposed(analysis: Analysis, asked: _Exposure) -> Verdict:
     steps = analysis.communication_of_steps
-    worst = max(range(len(steps)), key=lambda place: asked.of(steps[place]))
-    found, step = steps[worst], analysis.steps[worst]
-    is_missed = asked.of(found) > asked.most
+    worst = max(range(len(steps)), key=lambda index: asked.of(steps[index]))
+    communication, step = steps[worst], analysis.steps[worst]
+    is_missed = asked.of(communication) > asked.most
     if not is_missed and (unknown := _unknown_time(steps)):
         return unknown
     return Verdict(
-        number=asked.of(found),
+        number=asked.of(communication),
         bound=asked.most,
         unit="share" if asked.is_share else "us",
-        seen=(asked.seen(found),),
+        seen=(asked.seen(communication),),
         status=MISSED if is_missed else HOLDS,
-        **(_where(analysis, step, found) if is_missed else {}),
+        **(_where(analysis, step, communication) if is_missed else {}),
     )
 
 
-def _where(analysis: Analysis, step: StepProfile, found: StepCommunication) -> dict[str, Any]:
+def _where(analysis: Analysis, step: StepProfile, communication: StepCommunication) -> dict[str, Any]:
     """Return the step, and the collectives of which nothing hides all, as the fields of a verdict."""
-    rows = _rows(one for one in found.collectives if one.exposed_us)
+    rows = _rows(collective for collective in communication.collectives if collective.exposed_us)
     return {"evidence": rows, "step": step.name, "in_step": title_among(analysis, step)}
 
 
 def _min_overlap(analysis: Analysis, least: float) -> Verdict:
     steps = analysis.communication_of_steps
-    known = {place: step.overlap for place, step in enumerate(steps) if step.overlap is not None}
+    known = {index: step.overlap for index, step in enumerate(steps) if step.overlap is not None}
     if not known:
         return _unknown_time(steps) or unmeasured(NoCommunication())
-    worst = min(known, key=lambda place: known[place])
-    found, step = steps[worst], analysis.steps[worst]
-    is_missed = known[worst] < least and found.why_no_time is None
+    worst = min(known, key=lambda index: known[index])
+    communication, step = steps[worst], analysis.steps[worst]
+    is_missed = known[worst] < least and communication.why_no_time is None
     if not is_missed and (unknown := _unknown_time(steps)):
         return unknown
     return Verdict(
         number=known[worst],
-        seen=(HiddenShare(known[worst], found.time_us),),
+        seen=(HiddenShare(known[worst], communication.time_us),),
         status=MISSED if is_missed else HOLDS,
-        **(_where(analysis, step, found) if is_missed else {}),
+        **(_where(analysis, step, communication) if is_missed else {}),
     )
 
 

@@ -63,49 +63,53 @@ if TYPE_CHECKING:
 
 def _max_graph_breaks(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) -> Verdict:
     compiled = analysis.compile
-    found, others, untold = _of_own_code(compiled.graph_breaks or (), own)
-    lines = tuple(map(_break_line, found))
+    graph_breaks, others, untold = _of_own_code(compiled.graph_breaks or (), own)
+    lines = tuple(map(_break_line, graph_breaks))
     unknown = compiled.graph_breaks_unknown or untold
     verdict = _at_most(bound, "graph break", lines, unknown, compiled)
-    return replace(verdict, not_counted=others, line=_first_line(found))
+    return replace(verdict, not_counted=others, line=_first_line(graph_breaks))
 
 
 def _max_recompiles(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) -> Verdict:
     compiled = analysis.compile
-    found, others, untold = _of_own_code(compiled.recompiles or (), own)
-    lines = tuple(RecompileLine(one.reason, one.file, one.line, one.function) for one in found)
+    recompiles, others, untold = _of_own_code(compiled.recompiles or (), own)
+    lines = tuple(
+        RecompileLine(recompile.reason, recompile.file, recompile.line, recompile.function) for recompile in recompiles
+    )
     unknown = compiled.recompiles_unknown or untold
     verdict = _at_most(bound, "recompile", lines, unknown, compiled)
-    return replace(verdict, not_counted=others, line=_first_line(found))
+    return replace(verdict, not_counted=others, line=_first_line(recompiles))
 
 
-def _of_own_code(found: Sequence[Found], own: Sequence[str]) -> tuple[Sequence[Found], Others, Reason | None]:
+def _of_own_code(events: Sequence[Found], own: Sequence[str]) -> tuple[Sequence[Found], Others, Reason | None]:
     """Return what counts, how many of the rest are where, and why that may be wrong; without ``own`` all counts."""
     if not own:
-        return found, (), None
-    counted_ones, others = divide(found, own)
-    files = [one.file for one in found if one.file is not None]
+        return events, (), None
+    counted_ones, others = divide(events, own)
+    files = [event.file for event in events if event.file is not None]
     return counted_ones, tuple(others.most_common()), unknown_names(own, files)
 
 
-def _first_line(found: Sequence[GraphBreak | Recompile]) -> tuple[str, int] | None:
-    return next(((one.file, one.line) for one in found if one.file is not None and one.line is not None), None)
+def _first_line(events: Sequence[GraphBreak | Recompile]) -> tuple[str, int] | None:
+    return next(
+        ((event.file, event.line) for event in events if event.file is not None and event.line is not None), None
+    )
 
 
 def _at_most(
     bound: int, noun: str, lines: tuple[AnyEvidence, ...], unknown: Reason | None, compiled: Compile
 ) -> Verdict:
     """Return the verdict on events of the compiler, with a line about each; ``unknown`` is why there may be more."""
-    found = len(lines)
-    if found > bound:
-        return Verdict(seen=(CountSeen(found, noun),), number=found, status=MISSED, evidence=lines)
+    count = len(lines)
+    if count > bound:
+        return Verdict(seen=(CountSeen(count, noun),), number=count, status=MISSED, evidence=lines)
     if compiled.nothing is not None:
         return Verdict(
-            seen=(NothingWasCompiled(),), number=found, status=MISSED, evidence=instead_of_compiling(compiled)
+            seen=(NothingWasCompiled(),), number=count, status=MISSED, evidence=instead_of_compiling(compiled)
         )
     if unknown:
         return unmeasured(unknown, lines)
-    return Verdict(seen=(CountSeen(found, noun),), number=found, status=HOLDS)
+    return Verdict(seen=(CountSeen(count, noun),), number=count, status=HOLDS)
 
 
 def instead_of_compiling(compiled: Compile) -> tuple[AnyEvidence, ...]:
@@ -116,15 +120,25 @@ def instead_of_compiling(compiled: Compile) -> tuple[AnyEvidence, ...]:
     return (*skipped, *map(InsteadOfCompiling, compiled.nothing)) or (WhyNothingIsCompiled(),)
 
 
-def _break_line(one: GraphBreak) -> GraphBreakLine:
-    graphs = None if one.skipped_frame else one.count + 1
-    return GraphBreakLine(one.reason, one.file, one.line, one.function, graphs=graphs, explanation=one.explanation)
+def _break_line(graph_break: GraphBreak) -> GraphBreakLine:
+    graphs = None if graph_break.skipped_frame else graph_break.count + 1
+    return GraphBreakLine(
+        graph_break.reason,
+        graph_break.file,
+        graph_break.line,
+        graph_break.function,
+        graphs=graphs,
+        explanation=graph_break.explanation,
+    )
 
 
 def _max_fallbacks(analysis: Analysis, bound: int) -> Verdict:
     compiled = analysis.compile
-    count = sum(one.count for one in compiled.fallbacks)
-    rows = tuple(WorkRow(count=one.count, name=printable(one.op), full=printable(one.op)) for one in compiled.fallbacks)
+    count = sum(fallback.count for fallback in compiled.fallbacks)
+    rows = tuple(
+        WorkRow(count=fallback.count, name=printable(fallback.op), full=printable(fallback.op))
+        for fallback in compiled.fallbacks
+    )
     unknown = compiled.fallbacks_unknown if compiled.fx_graphs else NoGraphRan()
     if count <= bound and unknown:
         return unmeasured(unknown, rows)

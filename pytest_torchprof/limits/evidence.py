@@ -214,8 +214,8 @@ class CachesUsed(Evidence, frozen=True):
     @property
     def sentence(self) -> str:
         uses = [(shown, getattr(self.uses, name)) for name, shown in _CACHES.items()]
-        found = "; ".join(f"{shown} {_show_use(use)}" for shown, use in uses if was_used(use))
-        return f"found in caches{f', {self.phase}' if self.phase else ''}: {found}"
+        uses_text = "; ".join(f"{shown} {_show_use(use)}" for shown, use in uses if was_used(use))
+        return f"found in caches{f', {self.phase}' if self.phase else ''}: {uses_text}"
 
 
 class KernelCarries(Evidence, frozen=True):
@@ -320,7 +320,7 @@ class CaughtByTest(Evidence, frozen=True):
 
 def what_each_carries(kernels: Iterable[Kernel]) -> list[KernelCarries]:
     """Return a line per kernel in launch order, one for those that follow each other and read the same."""
-    lines = groupby(KernelCarries(one.short, tuple(possible_operators(one)), one.op) for one in kernels)
+    lines = groupby(KernelCarries(kernel.short, tuple(possible_operators(kernel)), kernel.op) for kernel in kernels)
     return [replace(line, count=len(list(alike))) for line, alike in lines]
 
 

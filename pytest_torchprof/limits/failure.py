@@ -104,21 +104,21 @@ class Layout:
         name = name if len(name) <= self.name else f"{name[: self.name - 3]}..."
         spent = show_us(row.time_us) if row.time_us is not None else ""
         note = f"{row.note:>{self.note}}" if self.note else ""
-        said = (
+        line = (
             f"{' ' * INDENT}{row.count:>4} x {name:<{self.name}} {spent:>9}{note}  {_ops(row, self.screen):<{self.ops}}"
         )
         if self.beside:
-            return [f"{said}  {row.places[0][1]}".rstrip() if row.places else said.rstrip()]
-        return [said.rstrip(), *self._places(row)]
+            return [f"{line}  {row.places[0][1]}".rstrip() if row.places else line.rstrip()]
+        return [line.rstrip(), *self._places(row)]
 
     def _places(self, row: WorkRow) -> list[str]:
         everything = self.screen.everything or len(row.places) == MOST_PLACES + 1
         most = len(row.places) if everything else MOST_PLACES
         several = len(row.places) > 1
         indent = " " * (INDENT + 7)
-        found = [f"{indent}{f'{count} x ' if several else ''}{place}" for count, place in row.places[:most]]
+        places = [f"{indent}{f'{count} x ' if several else ''}{place}" for count, place in row.places[:most]]
         left = len(row.places) - most
-        return [*found, *([f"{indent}{and_more(left, 'place').lstrip()}"] if left > 0 else [])]
+        return [*places, *([f"{indent}{and_more(left, 'place').lstrip()}"] if left > 0 else [])]
 
 
 def _name(row: WorkRow, screen: Screen) -> str:
@@ -126,8 +126,8 @@ def _name(row: WorkRow, screen: Screen) -> str:
 
 
 def _ops(row: WorkRow, screen: Screen) -> str:
-    found = row.launched_by(_name(row, screen))
-    ops = ", ".join(found if screen.everything else found[:3])
+    operators = row.launched_by(_name(row, screen))
+    ops = ", ".join(operators if screen.everything else operators[:3])
     return ops if screen.everything or len(ops) <= LONGEST_OPS else f"{ops[: LONGEST_OPS - 3]}..."
 
 
@@ -176,8 +176,8 @@ def error_for(
         return None
     text = _failure_text(_with_numbers(failed), analysis, why, others, screen)
     error: LimitsMissed | NotMeasured = LimitsMissed(text)
-    if unmeasured := [one for one in failed if one.status == NOT_MEASURED]:
-        reasons = [one.reason or Verbatim(one.text) for one in unmeasured]
+    if unmeasured := [verdict for verdict in failed if verdict.status == NOT_MEASURED]:
+        reasons = [verdict.reason or Verbatim(verdict.text) for verdict in unmeasured]
         error = NotMeasured(Several.of(reasons), screen=text)
     error.brief = _brief_text(failed, others, screen)
     return error
@@ -193,9 +193,9 @@ def _failure_text(
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
     # What to do stands last, and is wanted the more the longer the rest is.
     remedy = others[-1:] if len(others) > most and others[-1].about == "remedy" else ()
-    told = _other_lines(others)[: len(others) - len(remedy)]
-    left = _left(len(told) - most, "line", 2, screen)
-    more = _broken([*told[:most], *left, *_other_lines(remedy)], screen)
+    details = _other_lines(others)[: len(others) - len(remedy)]
+    left = _left(len(details) - most, "line", 2, screen)
+    more = _broken([*details[:most], *left, *_other_lines(remedy)], screen)
     if not verdicts:
         return "\n".join(more)
     tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)]
@@ -272,13 +272,13 @@ def _left(count: int, noun: str, indent: int, screen: Screen) -> list[str]:
 def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return the verdicts with each set of rows once: several limits may be missed by the same kernels."""
     seen: set[frozenset[WorkRow]] = set()
-    found = []
+    shown = []
     for verdict in verdicts:
         rows = frozenset(verdict.rows)
-        others = tuple(one for one in verdict.evidence if not isinstance(one, WorkRow))
-        found.append(replace(verdict, evidence=others) if rows in seen else verdict)
+        others = tuple(fact for fact in verdict.evidence if not isinstance(fact, WorkRow))
+        shown.append(replace(verdict, evidence=others) if rows in seen else verdict)
         seen.update([rows] if rows else [])
-    return found
+    return shown
 
 
 def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
@@ -287,8 +287,8 @@ def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
     kinds = [*dict.fromkeys((row.name, row.full) for row in rows)]
     names = dict(zip(kinds, number_alike([name for name, _ in kinds]), strict=True))
 
-    def numbered(one: AnyEvidence) -> AnyEvidence:
-        return replace(one, name=names[one.name, one.full]) if isinstance(one, WorkRow) else one
+    def numbered(fact: AnyEvidence) -> AnyEvidence:
+        return replace(fact, name=names[fact.name, fact.full]) if isinstance(fact, WorkRow) else fact
 
     return tuple(replace(verdict, evidence=tuple(map(numbered, verdict.evidence))) for verdict in verdicts)
 
@@ -319,11 +319,11 @@ def limit_line(verdict: Verdict) -> str:
     """Return the limit as it was written, and what was seen."""
     limit = f"  {verdict.written}"
     if len(limit) >= COLUMN:
-        return f"{limit}\n{' ' * INDENT}{_said(verdict)}"
-    return f"{limit:<{COLUMN}}{_said(verdict)}"
+        return f"{limit}\n{' ' * INDENT}{_measured_text(verdict)}"
+    return f"{limit:<{COLUMN}}{_measured_text(verdict)}"
 
 
-def _said(verdict: Verdict) -> str:
+def _measured_text(verdict: Verdict) -> str:
     measured = reason_line(verdict.text)
     return f"not measured: {measured}" if verdict.status == NOT_MEASURED else measured
 
@@ -336,11 +336,11 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], sc
         first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
         also = f"; also: {', '.join(more)}" if more else ""
         worse = f"; {others[0].text}" if others else ""
-        head = f"{first.written}: {_said(first)}{_brief_cause(first)}{also}{worse}"
+        head = f"{first.written}: {_measured_text(first)}{_brief_cause(first)}{also}{worse}"
     else:
         # Behind the headline's colon, what it is about: what came is more likely to be what failed than what went.
-        first_told = [*sorted(moved, key=lambda line: _MOVED.index(line.about)), *others[1:]][:1]
-        about = first_told if _has_details(others) else []
+        first_detail = [*sorted(moved, key=lambda line: _MOVED.index(line.about)), *others[1:]][:1]
+        about = first_detail if _has_details(others) else []
         moved = [line for line in moved if line not in about]
         head = printable_line(" ".join([_other_lines(others)[0], *(line.text.strip() for line in about)]))
     left = _left(len(moved) - screen.lines, "line", 2, screen)
@@ -368,14 +368,14 @@ def _detail_blocks(
 
     With the lines it is said whether they are a row's.
     """
-    rows = [one for one in evidence if isinstance(one, WorkRow)]
+    rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
     layout = Layout.of(rows, screen)
     blocks: list[tuple[bool, list[str]]] = []
-    for one in evidence:
-        if isinstance(one, WorkRow):
-            blocks.append((True, layout.lines(one)))
+    for fact in evidence:
+        if isinstance(fact, WorkRow):
+            blocks.append((True, layout.lines(fact)))
         else:
-            blocks += [(False, _broken([f"{' ' * INDENT}{reason_line(line)}"], screen)) for line in one.lines]
+            blocks += [(False, _broken([f"{' ' * INDENT}{reason_line(line)}"], screen)) for line in fact.lines]
     if screen.everything or layout.beside or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
         return blocks, []
     of_rows = [(is_row, lines[:1] if is_row else lines) for is_row, lines in blocks]

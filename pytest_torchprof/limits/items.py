@@ -43,8 +43,8 @@ class Item(Struct, frozen=True, kw_only=True, eq=False):
 def waits_of(analysis: Analysis, step: StepProfile) -> list[Item]:
     """Return the step's blocking calls."""
     trace, calls, op_name = analysis.trace, analysis.trace.calls, analysis.launching.op_name
-    found = trace.nesting.around_each(calls, blocking_calls(trace, step.part.calls))
-    kinds = [(trace.names[calls.name[call]], op_name(op)) for call, op in found.items()]
+    enclosing = trace.nesting.around_each(calls, blocking_calls(trace, step.part.calls))
+    kinds = [(trace.names[calls.name[call]], op_name(op)) for call, op in enclosing.items()]
     return [
         Item(
             name=name,
@@ -56,7 +56,7 @@ def waits_of(analysis: Analysis, step: StepProfile) -> list[Item]:
             is_placed=is_placed,
         )
         for (call, op), (name, made_by), (origin, is_placed) in zip(
-            found.items(), kinds, _origins(step, kinds), strict=True
+            enclosing.items(), kinds, _origins(step, kinds), strict=True
         )
     ]
 
@@ -85,9 +85,9 @@ def moves_of(analysis: Analysis, step: StepProfile, kind: int) -> list[Item]:
 def _origins(step: StepProfile, work: Sequence[Work]) -> Iterator[tuple[Origin | None, bool]]:
     """Yield for each piece of work where it comes from, and whether that is beyond doubt."""
     known, done = step.places.work, Counter(work)
-    told = {one: iter(known.get(one, ())) for one in done}
-    for one in work:
-        yield next(told[one], None), len(known.get(one, ())) == done[one]
+    origins = {call: iter(known.get(call, ())) for call in done}
+    for call in work:
+        yield next(origins[call], None), len(known.get(call, ())) == done[call]
 
 
 def rows_of_waits(items: Sequence[Item], allowed_by: tuple[str, ...] = ()) -> tuple[WorkRow, ...]:
@@ -101,10 +101,10 @@ def rows_of_moves(items: Sequence[Item], allowed_by: tuple[str, ...] = ()) -> tu
 
 
 def _rows(items: Sequence[Item], key: Callable[[Item], Hashable], allowed_by: tuple[str, ...]) -> tuple[WorkRow, ...]:
-    found: dict[Hashable, list[Item]] = defaultdict(list)
+    by_key: dict[Hashable, list[Item]] = defaultdict(list)
     for item in items:
-        found[key(item)].append(item)
-    return in_order(_row(members, allowed_by) for members in found.values())
+        by_key[key(item)].append(item)
+    return in_order(_row(members, allowed_by) for members in by_key.values())
 
 
 def _row(members: Sequence[Item], allowed_by: tuple[str, ...]) -> WorkRow:

@@ -105,40 +105,40 @@ def _cannot_tell(pattern: Pattern | Operator, unknown: int, noun: str) -> Reason
 
 def _no_such_operator(analysis: Analysis, asked: Operator | None) -> StepAnswer | None:
     """Return that there is no operator as it is asked for: a name that nothing can have forbids nothing."""
-    said = None if asked is None else analysis.launching.operators.no_such_operator(asked)
-    return None if said is None else StepAnswer(NOT_MEASURED, reason=NoSuchOperator(said), of_all_steps=True)
+    reason = None if asked is None else analysis.launching.operators.no_such_operator(asked)
+    return None if reason is None else StepAnswer(NOT_MEASURED, reason=NoSuchOperator(reason), of_all_steps=True)
 
 
 def _kernels(analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[StepAnswer]:
     for pattern, count in counts.items():
-        found = ask(step.kernels, pattern.verdict)
-        unasked = not found.yes and count is not None and count[0] == 0
-        if unasked and not found.not_known and (ran := _ran_without_kernel(step, pattern)):
+        matches = ask(step.kernels, pattern.verdict)
+        unasked = not matches.yes and count is not None and count[0] == 0
+        if unasked and not matches.not_known and (ran := _ran_without_kernel(step, pattern)):
             yield ran
             continue
         if unasked and (none := _no_such_operator(analysis, pattern.operator)):
             yield none
             continue
-        for answer in _count_answers(pattern, count, len(found.yes), len(found.not_known), "kernel"):
+        for answer in _count_answers(pattern, count, len(matches.yes), len(matches.not_known), "kernel"):
             if answer.status == NOT_MEASURED:
-                yield replace(answer, evidence=_not_known(analysis, step, found.not_known))
+                yield replace(answer, evidence=_not_known(analysis, step, matches.not_known))
                 continue
-            advice = hint(pattern, step.kernels) if not found.yes else None
-            rows = (*group_kernels(step, found.yes), *group_others(step, found.yes))
+            advice = hint(pattern, step.kernels) if not matches.yes else None
+            rows = (*group_kernels(step, matches.yes), *group_others(step, matches.yes))
             yield replace(answer, evidence=(*((PatternAdvice(advice),) if advice else ()), *rows))
 
 
 def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
     for pattern in patterns:
-        found = ask(step.kernels, pattern.verdict)
-        if found.yes:
-            rows = group_kernels(step, found.yes, raw=True)
-            yield StepAnswer(MISSED, ForbiddenMatches(len(found.yes), "kernel", str(pattern)), rows)
+        matches = ask(step.kernels, pattern.verdict)
+        if matches.yes:
+            rows = group_kernels(step, matches.yes, raw=True)
+            yield StepAnswer(MISSED, ForbiddenMatches(len(matches.yes), "kernel", str(pattern)), rows)
         elif none := _no_such_operator(analysis, pattern.operator):
             yield none
-        elif unknown := found.not_known:
-            told = _cannot_tell(pattern, len(unknown), "kernel")
-            yield StepAnswer(NOT_MEASURED, evidence=_not_known(analysis, step, unknown), reason=told)
+        elif unknown := matches.not_known:
+            reason = _cannot_tell(pattern, len(unknown), "kernel")
+            yield StepAnswer(NOT_MEASURED, evidence=_not_known(analysis, step, unknown), reason=reason)
         elif ran := _ran_without_kernel(step, pattern):
             yield ran
 
@@ -151,12 +151,12 @@ def _ran_without_kernel(step: StepProfile, pattern: Pattern) -> StepAnswer | Non
 
 
 def _only_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
-    found = ask(step.kernels, lambda kernel: some(pattern.verdict(kernel) for pattern in patterns))
-    if found.no:
-        yield StepAnswer(MISSED, OtherKernels(len(found.no)), group_kernels(step, found.no, raw=True))
-    elif unknown := found.not_known:
-        told = MatchesUntold(len(unknown))
-        yield StepAnswer(NOT_MEASURED, evidence=_not_known(analysis, step, unknown), reason=told)
+    matches = ask(step.kernels, lambda kernel: some(pattern.verdict(kernel) for pattern in patterns))
+    if matches.no:
+        yield StepAnswer(MISSED, OtherKernels(len(matches.no)), group_kernels(step, matches.no, raw=True))
+    elif unknown := matches.not_known:
+        reason = MatchesUntold(len(unknown))
+        yield StepAnswer(NOT_MEASURED, evidence=_not_known(analysis, step, unknown), reason=reason)
 
 
 def _not_known(analysis: Analysis, step: StepProfile, kernels: Sequence[Kernel]) -> tuple[AnyEvidence, ...]:
@@ -251,11 +251,11 @@ def _read_apart(value: object) -> list[tuple[str, ...]]:
 
 def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
     for group in groups:
-        found = ask(step.kernels, partial(carries_all, group=group))
-        if found.yes:
+        matches = ask(step.kernels, partial(carries_all, group=group))
+        if matches.yes:
             continue
-        if found.not_known:
-            yield _untold_carried(step, found.not_known)
+        if matches.not_known:
+            yield _untold_carried(step, matches.not_known)
             continue
         eager = instead_of_compiling(analysis.compile)
         seen = CarriedByNone(group, compiled=not eager)
@@ -265,9 +265,9 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
 def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
     for group in groups:
         named = list(dict.fromkeys(map(bare, group)))
-        found = [(kernel, {op: carries(kernel, op) for op in named}) for kernel in step.kernels]
-        carried = [(kernel, [op for op, reply in told.items() if reply is YES]) for kernel, told in found]
-        unknown = [kernel for kernel, told in found if sum(reply.may_be for reply in told.values()) > 1]
+        replies = [(kernel, {op: carries(kernel, op) for op in named}) for kernel in step.kernels]
+        carried = [(kernel, [op for op, reply in by_op.items() if reply is YES]) for kernel, by_op in replies]
+        unknown = [kernel for kernel, by_op in replies if sum(reply.may_be for reply in by_op.values()) > 1]
         if hits := [(kernel, ops) for kernel, ops in carried if len(ops) > 1]:
             seen = CarriedTogether(len(hits), tuple(hits[0][1]))
             yield StepAnswer(MISSED, seen, group_kernels(step, [kernel for kernel, _ in hits], raw=True))

@@ -136,7 +136,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def rows(self) -> tuple[WorkRow, ...]:
         """The rows of work."""
-        return tuple(one for one in self.evidence if isinstance(one, WorkRow))
+        return tuple(fact for fact in self.evidence if isinstance(fact, WorkRow))
 
     @property
     def culprit(self) -> WorkRow | None:
@@ -299,10 +299,10 @@ def list_operators(step: StepProfile, calls: Mapping[str, int], launching: Conta
     )
 
 
-def place_fields(found: Sequence[tuple[int, Origin]]) -> dict[str, Any]:
+def place_fields(places: Sequence[tuple[int, Origin]]) -> dict[str, Any]:
     """Return how often from where, most first, as the fields of a row."""
-    first = found[0][1] if found else None
+    first = places[0][1] if places else None
     return {
-        "places": tuple((count, printable(str(origin))) for count, origin in found),
+        "places": tuple((count, printable(str(origin))) for count, origin in places),
         "line": (first.file, first.line) if first is not None and first.file is not None else None,
     }

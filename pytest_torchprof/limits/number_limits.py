@@ -160,14 +160,14 @@ _READERS: dict[str, Callable[[object], Any]] = {
 
 
 def _mfu(analysis: Analysis, bound: float) -> Verdict:
-    found = analysis.efficiency.throughput
-    if found.mfu is None or found.peak_tflops is None:
-        unknown = PeakUnknown(found.why_not) if found.why_not else PeakUnknown()
+    throughput = analysis.efficiency.throughput
+    if throughput.mfu is None or throughput.peak_tflops is None:
+        unknown = PeakUnknown(throughput.why_not) if throughput.why_not else PeakUnknown()
         return unmeasured(analysis.trace.device_kind.why_no("mfu") or unknown)
     return Verdict(
-        number=found.mfu,
-        seen=(PeakShare(found.mfu, found.peak_tflops, str(found.dtype)),),
-        status=HOLDS if found.mfu >= bound else MISSED,
+        number=throughput.mfu,
+        seen=(PeakShare(throughput.mfu, throughput.peak_tflops, str(throughput.dtype)),),
+        status=HOLDS if throughput.mfu >= bound else MISSED,
     )
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 def refuse_unknown_operators(limits: Iterable[Asked]) -> None:
     """Raise UnknownLimit where a limit asks for an operator that torch, as it is loaded in this process, has not."""
-    for one in limits:
-        for operator in _operators(one):
-            if (said := refused(operator)) is not None:
-                raise UnknownLimit(f"{one.limit.name}={one.shown}: {said}", Code.BAD_PATTERN)
+    for wanted in limits:
+        for operator in _operators(wanted):
+            if (refusal := refused(operator)) is not None:
+                raise UnknownLimit(f"{wanted.limit.name}={wanted.shown}: {refusal}", Code.BAD_PATTERN)
 
 
 def _operators(value: object) -> Iterator[Operator]:
@@ -38,8 +38,8 @@ def _operators(value: object) -> Iterator[Operator]:
     elif isinstance(value, Mapping):
         yield from _operators((*value.keys(), *value.values()))
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _operators(one)
+        for entry in value:
+            yield from _operators(entry)
     elif isinstance(value, str) and "::" in value:
         # The operators of a fused kernel are kept as they are written.
         yield Operator(value.partition(".")[0])

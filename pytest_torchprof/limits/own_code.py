@@ -40,16 +40,16 @@ def read_own(value: object) -> tuple[str, ...]:
 OWN: Final = Setting(name="own", read=read_own)
 
 
-def divide(found: Sequence[Found], own: Sequence[str]) -> tuple[list[Found], Counter[str]]:
+def divide(events: Sequence[Found], own: Sequence[str]) -> tuple[list[Found], Counter[str]]:
     """Return what lies in files of these packages, or in none that is known, and how much in which other place."""
     places = {name: _places(name) for name in own}
     counted: list[Found] = []
     others: Counter[str] = Counter()
-    for one in found:
-        if one.file is None or any(_is_in(one.file, name, places[name]) for name in own):
-            counted.append(one)
+    for event in events:
+        if event.file is None or any(_is_in(event.file, name, places[name]) for name in own):
+            counted.append(event)
         else:
-            others[_home(one.file)] += 1
+            others[_home(event.file)] += 1
     return counted, others
 
 
@@ -80,8 +80,8 @@ def _places(name: str) -> tuple[Path, ...]:
     folders = [Path(folder, *parts) for folder in spec.submodule_search_locations or ()]
     if spec.submodule_search_locations is None and not parts and spec.has_location and spec.origin:
         folders = [Path(spec.origin)]
-    found = [path for folder in folders for path in (folder, folder.with_suffix(".py")) if path.exists()]
-    return tuple(path.resolve() for path in found)
+    paths = [path for folder in folders for path in (folder, folder.with_suffix(".py")) if path.exists()]
+    return tuple(path.resolve() for path in paths)
 
 
 def _is_in(file: str, name: str, places: Iterable[Path]) -> bool:

@@ -40,8 +40,8 @@ def range_limit(known: Sequence[Limit]) -> Limit:
         if not isinstance(limits, Mapping) or not limits:
             raise UnknownLimit(f'in "{name}": expected a dict of limits, such as {{"max_syncs": 0}}, got {limits!r}')
         if outer := next((word for word in limits if word in others), None):
-            said = f'in "{name}": {outer} is judged on the whole measurement and not within ranges'
-            raise UnknownLimit(f"{said}; give it beside ranges", Code.UNKNOWN_KEYWORD)
+            refusal = f'in "{name}": {outer} is judged on the whole measurement and not within ranges'
+            raise UnknownLimit(f"{refusal}; give it beside ranges", Code.UNKNOWN_KEYWORD)
         try:
             return read_limits(limits, known=inside)
         except UnknownLimit as problem:
@@ -65,7 +65,7 @@ def _check_range(analysis: Analysis, name: str, asked: Sequence[Asked]) -> tuple
     unknown = _why_unknown(view)
     if unknown is None:
         return tuple(replace(verdict, range=name) for verdict in check_limits(view, asked))
-    return tuple(unmeasured(unknown).on(one.limit.name, one.shown, within=name) for one in asked)
+    return tuple(unmeasured(unknown).on(wanted.limit.name, wanted.shown, within=name) for wanted in asked)
 
 
 def _why_unknown(view: RangeView) -> Reason | None:

@@ -58,8 +58,8 @@ def _of_job(check: Callable[[Job, Any], Verdict], *, on_time: bool = False) -> C
 
     def check_analysis(analysis: Analysis, value: object) -> Verdict:
         if analysis.in_job is None:
-            told = analysis.why_alone or AloneOfJob()
-            return unmeasured(told)
+            reason = analysis.why_alone or AloneOfJob()
+            return unmeasured(reason)
         return _judged(analysis.in_job.job, check, value, on_time=on_time)
 
     return check_analysis
@@ -74,11 +74,11 @@ def _judged(job: Job, check: Callable[[Job, Any], Verdict], value: object, *, on
 
 
 def _why_not_judged(job: Job, *, on_time: bool) -> Reason | None:
-    for one in job.ranks:
-        if (reason := from_stored(one.why_not or one.kernels_unknown)) is not None:
-            return OfRank(one.rank, reason)
-        if on_time and one.launches_wait is not None:
-            return TimesOfRankMeanNothing(one.rank, one.launches_wait)
+    for rank in job.ranks:
+        if (reason := from_stored(rank.why_not or rank.kernels_unknown)) is not None:
+            return OfRank(rank.rank, reason)
+        if on_time and rank.launches_wait is not None:
+            return TimesOfRankMeanNothing(rank.rank, rank.launches_wait)
     return None
 
 
@@ -89,42 +89,42 @@ def divided_among_ranks(asked: Iterable[Asked]) -> tuple[tuple[Asked, ...], tupl
     """
     each: list[Asked] = []
     together: list[Asked] = []
-    for one in asked:
-        if one.limit.name != "forbid":
-            (together if one.limit.name in ON_ALL_RANKS else each).append(one)
+    for wanted in asked:
+        if wanted.limit.name != "forbid":
+            (together if wanted.limit.name in ON_ALL_RANKS else each).append(wanted)
             continue
         for where, codes in (
-            (each, [code for code in one.value if code not in OF_JOBS]),
-            (together, [code for code in one.value if code in OF_JOBS]),
+            (each, [code for code in wanted.value if code not in OF_JOBS]),
+            (together, [code for code in wanted.value if code in OF_JOBS]),
         ):
             if codes:
-                where.append(replace(one, value=tuple(codes), written=", ".join(codes)))
+                where.append(replace(wanted, value=tuple(codes), written=", ".join(codes)))
     return tuple(each), tuple(together)
 
 
 def check_job(job: Job, together: Iterable[Asked], *, may_be_idle: bool = False) -> tuple[Verdict, ...]:
     """Return a verdict for each limit on ranks together; ``may_be_idle``: that nothing runs is no reason to doubt."""
-    return tuple(answered(_verdict(job, one, may_be_idle=may_be_idle), one) for one in together)
+    return tuple(answered(_verdict(job, wanted, may_be_idle=may_be_idle), wanted) for wanted in together)
 
 
-def _verdict(job: Job, one: Asked, *, may_be_idle: bool) -> Verdict:
-    if one.limit.name == "forbid":
-        return _judged(job, _forbidden, one.value, on_time=False)
-    verdict = _judged(job, ON_ALL_RANKS[one.limit.name], one.value, on_time=one.limit.on_time)
-    alike = one.limit.name == "same_kernels" and verdict.status == HOLDS
+def _verdict(job: Job, wanted: Asked, *, may_be_idle: bool) -> Verdict:
+    if wanted.limit.name == "forbid":
+        return _judged(job, _forbidden, wanted.value, on_time=False)
+    verdict = _judged(job, ON_ALL_RANKS[wanted.limit.name], wanted.value, on_time=wanted.limit.on_time)
+    alike = wanted.limit.name == "same_kernels" and verdict.status == HOLDS
     if alike and not may_be_idle and not any(map(any, (part.kernels or () for part in job.ranks))):
         return unmeasured(NothingRanOnRanks())
     return verdict
 
 
 def _forbidden(job: Job, codes: Sequence[str]) -> Verdict:
-    found = [one for one in find_in_job(job) if one.code in codes]
-    if found:
+    findings = [finding for finding in find_in_job(job) if finding.code in codes]
+    if findings:
         return Verdict(
-            seen=(FindingsSeen(tuple(dict.fromkeys(one.code for one in found))),),
-            number=len(found),
+            seen=(FindingsSeen(tuple(dict.fromkeys(finding.code for finding in findings))),),
+            number=len(findings),
             status=MISSED,
-            evidence=tuple(FindingLine(one) for one in found[:_MOST_ROWS]),
+            evidence=tuple(FindingLine(finding) for finding in findings[:_MOST_ROWS]),
         )
     reasons = {code: reason for code in codes if (reason := OF_JOBS[code](job)) is not None}
     if reasons:
@@ -141,8 +141,11 @@ def _skew(job: Job, most_us: float) -> Verdict:
     sure = 0.0 if job.one_clock else job.residue_us
     seen = RankSkew(job.skew_us, len(job.collectives), None if job.one_clock else job.residue_us)
     if job.skew_us - sure > most_us:
-        longest = sorted(job.collectives, key=lambda one: -one.skew_us)[:_MOST_ROWS]
-        rows = tuple(LateRank(one.name, one.step + 1, one.latest, one.skew_us) for one in longest)
+        longest = sorted(job.collectives, key=lambda collective: -collective.skew_us)[:_MOST_ROWS]
+        rows = tuple(
+            LateRank(collective.name, collective.step + 1, collective.latest, collective.skew_us)
+            for collective in longest
+        )
         return Verdict(number=job.skew_us, seen=(seen,), status=MISSED, evidence=rows)
     if job.skew_us + sure > most_us:
         return structs.replace(unmeasured(SkewTooRough()), seen=(seen,))
@@ -152,7 +155,7 @@ def _skew(job: Job, most_us: float) -> Verdict:
 
 
 def _unsure(job: Job) -> Verdict:
-    rows = tuple(RankDiffers(one.rank, one.text) for one in job.differences[:_MOST_ROWS])
+    rows = tuple(RankDiffers(difference.rank, difference.text) for difference in job.differences[:_MOST_ROWS])
     first, *others = job.differences
     return unmeasured(CollectivesDiffer(first.rank, first.text, len(others)), rows)
 
@@ -171,14 +174,14 @@ def _why_nothing_in_common(job: Job) -> Reason:
 
 
 def _same_kernels(job: Job, group: str | None) -> Verdict:
-    groups = [tuple(one.rank for one in job.ranks)] if group is None else job.groups_called(group)
+    groups = [tuple(rank.rank for rank in job.ranks)] if group is None else job.groups_called(group)
     if not any(len(ranks) > 1 for ranks in groups):
         known = ", ".join(job.group_names) or "none with a name"
         return unmeasured(NoGroupOfTwo(str(group), known))
     compared = [rank for ranks in groups for rank in ranks]
     if any(job[rank].kernels is None for rank in compared):
         return unmeasured(KernelsOfRankUnknown())
-    unsure = any(one.rank in compared for one in job.differences)
+    unsure = any(rank.rank in compared for rank in job.differences)
     kernels = {rank: _kernels(job[rank], computing=unsure) for rank in compared}
     lines = [
         RankKernels(rank, first, difference)
@@ -220,17 +223,17 @@ RANK_LIMITS = (
 )
 
 
-def worst_of(found: Mapping[int, Sequence[Verdict]]) -> list[Verdict]:
+def worst_of(by_rank: Mapping[int, Sequence[Verdict]]) -> list[Verdict]:
     """Return for each limit the verdict of the rank that it came out worst on; ``found`` has those of each rank."""
     order = {MISSED: 0, NOT_MEASURED: 1, HOLDS: 2}
-    ranks = sorted(found)
-    told = []
-    for of_limit in zip(*(found[rank] for rank in ranks), strict=True):
+    ranks = sorted(by_rank)
+    verdicts = []
+    for of_limit in zip(*(by_rank[rank] for rank in ranks), strict=True):
         worst = min(of_limit, key=lambda verdict: order[verdict.status])
         alike = [rank for rank, verdict in zip(ranks, of_limit, strict=True) if verdict.status == worst.status]
         on_ranks = OnRanks(first=alike[0], others=len(alike) - 1, of=len(ranks))
-        told.append(structs.replace(worst, on_ranks=on_ranks))
-    return told
+        verdicts.append(structs.replace(worst, on_ranks=on_ranks))
+    return verdicts
 
 
 def missing_ranks(job: Job) -> list[Verdict]:

@@ -22,8 +22,8 @@ def is_file(asked: str, recorded: str) -> Reply:
         # Links may lead to one file by several paths.
         own = path.resolve()
         answers[own] = answers.get(own, False) or _ends_with(str(path), asked) or _ends_with(str(own), asked)
-    told = set(answers.values())
-    return known(holds=told.pop()) if len(told) == 1 else NOT_KNOWN
+    replies = set(answers.values())
+    return known(holds=replies.pop()) if len(replies) == 1 else NOT_KNOWN
 
 
 def _ends_with(path: str, end: str) -> bool:

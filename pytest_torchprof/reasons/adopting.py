@@ -60,9 +60,9 @@ class TooFewRecordings(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        found = len(self.files)
-        are = "is" if found == 1 else "are"
-        return f"{found} of {self.wanted} recordings {are} there{self.waited}: {first_of(self.files)}"
+        files = len(self.files)
+        are = "is" if files == 1 else "are"
+        return f"{files} of {self.wanted} recordings {are} there{self.waited}: {first_of(self.files)}"
 
 
 class NoRecordingLeft(Reason, frozen=True):

@@ -158,14 +158,14 @@ def find_own_error(problem: BaseException | None) -> TorchprofError | None:
     """Return the error of ours, no missed limit, that an exception is, was raised from, or holds in a group."""
     waiting, seen = [problem], set()
     while waiting:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
+        error = waiting.pop()
+        if error is None or id(error) in seen:
             continue
-        seen.add(id(one))
-        if isinstance(one, TorchprofError) and not isinstance(one, LimitsMissed):
-            return one
-        waiting += [one.__cause__, None if one.__suppress_context__ else one.__context__]
-        waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        seen.add(id(error))
+        if isinstance(error, TorchprofError) and not isinstance(error, LimitsMissed):
+            return error
+        waiting += [error.__cause__, None if error.__suppress_context__ else error.__context__]
+        waiting += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     return None
 
 

@@ -199,11 +199,11 @@ class CarriedUntold(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        told = self.words("which operators they carry cannot be told for {kernels:kernel} of Inductor's")
+        sentence = self.words("which operators they carry cannot be told for {kernels:kernel} of Inductor's")
         if not self.named_after:
-            return told
+            return sentence
         are = self.words("{kernels:is|are}")
-        return f"{told}, which {are} named after {' and '.join(self.named_after)} and may not carry it"
+        return f"{sentence}, which {are} named after {' and '.join(self.named_after)} and may not carry it"
 
 
 class NameOfOperator(Reason, frozen=True):

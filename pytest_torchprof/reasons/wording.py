@@ -31,9 +31,9 @@ class _Sentences(Formatter):
             return show(value)
         if format_spec.startswith("."):
             return format(value, format_spec)
-        one, bar, several = format_spec.partition("|")
+        singular, bar, plural = format_spec.partition("|")
         if bar:
-            return one if value == 1 else several
+            return singular if value == 1 else plural
         return counted(value, format_spec) if format_spec else str(value)
 
 

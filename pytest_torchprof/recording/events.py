@@ -47,7 +47,7 @@ class Kinds(NamedTuple):
     instant: type[Struct]
     counter: type[Struct]
     events: msgspec.json.Decoder[list[Any]]
-    one: msgspec.json.Decoder[Any]
+    single: msgspec.json.Decoder[Any]
 
 
 RANGE, NOTE, FRAME, CALL, OWN = "range", "note", "frame", "call", "own"

@@ -76,7 +76,7 @@ def events_of(text: bytes | msgspec.Raw, types: Kinds, before: int) -> list[Any]
     events = []
     for number, item in enumerate(_LIST.decode(text), before):
         try:
-            events.append(types.one.decode(item))
+            events.append(types.single.decode(item))
         except msgspec.ValidationError:
             events.append(_event(_ANYTHING.decode(item), types, number))
     return events

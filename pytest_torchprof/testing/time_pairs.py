@@ -79,19 +79,19 @@ def _compare(state: RunState, config: pytest.Config, side: Side, results: Mappin
         starts = read_starts(side.results)
         sides = (TimedSide(base_side(side.results), starts[0]), TimedSide(side, starts[1]))
         take = taker(*sides, side.results, random.Random(seed))  # noqa: S311 - the order is to be had again
-        terminal.say(_plan(timing, side, seed))
+        terminal.write(_plan(timing, side, seed))
         while keys := timing.next_keys():
             keeper.end_with_starter()
             terminal.show(f"  [times: pair {timing.taken + 1}, of {counted(len(keys), 'measurement')}]")
             timing.take(take, keys)
         terminal.show("")
-        terminal.say(f"torchprof: {counted(timing.taken, 'pair')} of processes in {timing.spent_s:.0f} s")
+        terminal.write(f"torchprof: {counted(timing.taken, 'pair')} of processes in {timing.spent_s:.0f} s")
     else:
         timing.give_up(NotTimedAtCommit())
     for key, result in results.items():
-        told = with_times(result, timing.measurements[key], side, seed=seed, budget_s=timing.budget_s)
-        state.add(told)
-        _report(config, result, told)
+        timed = with_times(result, timing.measurements[key], side, seed=seed, budget_s=timing.budget_s)
+        state.add(timed)
+        _report(config, result, timed)
 
 
 def _new_timing(config: pytest.Config, side: Side, results: Mapping[Key, Result]) -> PairedTiming:
@@ -116,14 +116,14 @@ def _plan(timing: PairedTiming, side: Side, seed: int) -> str:
     least_s = timing.costs.total_s(dict.fromkeys(everything, LEAST_PAIRS))
     most_s = min(timing.budget_s, timing.costs.total_s(dict.fromkeys(everything, 2 * MOST_PAIRS)))
     what = counted(len(everything), "measurement")
-    said = (
+    text = (
         f"torchprof: times of {what} against {side.reference.shown}: {LEAST_PAIRS} to {MOST_PAIRS} pairs of processes "
         f"in random order (seed {seed}), as many again to confirm what is slower; about {least_s:.0f} s"
         + (f" to {most_s:.0f} s" if most_s > least_s else "")
     )
     if len(fitting) < len(everything):
-        said += f"; the budget of {timing.budget_s:g} s is enough for {len(fitting)} of them"
-    return said
+        text += f"; the budget of {timing.budget_s:g} s is enough for {len(fitting)} of them"
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class _Terminal:
         quiet = self.config.get_verbosity() < 0
         return None if quiet else self.config.pluginmanager.getplugin("terminalreporter")
 
-    def say(self, line: str) -> None:
+    def write(self, line: str) -> None:
         if self.reporter is not None:
             self._end_line()
             self.reporter.write_line(line)
@@ -154,30 +154,30 @@ class _Terminal:
             writer.line()
 
 
-def _report(config: pytest.Config, before: Result, told: Result) -> None:
+def _report(config: pytest.Config, before: Result, after: Result) -> None:
     """Tell pytest what the times have come to: a failure, a warning, a property of the suite."""
-    if (compared := told.against_time) is None:
+    if (compared := after.against_time) is None:
         return
     if (xml := config.stash.get(xml_key, None)) is not None:
-        xml.add_global_property(f"{PREFIX}.time[{printable_line(told.name)}]", compared.words)
-    file, line = told.location or ("", 1)
-    if told.outcome.is_failure and not before.outcome.is_failure:
+        xml.add_global_property(f"{PREFIX}.time[{printable_line(after.name)}]", compared.words)
+    file, line = after.location or ("", 1)
+    if after.outcome.is_failure and not before.outcome.is_failure:
         report = pytest.TestReport(
-            nodeid=told.nodeid,
-            location=(file, line - 1, told.nodeid.partition("::")[2]),
+            nodeid=after.nodeid,
+            location=(file, line - 1, after.nodeid.partition("::")[2]),
             keywords={},
             outcome="failed",
-            longrepr=BriefFailure(told.message, _Crash(first_line(told.message))),  # type: ignore[arg-type]
+            longrepr=BriefFailure(after.message, _Crash(first_line(after.message))),  # type: ignore[arg-type]
             when="call",
-            user_properties=properties(told),
+            user_properties=properties(after),
         )
-        _forget_pass(config, told.nodeid)
+        _forget_pass(config, after.nodeid)
         config.hook.pytest_runtest_logreport(report=report)
     elif compared.verdict == "ambiguous":
-        text = f"{told.name}: time ambiguous: {compared.words}"
+        text = f"{after.name}: time ambiguous: {compared.words}"
         warning = warnings.WarningMessage(TorchprofWarning(text), TorchprofWarning, str(config.rootpath / file), line)
         config.hook.pytest_warning_recorded.call_historic(
-            kwargs={"warning_message": warning, "nodeid": told.nodeid, "when": "runtest", "location": None}
+            kwargs={"warning_message": warning, "nodeid": after.nodeid, "when": "runtest", "location": None}
         )
 
 

@@ -26,12 +26,12 @@ def only_at_base(side: Side, baselines: BaselineFiles, compared: Mapping[Path, s
 
     ``compared`` has the keys of what was measured here, by baseline file.
     """
-    found: list[str] = []
+    only_there: list[str] = []
     for file, test_file in entry_files(side.entries):
         with suppress(TorchprofError):  # Its tests have said so.
             keys = baselines.entries(file).keys() - compared.get(file, set())
-            found += [f"{test_file}::{key}" for key in sorted(keys)]
-    return tuple(found)
+            only_there += [f"{test_file}::{key}" for key in sorted(keys)]
+    return tuple(only_there)
 
 
 def leave_times(side: Side, run: RunResults) -> None:
@@ -47,9 +47,9 @@ def nothing_compared(side: Side, results: Collection[Result]) -> list[str]:
     if any(result.baseline_state not in NOTHING_COMPARED for result in results):
         return []
     measured = (any(side.entries.rglob("*.json")), results)
-    there, here = ("something" if one else "nothing" for one in measured)
-    said = (
+    there, here = ("something" if is_measured else "nothing" for is_measured in measured)
+    text = (
         f"not measured: no test was measured both at {side.reference.shown} and in the working tree, so nothing was "
         f"compared; there {there} was measured, and here {here}"
     )
-    return [coded(said, Code.NOTHING_COMPARED)]
+    return [coded(text, Code.NOTHING_COMPARED)]
