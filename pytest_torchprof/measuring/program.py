@@ -134,7 +134,7 @@ def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[
     ended = _read_ended(folder)
     if ended is None or status < 0:
         name = program[1] if program[0] == "-m" else program[0]
-        return ProgramOutcome(problem=not_measured(ProgramEnded(name, _how_it_ended(status))))
+        return ProgramOutcome(problem=not_measured(ProgramEnded(name, status)))
     if ended.status or status:
         return ProgramOutcome(failed=ended.status or status)
     if ended.refused:
@@ -164,17 +164,6 @@ def _read_ended(folder: Path) -> _Ended | None:
         return msgspec.json.decode((folder / _ENDED).read_bytes(), type=_Ended)
     except (OSError, msgspec.DecodeError):
         return None
-
-
-def _how_it_ended(status: int) -> str:
-    if status < 0:
-        with suppress(ValueError):
-            return f"was killed by {signal.Signals(-status).name}: nothing was judged"
-        return f"was killed by signal {-status}: nothing was judged"
-    return (
-        f"ended with exit status {status} and has left nothing to judge: by os._exit, by exec, as the first process of "
-        "a daemon, or after it removed what the profiler had written"
-    )
 
 
 # ------------------------------------------------------------------------------------------------ the program's process

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import suppress
+
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 
@@ -63,7 +66,6 @@ class ProgramEnded(Reason, frozen=True):
     """A program ended before its measurement did."""
 
     CODE = Code.NOT_RUN_TO_END
-    SENTENCE = "{program:line} {how}"
     MEANING = (
         "the program's process did not end as Python ends programs, or a signal ended it: out of memory, a time "
         "limit, a crash"
@@ -74,8 +76,18 @@ class ProgramEnded(Reason, frozen=True):
     )
 
     program: str
-    how: str
-    """How it ended, "was ended by SIGKILL"."""
+    status: int
+    """Its exit status; that of a process which a signal has killed is the signal's number, negated."""
+
+    @property
+    def sentence(self) -> str:
+        program = self.words("{program:line}")
+        if self.status < 0:
+            return f"{program} was killed by {_signal_name(-self.status)}: nothing was judged"
+        return (
+            f"{program} ended with exit status {self.status} and has left nothing to judge: by os._exit, by exec, as "
+            "the first process of a daemon, or after it removed what the profiler had written"
+        )
 
 
 class NoRecordingOfProgram(Reason, frozen=True):
@@ -84,3 +96,9 @@ class NoRecordingOfProgram(Reason, frozen=True):
     CODE = Code.NOT_RUN_TO_END
     SENTENCE = "the program has left no recording"
     ADVICE = "report it with the output of `torchprof doctor`"
+
+
+def _signal_name(number: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"

@@ -81,12 +81,22 @@ class MarkedTooLate(Reason, frozen=True):
     """A test got its marker when it was too late to measure it."""
 
     CODE = Code.LATE_MARKER
-    SENTENCE = "{test}: {because}"
     REMEDY = "add it before: at the function, in a fixture or in a hook"
     MEANING = "what a test is judged by must be known before it is measured"
 
     test: str
-    because: str
+    fixture_measured: bool = False
+    """Whether a fixture had measured by then; else the test itself was running."""
+
+    @property
+    def cause(self) -> str:
+        """When it got the marker."""
+        when = "after a fixture had measured" if self.fixture_measured else "while it ran"
+        return f"it got a torchprof marker {when}, too late to be judged by it"
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.test}: {self.cause}"
 
 
 class NoProcessOfItsOwn(Reason, frozen=True):

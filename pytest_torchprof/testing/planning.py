@@ -70,7 +70,7 @@ def _settled(item: pytest.Item) -> TestRun:
     if run is not None and merged_marker(item) == run.test.options.marker:
         return run
     if run is not None and run.measurements:
-        raise _too_late(item, "it got a torchprof marker after a fixture had measured, too late to be judged by it")
+        raise _too_late(item, fixture_measured=True)
     state = state_of(item.config)
     item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
     if run is None:
@@ -84,16 +84,17 @@ def refuse_late_marker(item: pytest.Item) -> None:
     run = item.stash.get(RUN, None)
     if not run_options(item.config).enabled or (run is not None and merged_marker(item) == run.test.options.marker):
         return
-    problem = _too_late(item, "it got a torchprof marker while it ran, too late to be judged by it")
+    problem = _too_late(item, fixture_measured=False)
     item.stash[REFUSAL] = problem
     raise problem
 
 
-def _too_late(item: pytest.Item, reason: str) -> NotMeasured:
+def _too_late(item: pytest.Item, *, fixture_measured: bool) -> NotMeasured:
+    reason = MarkedTooLate(item.nodeid, fixture_measured)
     if (state := item.config.stash.get(STATE, None)) is not None:
-        message = coded(f"not measured: {reason}", Code.LATE_MARKER)
+        message = coded(f"not measured: {reason.cause}", Code.LATE_MARKER)
         state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, message)
-    return not_measured(MarkedTooLate(item.nodeid, reason))
+    return not_measured(reason)
 
 
 def _why_no_step(test: Callable[..., Any]) -> str | None:
