@@ -461,6 +461,25 @@ def pytest_runtest_call(item):
     result.stdout.fnmatch_lines(["*[[]late-marker]*"])
 
 
+def test_ranks_that_come_after_collection_are_too_late_and_no_pass(run_tests):
+    source = """
+@pytest.fixture
+def ranked(request):
+    request.node.add_marker(pytest.mark.torchprof(ranks=2))
+
+@pytest.mark.torchprof(device="cpu", max_kernels=9)
+def test_marked(ranked):
+    torch.sin(x)
+
+def test_plain(ranked):
+    torch.sin(x)
+"""
+    result = run_tests(source)
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*test_marked: it got ranks=2 after it was collected, too late*late-marker*"])
+    run_tests(source, "--torchprof=off").assert_outcomes(passed=2)
+
+
 def test_a_doctest_in_a_marked_module_is_none_of_ours(run_tests):
     result = run_tests(
         '''

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+import fresh
 import pytest
+from conftest import PREAMBLE
 
 pytestmark = pytest.mark.any_torch
 
@@ -129,3 +131,95 @@ def test_a_plugins_own_reason_may_be_raised(run_tests, pytester):
     result = run_tests(TEST.replace("WORK", "torch.sin(x)"))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*the board is at 90 degrees*too-hot*"])
+
+
+RAISED = [
+    "return 1 / 0",
+    "import pytest; pytest.skip('no')",
+    "import unittest; raise unittest.SkipTest('no')",
+    "import pytest; pytest.xfail('no')",
+    "raise SystemExit(0)",
+]
+
+
+@pytest.mark.parametrize("raised", RAISED)
+def test_a_check_that_raises_is_not_measured_and_takes_no_other_verdict_along(run_tests, pytester, raised):
+    pytester.makeconftest(PLUGIN.replace("RETURNED", raised))
+    test = TEST.replace("WORK", "torch.sin(x)").replace("max_heat=1", "max_heat=1, max_kernels=0")
+    run_tests(test, "--torchprof-report=out.json").assert_outcomes(failed=1)
+    (result,) = json.loads((pytester.path / "out.json").read_text())["results"]
+    by_limit = {verdict["limit"]: verdict for verdict in result["limits"]}
+    assert by_limit["max_kernels"]["status"] == "missed"
+    assert by_limit["max_heat"]["status"] == "not measured"
+    assert by_limit["max_heat"]["reason"]["reason"] == "check-raised"
+
+
+def test_who_ends_the_run_from_a_check_ends_it(pytester):
+    pytester.makeconftest(PLUGIN.replace("RETURNED", "import pytest; pytest.exit('enough', 7)"))
+    pytester.makepyfile(PREAMBLE + TEST.replace("WORK", "torch.sin(x)"))
+    # A run that ends here leaves its watch of torch.compile in the process.
+    assert fresh.run_pytest("-p", "no:cacheprovider").ret == 7
+
+
+@pytest.mark.parametrize(
+    ("limits", "problem"),
+    [
+        ('[Limit(name="max_kernels", read=whole_number, check=check)]', "'max_kernels' has a meaning already"),
+        ('[Limit(name="warmup", read=whole_number, check=check)]', "'warmup' has a meaning already"),
+        ('[Limit(name="x", read=whole_number, check=check) for _ in "ab"]', "'x' has a meaning already"),
+        (
+            '[Limit(name="x", read=whole_number, check=check, settings=(Setting(name="allow_syncs", read=int),))]',
+            "'allow_syncs' has",
+        ),
+        ('[Limit(name="no name", read=whole_number, check=check)]', "its name is a keyword of the marker"),
+        ('[Limit(name="x", read=None, check=check)]', "read and check are functions"),
+        ('[Limit(name="x", read=whole_number, check=check, needs="quantum")]', "not 'quantum'"),
+        ('[Limit(name="x", read=whole_number, check=check, unit="parsec")]', "not 'parsec'"),
+        ('Limit(name="x", read=whole_number, check=check)', "expected a list of limits"),
+        ("[None]", "expected a Limit, got None"),
+        ("5", "expected a list of limits, got 5"),
+    ],
+)
+def test_what_is_no_limit_or_takes_anothers_place_is_bad_usage(run_tests, pytester, limits, problem):
+    source = PLUGIN.replace("RETURNED", "return Verdict(status=HOLDS)")
+    listed = '[Limit(name="max_heat", read=whole_number, check=check)]'
+    source = source.replace("import whole_number", "import Setting, whole_number")
+    assert listed in source
+    pytester.makeconftest(source.replace(listed, limits))
+    result = run_tests(TEST.replace("WORK", "torch.sin(x)"))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*pytest_torchprof_limits: *{problem}*bad-option*"])
+
+
+def test_limits_may_share_a_setting(run_tests, pytester):
+    source = PLUGIN.replace("RETURNED", "return Verdict(status=HOLDS)")
+    source = source.replace("import whole_number", "import Setting, whole_number").replace(
+        "return [Limit(",
+        """own = Setting(name="watched", read=whole_number)
+    def watching(profile, bound, watched=0):
+        return check(profile, bound)
+    return [Limit(name="min_heat", read=whole_number, check=watching, settings=(own,)),
+            Limit(name="most_heat", read=whole_number, check=watching, settings=(own,)), Limit(""",
+    )
+    pytester.makeconftest(source)
+    test = TEST.replace("WORK", "torch.sin(x)").replace("max_heat=1", "min_heat=1, most_heat=1, watched=1")
+    run_tests(test).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("read", "value"), [("float", '"heat"'), ("lambda value: 1 / 0", "1")])
+def test_a_value_that_cannot_be_read_is_bad_usage(run_tests, pytester, read, value):
+    source = PLUGIN.replace("RETURNED", "return Verdict(status=HOLDS)").replace("read=whole_number", f"read={read}")
+    pytester.makeconftest(source)
+    result = run_tests(TEST.replace("max_heat=1", f"max_heat={value}").replace("WORK", "torch.sin(x)"))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*torchprof marker: max_heat=*Error: *"])
+
+
+def test_a_bound_without_end_is_none_in_the_report(run_tests, pytester):
+    source = PLUGIN.replace("RETURNED", "return Verdict(status=HOLDS)").replace("read=whole_number", "read=float")
+    pytester.makeconftest(source)
+    run_tests(
+        TEST.replace("max_heat=1", 'max_heat="inf"').replace("WORK", "torch.sin(x)"), "--torchprof-report=out.json"
+    ).assert_outcomes(passed=1)
+    (result,) = json.loads((pytester.path / "out.json").read_text())["results"]
+    assert result["limits"][0]["bound"] is None

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from itertools import permutations, product
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import selector_call
-from pytest_torchprof.limits.checked import verdicts_of
+from pytest_torchprof.limits.checked import judged_by
 from pytest_torchprof.limits.communication_limits import needs_messages
 from pytest_torchprof.limits.evidence import KernelsToDeclare
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, Limit, Setting, Verdict, unmeasured
 from pytest_torchprof.limits.number_limits import Bound
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import UnknownLimit, describe
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.limits import ClocksLocked, FamilyUnknown, LaunchesWait, NothingRan
 from pytest_torchprof.text import HUGE, is_huge, nearest
@@ -78,6 +79,8 @@ def read_limits(
             values[name] = word.read(value)
         except UnknownLimit as problem:
             raise _refused(name, value, problem) from None
+        except Exception as problem:  # noqa: BLE001 - of another plugin's limit: ``read=float`` raises what Python raises
+            raise _refused(name, value, UnknownLimit(describe(problem))) from None
     asked = tuple(
         Asked(
             limit,
@@ -160,12 +163,14 @@ def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, .
 
 def answered(verdict: Verdict, wanted: Asked) -> Verdict:
     """Return the verdict as that on what was asked for; one that says itself on what it is keeps that."""
-    is_number = isinstance(wanted.value, int | float) and not isinstance(wanted.value, bool)
+    value = wanted.value
+    # JSON has no infinity, and nothing is beyond it.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     return replace(
         verdict,
         limit=verdict.limit or wanted.limit.name,
         expected=verdict.expected or wanted.shown,
-        bound=float(wanted.value) if verdict.bound is None and is_number else verdict.bound,
+        bound=float(value) if verdict.bound is None and is_number else verdict.bound,
         unit=verdict.unit or wanted.limit.unit,
     )
 
@@ -207,7 +212,7 @@ def _verdicts(analysis: Analysis, wanted: Asked, idle: StepProfile | None) -> tu
 
 
 def _given(analysis: Analysis, wanted: Asked) -> tuple[Verdict, ...]:
-    return verdicts_of(wanted.limit.name, wanted.limit.check(analysis, wanted.value, **wanted.settings))
+    return judged_by(wanted.limit, analysis, wanted.value, wanted.settings)
 
 
 def _unless_unsure(analysis: Analysis, wanted: Asked, verdict: Verdict, idle: StepProfile | None) -> Verdict:

@@ -3,24 +3,95 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from pytest_torchprof.limits import evidence, seen
 from pytest_torchprof.limits.evidence import LineInWords
-from pytest_torchprof.limits.limit import HOLDS, NOT_MEASURED, Verdict, unmeasured
+from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, NOT_MEASURED, Limit, Unit, Verdict, unmeasured
 from pytest_torchprof.limits.seen import InWords
 from pytest_torchprof.reasons.catalogue import portable
-from pytest_torchprof.reasons.limits import NoVerdict, UnreadableVerdict, WithoutReason
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe
+from pytest_torchprof.reasons.limits import CheckRaised, NoVerdict, UnreadableVerdict, WithoutReason
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.text import printable_line
+from pytest_torchprof.text import enumerated, printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
+    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.reasons.statement import Statement
+
+
+def checked_limits(brought: object, known: Iterable[Limit], options: Iterable[str]) -> tuple[Limit, ...]:
+    """Return the limits that another plugin brings, beside those that are known and the marker's own options.
+
+    UnknownLimit: what it brings is no limit, or would take the place of a keyword that has a meaning already.
+    """
+    if not isinstance(brought, Iterable):
+        raise UnknownLimit(f"expected a list of limits, got {printable_line(repr(brought), 60)}", Code.BAD_OPTION)
+    meanings: dict[str, object] = dict.fromkeys(options)
+    for limit in known:
+        meanings |= _keywords_of(limit)
+    limits: list[Limit] = []
+    for limit in brought:
+        if not isinstance(limit, Limit):
+            raise UnknownLimit(f"expected a Limit, got {printable_line(repr(limit), 60)}", Code.BAD_OPTION)
+        if problem := _problem_of(limit, meanings):
+            raise UnknownLimit(f"the limit {limit.name!r}: {problem}", Code.BAD_OPTION)
+        meanings |= _keywords_of(limit)
+        limits.append(limit)
+    return tuple(limits)
+
+
+def _keywords_of(limit: Limit) -> dict[str, object]:
+    return {limit.name: limit, **{setting.name: setting for setting in limit.settings}}
+
+
+def _problem_of(limit: Limit, meanings: Mapping[str, object]) -> str | None:
+    if not (isinstance(limit.name, str) and limit.name.isidentifier()):
+        return "its name is a keyword of the marker, so a name as Python has them"
+    for name, meaning in _keywords_of(limit).items():
+        # Limits may share a setting.
+        if name in meanings and meanings[name] is not meaning:
+            return f"{name!r} has a meaning already; choose another name"
+    if not (callable(limit.read) and callable(limit.check)):
+        return "read and check are functions"
+    if limit.needs not in (GPU, COMPILE):
+        return f"needs is {GPU!r} or {COMPILE!r}, not {limit.needs!r}"
+    if limit.unit is not None and limit.unit not in get_args(Unit):
+        return f"unit is {enumerated(list(map(repr, get_args(Unit))))}, or None, not {limit.unit!r}"
+    return None
+
+
+def judged_by(limit: Limit, analysis: Analysis, value: object, settings: Mapping[str, Any]) -> tuple[Verdict, ...]:
+    """Return the verdicts of a limit's check on this recording, at least one.
+
+    A check that raises is *not measured*: neither its error nor a skip may take the verdicts on other limits along.
+    """
+    try:
+        returned = limit.check(analysis, value, **settings)
+    except TorchprofError:
+        raise
+    except BaseException as problem:
+        if _ends_the_run(problem):
+            raise
+        return (unmeasured(CheckRaised(limit.name, describe(problem))),)
+    return verdicts_of(limit.name, returned)
+
+
+def _ends_the_run(problem: BaseException) -> bool:
+    """Whether an error is somebody's wish to end the run: an interrupt, or pytest.exit."""
+    # pytest's outcomes are no Exceptions either, and a command that reads a file has not imported pytest.
+    outcome = getattr(sys.modules.get("pytest"), "exit", None)
+    return isinstance(problem, KeyboardInterrupt | GeneratorExit) or (
+        outcome is not None and isinstance(problem, outcome.Exception)
+    )
 
 
 def verdicts_of(limit: str, returned: object) -> tuple[Verdict, ...]:

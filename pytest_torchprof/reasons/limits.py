@@ -114,6 +114,18 @@ class UnreadableVerdict(Reason, frozen=True):
     """In the words of what reads it."""
 
 
+class CheckRaised(Reason, frozen=True):
+    """The check of another plugin's limit raised an error, so that nobody knows whether the limit holds."""
+
+    CODE = Code.NO_VERDICT
+    SENTENCE = "the check of {limit} raised {error}"
+    REMEDY = "correct it in the plugin that brings {limit}"
+
+    limit: str
+    error: str
+    """In Python's words, "ZeroDivisionError: division by zero"."""
+
+
 class WithoutReason(Reason, frozen=True):
     """The check of another plugin's limit could not measure, and does not say why."""
 

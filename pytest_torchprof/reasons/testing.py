@@ -99,6 +99,18 @@ class MarkedTooLate(Reason, frozen=True):
         return f"{self.test}: {self.cause}"
 
 
+class RanksMarkedTooLate(Reason, frozen=True):
+    """A test got a marker with ranks when it was too late to start that many processes for it."""
+
+    CODE = Code.LATE_MARKER
+    SENTENCE = "{test}: it got ranks={ranks} after it was collected, too late to be run by so many processes"
+    REMEDY = "add the marker at the function, or in the hook pytest_collection_modifyitems"
+    MEANING = "which tests are run by several processes is decided when tests are collected"
+
+    test: str
+    ranks: int
+
+
 class NoProcessOfItsOwn(Reason, frozen=True):
     """Cold or warm caches take a process for the test alone."""
 

@@ -16,13 +16,21 @@ from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.findings import RULES, with_thresholds
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import catalogue
+from pytest_torchprof.limits.checked import checked_limits
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.report import reporters
 from pytest_torchprof.testing import STATE, is_ours
 from pytest_torchprof.testing.baseline_files import BaselineFiles
-from pytest_torchprof.testing.options import BaselineMode, RunOptions, TestOptions, read_test_options, run_options
+from pytest_torchprof.testing.options import (
+    MARKER_OPTIONS,
+    BaselineMode,
+    RunOptions,
+    TestOptions,
+    read_test_options,
+    run_options,
+)
 from pytest_torchprof.testing.ranks.job import Jobs
 from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
 from pytest_torchprof.testing.recordings import Recordings
@@ -34,6 +42,8 @@ from pytest_torchprof.testing.workers import CACHES, SCRATCH, is_worker, nodeid_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_torchprof.findings.finding import Rule
+    from pytest_torchprof.limits.limit import Limit
 
 OPTIONS = pytest.StashKey[TestOptions]()
 REFUSED = pytest.StashKey[str]()
@@ -63,7 +73,7 @@ def _new_state(config: pytest.Config) -> RunState:
         options = replace(options, baseline=BaselineMode.OFF, save=None)
     state = RunState(
         options=options,
-        limits=catalogue(rules, itertools.chain(*_answers(config.hook.pytest_torchprof_limits()))),
+        limits=_known_limits(config, rules),
         rules=rules,
         own_kernels=own_kernels,
         reporters=known,
@@ -76,6 +86,18 @@ def _new_state(config: pytest.Config) -> RunState:
             message = f"--torchprof-report={path}: no report has the suffix {path.suffix!r}"
             raise pytest.UsageError(coded(f"{message}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
     return state
+
+
+def _known_limits(config: pytest.Config, rules: Iterable[Rule]) -> tuple[Limit, ...]:
+    """Return all limits that a marker may have, those of other plugins too."""
+    brought: list[Limit] = []
+    for limits in _answers(config.hook.pytest_torchprof_limits()):
+        try:
+            brought += checked_limits(limits, catalogue(rules, brought), MARKER_OPTIONS)
+        except UnknownLimit as problem:
+            message = coded(f"pytest_torchprof_limits: {problem.text}", Code.BAD_OPTION)
+            raise pytest.UsageError(message) from None
+    return catalogue(rules, brought)
 
 
 def _own_kernels(config: pytest.Config) -> OwnKernels:

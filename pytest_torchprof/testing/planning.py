@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons.testing import BodyUnrepeatable, MarkedTooLate
+from pytest_torchprof.reasons.testing import BodyUnrepeatable, MarkedTooLate, RanksMarkedTooLate
 from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.testing import REFUSAL, RUN, STATE
@@ -22,7 +23,7 @@ from pytest_torchprof.testing.options import read_test_options, run_options
 from pytest_torchprof.testing.progress import progress_of
 from pytest_torchprof.testing.section import screen_of
 from pytest_torchprof.testing.test_run import TestRun
-from pytest_torchprof.testing.workers import nodeid_of
+from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +60,9 @@ def settle(item: pytest.Item) -> None:
         item.stash[REFUSAL] = problem
         return
     item.stash[RUN] = run
+    if (reason := _ranks_too_late(item, run)) is not None:
+        item.stash[REFUSAL] = not_measured(reason)
+        return
     # Every item that a marker measures has a function.
     if run.body_is_step and (trait := _why_no_step(item.obj)):  # type: ignore[attr-defined]
         item.stash[REFUSAL] = not_measured(BodyUnrepeatable(run.test.nodeid, trait))
@@ -87,6 +91,15 @@ def refuse_late_marker(item: pytest.Item) -> None:
     problem = _too_late(item, fixture_measured=False)
     item.stash[REFUSAL] = problem
     raise problem
+
+
+def _ranks_too_late(item: pytest.Item, run: TestRun) -> RanksMarkedTooLate | None:
+    """Return that a test runs in another number of processes than it has asked for since it was collected."""
+    options, here = run.test.options, this_rank()
+    if options.ranks is None or not run.test.state.options.enabled:
+        return None
+    in_its_job = HAND_OVER in item.config.stash if here.alone else here.world == options.ranks
+    return None if in_its_job else RanksMarkedTooLate(run.test.nodeid, options.ranks)
 
 
 def _too_late(item: pytest.Item, *, fixture_measured: bool) -> NotMeasured:
