@@ -457,6 +457,39 @@ def test_what_an_operation_waits_for_after_its_launch_is_not_the_hosts_doing(fin
     assert "launch-gaps" not in waiting(5, 900)
 
 
+@pytest.mark.parametrize(
+    ("began", "lasted", "after_waits_us"),
+    [(5, 20, 397), (30, 20, 0), (None, 0, 0)],
+    ids=["while the GPU worked", "on an idle GPU", "never"],
+)
+def test_only_synchronization_that_made_a_gap_is_advised_against(began, lasted, after_waits_us, findings):
+    builder = steps()
+    builder.kernel(MUL, 5, 10, builder.launch(2))
+    if began is not None:
+        builder.sync(began, lasted)
+    builder.kernel(MUL, 420, 500, builder.launch(410))
+    found = findings(builder)["launch-gaps"]
+    assert found.after_waits_us == pytest.approx(after_waits_us)
+    assert ("synchronization" in found.remedy) == bool(after_waits_us)
+
+
+def test_a_gap_in_a_call_that_captures_a_graph_is_a_first_calls(findings):
+    def gap(*, captures):
+        builder = steps()
+        builder.op("CompiledFunction", 0, 700)
+        builder.kernel(MUL, 5, 10, builder.launch(2))
+        if captures:
+            builder.capture(500, 600)
+        builder.kernel(MUL, 660, 300, (builder.graph_launch if captures else builder.launch)(650))
+        return findings(builder)["launch-gaps"]
+
+    eager, first = gap(captures=False), gap(captures=True)
+    assert (eager.capturing_us, eager.graphs) == (0, False)
+    assert first.capturing_us == pytest.approx(first.time_us)
+    assert first.graphs
+    assert ("warm up" in eager.remedy, "warm up" in first.remedy) == (False, True)
+
+
 def test_a_copy_to_pageable_memory_waits_in_its_own_call(findings):
     builder = TraceBuilder()
     builder.launched(ADD, 0, dur=8000)

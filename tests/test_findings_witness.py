@@ -826,6 +826,9 @@ def waits_no_more(raw, remedy, _):
 def loads_beside(raw, remedy, _):
     loading = [one for one in raw.events if one.name.startswith("enumerate(Data") and raw.is_of_a_step(one)]
     assert ("num_workers" in remedy) == (raw.during(loading) >= 0.05)
+    assert "synchronization" not in remedy or any(raw.is_of_a_step(one) for one in raw.blocking)
+    assert ("warm up" in remedy) <= any("BeginCapture" in one.name for one in raw.calls)
+    assert ("the CUDA graphs" in remedy) == any("GraphLaunch" in one.name for one in raw.calls)
 
 
 def warms_up(_, remedy, finding):

@@ -123,6 +123,9 @@ def test_the_others_do_so_on_traces_built_for_them(tmp_path):
 
     assert "num_workers" in remedy()
     assert "num_workers" not in remedy("launch-gaps.data_loading=0.2")
+    loading.sync(10, 20)
+    assert "synchronization" in remedy()
+    assert "synchronization" not in remedy("launch-gaps.after_waits=0.9")
 
 
 def test_on_a_gpu_that_idles_a_hotspot_is_not_where_to_start(tmp_path):
@@ -148,7 +151,13 @@ def test_no_value_of_a_threshold_is_an_error(value, shared_trace):
 
 def test_each_threshold_is_shown_to_matter():
     shown = {text[1:].partition("=")[0] for texts in MOVED.values() for text in texts}
-    built = {"cold-start.steps", "hotspot.busy", "cold-start.gap_us", "launch-gaps.data_loading"}
+    built = {
+        "cold-start.steps",
+        "hotspot.busy",
+        "cold-start.gap_us",
+        "launch-gaps.data_loading",
+        "launch-gaps.after_waits",
+    }
     assert shown | built == set(NAMED)
 
 

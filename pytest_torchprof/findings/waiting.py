@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.trace.intervals import Spans
 
 
 LATE = Threshold(
@@ -52,6 +54,7 @@ WAITING = Threshold(
     "share", 0.1, "a tenth of the time lost between kernels is worth a look; below that other things pay first"
 )
 LOADING = Threshold("data_loading", 0.05, "TensorBoard's plugin advises more workers from 5 % of the step on")
+SYNCHRONIZING = Threshold("after_waits", 0.05, "a twentieth of the time, as for loading data, is worth a change")
 
 FIRST_US = Threshold(
     "first_us",
@@ -125,16 +128,19 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     work, trace = analysis.gpu_work, analysis.trace
     idle, call_of, ends = work.idle, trace.links.call_of, trace.calls.end
     late = [
-        (length, before)
+        (length, before, start)
         for start, end, cause, before in work.gaps
         if cause == "host" and (length := min(end, ends[call_of[before]]) - start) > 0
     ]
     devices = max(len(work.by_device), 1)
-    waited_us = sum([length for length, _ in late]) / 1000 / devices
+    waited_us = sum([length for length, _, _ in late]) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
-    longest_ns, before = max(late)
+    longest_ns, before, _ = max(late)
     loading_us = _loading_us(analysis)
+    gaps, capturing = [(start, start + length) for length, _, start in late], _calls_that_capture(analysis)
+    after_waits_us = _after_waits_ns(analysis, gaps) / 1000 / devices
+    captured_ns = sum(intervals.length(intervals.within([gap], capturing)) for gap in gaps)
     yield LaunchGaps(
         time_us=waited_us,
         share=work.share_of_window(waited_us),
@@ -146,6 +152,10 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         longest_before=_awaited(analysis, before),
         data_loading_us=loading_us,
         loads_long=work.share_of_window(loading_us) >= at[LOADING],
+        after_waits_us=after_waits_us,
+        waits_long=work.share_of_window(after_waits_us) >= at[SYNCHRONIZING],
+        capturing_us=captured_ns / 1000 / devices,
+        graphs=bool(analysis.graph_launches),
         source=work.source_of(before),
         saves_us=waited_us,
     )
@@ -155,6 +165,30 @@ def _awaited(analysis: Analysis, gpu_op: int) -> str:
     """Return the operator that launched it, else what it is called."""
     launched_by = analysis.launching.op_name(analysis.launching.op_of[gpu_op])
     return launched_by or decode(analysis.trace.names[analysis.trace.gpu.name[gpu_op]]).short
+
+
+def _after_waits_ns(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> int:
+    """Return how long those gaps are at whose beginning the CPU waited for the GPU, and launched the next work after.
+
+    A call that began in a gap did not make it: the GPU had run dry before.
+    """
+    calls = analysis.trace.calls
+    waits = intervals.merged((calls.start[i], calls.end[i]) for i in {*_blocking(analysis), *_waiting_copies(analysis)})
+    begun = [start for start, _ in waits]
+    total = 0
+    for start, end in gaps:
+        at = bisect_right(begun, start) - 1
+        if at >= 0 and start <= waits[at][1] <= end:
+            total += end - start
+    return total
+
+
+def _calls_that_capture(analysis: Analysis) -> Spans:
+    """Return when outermost operators ran in which a CUDA graph was captured: such a call warms up and compiles too."""
+    ops = analysis.trace.ops
+    captured = analysis.gpu_work.setup.get("graph capture", [])
+    ran = ((ops.start[i], ops.end[i]) for i in analysis.gpu_work.outermost) if captured else ()
+    return intervals.merged(span for span in ran if any(span[0] <= start and end <= span[1] for start, end in captured))
 
 
 def _loading_us(analysis: Analysis) -> float:
@@ -341,7 +375,7 @@ RULES = (
         code="launch-gaps",
         find=_launch_gaps,
         needs=(LAUNCHES,),
-        thresholds=(WAITING, LOADING),
+        thresholds=(WAITING, LOADING, SYNCHRONIZING),
         explains=HOST_PACE,
     ),
     Rule(

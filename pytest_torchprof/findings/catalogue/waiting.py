@@ -80,8 +80,14 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
         "{time_us:us} ({share:percent} of the time) the GPU idled because the next operation was not launched yet, in "
         "{gaps:gap}, the longest {longest_us:us} before {longest_before}"
     )
-    REMEDY = "launch earlier: fewer and larger launches, no synchronization in between, CUDA graphs"
-    _LOAD = "load data meanwhile (num_workers, pin_memory), which takes {data_loading_us:us}; "
+    REMEDY = "launch earlier: fewer and larger launches{no_waits}, {graphs_in_use}"
+    _LOAD = "load data in the background (num_workers, pin_memory): loading takes {data_loading_us:us}; "
+    _WARM_UP = (
+        "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs, as only first "
+        "calls do; "
+    )
+    _NO_WAITS = ", no synchronization in between ({after_waits_us:us} of it came after one)"
+    _GRAPHS: ClassVar[Mapping[bool, str]] = {False: "CUDA graphs", True: "more of the work in the CUDA graphs"}
 
     time_us: float
     share: float
@@ -95,10 +101,29 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     data_loading_us: float
     loads_long: bool
     """Whether data is loaded for so long that this is what to change first."""
+    after_waits_us: float
+    """Of the time, what is in gaps that began while the CPU waited for the GPU; of several GPUs the mean."""
+    waits_long: bool
+    """Whether that is so long that it is worth a change."""
+    capturing_us: float
+    """Of the time, what passed in outermost operators that captured a CUDA graph; of several GPUs the mean."""
+    graphs: bool
+    """Whether CUDA graphs are launched already."""
 
     @property
     def remedy(self) -> str:
-        return self.words(self._LOAD + self.REMEDY if self.loads_long else self.REMEDY)
+        ways = ((self.loads_long, self._LOAD), (self.capturing_us, self._WARM_UP), (True, self.REMEDY))
+        return self.words("".join(way for is_there, way in ways if is_there))
+
+    @property
+    def no_waits(self) -> str:
+        """That nothing should wait between launches, where something does."""
+        return self.words(self._NO_WAITS) if self.waits_long else ""
+
+    @property
+    def graphs_in_use(self) -> str:
+        """What graphs can do, in use or not."""
+        return self._GRAPHS[self.graphs]
 
 
 class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-waits"):
