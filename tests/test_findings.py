@@ -163,6 +163,25 @@ def test_a_hidden_synchronization_is_answered_by_what_its_operator_can_do_withou
     assert [way for way in ("on the GPU", "torch.where", "pinned memory") if way in remedy] == [advised]
 
 
+@pytest.mark.parametrize(
+    ("directions", "advised"),
+    [
+        (["HtoD"], ["from pinned memory"]),
+        (["DtoH"], ["into pinned memory"]),
+        (["HtoD", "DtoH", "DtoH"], ["from pinned memory", "into pinned memory"]),
+    ],
+)
+def test_a_copy_that_waits_is_answered_by_where_it_goes(directions, advised, findings):
+    builder = steps()
+    for number, direction in enumerate(directions):
+        builder.op("aten::to", 200 * number, 90)
+        builder.memcpy(direction, 200 * number + 10, 20, builder.call("copy", 200 * number + 5))
+        builder.sync(200 * number + 12, 30, what="stream sync")
+    found = findings(builder)["implicit-sync"]
+    assert found.directions == {direction: directions.count(direction) for direction in directions}
+    assert [way for way in ("from pinned memory", "into pinned memory") if way in found.remedy] == advised
+
+
 def test_the_profilers_own_wait_is_no_finding(findings):
     builder = steps()
     builder.launched(MUL, 0)

@@ -51,6 +51,7 @@ MORE = {
     "below-roofline": [{"family": family} for family in ("conv", "gemm", "attention")],
     "no-gpu-work": [{"of_steps": 2}],
     "lost-kernels": [{"lost_kernels": 1}],
+    "implicit-sync": [{"ops": {"aten::to": 3, "aten::index": 1}, "directions": {"HtoD": 1, "DtoH": 2}}],
 }
 
 

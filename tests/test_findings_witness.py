@@ -820,6 +820,7 @@ def waits_no_more(raw, remedy, _):
     assert ("torch.where" in remedy) == any(one.startswith(indexing) for one in waiting)
     copying = {one for one in waiting if one in ("aten::to", "aten::copy_")}
     assert ("pinned memory" in remedy) == bool(copying)
+    assert "into pinned memory" not in remedy or any("DtoH" in one.name for one in raw.work)
     assert "pinned memory" not in remedy or any(re.search("Memcpy|CopyHostToDevice", one.name) for one in raw.work)
 
 

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, Literal
 
+from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.findings.catalogue.waiting import (
     ComputeBound,
@@ -32,7 +33,7 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
@@ -296,10 +297,18 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         share=work.share_during((calls.start[i], calls.end[i]) for i in waited),
         ops={name: len(waits[name]) for name in order},
         syncs=sum(map(len, waits.values())),
+        directions=_directions(analysis, {op for op, name in asked.items() if name in ImplicitSync.COPYING}),
         source=work.source_of_call(longest),
         # While the CPU waits for a busy GPU nothing is lost: no more than the idle time can be won.
         saves_us=min(total, idle_us),
     )
+
+
+def _directions(analysis: Analysis, ops: Collection[int]) -> dict[str, int]:
+    """Return in which directions these operators copied, and how often."""
+    trace, op_of = analysis.trace, analysis.launching.op_of
+    copied = [copy_direction(trace.names[trace.gpu.name[i]]) for i in analysis.gpu_work.copies if op_of[i] in ops]
+    return dict(Counter(direction for direction in copied if direction is not None).most_common())
 
 
 def _waiting_copies(analysis: Analysis) -> dict[int, int]:

@@ -216,25 +216,33 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     SENTENCE = "{named} made the CPU wait for the GPU: {syncs:time}, {time_us:us} in all"
     REMEDY = "keep the value on the GPU or read it once after the loop"
     _MASKS = "masks by torch.where instead of indexing"
-    _COPIES = "copies with non_blocking=True from pinned memory"
+    _TO_GPU = "copies with non_blocking=True from pinned memory"
+    _TO_CPU = (
+        "copies to the CPU into pinned memory with non_blocking=True, and an event to wait for only where they are read"
+    )
     _INDEXING = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::nonzero"})
     _SELECTING = frozenset({"aten::masked_select", "aten::masked_scatter", "aten::argwhere"})
-    _COPYING = frozenset({"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu", "aten::cuda"})
+    COPYING = frozenset({"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu", "aten::cuda"})
 
     time_us: float
     share: float
     ops: Mapping[str, int]
     """How often each operator waited, the longest first."""
     syncs: int
+    directions: Mapping[str, int]
+    """What the copying ones of them copied, such as DtoH, and how often."""
 
     @property
     def remedy(self) -> str:
+        copying = self.ops.keys() & self.COPYING
+        to_cpu = "DtoH" in self.directions
         ways = (
-            (self.ops.keys() - self._INDEXING - self._SELECTING - self._COPYING, self.REMEDY),
+            (self.ops.keys() - self._INDEXING - self._SELECTING - self.COPYING, self.REMEDY),
             (self.ops.keys() & (self._INDEXING | self._SELECTING), self._MASKS),
-            (self.ops.keys() & self._COPYING, self._COPIES),
+            (copying and (not to_cpu or "HtoD" in self.directions), self._TO_GPU),
+            (copying and to_cpu, self._TO_CPU),
         )
-        return "; ".join(way for operators, way in ways if operators)
+        return "; ".join(way for is_there, way in ways if is_there)
 
     @property
     def named(self) -> str:
