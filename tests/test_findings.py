@@ -631,6 +631,17 @@ def test_a_ratio_that_only_set_up_explains_is_none_of_launches(findings):
     assert found.remedy != type(found).REMEDY
 
 
+@pytest.mark.parametrize(("lasted", "told"), [(5, False), (100, True)])
+def test_set_up_is_told_where_it_takes_a_share_of_the_time(lasted, told, findings):
+    builder = steps()
+    builder.call("cudaMalloc", 10, lasted)
+    for at in range(200, 900, 50):
+        builder.launched(MUL, at, dur=5)
+    found = findings(builder)["overhead-bound"]
+    assert found.setup_us == lasted
+    assert ("set-up" in found.message) == told
+
+
 @pytest.mark.parametrize(
     ("name", "wrappers"),
     [(None, ()), ("DistributedDataParallel.forward", ("ddp",)), ("FSDP::pre_forward (layer)", ("fsdp",))],

@@ -197,7 +197,8 @@ def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: (finding.LAST, order[finding.severity], -finding.saves_us)))
 
 
-_FLOOR = 0.01
+WORTH_TELLING = 0.01
+"""The share of the window below which nothing stands out."""
 
 
 def standing_out(analysis: Analysis, findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -208,7 +209,7 @@ def standing_out(analysis: Analysis, findings: Iterable[Finding]) -> tuple[Findi
 
     def is_worth_it(finding: Finding) -> bool:
         won = analysis.gpu_work.share_of_window(finding.saves_us)
-        return finding.severity == "recording" or max(getattr(finding, "share", 1.0), won) >= _FLOOR
+        return finding.severity == "recording" or max(getattr(finding, "share", 1.0), won) >= WORTH_TELLING
 
     return tuple(filter(is_worth_it, findings))
 

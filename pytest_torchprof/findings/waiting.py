@@ -103,6 +103,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         busy_share=work.busy_share,
         late_launches=late,
         setup_us=work.setup_us,
+        setup_share=work.share_of_window(work.setup_us),
         busy_us=busy_us,
         longest_us=longest_ns / 1000,
         longest_before=_awaited(analysis, before),

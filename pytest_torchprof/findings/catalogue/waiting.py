@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 from typing import ClassVar, Literal
 
-from pytest_torchprof.findings.finding import Finding
+from pytest_torchprof.findings.finding import WORTH_TELLING, Finding
 from pytest_torchprof.text import and_more, enumerated, first_of
 
 
@@ -42,6 +42,8 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
     """The share of the GPU operations that the device had to wait for."""
     setup_us: float
     """What was done once; without it, too, the CPU takes longer than the GPU."""
+    setup_share: float
+    """Of the window."""
     longest_us: float
     """The longest gap."""
     longest_before: str
@@ -56,8 +58,8 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
 
     @property
     def set_up(self) -> str:
-        """How much was done once, where anything was."""
-        return self.words(self._SET_UP) if self.setup_us else ""
+        """How much was done once, where it is enough to stand out."""
+        return self.words(self._SET_UP) if self.setup_share >= WORTH_TELLING else ""
 
 
 class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
