@@ -564,6 +564,13 @@ def test_what_a_kernel_was_made_for_tells_whether_a_gpu_that_nobody_names_has_tf
     assert findings(builder)["fp32-gemm"].may_use_tf32 == may_use
 
 
+@pytest.mark.parametrize(("major", "faster"), [(6, "fp16"), (7, "fp16"), (8, "bf16"), (9, "bf16")])
+def test_products_are_sent_to_a_type_that_the_gpu_is_fast_in(major, faster, findings):
+    builder = products(SGEMM)
+    builder.metadata["deviceProperties"][0]["computeMajor"] = major
+    assert f"a model in {faster}" in findings(builder)["fp32-gemm"].remedy
+
+
 def test_a_conversion_of_the_layout_is_no_product(findings):
     found = findings(products(SGEMM, TO_NHWC, TO_NHWC))["fp32-gemm"]
     assert (found.time_us, found.count) == (500, 1)

@@ -803,6 +803,7 @@ def names_what_may_be_waited_for(raw, remedy, finding):
 
 def turns_tf32_on(raw, remedy, _):
     """Look whether the GPU has it, and whether products compute in it already; a convolution has its own setting."""
+    assert ("fp16" in remedy) == any("volta" in one.name for one in raw.kernels)
     if "TF32" in remedy:
         assert not any("volta" in one.name or one.name.startswith("Cijk_") for one in raw.kernels)
     if "float32_matmul_precision" in remedy:

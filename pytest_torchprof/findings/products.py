@@ -140,7 +140,8 @@ def _slow_type(analysis: Analysis, least: float, dtype: str, faster: Sequence[st
 
 def _fp32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     if (facts := _slow_type(analysis, at[SLOW_TYPE], "fp32", ("bf16", "fp16"))) is not None:
-        yield Fp32Products(**facts, rocm=analysis.trace.rocm, may_use_tf32=_without_tf32(analysis))
+        fast_bf16 = analysis.trace.rocm or has_tf32(analysis.trace)
+        yield Fp32Products(**facts, fast_bf16=fast_bf16, may_use_tf32=_without_tf32(analysis))
 
 
 def _without_tf32(analysis: Analysis) -> tuple[Literal["gemm", "conv"], ...]:

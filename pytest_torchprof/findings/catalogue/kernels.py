@@ -60,20 +60,21 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
 
     TITLE = "Products in fp32"
     SENTENCE = "{subject} in fp32 took {time_us:us}, {kernel_share:percent} of the kernel time"
-    REMEDY = "autocast or a model in bf16{before_ampere}{tf32}"
+    REMEDY = "autocast or a model in {faster}{tf32}"
     _SETTINGS: ClassVar[Mapping[str, str]] = {
         "gemm": 'torch.set_float32_matmul_precision("high") for products',
         "conv": "torch.backends.cudnn.allow_tf32 for convolutions",
     }
 
-    rocm: bool
+    fast_bf16: bool
+    """Whether the device has tensor or matrix cores for bf16; NVIDIA's before Ampere have them for fp16 alone."""
     may_use_tf32: tuple[Literal["gemm", "conv"], ...]
     """Those of the families for which the device has TF32, and which do not use it yet."""
 
     @property
-    def before_ampere(self) -> str:
-        """What takes the place of bf16 on older devices."""
-        return "" if self.rocm else " (fp16 before Ampere)"
+    def faster(self) -> str:
+        """The type in which the device computes products faster."""
+        return "bf16" if self.fast_bf16 else "fp16 (the GPU is older than Ampere and slow in bf16)"
 
     @property
     def tf32(self) -> str:
