@@ -13,7 +13,7 @@ class Hotspot(Finding, frozen=True, kw_only=True, tag="hotspot"):
 
     TITLE = "Hotspot"
     SENTENCE = "{subject} takes {kernel_share:percent} of the kernel time ({time_us:us}, {count:kernel})"
-    REMEDY = "start here: what it does not take cannot be won"
+    REMEDY = "start here: this is where faster kernels save most"
     SEVERITY = "information"
     _IDLE = "the GPU idles {idle_share:percent} of the time: first give it work to do, then look at its kernels"
 
