@@ -417,6 +417,17 @@ def test_nothing_lost_and_nothing_at_all_are_told_apart(findings):
     assert not {"no-gpu-work", "lost-kernels"} & set(found)
 
 
+@pytest.mark.parametrize("called", [False, True])
+def test_a_recording_without_any_call_to_a_gpu_is_one_of_the_cpu(called, findings):
+    builder = steps()
+    builder.op("aten::mul", 0, 10)
+    if called:
+        builder.call("cudaGetDevice", 20)
+    found = findings(builder)["no-gpu-work"]
+    assert found.calls_recorded == called
+    assert ("a compiler removed" in found.message, "--device cpu" in found.remedy) == (called, not called)
+
+
 def test_findings_stand_in_the_order_of_what_they_could_save():
     def finding(code, severity, saves_us):
         return OtherFinding(code=code, title="", message="", severity=severity, saves_us=saves_us)

@@ -49,7 +49,7 @@ MORE = {
     "exposed-communication": [{"rank": None}, {"kind": "inconclusive"}],
     "not-compiled": [{"seen": ()}],
     "below-roofline": [{"family": family} for family in ("conv", "gemm", "attention")],
-    "no-gpu-work": [{"of_steps": 2}],
+    "no-gpu-work": [{"of_steps": 2}, {"calls_recorded": False}],
     "lost-kernels": [{"lost_kernels": 1}],
     "implicit-sync": [{"ops": {"aten::to": 3, "aten::index": 1}, "directions": {"HtoD": 1, "DtoH": 2}}],
 }

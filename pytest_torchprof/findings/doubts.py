@@ -33,7 +33,11 @@ def _no_gpu_work(analysis: Analysis) -> Iterator[Finding]:
     empty = [step for step in analysis.steps if not step.part.gpu_ops and not step.launches]
     if not empty:
         return
-    yield NothingLaunched(steps=tuple(step.name for step in empty), of_steps=len(analysis.steps))
+    yield NothingLaunched(
+        steps=tuple(step.name for step in empty),
+        of_steps=len(analysis.steps),
+        calls_recorded=len(analysis.trace.calls) > 0,
+    )
 
 
 def _lost_kernels(analysis: Analysis) -> Iterator[Finding]:

@@ -18,9 +18,27 @@ class NothingLaunched(Finding, frozen=True, kw_only=True, tag="no-gpu-work"):
     )
     REMEDY = "check that model and inputs are on the GPU, and return what the code computes"
     SEVERITY = "recording"
+    _NO_CALL = (
+        "nothing was launched, and the recording has no call to a GPU at all: the code ran on the CPU, or the profiler "
+        "was not asked for the GPU"
+    )
+    _RECORD_IT = (
+        "where the code ran on a GPU, record it too (ProfilerActivity.CUDA); where the CPU was to be measured, say so "
+        '(--device cpu, load(path, device="cpu"))'
+    )
 
     steps: tuple[str | None, ...]
     of_steps: int
+    calls_recorded: bool
+    """Whether the recording has any call to a GPU, in a step or not."""
+
+    @property
+    def message(self) -> str:
+        return self.words(self.SENTENCE if self.calls_recorded else self._NO_CALL)
+
+    @property
+    def remedy(self) -> str:
+        return self.words(self.REMEDY if self.calls_recorded else self._RECORD_IT)
 
     @property
     def where(self) -> str:
