@@ -6,6 +6,7 @@ The preconditions of what they advise are looked up there too.
 from __future__ import annotations
 
 import gzip
+import math
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -283,7 +284,21 @@ def computing(raw, _):
 def gaps_of_launches(raw, _):
     late = [(start, end) for start, end, _ in raw.late() if end > start]
     lost_us = sum(end - start for start, end in late) / 1000 / len(raw.devices)
+    copies = [
+        raw.call_of[one.correlation]
+        for one in raw.work
+        if "Pageable" in one.name and raw.call_of[one.correlation].end >= one.end
+    ]
+    waits = union((call.start, call.end) for call in [*raw.blocking, *copies])
+    of_waits = [
+        end - start
+        for start, end in late
+        for since, until in waits[max(bisect_right(waits, (start, math.inf)) - 1, 0) :][:1]
+        if since <= start <= until <= end
+    ]
     return {
+        "after_waits_us": sum(of_waits) / 1000 / len(raw.devices),
+        "graphs": any("GraphLaunch" in one.name for one in raw.calls),
         "time_us": lost_us,
         "share": lost_us / raw.window_us,
         "gaps": len(late),
@@ -462,7 +477,7 @@ def outermost(raw, call):
     return around[-1] if around and not around[-1].startswith("Torch-Compiled Region") else None
 
 
-def hidden_waits(raw, _):
+def hidden_waits(raw, finding):
     waits = [(one, raw.holders[id(one)][-1]) for one in raw.blocking if outermost(raw, one) is not None]
     synchronized = {id(op) for _, op in waits}
     ops = Counter(outermost(raw, call) for call, _ in waits)
@@ -472,7 +487,11 @@ def hidden_waits(raw, _):
             waits.append((call, raw.op(one)))
             if id(raw.op(one)) not in synchronized:
                 ops[outermost(raw, call)] += 1
+    copying = {id(op) for call, op in waits if outermost(raw, call) in finding.COPYING}
+    copied = [one for one in raw.work if "Memcpy" in one.name and id(raw.op(one)) in copying]
+    directions = Counter(re.findall("[HD]to[HD]", " ".join(one.name for one in copied)))
     return {
+        "directions": dict(directions),
         "time_us": sum(call.us for call, _ in waits),
         "share": raw.during([call for call, _ in waits]),
         "ops": dict(ops),
