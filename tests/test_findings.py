@@ -207,6 +207,16 @@ def test_many_small_kernels_of_one_operator_are_found(findings):
     assert "many-small-calls" not in findings(large)
 
 
+@pytest.mark.parametrize("launch_us", [2, 12])
+def test_what_a_launch_costs_is_told_and_not_that_it_is_more_than_the_kernel(launch_us, findings):
+    builder = steps(length=20_000)
+    for i in range(150):
+        builder.op("aten::mul", 100 * i, launch_us + 4)
+        builder.kernel(MUL, 100 * i + launch_us + 10, 8, builder.launch(100 * i + 2, launch_us))
+    message = findings(builder)["many-small-calls"].message
+    assert f"of 8.00 us each; launching one keeps the CPU busy for {launch_us:#.3g} us" in message
+
+
 def test_an_operator_that_only_calls_others_is_named_with_them(findings):
     builder = steps()
     builder.op("aten::linear", 0, 200)

@@ -36,7 +36,7 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     """Operators launch very often, each time for a few microseconds."""
 
     TITLE = "Many small calls"
-    SENTENCE = "in a step {calls}: to launch them costs more than what they do"
+    SENTENCE = "in a step {calls}; launching one keeps the CPU busy for {launch_us:us}"
     REMEDY = "batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them"
 
     time_us: float
