@@ -723,6 +723,14 @@ def test_copies_without_a_kernel_are_found(findings):
     assert findings(builder)["copies-take-long"].alone_us == 980
 
 
+@pytest.mark.parametrize(("direction", "is_pinned_memory_of_use"), [("HtoD", True), ("DtoH", True), ("DtoD", False)])
+def test_pinned_memory_is_advised_on_for_copies_from_and_to_the_host_alone(
+    findings, direction, is_pinned_memory_of_use
+):
+    found = findings(copied((direction, 50, 400)))["copies-take-long"]
+    assert ("pinned memory" in found.remedy) is is_pinned_memory_of_use
+
+
 def test_kernels_that_only_move_data_are_found(findings):
     def builder(dur):
         made = steps()

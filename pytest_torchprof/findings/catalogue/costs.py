@@ -66,9 +66,13 @@ class CopiesTakeLong(Finding, frozen=True, kw_only=True, tag="copies-take-long")
         "{count:copy} took {time_us:us} ({share:percent} of the time), {alone_us:us} of it without a kernel beside "
         "them; the longest took {longest_us:us} ({longest:line})"
     )
-    REMEDY = (
-        "{pin}keep data on the GPU, copy it once, or while kernels run (a stream of its own, non_blocking=True from "
-        "pinned memory)"
+    REMEDY = "{pin}{way}"
+    _ACROSS = (
+        "keep data on the GPU, copy it once, or while kernels run (a stream of its own, non_blocking=True with pinned "
+        "memory)"
+    )
+    _WITHIN = (
+        "copy less within the GPU's memory: views in place of copies, operators that write where it is needed (out=)"
     )
     _PIN = "pin the memory (pin_memory), which is pageable for {pageable_us:us} of it; "
 
@@ -84,6 +88,11 @@ class CopiesTakeLong(Finding, frozen=True, kw_only=True, tag="copies-take-long")
     """In which no kernel ran on the device; of several devices the longest."""
     longest_us: float
     longest: str
+
+    @property
+    def way(self) -> str:
+        """What to do about copies in the direction that takes longest."""
+        return self._WITHIN if next(iter(self.directions_us), "") == "DtoD" else self._ACROSS
 
     @property
     def pin(self) -> str:
