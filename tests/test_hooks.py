@@ -104,3 +104,43 @@ def test_what_a_check_of_another_plugin_raises_fails_the_test_when_its_body_is_o
     result = run_tests(source, "-p", "outside")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*the table has no entry*", "*the body went on*"])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("import pytest; pytest.skip('no')", "raised Skipped: no"),
+        ("import unittest; raise unittest.SkipTest('no')", "raised SkipTest: no"),
+        ("1 / 0", "raised ZeroDivisionError: division by zero"),
+        ("return None", "raised TypeError: *"),
+        ("yield 3", "returned 3 instead of a finding"),
+    ],
+)
+def test_a_rule_that_fails_is_not_measured_and_takes_no_verdict_along(run_tests, pytester, body, reason):
+    """Where it is forbidden, that is not measured; where a report alone asks for all findings, there is a warning."""
+    source = OUTSIDE.replace(
+        """    if profile.kernels.matching("aten::sin").count:
+        yield OtherFinding(code="sines", title="Sines", message="a sine was computed", remedy="use a table")
+""",
+        f"    {body}\n",
+    )
+    assert source != OUTSIDE
+    pytester.makepyfile(outside=source)
+    pytester.syspathinsert()
+    tests = """
+@pytest.mark.torchprof(device="cpu", forbid="sines", max_kernels=0)
+def test_forbidden():
+    torch.sin(x)
+
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_reported():
+    torch.sin(x)
+"""
+    result = run_tests(
+        tests, "-p", "outside", "--torchprof-report=out.json", "-W", "always::pytest_torchprof.TorchprofWarning"
+    )
+    assert (result.ret, result.parseoutcomes()["failed"]) == (pytest.ExitCode.TESTS_FAILED, 2)
+    result.stdout.fnmatch_lines([f"*TorchprofWarning: the rule of sines {reason}*no-verdict*"])
+    forbidden, reported = json.loads((pytester.path / "out.json").read_text())["results"]
+    statuses = [{verdict["limit"]: verdict["status"] for verdict in each["limits"]} for each in (forbidden, reported)]
+    assert statuses == [{"forbid": "not measured", "max_kernels": "missed"}, {"max_kernels": "missed"}]

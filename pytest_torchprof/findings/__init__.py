@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,13 @@ from msgspec.structs import replace
 
 from pytest_torchprof.findings.catalogue import AnyFinding, OtherFinding
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked, standing_out, with_thresholds
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.reasons.reason import Reason
 
 __all__ = [
     "RULES",
@@ -24,6 +27,7 @@ __all__ = [
     "Threshold",
     "explaining",
     "find",
+    "find_or_fail",
     "ranked",
     "standing_out",
     "with_thresholds",
@@ -52,13 +56,33 @@ def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ..
 
     Lines of the user's code that only a repeat with stacks knows are added. Nothing is found where kernels are hidden.
     """
+    findings, failures = find_or_fail(analysis, rules)
+    for reason in failures.values():
+        # No limit hangs on it: `forbid` asks for the failures itself.
+        warnings.warn(str(reason), TorchprofWarning, stacklevel=2)
+    return findings
+
+
+def find_or_fail(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
+    """Return what the rules find, and by their codes why those of other plugins that failed found nothing."""
     if analysis.kernels_unknown is not None:
-        return ()
+        return (), {}
     rules = tuple(rules)
-    findings = ranked(finding for rule in rules for finding in rule.look(analysis))
+    matching: list[Finding] = []
+    failures: dict[str, Reason] = {}
+    for rule in rules:
+        try:
+            matching += rule.look(analysis)
+        except NotMeasured as problem:
+            failures[rule.code] = problem.reason
+    return _with_sources(analysis, ranked(matching), rules), failures
+
+
+def _with_sources(analysis: Analysis, findings: tuple[Finding, ...], rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
+    """Return the findings with lines of the user's code that only a repeat with stacks knows."""
     if analysis.repeat is None or analysis.repeat.analysis is None:
         return findings
-    sources = {finding.code: finding.source for finding in find(analysis.repeat.analysis, rules)}
+    sources = {finding.code: finding.source for finding in find_or_fail(analysis.repeat.analysis, rules)[0]}
     return tuple(_with_source(finding, sources.get(finding.code)) for finding in findings)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.findings import RULES, find
+from pytest_torchprof.findings import RULES, find_or_fail
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OWN_KERNELS, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import asked
 from pytest_torchprof.limits.asked import Asked, check_limits, needs_flops, nothing_known, settings_of, something_ran
@@ -83,7 +83,8 @@ def forbid_limit(known: Mapping[str, Rule]) -> Limit:
     def check(analysis: Analysis, codes: tuple[str, ...]) -> Verdict:
         rules = [known[code] for code in dict.fromkeys(codes)]
         blind = {rule.code: reason for rule in rules if (reason := rule.blind(analysis)) is not None}
-        return _forbid_verdict(find(analysis, rules), blind)
+        findings, failures = find_or_fail(analysis, rules)
+        return _forbid_verdict(findings, {**blind, **failures})
 
     return Limit(name="forbid", read=read, check=check)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,7 +15,7 @@ from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, NOT_MEASURED, Lim
 from pytest_torchprof.limits.seen import InWords
 from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnknownLimit, describe, ends_the_run
 from pytest_torchprof.reasons.limits import CheckRaised, NoVerdict, UnreadableVerdict, WithoutReason
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import enumerated, printable_line
@@ -76,22 +75,15 @@ def judged_by(limit: Limit, analysis: Analysis, value: object, settings: Mapping
     """
     try:
         returned = limit.check(analysis, value, **settings)
+    except NotMeasured as problem:
+        return (unmeasured(problem.reason),)
     except TorchprofError:
         raise
     except BaseException as problem:
-        if _ends_the_run(problem):
+        if ends_the_run(problem):
             raise
         return (unmeasured(CheckRaised(limit.name, describe(problem))),)
     return verdicts_of(limit.name, returned)
-
-
-def _ends_the_run(problem: BaseException) -> bool:
-    """Whether an error is somebody's wish to end the run: an interrupt, or pytest.exit."""
-    # pytest's outcomes are no Exceptions either, and a command that reads a file has not imported pytest.
-    outcome = getattr(sys.modules.get("pytest"), "exit", None)
-    return isinstance(problem, KeyboardInterrupt | GeneratorExit) or (
-        outcome is not None and isinstance(problem, outcome.Exception)
-    )
 
 
 def verdicts_of(limit: str, returned: object) -> tuple[Verdict, ...]:

@@ -5,6 +5,7 @@ Each calls itself by the name under which users import it: that is what pytest p
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.reasons.codes import Code, coded
@@ -98,6 +99,15 @@ def reason_of(problem: TorchprofError) -> Reason:
     from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - as above
 
     return Verbatim.of(problem.text, problem.code)
+
+
+def ends_the_run(problem: BaseException) -> bool:
+    """Whether an error is somebody's wish to end the run: an interrupt, or pytest.exit."""
+    # pytest's outcomes are no Exceptions either, and a command that reads a file has not imported pytest.
+    outcome = getattr(sys.modules.get("pytest"), "exit", None)
+    return isinstance(problem, KeyboardInterrupt | GeneratorExit) or (
+        outcome is not None and isinstance(problem, outcome.Exception)
+    )
 
 
 def describe(problem: BaseException) -> str:

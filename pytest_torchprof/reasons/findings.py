@@ -12,6 +12,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+class RuleRaised(Reason, frozen=True):
+    """A rule of another plugin raised an error, so that nobody knows whether there is such a finding."""
+
+    CODE = Code.NO_VERDICT
+    SENTENCE = "the rule of {finding} raised {error}"
+    REMEDY = "correct it in the plugin that brings {finding}"
+
+    finding: str
+    error: str
+    """In Python's words, "ZeroDivisionError: division by zero"."""
+
+
+class RuleReturned(Reason, frozen=True):
+    """A rule of another plugin returned something else than findings."""
+
+    CODE = Code.NO_VERDICT
+    SENTENCE = "the rule of {finding} returned {returned} instead of a finding"
+    REMEDY = "let it yield a Finding, such as OtherFinding, or nothing"
+
+    finding: str
+    returned: str
+    """As Python shows it."""
+
+
 class ReadFromGpuWork(Reason, frozen=True):
     """The CPU was the device, and a finding is about the work of a GPU."""
 
