@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from builder import own_recording
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_torchprof import TorchprofError, load
@@ -98,12 +98,12 @@ def test_a_damaged_recording_is_a_result_or_an_error_that_is_documented(text, pa
         assert status in (HOLDS, MISSED, UNREADABLE, UNKNOWN)
 
 
+BASELINE = (Path(__file__).parent / "baselines_before" / "schema_2" / "test_steps.cpu-x86_64.json").read_text()
+
+
 @often
-@given(
-    damaged(
-        json.loads((Path(__file__).parent / "baselines_before" / "schema_2" / "test_steps.cpu-x86_64.json").read_text())
-    )
-)
+@given(damaged(json.loads(BASELINE)))
+@example(BASELINE.replace('"launches": 0', f'"launches": {10**400}').encode())  # No float, and shown as one.
 def test_a_damaged_baseline_is_shown_or_refused(text):
     with TemporaryDirectory() as folder:
         path = Path(folder) / "__torchprof__" / "test_steps.cpu-x86_64.json"

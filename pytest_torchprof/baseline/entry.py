@@ -126,7 +126,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     environment: dict[str, str | bool]
     steps: tuple[tuple[KernelRecord, ...], ...]
     """The distinct steps, as kernels in launch order."""
-    numbers: dict[str, Annotated[int, Meta(ge=0)] | None]
+    numbers: dict[str, Annotated[int, Meta(ge=0, le=2**63 - 1)] | None]
     """The numbers that the code decides: the worst step's; None for a gated number that was not known."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
     """The numbers that vary from run to run: medians over the steps; of families (``gemm_us``) the middle step's."""

@@ -53,7 +53,7 @@ class RankFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What differs on a rank from rank 0, as the file has it."""
 
     steps: Annotated[tuple[tuple[Any, ...], ...], Meta(min_length=1)] | None = None
-    numbers: dict[str, Annotated[int, Meta(ge=0)] | None] = {}
+    numbers: dict[str, Annotated[int, Meta(ge=0, le=2**63 - 1)] | None] = {}
 
 
 class EntryFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,7 +63,7 @@ class EntryFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     environment: dict[str, str | bool]
     steps: Annotated[tuple[tuple[Any, ...], ...], Meta(min_length=1)]
     """The distinct launch orders: each item a `KernelLine` or, with ``"repeat"``, `RepeatedLines`, and ``"end"``."""
-    numbers: dict[str, Annotated[int, Meta(ge=0)] | None]
+    numbers: dict[str, Annotated[int, Meta(ge=0, le=2**63 - 1)] | None]
     """All but ``kernels``, which follow from the steps."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
     time: Times | None = None
