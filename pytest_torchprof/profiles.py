@@ -17,7 +17,7 @@ from pytest_torchprof.analysis.rank_parts import part_of
 from pytest_torchprof.analysis.ranks import InJob, Job
 from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.devices.kinds import device_kinds
-from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find, standing_out
+from pytest_torchprof.findings import RULES, Finding, Rule, explaining, find_or_fail, standing_out
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, not_measured
@@ -190,17 +190,32 @@ class Profile(Analysis):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What a person reading the recording would point at, the costliest first."""
+        """What a person reading the recording would point at, the costliest first.
+
+        NotMeasured where the rule of another plugin fails: nobody knows whether there is such a finding.
+        """
         self._look("findings")
-        return standing_out(self._open(), self._findings)
+        for reason in self.failed_rules.values():
+            raise self.launching.refusal(not_measured(reason))
+        return self.known_findings
+
+    @property
+    def known_findings(self) -> tuple[Finding, ...]:
+        """The findings of the rules that do not fail."""
+        return standing_out(self._open(), self._found[0])
+
+    @property
+    def failed_rules(self) -> Mapping[str, Reason]:
+        """Why rules of other plugins failed, by their codes."""
+        return self._found[1]
 
     @cached_property
-    def _findings(self) -> tuple[Finding, ...]:
-        return find(self._open(), self.rules)
+    def _found(self) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
+        return find_or_fail(self._open(), self.rules)
 
     def why_missed(self, limit: str) -> list[str]:
         """Return a line for each finding that may explain why the limit of this name was missed."""
-        return [finding.in_one_line for finding in explaining(limit, self._findings, self.rules)]
+        return [finding.in_one_line for finding in explaining(limit, self._found[0], self.rules)]
 
     def ranges(self, name: str) -> tuple[OccurrenceProfile, ...]:
         """Return the outermost occurrences of a user annotation in the steps, each with numbers and kernels as a step.

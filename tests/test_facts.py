@@ -84,7 +84,7 @@ def taken_apart(source):
 def in_functions(node, name):
     """Yield each node below with the name of the innermost function around it."""
     for child in ast.iter_child_nodes(node):
-        inside = child.name if isinstance(child, ast.FunctionDef) else name
+        inside = child.name if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else name
         yield child, inside
         yield from in_functions(child, inside)
 

@@ -36,13 +36,15 @@ def parts_of(name: str) -> set[str]:
 
 
 def names_in(tree: ast.AST) -> set[str]:
-    """Return all names that a module gives, and ``place`` where it counts."""
+    """Return all names that a module gives."""
     names = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
                 names.add(name)
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.alias(asname=str(name)):
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(asname=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 names.add(name)
             case ast.ExceptHandler(name=str(name)):
                 names.add(name)
@@ -94,6 +96,8 @@ def test_only_files_that_exist_are_listed():
         ("for one in values: pass", {"one"}),
         ("def why_not_told(): pass", {"told"}),
         ("class Told: pass", {"told"}),
+        ("async def told(): pass", {"told"}),
+        ("match values:\n    case [one, *found]: pass", {"one", "found"}),
         ("self.said = 1", {"said"}),
         ("for place, value in enumerate(values): pass", {"place"}),
         ("place = origin.file_line", set()),

@@ -91,11 +91,8 @@ def pytest_torchprof_limits():
 """
 
 
-@pytest.mark.parametrize(
-    "raised", ['pytest.fail("the table has no entry")', 'raise ValueError("the table has no entry")']
-)
-def test_what_a_check_of_another_plugin_raises_fails_the_test_when_its_body_is_over(run_tests, pytester, raised):
-    pytester.makepyfile(outside=RAISING.replace("RAISE", raised))
+def test_what_a_check_of_another_plugin_raises_fails_the_test_when_its_body_is_over(run_tests, pytester):
+    pytester.makepyfile(outside=RAISING.replace("RAISE", 'raise ValueError("the table has no entry")'))
     pytester.syspathinsert()
     source = (
         '@pytest.mark.torchprof(device="cpu", max_heat=1)\n'
@@ -106,28 +103,17 @@ def test_what_a_check_of_another_plugin_raises_fails_the_test_when_its_body_is_o
     result.stdout.fnmatch_lines(["*the table has no entry*", "*the body went on*"])
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("import pytest; pytest.skip('no')", "raised Skipped: no"),
-        ("import unittest; raise unittest.SkipTest('no')", "raised SkipTest: no"),
-        ("1 / 0", "raised ZeroDivisionError: division by zero"),
-        ("return None", "raised TypeError: *"),
-        ("yield 3", "returned 3 instead of a finding"),
-    ],
-)
-def test_a_rule_that_fails_is_not_measured_and_takes_no_verdict_along(run_tests, pytester, body, reason):
-    """Where it is forbidden, that is not measured; where a report alone asks for all findings, there is a warning."""
-    source = OUTSIDE.replace(
-        """    if profile.kernels.matching("aten::sin").count:
-        yield OtherFinding(code="sines", title="Sines", message="a sine was computed", remedy="use a table")
-""",
-        f"    {body}\n",
-    )
-    assert source != OUTSIDE
-    pytester.makepyfile(outside=source)
-    pytester.syspathinsert()
-    tests = """
+FAILING = [
+    ("import pytest; pytest.skip('no')", "raised Skipped: no"),
+    ("import unittest; raise unittest.SkipTest('no')", "raised SkipTest: no"),
+    ("1 / 0", "raised ZeroDivisionError: division by zero"),
+    ("return None", "raised TypeError: *"),
+    ("yield 3", "returned 3 instead of a finding"),
+    ("yield OtherFinding(code='cosines', title='x', message='x')", "returned OtherFinding*"),
+    ("yield OtherFinding(code='sines', title='x', message='x', severity='critical')", "returned OtherFinding*"),
+    ("yield OtherFinding(code='sines', title='x', message='x', saves_us=float('nan'))", "raised ValueError: *"),
+]
+TWO = """
 @pytest.mark.torchprof(device="cpu", forbid="sines", max_kernels=0)
 def test_forbidden():
     torch.sin(x)
@@ -136,11 +122,82 @@ def test_forbidden():
 def test_reported():
     torch.sin(x)
 """
-    result = run_tests(
-        tests, "-p", "outside", "--torchprof-report=out.json", "-W", "always::pytest_torchprof.TorchprofWarning"
-    )
+
+
+@pytest.fixture
+def failing(pytester):
+    """Let the rule of the other plugin do this."""
+
+    def failing(body, needs="()"):
+        found = OUTSIDE[OUTSIDE.index('    if profile.kernels.matching("aten::sin")') : OUTSIDE.index("def render")]
+        source = OUTSIDE.replace(found, f"    {body}\n\n").replace("needs=()", f"needs={needs}")
+        assert source != OUTSIDE
+        pytester.makepyfile(outside=source)
+        pytester.syspathinsert()
+        return "-p", "outside"
+
+    return failing
+
+
+@pytest.mark.parametrize("warnings", ["always", "error"])
+@pytest.mark.parametrize(("body", "reason"), FAILING)
+def test_a_rule_that_fails_takes_no_verdict_along(run_tests, pytester, failing, body, reason, warnings):
+    """Where it is forbidden, that is not measured; where a report alone asks for all findings, there is a warning."""
+    filters = "-W", f"{warnings}::pytest_torchprof.TorchprofWarning"
+    result = run_tests(TWO, *failing(body), "--torchprof-report=out.json", *filters)
     assert (result.ret, result.parseoutcomes()["failed"]) == (pytest.ExitCode.TESTS_FAILED, 2)
-    result.stdout.fnmatch_lines([f"*TorchprofWarning: the rule of sines {reason}*no-verdict*"])
+    if warnings == "always":
+        result.stdout.fnmatch_lines([f"*TorchprofWarning: *test_reported: the rule of sines {reason}*no-verdict*"])
     forbidden, reported = json.loads((pytester.path / "out.json").read_text())["results"]
     statuses = [{verdict["limit"]: verdict["status"] for verdict in each["limits"]} for each in (forbidden, reported)]
     assert statuses == [{"forbid": "not measured", "max_kernels": "missed"}, {"max_kernels": "missed"}]
+
+
+def test_whoever_asks_for_findings_of_a_rule_that_fails_does_not_pass(run_tests, failing):
+    source = """
+@cpu
+def test_that_asks(torchprof):
+    profile = torchprof(torch.sin, x)
+    assert not [finding for finding in profile.findings if finding.code == "sines"]
+"""
+    result = run_tests(source, *failing("1 / 0"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the rule of sines raised ZeroDivisionError*no-verdict*"])
+
+
+def test_what_a_rule_needs_may_fail_too(run_tests, pytester, failing):
+    need = "(Need(missing=ReadFromGpuWork(), there=lambda analysis: 1 / 0),)"
+    arguments = failing("return ()", needs=need)
+    file = pytester.path / "outside.py"
+    imports = "from pytest_torchprof.findings.finding import Need\nfrom pytest_torchprof.reasons.findings import ReadFromGpuWork\n"
+    file.write_text(imports + file.read_text())
+    result = run_tests(TWO[: TWO.index("@pytest.mark.torchprof", 5)], *arguments)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*forbid=sines*not measured: *the rule of sines raised ZeroDivisionError*"])
+
+
+@pytest.mark.parametrize("raised", ["raise SystemExit(0)", "import pytest; pytest.fail('Timeout >1s')"])
+def test_an_end_that_comes_from_elsewhere_is_no_failure_of_the_rule(run_tests, failing, raised):
+    """It is no pass, and not blamed on the rule: a timeout fails whatever runs at the time."""
+    result = run_tests("@cpu\ndef test_it():\n    torch.sin(x)\n", *failing(raised), "--torchprof-report=out.json")
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*the rule of sines raised*")
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        ('[Rule(code="implicit-sync", find=find_sines, needs=())]', "'implicit-sync' is a finding already"),
+        ('[Rule(code="x", find=find_sines, needs=()) for _ in "ab"]', "'x' is a finding already"),
+        ('[Rule(code="x", find=None, needs=())]', "find is a function"),
+        ('[Rule(code="x", find=find_sines, needs=("gpu",))]', "needs is a tuple"),
+        ("[5]", "expected a Rule, got 5"),
+        ("5", "expected a list of rules, got 5"),
+    ],
+)
+def test_what_is_no_rule_or_takes_anothers_place_is_bad_usage(run_tests, pytester, rules, problem):
+    pytester.makepyfile(outside=OUTSIDE.replace('[Rule(code="sines", find=find_sines, needs=())]', rules))
+    pytester.syspathinsert()
+    result = run_tests("@cpu\ndef test_it():\n    torch.sin(x)\n", "-p", "outside")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*pytest_torchprof_findings: *{problem}*bad-option*"])

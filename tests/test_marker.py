@@ -477,6 +477,11 @@ def test_plain(ranked):
     result = run_tests(source)
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["*test_marked: it got ranks=2 after it was collected, too late*late-marker*"])
+    # Nor is a job of another number of ranks the one that is asked for.
+    other = source.replace("ranks=2))", "ranks=3), append=False)").replace("max_kernels=9", "max_kernels=9, ranks=1")
+    result = run_tests(other)
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*test_marked: it got ranks=3 after it was collected, too late*late-marker*"])
     run_tests(source, "--torchprof=off").assert_outcomes(passed=2)
 
 

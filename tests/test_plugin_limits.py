@@ -138,7 +138,8 @@ RAISED = [
     "import pytest; pytest.skip('no')",
     "import unittest; raise unittest.SkipTest('no')",
     "import pytest; pytest.xfail('no')",
-    "raise SystemExit(0)",
+    "from pytest_torchprof import TorchprofError; raise TorchprofError('no')",
+    "profile.expect(max_kernels=0)",
 ]
 
 
@@ -152,6 +153,19 @@ def test_a_check_that_raises_is_not_measured_and_takes_no_other_verdict_along(ru
     assert by_limit["max_kernels"]["status"] == "missed"
     assert by_limit["max_heat"]["status"] == "not measured"
     assert by_limit["max_heat"]["reason"]["reason"] == "check-raised"
+
+
+@pytest.mark.parametrize(
+    ("raised", "text"),
+    [("raise SystemExit(0)", "SystemExit: 0"), ("import pytest; pytest.fail('Timeout >1s')", "Timeout >1s")],
+)
+def test_an_end_that_comes_from_elsewhere_is_not_blamed_on_the_check(run_tests, pytester, raised, text):
+    """A timeout fails whatever runs at the time, and a signal's handler leaves the program."""
+    pytester.makeconftest(PLUGIN.replace("RETURNED", raised))
+    result = run_tests(TEST.replace("WORK", "torch.sin(x)"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"*{text}*"])
+    result.stdout.no_fnmatch_line("*correct it in the plugin*")
 
 
 def test_who_ends_the_run_from_a_check_ends_it(pytester):

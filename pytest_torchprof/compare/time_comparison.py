@@ -88,11 +88,15 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
             return "run it again on a machine with less other work, with a larger --torchprof-against-budget"
         return f'make it faster, or allow so much in the marker: tolerance={{"time": {self.step.share:.2f}}}'
 
+    @property
+    def lines_with_remedy(self) -> tuple[str, ...]:
+        """What there is to say of the times, and what to do."""
+        return self.lines if self.remedy is None else (*self.lines, f"  do: {self.remedy}")
+
     def failure(self, reference: str) -> str:
         """Return the text of the failure; ``reference`` names the commit."""
         headline = {
             "worse": f"slower than at {reference}:",
             "ambiguous": f"times against {reference} are ambiguous (--torchprof-against-ambiguous=fail):",
         }
-        remedy = [] if self.remedy is None else [f"  do: {self.remedy}"]
-        return "\n".join([*filter(None, [headline.get(self.verdict)]), *self.lines, *remedy])
+        return "\n".join([*filter(None, [headline.get(self.verdict)]), *self.lines_with_remedy])

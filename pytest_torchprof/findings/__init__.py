@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.findings.catalogue import AnyFinding, OtherFinding
 from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked, standing_out, with_thresholds
-from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
+from pytest_torchprof.reasons.errors import NotMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,13 +53,10 @@ RULES: tuple[Rule, ...] = tuple(rule for subject in _SUBJECTS for rule in import
 def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
     """Return what the rules find: about the recording first, then by the time that could be saved.
 
-    Lines of the user's code that only a repeat with stacks knows are added. Nothing is found where kernels are hidden.
+    Lines of the user's code that only a repeat with stacks knows are added. Nothing is found where kernels are hidden,
+    nor by rules of other plugins that fail.
     """
-    findings, failures = find_or_fail(analysis, rules)
-    for reason in failures.values():
-        # No limit hangs on it: `forbid` asks for the failures itself.
-        warnings.warn(str(reason), TorchprofWarning, stacklevel=2)
-    return findings
+    return find_or_fail(analysis, rules)[0]
 
 
 def find_or_fail(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
@@ -72,7 +68,7 @@ def find_or_fail(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Findi
     failures: dict[str, Reason] = {}
     for rule in rules:
         try:
-            matching += rule.look(analysis)
+            matching += tuple(rule.look(analysis))
         except NotMeasured as problem:
             failures[rule.code] = problem.reason
     return _with_sources(analysis, ranked(matching), rules), failures

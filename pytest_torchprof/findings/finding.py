@@ -11,7 +11,7 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe, ends_the_run, not_measured
+from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.findings import (
     BlocksNotRecorded,
     NoOperatorLaunched,
@@ -19,13 +19,11 @@ from pytest_torchprof.reasons.findings import (
     NothingLinked,
     OccupancyNotRecorded,
     ReadFromGpuWork,
-    RuleRaised,
-    RuleReturned,
     ShapesNotRecorded,
 )
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.reasons.wording import worded
-from pytest_torchprof.text import is_huge, printable_line
+from pytest_torchprof.text import is_huge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -188,23 +186,9 @@ class Rule(Struct, frozen=True, kw_only=True):
         return next((reason for reason in reasons if reason is not None), None)
 
     def look(self, analysis: Analysis) -> Iterator[Finding]:
-        """Yield what the rule finds; NotMeasured where that cannot be known.
-
-        Neither an error of another plugin's rule nor a skip may take the verdicts on a test along.
-        """
+        """Yield what the rule finds."""
         values = {threshold: self.changed.get(threshold, threshold.value) for threshold in self.thresholds}
-        try:
-            findings = tuple(self.find(analysis, values) if self.thresholds else self.find(analysis))
-        except TorchprofError:
-            raise
-        except BaseException as problem:
-            if ends_the_run(problem):
-                raise
-            raise not_measured(RuleRaised(self.code, describe(problem))) from problem
-        for finding in findings:
-            if not isinstance(finding, Finding):
-                raise not_measured(RuleReturned(self.code, printable_line(repr(finding), 60)))
-            yield finding
+        yield from self.find(analysis, values) if self.thresholds else self.find(analysis)
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -31,7 +31,7 @@ from pytest_torchprof.limits.range_limit import range_limit
 from pytest_torchprof.limits.rank_limits import RANK_LIMITS
 from pytest_torchprof.limits.seen import FindingsSeen, InWords, NoFinding
 from pytest_torchprof.reasons.composed import FindingUntold
-from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.text import nearest
 
@@ -82,11 +82,18 @@ def forbid_limit(known: Mapping[str, Rule]) -> Limit:
 
     def check(analysis: Analysis, codes: tuple[str, ...]) -> Verdict:
         rules = [known[code] for code in dict.fromkeys(codes)]
-        blind = {rule.code: reason for rule in rules if (reason := rule.blind(analysis)) is not None}
+        blind = {rule.code: reason for rule in rules if (reason := _blindness(rule, analysis)) is not None}
         findings, failures = find_or_fail(analysis, rules)
         return _forbid_verdict(findings, {**blind, **failures})
 
     return Limit(name="forbid", read=read, check=check)
+
+
+def _blindness(rule: Rule, analysis: Analysis) -> Reason | None:
+    try:
+        return rule.blind(analysis)
+    except NotMeasured as problem:  # Of another plugin's rule.
+        return problem.reason
 
 
 def _forbid_verdict(findings: Sequence[Finding], blind: Mapping[str, Reason]) -> Verdict:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.patterns import selector_call
-from pytest_torchprof.limits.checked import judged_by
 from pytest_torchprof.limits.communication_limits import needs_messages
 from pytest_torchprof.limits.evidence import KernelsToDeclare
 from pytest_torchprof.limits.limit import GPU, HOLDS, MISSED, Limit, Setting, Verdict, unmeasured
@@ -212,7 +211,8 @@ def _verdicts(analysis: Analysis, wanted: Asked, idle: StepProfile | None) -> tu
 
 
 def _given(analysis: Analysis, wanted: Asked) -> tuple[Verdict, ...]:
-    return judged_by(wanted.limit, analysis, wanted.value, wanted.settings)
+    verdicts = wanted.limit.check(analysis, wanted.value, **wanted.settings)
+    return verdicts if isinstance(verdicts, tuple) else (verdicts,)
 
 
 def _unless_unsure(analysis: Analysis, wanted: Asked, verdict: Verdict, idle: StepProfile | None) -> Verdict:

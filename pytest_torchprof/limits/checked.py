@@ -1,7 +1,8 @@
-"""What the check of a limit returned, looked at before it is believed: another plugin's may return anything."""
+"""Limits of other plugins, looked at before they are used: what they are, and whatever their checks return."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,7 +16,7 @@ from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, NOT_MEASURED, Lim
 from pytest_torchprof.limits.seen import InWords
 from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnknownLimit, describe, ends_the_run
+from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, describe, is_of_the_code
 from pytest_torchprof.reasons.limits import CheckRaised, NoVerdict, UnreadableVerdict, WithoutReason
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import enumerated, printable_line
@@ -23,7 +24,6 @@ from pytest_torchprof.text import enumerated, printable_line
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.reasons.statement import Statement
 
 
@@ -44,7 +44,7 @@ def checked_limits(brought: object, known: Iterable[Limit], options: Iterable[st
         if problem := _problem_of(limit, meanings):
             raise UnknownLimit(f"the limit {limit.name!r}: {problem}", Code.BAD_OPTION)
         meanings |= _keywords_of(limit)
-        limits.append(limit)
+        limits.append(_guarded(limit))
     return tuple(limits)
 
 
@@ -68,22 +68,24 @@ def _problem_of(limit: Limit, meanings: Mapping[str, object]) -> str | None:
     return None
 
 
-def judged_by(limit: Limit, analysis: Analysis, value: object, settings: Mapping[str, Any]) -> tuple[Verdict, ...]:
-    """Return the verdicts of a limit's check on this recording, at least one.
+def _guarded(limit: Limit) -> Limit:
+    """Return the limit with a check that returns verdicts, at least one, whatever the plugin's own does.
 
-    A check that raises is *not measured*: neither its error nor a skip may take the verdicts on other limits along.
+    One that raises is *not measured*: neither its error nor a skip may take the verdicts on other limits along.
     """
-    try:
-        returned = limit.check(analysis, value, **settings)
-    except NotMeasured as problem:
-        return (unmeasured(problem.reason),)
-    except TorchprofError:
-        raise
-    except BaseException as problem:
-        if ends_the_run(problem):
-            raise
-        return (unmeasured(CheckRaised(limit.name, describe(problem))),)
-    return verdicts_of(limit.name, returned)
+
+    def check(*arguments: Any, **settings: Any) -> tuple[Verdict, ...]:
+        try:
+            returned = limit.check(*arguments, **settings)
+        except NotMeasured as problem:
+            return (unmeasured(problem.reason),)
+        except BaseException as problem:
+            if not is_of_the_code(problem):
+                raise
+            return (unmeasured(CheckRaised(limit.name, describe(problem))),)
+        return verdicts_of(limit.name, returned)
+
+    return dataclasses.replace(limit, check=check)
 
 
 def verdicts_of(limit: str, returned: object) -> tuple[Verdict, ...]:

@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class OfRank(Reason, frozen=True):
+class _KnownAsItsCause:
+    """A reason around another one: users look that one up."""
+
+    __slots__ = ()
+    why: AnyReason
+
+    @property
+    def code(self) -> Code | None:
+        """What users know it by."""
+        return self.why.code
+
+
+class OfRank(_KnownAsItsCause, Reason, frozen=True):
     """A reason that another rank of the job has; it is for that rank's own doctor."""
 
     FOR_THE_DOCTOR = False
@@ -34,24 +46,16 @@ class OfRank(Reason, frozen=True):
     why: AnyReason
 
     @property
-    def code(self) -> Code | None:
-        return self.why.code
-
-    @property
     def text(self) -> str:
         return f"rank {self.rank}: {self.why.text}"
 
 
-class OfRecording(Reason, frozen=True):
+class OfRecording(_KnownAsItsCause, Reason, frozen=True):
     """A reason why a recording is not measured, where it is compared with another."""
 
     file: str
     """Its path; empty where it has none."""
     why: AnyReason
-
-    @property
-    def code(self) -> Code | None:
-        return self.why.code
 
     @property
     def text(self) -> str:
@@ -97,15 +101,11 @@ class InStep(Reason, frozen=True):
         return "; ".join(dict.fromkeys(why.text for why in self.whys)) + (f" in {self.step}" if self.step else "")
 
 
-class WithOthersInCupti(Reason, frozen=True):
+class WithOthersInCupti(_KnownAsItsCause, Reason, frozen=True):
     """The GPU's side is missing, and others in the process may have CUPTI, which serves one profiler at a time."""
 
     why: AnyReason
     users: tuple[str, ...]
-
-    @property
-    def code(self) -> Code | None:
-        return self.why.code
 
     @property
     def text(self) -> str:
@@ -113,14 +113,10 @@ class WithOthersInCupti(Reason, frozen=True):
         return f"{self.why.text}. {serves}"
 
 
-class SkippedGraphsUnknown(Reason, frozen=True):
+class SkippedGraphsUnknown(_KnownAsItsCause, Reason, frozen=True):
     """Graphs replayed, and whether Inductor left out others is not known."""
 
     why: AnyReason
-
-    @property
-    def code(self) -> Code | None:
-        return self.why.code
 
     @property
     def text(self) -> str:
@@ -142,16 +138,12 @@ class FindingUntold(Reason, frozen=True):
         return f"{self.finding} cannot be told from {where}: {self.because.text}"
 
 
-class OfSide(Reason, frozen=True):
+class OfSide(_KnownAsItsCause, Reason, frozen=True):
     """Why one side of a comparison with a commit has no times of a test."""
 
     side: str
     """Which one: "at main (abc1234)", "in the working tree"."""
     why: AnyReason
-
-    @property
-    def code(self) -> Code | None:
-        return self.why.code
 
     @property
     def text(self) -> str:

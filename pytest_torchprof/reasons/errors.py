@@ -101,13 +101,17 @@ def reason_of(problem: TorchprofError) -> Reason:
     return Verbatim.of(problem.text, problem.code)
 
 
-def ends_the_run(problem: BaseException) -> bool:
-    """Whether an error is somebody's wish to end the run: an interrupt, or pytest.exit."""
-    # pytest's outcomes are no Exceptions either, and a command that reads a file has not imported pytest.
-    outcome = getattr(sys.modules.get("pytest"), "exit", None)
-    return isinstance(problem, KeyboardInterrupt | GeneratorExit) or (
-        outcome is not None and isinstance(problem, outcome.Exception)
-    )
+def is_of_the_code(problem: BaseException) -> bool:
+    """Whether an error or a skip is that of the code which raised it; else somebody ends the test or the run with it.
+
+    A timeout is a ``pytest.fail`` in whatever runs, an interrupt and ``sys.exit`` come from anywhere.
+    """
+    # pytest's outcomes are no Exceptions, and a command that reads a file has not imported pytest.
+    pytest = sys.modules.get("pytest")
+    if pytest is None:
+        return isinstance(problem, Exception)
+    own = (Exception, pytest.skip.Exception, pytest.xfail.Exception)
+    return isinstance(problem, own) and not isinstance(problem, pytest.exit.Exception)
 
 
 def describe(problem: BaseException) -> str:

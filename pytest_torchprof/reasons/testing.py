@@ -116,8 +116,9 @@ class NoProcessOfItsOwn(Reason, frozen=True):
 
     CODE = Code.COMPILE_CACHE
     SENTENCE = "compile_cache={asked!r} takes a process that pytest starts for the test alone, and {because}"
+    REMEDY = "put the marker at the function, and call pytest without a launcher for this test"
     MEANING = "pytest runs as a rank of a job, or the marker came after collection"
-    ADVICE = "call pytest without a launcher for this test; put the marker at the function"
+    FOR_THE_DOCTOR = False
 
     asked: str
     because: str

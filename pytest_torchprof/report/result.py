@@ -171,9 +171,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 def _time_lines(time: TimeComparison) -> tuple[str, ...]:
-    if time.fails and not time.failed_before:
-        return ()
-    return time.lines if time.remedy is None else (*time.lines, f"  do: {time.remedy}")
+    return () if time.fails and not time.failed_before else time.lines_with_remedy
 
 
 def with_numbers(result: Result, analysis: Analysis) -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pytest_torchprof import capture
 from pytest_torchprof.baseline.path import FOLDER
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.findings import RULES, with_thresholds
+from pytest_torchprof.findings.checked import checked_rules
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import catalogue
 from pytest_torchprof.limits.checked import checked_limits
@@ -59,7 +59,7 @@ def state_of(config: pytest.Config) -> RunState:
 
 
 def _new_state(config: pytest.Config) -> RunState:
-    rules = (*RULES, *itertools.chain(*_answers(config.hook.pytest_torchprof_findings())))
+    rules = _known_rules(config)
     try:
         rules = with_thresholds(rules, config.getini("torchprof_thresholds"))
     except UnknownLimit as problem:
@@ -86,6 +86,18 @@ def _new_state(config: pytest.Config) -> RunState:
             message = f"--torchprof-report={path}: no report has the suffix {path.suffix!r}"
             raise pytest.UsageError(coded(f"{message}; known are: {', '.join(sorted(known))}", Code.BAD_OPTION))
     return state
+
+
+def _known_rules(config: pytest.Config) -> tuple[Rule, ...]:
+    """Return all rules for findings, those of other plugins too."""
+    rules = RULES
+    for brought in _answers(config.hook.pytest_torchprof_findings()):
+        try:
+            rules += checked_rules(brought, rules)
+        except UnknownLimit as problem:
+            message = coded(f"pytest_torchprof_findings: {problem.text}", Code.BAD_OPTION)
+            raise pytest.UsageError(message) from None
+    return rules
 
 
 def _known_limits(config: pytest.Config, rules: Iterable[Rule]) -> tuple[Limit, ...]:

@@ -281,7 +281,11 @@ def _with_reported(result: Result, profile: Profile) -> Result:
     """Return the result with what reports alone show, and what takes longer than to judge."""
     known = profile.kernels_unknown is None
     structure = baseline.structure_hash(profile) if known else None
-    return replace(result, findings=tuple(profile.findings), structure=structure)
+    for reason in profile.failed_rules.values():
+        # Where warnings are errors this one is none: no limit hangs on it, and `forbid` has said so itself.
+        with suppress(TorchprofWarning):
+            warnings.warn(f"{result.nodeid}: {reason}", TorchprofWarning, stacklevel=2)
+    return replace(result, findings=profile.known_findings, structure=structure)
 
 
 def _caches(profile: Profile) -> CompileCaches | None:

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import pytest
 from msgspec import Struct
 
 from pytest_torchprof import compare
@@ -23,7 +22,7 @@ from pytest_torchprof.limits import (
     something_ran,
 )
 from pytest_torchprof.limits.failure import fit
-from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, NotMeasured
+from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, NotMeasured, TorchprofError
 from pytest_torchprof.reasons.testing import NotRunToEnd
 from pytest_torchprof.text import reason_line
 
@@ -117,8 +116,8 @@ def judge_alone(test: MeasuredTest, measurement: Measurement) -> Judgement | Non
     if measurement.why_not is not None or measurement.profile is None:
         return None
     judgement = None
-    # A baseline that cannot be read, and what a check of another plugin raises, comes up again when the test is judged.
-    with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):
+    # A baseline that cannot be read comes up again when the test is judged.
+    with suppress(TorchprofError):
         judgement = judge_measurement(test, measurement)
     # Only what the test itself asks from here on is its own to answer for, not what a plugin's finding asked.
     measurement.profile.launching.refused.clear()

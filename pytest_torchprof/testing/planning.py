@@ -98,7 +98,7 @@ def _ranks_too_late(item: pytest.Item, run: TestRun) -> RanksMarkedTooLate | Non
     options, here = run.test.options, this_rank()
     if options.ranks is None or not run.test.state.options.enabled:
         return None
-    in_its_job = HAND_OVER in item.config.stash if here.alone else here.world == options.ranks
+    in_its_job = here.world == options.ranks and (not here.alone or HAND_OVER in item.config.stash)
     return None if in_its_job else RanksMarkedTooLate(run.test.nodeid, options.ranks)
 
 

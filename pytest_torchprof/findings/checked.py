@@ -1,0 +1,95 @@
+"""Rules of other plugins, looked at before they are used: what they are, and whatever they find."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import contextmanager
+from math import isfinite
+from typing import TYPE_CHECKING, Any, get_args
+
+from msgspec import convert
+from msgspec.structs import replace
+
+from pytest_torchprof.findings.catalogue import AnyFinding, from_words
+from pytest_torchprof.findings.finding import Finding, Need, Rule, Severity
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, describe, is_of_the_code, not_measured
+from pytest_torchprof.reasons.findings import RuleRaised, RuleReturned
+from pytest_torchprof.text import printable_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def checked_rules(brought: object, known: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules that another plugin brings, beside those that are known.
+
+    UnknownLimit: what it brings is no rule, or would take the place of a finding that is known.
+    """
+    if not isinstance(brought, Iterable):
+        raise UnknownLimit(f"expected a list of rules, got {printable_line(repr(brought), 60)}", Code.BAD_OPTION)
+    codes = {rule.code for rule in known}
+    rules: list[Rule] = []
+    for rule in brought:
+        if not isinstance(rule, Rule):
+            raise UnknownLimit(f"expected a Rule, got {printable_line(repr(rule), 60)}", Code.BAD_OPTION)
+        if problem := _problem_of(rule, codes):
+            raise UnknownLimit(f"the rule of {rule.code!r}: {problem}", Code.BAD_OPTION)
+        codes.add(rule.code)
+        rules.append(_guarded(rule))
+    return tuple(rules)
+
+
+def _problem_of(rule: Rule, codes: set[str]) -> str | None:
+    if not isinstance(rule.code, str):
+        return "its code is a text"
+    if rule.code in codes:
+        return f"{rule.code!r} is a finding already; choose another code"
+    if not callable(rule.find):
+        return "find is a function"
+    if not isinstance(rule.needs, tuple) or not all(isinstance(need, Need) for need in rule.needs):
+        return "needs is a tuple of what pytest_torchprof.findings.finding calls a Need"
+    return None
+
+
+def _guarded(rule: Rule) -> Rule:
+    """Return the rule with functions that raise NotMeasured, naming it, whatever the plugin's own do wrong."""
+
+    def find(*arguments: Any) -> tuple[Finding, ...]:
+        with _blaming(rule.code):
+            findings = tuple(rule.find(*arguments))
+            for finding in findings:
+                if not _is_readable(finding, rule.code):
+                    raise not_measured(RuleReturned(rule.code, printable_line(repr(finding), 60)))
+            return findings
+
+    def guarded(need: Need) -> Need:
+        def there(*arguments: Any) -> bool:
+            with _blaming(rule.code):
+                return need.there(*arguments)
+
+        return replace(need, there=there)
+
+    return replace(rule, find=find, needs=tuple(map(guarded, rule.needs)))
+
+
+@contextmanager
+def _blaming(code: str) -> Iterator[None]:
+    try:
+        yield
+    except NotMeasured:
+        raise
+    except BaseException as problem:
+        if not is_of_the_code(problem):
+            raise
+        raise not_measured(RuleRaised(code, describe(problem))) from problem
+
+
+def _is_readable(finding: object, code: str) -> bool:
+    """Whether it is a finding of the rule's, that can be told and travel as data; raises what its own words raise."""
+    if not isinstance(finding, Finding) or finding.code != code or finding.severity not in get_args(Severity):
+        return False
+    # NaN is no JSON, and findings are put in order by what they save.
+    convert(from_words(json.loads(json.dumps(finding.in_words(), allow_nan=False))), AnyFinding)
+    return isfinite(finding.saves_us)
