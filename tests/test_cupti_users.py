@@ -6,6 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
+
+import fresh
+import pytest
+import torch
 
 COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; raise SystemExit(main())", "doctor", "--json"]
 
@@ -22,3 +27,18 @@ def test_the_doctor_names_them(tmp_path):
     for name in NAMES.values():
         assert f"{name} is loaded as soon as Python starts, and CUPTI serves one profiler at a time" in said
     assert any(text.startswith("KINETO_USE_DAEMON=1: a daemon, such as dynolog,") for text in said)
+
+
+@pytest.mark.parametrize(("version", "module"), [("2.13.", "_cupti_monitor"), ("2.15.", "_cuspy.core")])
+def test_torchs_own_monitor_is_the_module_that_is_looked_for(version, module):
+    if not torch.__version__.startswith(version):
+        pytest.skip(f"needs torch {version}*")
+    assert find_spec(f"torch.profiler.{module}") is not None
+    code = f"import sys, types; sys.modules['torch.profiler.{module}'] = types.ModuleType('it')\n"
+    look = "from pytest_torchprof.capture.cupti_users import loaded; print(loaded())"
+    assert "torch's own monitor of CUPTI" in fresh.run_code(code + look).stdout
+
+
+def test_torch_alone_is_no_other_user():
+    look = "import torch.profiler; from pytest_torchprof.capture.cupti_users import loaded; print(loaded())"
+    assert fresh.run_code(look).stdout.strip() == "[]"

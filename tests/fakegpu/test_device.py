@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import itertools
 from pathlib import Path
 
@@ -194,6 +195,13 @@ def test_the_visible_devices_are_those_that_are_named(process, monkeypatch):
     for visible, seen in [("1", [1]), ("1,0", [1, 0]), (second, [1]), ("", [])]:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert process(program, COUNT=2) == seen
+
+
+def test_each_checkout_has_devices_of_its_own(process):
+    """So that the runs of two checkouts do not wait for each other's lock, which is a device's."""
+    checkout = hashlib.sha256(str(Path(__file__).parent).encode()).hexdigest()[:4]
+    (uuid,) = process("print(json.dumps([str(torch.cuda.get_device_properties(0).uuid)]))")
+    assert uuid.split("-")[1] == checkout
 
 
 def test_two_devices_have_streams_memory_and_rows_of_their_own(process):

@@ -205,6 +205,13 @@ def test_a_cupti_that_is_known_to_lose_kernels_is_named(ask):
 
 
 @simulated
+@pytest.mark.parametrize(("version", "named"), [(23, False), (24, True), (28, True), (130000, True), (130100, False)])
+def test_whether_a_cupti_loses_kernels_is_told_by_its_version(ask, version, named):
+    answer = told(ask("CUPTI", FAKEGPU_CUPTI_VERSION=str(version)), "CUPTI")
+    assert ("known to lose the first kernels of a session" in answer.text) == named
+
+
+@simulated
 @pytest.mark.parametrize(("version", "named"), [(130000, True), (130100, True), (130101, False), (28, True)])
 def test_a_cupti_that_may_number_graphs_wrongly_is_named(ask, version, named):
     answer = told(ask("CUPTI", FAKEGPU_CUPTI_VERSION=str(version)), "CUPTI")

@@ -77,6 +77,16 @@ except NotMeasured:
 """
 
 
+@pytest.mark.skipif(not gpu_is_simulated(), reason="NCCL runs on a real GPU")
+def test_without_nccl_the_ranks_say_what_to_do(run_tests):
+    result = run_tests("@pytest.mark.torchprof(ranks=2)\ndef test_it(torchprof):\n    torchprof.ranks\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*torch.distributed cannot start the process group cpu:gloo,cuda:nccl on rank 0 of 2: *"]
+    )
+    result.stdout.fnmatch_lines(['*as on a simulated GPU, initialize torch.distributed with "gloo"*'])
+
+
 def test_ranks_on_one_gpu_measure_together_and_do_not_wait_for_each_others_lock(pytester):
     pytester.makepyfile(test_it=TOGETHER)
     with socket.socket() as free:

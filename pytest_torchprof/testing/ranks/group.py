@@ -12,6 +12,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.testing.ranks.place import Ranks
+from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     import torch
@@ -34,10 +35,21 @@ def join(device: torch.device, run: RunState, *, replays: bool) -> Ranks:
             _pretend(rank)
         else:
             _refuse_alone(rank)
-            distributed.init_process_group(_backend(device), rank=rank.number, world_size=rank.world)
+            _begin(_backend(device), rank)
         run.join_group(distributed.group.WORLD, _leave)
     local = rank.number if rank.local is None else rank.local
     return Ranks(rank=rank.number, world_size=rank.world, local_rank=local, device=device)
+
+
+def _begin(backend: str, rank: Rank) -> None:
+    try:
+        distributed.init_process_group(backend, rank=rank.number, world_size=rank.world)
+    except RuntimeError as problem:
+        raise TorchprofError(
+            f"torchprof.ranks: torch.distributed cannot start the process group {backend} on {rank}: "
+            f"{first_line(str(problem))}; NCCL_DEBUG=INFO says more. Where there is no NCCL, as on a simulated GPU, "
+            'initialize torch.distributed with "gloo" in the test before it asks for its ranks'
+        ) from problem
 
 
 def _refuse_alone(rank: Rank) -> None:
