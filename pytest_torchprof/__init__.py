@@ -1,4 +1,22 @@
-"""Assert what the GPU really did in a test: kernels, launches, copies, graph breaks."""
+"""Assert what the GPU really did in a test: kernels, launches, copies, graph breaks.
+
+In a test, the ``torchprof`` fixture (a `Torchprof`) measures a call and returns a `Profile`; the marker sets limits::
+
+    @pytest.mark.torchprof(max_kernels=5, max_syncs=0)
+    def test_step(torchprof):
+        profile = torchprof(model, x)
+        assert profile.kernels.matching(gemm(dtype="bf16")).count == 2
+
+In a script, ``profile(model, x, max_kernels=5)`` measures a call and ``measure()`` a block, with the same limits.
+
+``load(path)`` reads a recording, ``load_ranks(folder)`` those of a job's ranks. A `Profile` has the numbers of a step
+(``worst``, ``median``, each of ``steps``), ``kernels``, ``findings``, ``compile`` and ``expect(**limits)``;
+``print(profile.table())`` shows what ran. ``attention``, ``communication``, ``conv``, ``family``, ``gemm``, ``library``
+and ``triton`` select kernels by what they compute; ``mark("decode")`` names a range of the code.
+
+A missed limit raises `LimitsMissed`, and whatever could not be measured raises `NotMeasured`; `Limits` and
+`MarkerKeywords` list the keywords. ``torchprof explain WORD`` explains a limit, a finding or a message.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The pytest plugin: options, marker, fixture, and hooks that hand over to the run's state.
 
-Loaded in every pytest run of every user: neither torch nor msgspec is imported here, nor anything that imports them.
-What only a run with a torchprof test needs is imported by the hooks.
+It is loaded in every pytest run of every user: neither torch nor msgspec is imported here, nor anything that imports
+them. Hooks import what only a run with a torchprof test needs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.testing.fixture import Torchprof
 
-# Before any code of a side is imported, or reads a file.
+# This comes before any code of a side is imported, or reads a file.
 if os.path.isfile(os.environ.get(against.VARIABLE, "")):  # noqa: PTH113  (pathlib is not needed here)
     from pytest_torchprof.against.import_path import add_roots
     from pytest_torchprof.against.orphans import end_with_parent
@@ -91,11 +91,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Refuse options that cannot be used, before any worker of pytest-xdist could stumble over them."""
+    """Refuse options that cannot be used, before any worker of pytest-xdist starts."""
     config = session.config
     if is_worker(config):
         return
-    # Where no test is measured, what comes of a comparison is to be said all the same.
+    # The outcome of a comparison is reported even if no test is measured.
     options = run_options(config)
     asked = options.against is not None or options.reports or config.getini("torchprof_thresholds")
     if asked or config.hook.pytest_torchprof_kernels.get_hookimpls():
@@ -105,7 +105,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say what a reader of the log must know before the results: only what is not the default."""
+    """Return lines on settings that are not the default, which a reader of the log must know before the results."""
     options = run_options(config)
     if not options.enabled:
         return ["torchprof: off (--torchprof=off): marked tests run plainly, nothing is measured or checked"]
@@ -237,10 +237,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             result = yield
     else:
         result = yield
-    if is_ours(item):
-        from pytest_torchprof.testing.planning import refuse_late_marker
+    if is_ours(item) and run_options(item.config).enabled:
+        from pytest_torchprof.testing.markers import marked_since
+        from pytest_torchprof.testing.planning import late_marker
 
-        refuse_late_marker(item)
+        if run is None or marked_since(item, run.test.options.marker):
+            item.stash[REFUSAL] = problem = late_marker(item)
+            raise problem
     return result
 
 
@@ -331,7 +334,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Let no launcher end the other ranks before they have told their results."""
+    """Let no launcher end the other ranks before they have reported their results."""
     state = config.stash.get(STATE, None)
     if state is not None and state.other_ranks is not None:
         sys.stdout.flush()
@@ -348,13 +351,13 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """xdist: a worker is to start, which may have to call pytest as this process was called."""
+    """xdist: a worker is about to start, which may have to call pytest as this process was called."""
     node.workerinput[WORDS_KEY] = words_of(node.config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """xdist: a worker is done; the controller takes over what it found out."""
+    """xdist: a worker is done; the controller takes over its results."""
     plain = getattr(node, "workeroutput", {}).get(WORKER_KEY)
     if plain is not None:
         from pytest_torchprof.testing.collection import state_of

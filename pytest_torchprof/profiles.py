@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Explainer", "Profile", "StepProfile", "load", "load_file", "load_ranks"]
 
 READABLE_WITHOUT_GPU = frozenset({"compile", "graph_breaks", "recompiles", "result", "trace", "why_not", "measured"})
-"""What a CPU that stands in for a GPU can tell."""
+"""The numbers that are known where the CPU stands in for a GPU."""
 _ABSENT: Any = object()
 _BUILDING = (
     "with_",
@@ -59,27 +59,27 @@ _BUILDING = (
 
 
 class Explainer(Protocol):
-    """Finds out where the work of a measurement comes from, by repeating it; the plugin has one for each."""
+    """Explains where the work of a measurement comes from, by repeating it; the plugin has one explainer for each."""
 
     screen: Screen
-    """How much its failures may say."""
+    """The room that its failures have."""
     judges: bool
     """Whether limits are judged at all."""
     settings: Mapping[str, object]
-    """What changes how limits count, where they are given without."""
+    """The keywords that change how limits count, where limits are given without them."""
 
     def expected(self, asked: Iterable[Asked]) -> None:
-        """Take note of limits that a test asks for itself."""
+        """Note the limits that a test asks for itself."""
 
     def refused(self, verdicts: Iterable[Verdict]) -> None:
-        """Take note of what did not hold of limits that a test asked for itself: it may catch what is raised."""
+        """Note which of the limits that a test asked for itself did not hold: the test may catch the error."""
 
     def explained(self, profile: Profile) -> Profile:
-        """Return the profile with what a repeat tells of it; the first call repeats the measurement if it can be."""
+        """Return the profile with the places that a repeat shows; the first call makes the repeat, if possible."""
 
 
 class _View(Struct, frozen=True, kw_only=True, eq=False):
-    """In what profiles of one recording differ."""
+    """The parts in which profiles of one recording differ."""
 
     beside: tuple[Analysis, ...] = ()
     repeat: Repeat | None = None
@@ -93,9 +93,9 @@ class _View(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Profile(Analysis):
-    """A recording as a test sees it; each number is its worst step's, the largest one.
+    """A recording as a test sees it; each number is that of its worst step, the largest value.
 
-    Times are in microseconds; None is what the recording does not say.
+    Times are in microseconds; a number that the recording does not hold is None.
     """
 
     def __init__(self, trace: Trace | None, view: _View, answers: dict[str, Any] | None = None) -> None:
@@ -112,44 +112,44 @@ class Profile(Analysis):
 
     @classmethod
     def unmeasured(cls, *, gate: Callable[[str], None]) -> Self:
-        """Return a profile of nothing, whose gate raises at every look at a number."""
+        """Return a profile without a recording, whose gate raises when any number is read."""
         return cls(None, _View(gate=gate))
 
     def with_context(self, *, rules: Iterable[Rule] | None, gate: Callable[[str], None] | None) -> Self:
-        """Return the same profile with other rules for findings and another gate."""
+        """Return a copy with other rules for findings and another gate."""
         return self._changed(rules=None if rules is None else tuple(rules), gate=gate)
 
     def with_own_kernels(self, own_kernels: OwnKernels) -> Self:
-        """Return the same profile where kernels that no table knows are what users say, before what it has of that."""
+        """Return a copy with further declarations of kernels that no table knows, which are asked first."""
         return self.as_if(own_kernels.before(self.own_kernels)) if own_kernels.declared else self
 
     def as_if(self, own_kernels: OwnKernels) -> Self:
-        """Return the same profile, where users say something else of their kernels."""
-        # What was worked out before does not hold for it.
+        """Return a copy with other declarations of the user's kernels."""
+        # Answers that were computed before do not hold for it.
         return type(self)(self._trace, replace(self._view, own_kernels=own_kernels))
 
     def with_others(self, beside: Iterable[Analysis]) -> Self:
-        """Return the same profile with what the same test measured beside it."""
+        """Return a copy that knows the other measurements of the same test."""
         return self._changed(beside=tuple(beside))
 
     def with_repeat(self, repeat: Repeat) -> Self:
-        """Return the same profile with what a repeat with stacks tells of it: places, and no number."""
+        """Return a copy with the places that a repeat with stacks shows, and none of its numbers."""
         return self._changed(repeat=repeat)
 
     def with_ranks(self, in_job: InJob) -> Self:
-        """Return the same profile as one of its job's ranks."""
+        """Return a copy that is one of its job's ranks."""
         return self._changed(in_job=in_job)
 
     def without_ranks(self, why: Reason) -> Self:
-        """Return the same profile as one that is judged without the other ranks of its job, and why it is."""
+        """Return a copy that is judged without the other ranks of its job, with the reason."""
         return self._changed(why_alone=why)
 
     def with_explainer(self, explainer: Explainer) -> Self:
-        """Return the same profile with what can repeat its measurement."""
+        """Return a copy with an explainer, which can repeat its measurement."""
         return self._changed(explainer=explainer)
 
     def with_result(self, result: Any) -> Self:
-        """Return the same profile with what the last measured call returned."""
+        """Return a copy with the value that the last measured call returned."""
         return self._changed(result=result)
 
     def _changed(self, **changes: Any) -> Self:
@@ -159,7 +159,7 @@ class Profile(Analysis):
         return self if self._view.gate is None else self._changed(gate=None)
 
     def __dir__(self) -> list[str]:
-        """Return what a person looks for; what the plugin builds profiles with is left out."""
+        """Return the names that a person looks for, without those by which the plugin builds profiles."""
         return sorted(name for name in super().__dir__() if not name.startswith(("_", *_BUILDING)))
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ class Profile(Analysis):
         return f"<Profile of {path or 'a trace'}>"
 
     def __reduce__(self) -> tuple[Callable[[Trace], Self], tuple[Trace]]:
-        """Pickle the recording's content; what the measured code returned is not in it, and no file is needed."""
+        """Pickle the recording's content, without the value that the measured code returned; no file is needed."""
         self._look("pickle")
         return type(self).from_trace, (self.trace,)
 
@@ -177,7 +177,7 @@ class Profile(Analysis):
 
     @property
     def result(self) -> Any:
-        """What the last measured call returned; NotMeasured for a recording that was loaded."""
+        """The value that the last measured call returned; NotMeasured for a recording that was loaded."""
         self._look("result")
         if self._view.result is _ABSENT:
             raise NotMeasured(NothingWasRun())
@@ -192,7 +192,7 @@ class Profile(Analysis):
     def findings(self) -> tuple[Finding, ...]:
         """What a person reading the recording would point at, the costliest first.
 
-        NotMeasured where the rule of another plugin fails: nobody knows whether there is such a finding.
+        Raises NotMeasured if the rule of another plugin fails: it is not known whether there is such a finding.
         """
         self._look("findings")
         for reason in self.failed_rules.values():
@@ -218,9 +218,10 @@ class Profile(Analysis):
         return [finding.in_one_line for finding in explaining(limit, self._found[0], self.rules)]
 
     def ranges(self, name: str) -> tuple[OccurrenceProfile, ...]:
-        """Return the outermost occurrences of a user annotation in the steps, each with numbers and kernels as a step.
+        """Return the outermost occurrences of a user annotation in the steps, each with numbers and kernels.
 
-        In the order in which they begin. What counts is as for ``range``. NotMeasured if none begins in the steps.
+        They are in the order in which they begin, and count as for ``range``. Raises NotMeasured if none begins in the
+        steps.
         """
         self._look("ranges")
         self._refuse_unknown_range(name)

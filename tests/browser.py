@@ -125,6 +125,10 @@ class Browser:
         theme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._call("Emulation.setEmulatedMedia", features=theme)
 
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call a method of the debugging protocol that has no function here; return its result."""
+        return self._call(method, **params)
+
     def run(self, script: str) -> Any:
         """Return what an expression, which may be a promise, comes to; its errors are this one's."""
         found = self._call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_torchprof import NotMeasured
+from pytest_torchprof.reasons.catalogue import from_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pytest_torchprof.reasons.reason import Reason
 
@@ -28,3 +31,10 @@ def why_not(judge: Callable[[], object]) -> Reason:
     with pytest.raises(NotMeasured) as raised:
         judge()
     return raised.value.reason
+
+
+def reasons_in(report: Path) -> list[Reason]:
+    """Return the reasons for which measurements of a report, which is JSON, and their limits are not measured."""
+    results = json.loads(report.read_text())["results"]
+    told = [one.get("reason") for result in results for one in (result, *result["limits"])]
+    return [from_plain(plain) for plain in told if plain is not None]

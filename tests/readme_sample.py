@@ -1,4 +1,4 @@
-"""README's failure, made from README's code: ``python tests/readme_sample.py`` writes it anew."""
+"""README's failure and its picture, made from README's code: ``python tests/readme_sample.py`` writes them anew."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import tempfile
 from pathlib import Path
 
 import fresh
+from terminal_picture import picture
 
 README = Path(__file__).parents[1] / "README.md"
+PICTURE = README.parent / "docs" / "static" / "failure.svg"
 WIDTH = 100
 _CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 _BEGIN, _END = "<!-- sample -->\n```\n", "```\n<!-- end -->"
@@ -47,3 +49,4 @@ def make(folder: Path) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         README.write_text(README.read_text().replace(_BEGIN + shown(), _BEGIN + make(Path(scratch))))
+    PICTURE.write_text(picture(shown(), WIDTH))

@@ -8,9 +8,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from facts import reasons_in, says
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons import adopting
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.comparing import AdoptedWithoutTimes
+from pytest_torchprof.reasons.reason import Reason, Verbatim
+from pytest_torchprof.reasons.recordings import LossNoted, NoGpuOperations, NoSuchRange
 
 ADOPTING = """
 import contextlib, gzip, json, os, shutil, threading, time
@@ -59,7 +65,7 @@ def adopt(run_tests):
     """Run a module of tests that adopt what a child process records."""
 
     def run(source: str, *args: str, in_process: bool = True):
-        return run_tests(ADOPTING + source, *args, in_process=in_process)
+        return run_tests(ADOPTING + source, "--torchprof-report=told.json", *args, in_process=in_process)
 
     return run
 
@@ -68,9 +74,13 @@ def one_test(body: str, marker: str = "cpu") -> str:
     return f"@{marker}\ndef test_it(torchprof):\n    {body}\n"
 
 
-def not_measured(result: pytest.RunResult, *words: str) -> None:
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"*not measured: {line}" for line in words])
+def not_measured(result: pytest.RunResult, kind: type[Reason], passed: int = 0, **facts: object) -> None:
+    """Hold that the test's one measurement has failed for this reason, and that the terminal says so with its code."""
+    result.assert_outcomes(failed=1, passed=passed)
+    reasons = reasons_in(Path("told.json"))
+    codes = {reason.code for reason in reasons if says(reason, kind, **facts)}
+    assert codes, reasons
+    result.stdout.fnmatch_lines([f"*not measured: *[[]{code}]*" for code in codes])
 
 
 # ------------------------------------------------------------------------------------------------ what is judged, and how
@@ -167,7 +177,7 @@ def test_a_replay_has_the_range_for_its_step_that_the_test_names_now(adopt):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*At index 0 diff: 'aten::sin' != 'aten::mm'*"])
     result = adopt(FORBIDDEN.replace('step="decode"', 'step="prefill"'), "--torchprof-replay=kept")
-    not_measured(result, "the range 'prefill' that is to be the step is not in the recording*")
+    not_measured(result, NoSuchRange, name="prefill", there=("decode",))
 
 
 def test_a_kept_recording_has_its_steps_and_all_that_it_said(adopt, pytester):
@@ -268,9 +278,9 @@ def test_it(torchprof):
     replayed = source.replace("both,", "lambda folder: pytest.exit('called'),")
     adopt(replayed, "--torchprof-replay=kept").assert_outcomes(passed=1)
     result = adopt(replayed.replace("files=2", 'files="any"'), "--torchprof-replay=kept")
-    not_measured(result, "no recording of rank 0, 1, 2, 3, 6, 7: *where these ranks are enough, say files=2*")
+    not_measured(result, adopting.RanksNotAdopted, missing=(0, 1, 2, 3, 6, 7), there=2)
     result = adopt(replayed.replace("files=2", "files=3"), "--torchprof-replay=kept")
-    not_measured(result, "2 recordings of this test were adopted together, it asks for 3*")
+    not_measured(result, adopting.OtherNumberAdopted, adopted=2, asked="3")
     next((pytester.path / "kept").glob("*5*")).unlink()
     result = adopt(replayed.replace("files=2", 'files="any"'), "--torchprof-replay=kept")
     result.assert_outcomes(failed=1)
@@ -295,57 +305,68 @@ def make(folder):
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "kind", "facts"),
     [
         (
             "torchprof.adopt(lambda f: None, timeout=0.1)",
-            "no recording (.json or .json.gz) was left there after 0.1 s*",
+            adopting.NoRecordingLeft,
+            {"after_s": 0.1, "others": ()},
         ),
         (
             "torchprof.adopt(lambda f: (f / 'config.json').write_text('{\"a\": 1}'), timeout=0.1)",
-            "no recording *; JSON without a trace's events is in config.json*[[]no-recording-left]*",
+            adopting.NoRecordingLeft,
+            {"others": ("config.json",)},
         ),
-        ("torchprof.adopt('nowhere')", "no recording (.json or .json.gz) was left there*[[]no-recording-left]*"),
+        ("torchprof.adopt('nowhere')", adopting.NoRecordingLeft, {"after_s": None}),
         (
             "torchprof.adopt(child, files=2, timeout=0.1)",
-            "1 of 2 recordings is there after 0.1 s: trace.json.gz*[[]other-file-count]*",
+            adopting.TooFewRecordings,
+            {"wanted": "2", "after_s": 0.1, "files": ("trace.json.gz",)},
         ),
         (
             "torchprof.adopt(lambda f: (child(f), child(f, 'b.json')))",
-            "2 recordings are there where 1 was expected: *b.json*[[]other-file-count]*",
+            adopting.TooManyRecordings,
+            {"found": 2, "wanted": 1, "files": ("b.json", "trace.json.gz")},
         ),
         (
             "torchprof.adopt(child, step='decoded')",
-            "the range 'decoded' that is to be the step*did you mean 'decode'?*",
+            NoSuchRange,
+            {"name": "decoded", "near": "decode"},
         ),
         (
             "torchprof.adopt(lambda f: (f / 'a.pftrace').write_bytes(b'\\n\\x02\\x50\\x01'))",
-            "a.pftrace is in Perfetto's own format*no-recording]",
+            adopting.PerfettoFile,
+            {"file": "a.pftrace"},
         ),
         (
             "torchprof.adopt(lambda f: (f / 'a.json').write_bytes(b'\\n\\x02\\x50\\x01'))",
-            "*a.json is not a recording that can be read: it is in Perfetto's own format*",
+            Verbatim,
+            {"known_as": Code.NO_RECORDING},
         ),
         (
             "torchprof.adopt(lambda f: (child(f), shutil.copy(f / 'trace.json.gz', f / 'b.json.gz')), files=2)",
-            "the recordings are not of one job: *are the same recording*[[]mixed-jobs]*",
+            adopting.RecordingTwice,
+            {"files": ("b.json.gz", "trace.json.gz")},
         ),
         (
             "torchprof.adopt(lambda f: (of_rank(f, 'a.json', 0, 2), of_rank(f, 'b.json', 0, 2)), files=2)",
-            "*not of one job: a.json and b.json are both of rank 0*[[]mixed-jobs]*",
+            adopting.RankTwice,
+            {"files": ("a.json", "b.json"), "rank": 0},
         ),
         (
             "torchprof.adopt(lambda f: (of_rank(f, 'a.json', 0, 2), of_rank(f, 'b.json', 1, 4)), files='any')",
-            "*not of one job: they are of different numbers of processes: a.json of 2, b.json of 4*",
+            adopting.DifferentJobSizes,
+            {"each": ("a.json of 2", "b.json of 4")},
         ),
         (
             "torchprof.adopt(lambda f: (of_rank(f, 'a.json', 0, 2), child(f, 'b.json')), files='any')",
-            "*not of one job: b.json tells no rank, and a.json does*",
+            adopting.OneTellsNoRank,
+            {"silent": "b.json", "other": "a.json"},
         ),
     ],
 )
-def test_what_is_not_there_or_not_right_is_not_measured(adopt, body, words):
-    not_measured(adopt(one_test(body)), words)
+def test_what_is_not_there_or_not_right_is_not_measured(adopt, body, kind, facts):
+    not_measured(adopt(one_test(body)), kind, **facts)
 
 
 CUT = """
@@ -362,7 +383,7 @@ def cut(folder, name="trace.json.gz", left=-100):
 @pytest.mark.parametrize("left", [-100, 700, 0])
 def test_a_recording_that_stays_incomplete_is_not_measured(adopt, name, left):
     body = f"torchprof.adopt(lambda f: cut(f, {name!r}, {left}), timeout=0.2)"
-    not_measured(adopt(CUT + one_test(body)), f"{name} is still incomplete after 0.2 s*[[]unfinished-recording]*")
+    not_measured(adopt(CUT + one_test(body)), adopting.StillIncomplete, file=name, after_s=0.2)
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
@@ -398,18 +419,17 @@ def renamed(folder):
     left = source.replace("threading.Thread(target=rename).start()", "pass")
     not_measured(
         adopt(left + one_test("torchprof.adopt(renamed, files='any', timeout=0.2)")),
-        "two.json.tmp has not got its own name after 0.2 s: it is still being written*[[]unfinished-recording]*",
+        adopting.StillUnnamed,
+        file="two.json.tmp",
+        after_s=0.2,
     )
 
 
 @pytest.mark.parametrize(
-    ("copied", "words"),
-    [
-        ("copy2", "old.json was written * before the call that was to make it*[[]stale-recording]*"),
-        ("copy", "old.json is a copy: by its time stamps it ended * before the call*[[]stale-recording]*"),
-    ],
+    ("copied", "kind"),
+    [("copy2", adopting.WrittenBefore), ("copy", adopting.CopiedRecording)],
 )
-def test_an_older_recording_is_not_measured(adopt, copied, words):
+def test_an_older_recording_is_not_measured(adopt, copied, kind):
     source = f"""
 def test_first():
     child(Path.cwd(), "old.json")
@@ -423,8 +443,7 @@ def test_it(torchprof):
     torchprof.adopt(lambda folder: shutil.{copied}("old.json", folder))
 """
     result = adopt(source)
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines([f"*not measured: {words}"])
+    not_measured(result, kind, passed=1, file="old.json")
 
 
 def test_a_recording_that_says_that_it_lost_records_is_not_measured(adopt):
@@ -435,8 +454,8 @@ def losing(folder):
     trace["WARNING"] = ["WARNING:2026-01-01 CuptiActivityApi.cpp:1] Dropped 17 activity records"]
     (folder / "a.json").write_text(json.dumps(trace))
 """
-    words = "the profiler noted in the recording that it lost records: 'Dropped 17 activity records'*[[]lost-records]*"
-    not_measured(adopt(source + one_test("torchprof.adopt(losing)")), words)
+    result = adopt(source + one_test("torchprof.adopt(losing)"))
+    not_measured(result, LossNoted, note="Dropped 17 activity records")
 
 
 def test_an_xfail_hides_no_recording_that_is_missing(adopt):
@@ -468,9 +487,8 @@ def test_a_recording_of_a_gpu_is_judged_without_one(shared):
 
 
 def test_a_recording_of_a_gpu_is_none_of_the_cpu(shared):
-    not_measured(
-        shared("torchprof.adopt(PATH)", "h100_bert_small", marker="cpu"), "*holds work of a GPU, so the cpu is not*"
-    )
+    result = shared("torchprof.adopt(PATH)", "h100_bert_small", marker="cpu")
+    not_measured(result, adopting.GpuWorkForCpu)
 
 
 @pytest.mark.parametrize(
@@ -510,8 +528,7 @@ def test_the_baseline_of_a_gpu_without_a_name_is_not_that_of_the_cpu(shared, pyt
 
 
 def test_lost_launches_make_an_adopted_recording_not_measured(shared):
-    words = "260 launches and no GPU operation in the recording*[[]no-gpu-side]*"
-    not_measured(shared("torchprof.adopt(PATH)", "a100_launches_without_kernels"), words)
+    not_measured(shared("torchprof.adopt(PATH)", "a100_launches_without_kernels"), NoGpuOperations, launches=260)
 
 
 def test_without_any_gpu_a_recording_of_the_cpu_is_not_judged(adopt):
@@ -523,8 +540,8 @@ def test_without_any_gpu_a_recording_of_the_cpu_is_not_judged(adopt):
 @pytest.mark.parametrize(
     ("marker", "seen", "args", "words"),
     [
-        (GPU, [{"id": 0, "name": "NVIDIA H100"}], (), "the process that made it saw a GPU"),
-        (f"{GPU}(device='cuda')", [], (), "the test asks for cuda"),
+        (GPU, [{"id": 0, "name": "NVIDIA H100"}], (), "process that made it"),
+        (f"{GPU}(device='cuda')", [], (), "asks for cuda"),
     ],
 )
 def test_a_recording_without_work_of_the_gpu_that_there_was_is_not_measured(adopt, marker, seen, args, words):
@@ -536,7 +553,8 @@ def blind(folder):
     (folder / "a.json").write_text(json.dumps(trace))
 """
     result = adopt(source + one_test("torchprof.adopt(blind, max_kernels=100)", marker), *args)
-    not_measured(result, f"*has no GPU operation and no launch, and {words}; record it with ProfilerActivity.CUDA*")
+    not_measured(result, adopting.NothingOfGpu)
+    result.stdout.fnmatch_lines([f"*{words}*ProfilerActivity.CUDA*"])
 
 
 def test_a_recording_that_was_kept_of_the_cpu_is_judged_so_under_any_marker(adopt):
@@ -553,7 +571,7 @@ def test_a_recording_that_was_kept_of_the_cpu_is_judged_so_under_any_marker(adop
     ("arguments", "words"),
     [
         ("3", "takes a function that is given a folder, or a path; got 3"),
-        ("written_later", "only makes an object and runs none of its code"),
+        ("written_later", "calling <function written_later"),
         ("child, ''", "label: expected a text that is not empty, got ''"),
         ("child, step=3", "step: expected a text that is not empty, got 3"),
         ("child, files=0", 'files: expected a whole number from 1 or "any", got 0'),
@@ -574,7 +592,7 @@ def test_another_process_has_no_samples_of_times(adopt):
     source = one_test("torchprof.adopt(child)").replace("@cpu", f"@{GPU}(device='cpu', tolerance={{'time': 0.1}})")
     result = adopt(source)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*the recording of another process has no samples of times; measure them here*"])
+    assert {type(reason) for reason in reasons_in(Path("told.json"))} == {AdoptedWithoutTimes}
 
 
 def test_an_error_of_what_produces_it_is_the_tests_own(adopt):
@@ -608,19 +626,21 @@ def test_nothing_else_is_measured_meanwhile(adopt):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "said", "by_its_path"),
     [
-        ("os.mkfifo(folder / 'x.json')", "it is no file, but a pipe, a socket or a device"),
-        ("os.symlink('x.json', folder / 'x.json')", "it is a link that leads back to itself"),
+        ("os.mkfifo(folder / 'x.json')", "a pipe", adopting.NoFileThere),
+        ("os.symlink('x.json', folder / 'x.json')", "a link", adopting.NoRecordingLeft),
     ],
 )
-def test_what_never_becomes_a_file_is_refused_at_once(adopt, tmp_path, make, said):
+def test_what_never_becomes_a_file_is_refused_at_once(adopt, tmp_path, make, said, by_its_path):
     produced = one_test(f"torchprof.adopt(lambda folder: {make}, timeout=30)")
-    not_measured(adopt(produced), f"x.json is not a recording: {said}*no-recording?")
+    result = adopt(produced)
+    not_measured(result, adopting.NoFileThere, file="x.json")
+    result.stdout.fnmatch_lines([f"*{said}*"])
     found = one_test(f"folder = Path({str(tmp_path)!r})\n    {make}\n    torchprof.adopt(folder, timeout=30)")
-    not_measured(adopt(found), f"x.json is not a recording: {said}*")
+    not_measured(adopt(found), adopting.NoFileThere, file="x.json")
     named = one_test(f"torchprof.adopt({str(tmp_path / 'x.json')!r}, timeout=30)")
-    not_measured(adopt(named), f"x.json is not a recording: {said}*" if "pipe" in said else "no recording*")
+    not_measured(adopt(named), by_its_path)
 
 
 SWALLOWED = """

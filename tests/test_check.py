@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from builder import own_recording
+from jsonschema import validate
 
 from pytest_torchprof.cli import main
+from pytest_torchprof.cli.schema import SCHEMAS
 
 pytestmark = pytest.mark.any_torch
 
+CHECK = "import sys; from pytest_torchprof.cli import main; sys.exit(main())"
 GEMM = "nvjet_tst_128x64_64x6_2x1_v_bz_bias_TNT"
 
 
@@ -48,6 +53,61 @@ def test_thresholds_change_what_is_found(tmp_path, capsys):
     assert "there is no threshold 'hotspot.shares'" in capsys.readouterr().err
     assert main([*words, "--threshold"]) == 2
     assert "--threshold" in capsys.readouterr().err
+
+
+def as_json(capsys):
+    """Return what was printed as one line of JSON, which is of the schema."""
+    (line,) = capsys.readouterr().out.splitlines()
+    told = json.loads(line)
+    validate(told, SCHEMAS["check"]())
+    return told
+
+
+def test_verdicts_are_data_for_programs(tmp_path, capsys):
+    path = str(own_recording({"one": 3, "two": 1}, steps=1).write(tmp_path / "t.json"))
+    words = ["--limit=max_kernels=3", "--limit=max_syncs=0", "--limit=max_peak_memory=1GB", "--json"]
+    assert main(["check", path, *words]) == 1
+    told = as_json(capsys)
+    assert told["status"] == "missed"
+    missed, held, unknown = told["limits"]
+    assert (missed["limit"], missed["status"], missed["bound"], missed["number"]) == ("max_kernels", "missed", 3, 4)
+    assert [(row["name"], row["count"]) for row in missed["evidence"]] == [("one", 3), ("two", 1)]
+    assert (held["status"], held["number"]) == ("holds", 0)
+    assert (unknown["status"], unknown["measured"], unknown["code"]) == ("not measured", None, "not-recorded")
+    assert unknown["message"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "word"), [("max_kernels=9", 0, "holds"), ("max_peak_memory=1GB", 3, "not measured")]
+)
+def test_their_status_is_that_of_the_command(tmp_path, capsys, limit, status, word):
+    path = str(own_recording({"one": 3}, steps=1).write(tmp_path / "t.json"))
+    assert main(["check", path, "--limit", limit, "--json"]) == status
+    assert as_json(capsys)["status"] == word
+
+
+def test_a_job_of_ranks_has_them_too(tmp_path, shared_trace, capsys):
+    for rank in (0, 1):
+        (tmp_path / f"{rank}.json.gz").symlink_to(shared_trace(f"a100_megatron_tp8_rank{rank}"))
+    assert main(["check", str(tmp_path), "--ranks", "--limit=max_kernels=0", "--json"]) == 1
+    told = as_json(capsys)["limits"]
+    assert ("max_kernels", "missed") in [(verdict["limit"], verdict["status"]) for verdict in told]
+
+
+def test_each_limit_has_as_many_rows_as_are_asked_for(tmp_path, capsys):
+    kernels = {f"kernel_{number}": 1 for number in range(15)}
+    path = str(own_recording(kernels, steps=1).write(tmp_path / "t.json"))
+
+    def rows(*words):
+        main(["check", path, "--limit=max_kernels=3", *words])
+        lines = capsys.readouterr().out.splitlines()
+        return sum("kernel_" in line for line in lines), lines[-1].strip()
+
+    assert rows() == (10, "... and 5 more (--top 15)")
+    assert rows("--top=2") == (2, "... and 13 more (--top 15)")
+    assert rows("--top=15")[0] == 15
+    main(["check", path, "--limit=max_kernels=3", "--json", "--top=2"])
+    assert len(as_json(capsys)["limits"][0]["evidence"]) == 15
 
 
 @pytest.mark.parametrize(
@@ -98,7 +158,48 @@ def test_names_out_of_the_trace_are_escaped_and_shortened(check, capsys):
     assert max(map(len, out.splitlines())) < 700
 
 
-CHECK = "import sys; from pytest_torchprof.cli import main; sys.exit(main())"
+@pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
+def test_no_line_is_wider_than_the_screen(check, capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    names = {f"{GEMM}{'_with_a_long_name' * number}": number for number in range(1, 12)}
+    assert check(names, "max_kernels=1", "max_peak_memory=1GB", "only_kernels=attention") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert any("[not-recorded]" in line for line in lines), "a code is never broken"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looked at on Linux")
+@pytest.mark.parametrize("columns", [40, 80])
+def test_nor_is_an_error_on_a_terminal(tmp_path, columns):
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    process, terminal = pty.fork()
+    if not process:
+        os.environ.pop("COLUMNS", None)
+        os.execv(
+            sys.executable,
+            [sys.executable, "-c", f"import time; time.sleep(0.2); {CHECK}", "check", "t", "--limit=max_kernel=1"],
+        )
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    written = b""
+    with suppress(OSError):  # The terminal is gone with the process.
+        while part := os.read(terminal, 4096):
+            written += part
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 2
+    lines = written.decode().split("\r\n")
+    assert max(map(len, lines)) <= columns
+    assert any("[unknown-keyword]" in line for line in lines)
+
+
+def test_in_a_file_lines_stay_whole(check, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda fallback=(0, 0): os.terminal_size(fallback))
+    check({GEMM: 2, "other": 1}, "max_peak_memory=1GB")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith("[not-recorded]")
 
 
 def check_in_a_process(path, limit, output):

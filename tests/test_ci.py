@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -278,8 +279,31 @@ def test_what_stood_in_for_a_gpu_is_not_exported(run_tests, pytester):
     assert json.loads((pytester.path / "kernels.benchmark.json").read_text()) == []
 
 
-def test_workflows_of_a_gpu_runner_of_the_split_and_without_baselines_are_there():
-    assert [path.name for path in WORKFLOWS] == ["against-base.yml", "gpu-runner.yml", "record-then-judge.yml"]
+def test_workflows_with_and_without_a_gpu_of_the_split_and_without_baselines_are_there():
+    assert [path.name for path in WORKFLOWS] == [
+        "against-base.yml",
+        "cpu-runner.yml",
+        "gpu-runner.yml",
+        "record-then-judge.yml",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compiled code on the CPU needs a C++ compiler")
+def test_the_workflow_without_a_gpu_gates_the_test_on_its_page(pytester):
+    page = (Path(__file__).parents[1] / "docs" / "ci.md").read_text(encoding="utf-8")
+    source = re.search(r"<!-- example: cpu -->\n```python\n(.*?)```", page, re.DOTALL)[1]
+    workflow = yaml.safe_load(next(path for path in WORKFLOWS if path.name == "cpu-runner.yml").read_text())
+    command = next(
+        step["run"] for step in workflow["jobs"]["kernels"]["steps"] if "pytest tests" in step.get("run", "")
+    )
+    folder = pytester.mkdir("tests") / "cpu"
+    folder.mkdir()
+    (folder / "test_block.py").write_text(source)
+    pytester.runpytest("tests/cpu", "--torchprof-baseline=update").assert_outcomes(passed=1)
+    pytester.runpytest(*command.split()[1:]).assert_outcomes(passed=1)
+    (folder / "test_block.py").write_text(source.replace("@torch.compile\n", ""))
+    pytester.runpytest(*command.split()[1:]).assert_outcomes(failed=1)
+    assert (pytester.path / "torchprof" / "report.html").is_file()
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

@@ -304,3 +304,34 @@ def test_where_nothing_is_measured_no_process_is_started(pytester):
     )
     pytester.runpytest("--torchprof=off").assert_outcomes(passed=1)
     assert Path("calls").read_text().split() == [str(os.getpid())]
+
+
+# --------------------------------------------------------------------------------------------- what Dynamo itself keeps
+
+PRECOMPILED = """
+import pytest, torch
+import torch._dynamo
+torch._dynamo.config.caching_precompile = True
+x = torch.ones(8, 8)
+
+def product(a):
+    return a @ a
+
+@pytest.mark.torchprof(device="cpu", warmup=0, steps=1, compile_cache="warm", max_compile_time={"cold": 3600})
+def test_it():
+    torch.compile(product)(x)
+    torch.compiler.save_cache_artifacts()
+"""
+
+
+def test_what_dynamo_keeps_is_counted_cold_and_warm_and_shown(pytester):
+    pytester.makepyfile(test_it=PRECOMPILED)
+    told = fresh.run_pytest("--torchprof-report=report.json", COLUMNS="200")
+    told.assert_outcomes(passed=1)
+    (result,) = json.loads(Path("report.json").read_text())["results"]
+    caches = result["compile_caches"]
+    assert caches["doubt"] is None
+    assert [found({"compile_caches": one}, "dynamo") for one in (caches["cold"], caches)] == [(0, 1), (1, 0)]
+    # What it has kept whole nobody else is asked for.
+    assert found(result, "inductor") == (0, 0)
+    told.stdout.fnmatch_lines(["*test_it *  warm 1/1  *"])

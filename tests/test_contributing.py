@@ -28,6 +28,7 @@ COSTS = {
     "number": (2, 4, 0),
     "kernel library": (1, 1, 1),
     "reason": (2, 13, 0),
+    "code": (3, 16, 0),
     "wording": (1, 1, 0),
     "failure": (1, 1, 0),
     "finding": (2, 12, 1),
@@ -116,6 +117,7 @@ def test_an_example_does_what_it_says(name, tmp_path, recording):
     shutil.copytree(
         ROOT / "pytest_torchprof", tmp_path / "pytest_torchprof", ignore=shutil.ignore_patterns("__pycache__")
     )
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
     changed, made, added = applied(patch, tmp_path)
     assert (len(changed), added, len(made)) == COSTS[name]
     (tmp_path / "example.py").write_text(HELP + code)

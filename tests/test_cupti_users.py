@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,11 +12,16 @@ from importlib.util import find_spec
 import fresh
 import pytest
 import torch
+from builder import own_recording
 
 COMMAND = [sys.executable, "-c", "from pytest_torchprof.cli import main; raise SystemExit(main())", "doctor", "--json"]
 
 
-NAMES = {"jaxlib": "JAX (jax.profiler)", "triton.profiler": "Proton (triton.profiler)"}
+NAMES = {
+    "jaxlib": "JAX (jax.profiler)",
+    "triton.profiler": "Proton (triton.profiler)",
+    "torch.profiler._cuspy.core": "torch's own monitor of CUPTI (CuspyConfig)",
+}
 
 
 def test_the_doctor_names_them(tmp_path):
@@ -42,3 +48,39 @@ def test_torchs_own_monitor_is_the_module_that_is_looked_for(version, module):
 def test_torch_alone_is_no_other_user():
     look = "import torch.profiler; from pytest_torchprof.capture.cupti_users import loaded; print(loaded())"
     assert fresh.run_code(look).stdout.strip() == "[]"
+
+
+UNAVAILABLE = """
+import sys
+
+def produce(folder):
+    from torch.profiler._cuspy.observers.base import CuspyObserver
+    # As a profiler with CuspyConfig makes one, where cupti-python is not installed. It then exports nothing.
+    sys.modules["cupti"] = None
+    assert not CuspyObserver([]).available
+    {also}
+
+@cpu
+def test_it(torchprof):
+    torchprof.adopt(produce, timeout=0.1, files={files})
+
+@cpu
+def test_after_it(torchprof):
+    torchprof.adopt(lambda folder: None, timeout=0.1)
+"""
+RECORDS = "__import__('shutil').copy({recording!r}, folder)"
+
+
+@pytest.mark.skipif(torch.__version__ < (2, 15), reason="has no CuspyConfig")
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_recording_that_torchs_own_monitor_did_not_make_is_told_with_why(run_tests, tmp_path, files):
+    recording = own_recording({"k": 2}).write(tmp_path / "t.json")
+    also = RECORDS.format(recording=str(recording)) if files == 2 else ""
+    result = run_tests(UNAVAILABLE.format(also=also, files=files), "-rN", in_process=False)
+    result.assert_outcomes(failed=2)
+    text = " ".join(result.stdout.str().split())
+    there = "1 recording is there" if files == 2 else "0 recordings are there"
+    (why,) = re.findall(rf"\(CuspyConfig\) could not register \((.*?)\), and .*? export: {there} after 0\.1 s; ", text)
+    assert re.fullmatch(r"(No module named|import of) .*(numpy|cupti).*", why)
+    # What came before is not blamed for what is missing later.
+    assert "no recording (.json or .json.gz) was left there" in text

@@ -296,6 +296,16 @@ def test_launches_that_wait_tell_nothing_of_the_skew(job, check):
     assert (status, "makes every launch wait" in said) == (3, True), said
 
 
+@pytest.mark.parametrize("asked", ["max_rank_skew=1s", "forbid=straggler"])
+def test_clocks_that_sampling_locks_tell_nothing_of_the_skew(job, check, asked):
+    ranks = [recording(rank, [1000, 2000, 3000]) for rank in (0, 1)]
+    assert check(job(*ranks), asked)[0] == 0
+    sample = {"ph": "C", "name": "SM Active (%)", "pid": "GPU 0 Counters", "ts": 1500, "args": {"": 40.0}}
+    ranks[1].events.append(sample)
+    status, said = check(job(*ranks), asked)
+    assert (status, "rank 1: the GPU's units were sampled" in said) == (3, True), said
+
+
 def test_nothing_is_the_same_on_no_rank(job, check):
     ranks = [rank_of(rank) for rank in (0, 1)]
     for builder in ranks:

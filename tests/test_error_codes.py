@@ -13,7 +13,9 @@ from builder import TraceBuilder, own_recording
 
 from pytest_torchprof import LimitsMissed, NotMeasured, load
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.explained import EXPLAINED
 from pytest_torchprof.testing.recordings import recording_name
 
 ROOT = Path(__file__).parents[1]
@@ -364,7 +366,7 @@ RECORDINGS = {
     Code.NO_COMMUNICATION: (lambda: own_recording({"k": 1}), "min_overlap=0.5"),
 }
 
-# What needs a GPU, real or simulated, or a compiler: tests that have the code in what they expect.
+# What needs a GPU, real or simulated, or a compiler: tests that expect the code, or a kind of reason that has it.
 ELSEWHERE = {
     Code.NO_SUCH_DEVICE: "gpu/test_gpu_capture.py",
     Code.NO_KERNELS_RECORDED: "gpu/test_gpu_failures.py",
@@ -375,6 +377,7 @@ ELSEWHERE = {
     Code.GPU_IN_USE: "test_gpu_lock.py",
     Code.MEASUREMENT_FAILED: "test_capture.py",
     Code.OWN_UNKNOWN: "test_own.py",
+    Code.LINES_NOT_KNOWN: "test_explaining.py",
     Code.OTHER_FILE_COUNT: "test_adopt.py",
     Code.STALE_RECORDING: "test_adopt.py",
     Code.UNFINISHED_RECORDING: "test_adopt.py",
@@ -395,6 +398,7 @@ ELSEWHERE = {
     Code.NO_VERDICT: "test_plugin_limits.py",
     **dict.fromkeys((Code.NO_ANCESTOR, Code.NO_TEST), "test_bisect.py"),
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
+    **dict.fromkeys((Code.BAD_RECORD, Code.NO_HISTORY), "test_history.py"),
     **dict.fromkeys((Code.RECORDING_NOT_FETCHED, Code.PORT_IN_USE), "test_export.py"),
 }
 
@@ -483,7 +487,9 @@ def test_each_code_has_a_case_and_each_case_a_code():
 
 @pytest.mark.parametrize(("code", "file"), ELSEWHERE.items())
 def test_what_is_tested_elsewhere_is(code, file):
-    assert f"{code}]" in (ROOT / "tests" / file).read_text().replace("\\", "")
+    test = (ROOT / "tests" / file).read_text().replace("\\", "")
+    names = [f"Code.{code.name}", *(f"adopting.{kind.__name__}" for kind in KINDS if vars(kind).get("CODE") == code)]
+    assert f"{code}]" in test or any(re.search(rf"\b{re.escape(name)}\b", test) for name in names)
 
 
 @pytest.mark.parametrize("code", Code)
@@ -495,9 +501,11 @@ def test_each_code_is_raised_somewhere_and_explained(code, capsys):
 
 def test_each_section_of_the_messages_is_a_codes_or_says_what_others_have_in_common():
     common = {
-        *("lines-not-known", "nobody-told", "not-judged-without-a-gpu", "ambiguous"),
-        *("another-commit", "usage-errors", "unreadable-recording", "unreadable-baseline"),
+        *("nobody-told", "not-judged-without-a-gpu", "ambiguous"),
+        *("measured-code", "compiled-code", "not-known", "times", "adopted-recordings", "several-ranks"),
+        *("history", "another-commit", "usage-errors", "unreadable-recording", "unreadable-baseline"),
     }
     headings = re.findall(r"^##+ (.*)$", PAGE, re.MULTILINE)
     assert len(set(headings)) == len(headings)
     assert set(headings) == common | set(Code)
+    assert set(EXPLAINED) <= set(headings)

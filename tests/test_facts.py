@@ -1,11 +1,26 @@
-"""Facts travel as data: nothing in the package takes a sentence apart that the package itself has made."""
+"""Facts travel as data: the package takes no sentence apart that it has made itself, and tests ask for facts.
+
+How a sentence of a catalogue reads stands in messages.txt and findings.txt beside this file, and nowhere else.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections import ChainMap
 from pathlib import Path
 
+import msgspec
 import pytest
+
+from pytest_torchprof.compare import change, comparison, cost, time_comparison
+from pytest_torchprof.findings.finding import Finding
+from pytest_torchprof.limits import evidence, seen
+from pytest_torchprof.limits.limit import Verdict
+from pytest_torchprof.reasons import collectives
+from pytest_torchprof.reasons.catalogue import KINDS
+from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.report import result
 
 pytestmark = pytest.mark.any_torch
 
@@ -21,7 +36,7 @@ FOREIGN = {
     "against/outcomes.py": ("pytest's reports of skips", "_longrepr"),
     "against/request.py": ("what users write behind an option", "_time_share _budget_s"),
     "analysis/efficiency.py": ("names of copies in recordings", "_copies_by_direction"),
-    "analysis/lanes.py": ("names of streams in recordings", "_of_streams"),
+    "analysis/lanes.py": ("names of streams and of annotations in recordings", "_of_streams _annotated"),
     "analysis/regions.py": ("names of Inductor's ranges", "_region"),
     "analysis/stacks.py": ("names of Python frames in recordings", "stack_kinds"),
     "analysis/unseen.py": ("names of Python frames in recordings", "_unrecorded"),
@@ -42,7 +57,9 @@ FOREIGN = {
     "doctor/machine.py": ("Python's message of a missing module", "of_torch"),
     "findings/compiling.py": ("names of Inductor's ranges", "_backward_not_compiled"),
     "findings/finding.py": ("what users write as a threshold", "with_thresholds"),
+    "history/since.py": ("what users write as a condition", "read_condition"),
     "limits/compile_limits.py": ("names of torch's ranges", "_in_compiled_code"),
+    "reasons/articles.py": ("what stands for a field in an example", "_in_a_cell"),
     "recording/oddities.py": ("bytes of recordings", "repairs _thorough"),
     "recording/reader.py": ("msgspec's messages", "_uncut"),
     "recording/text.py": ("bytes of recordings", "head is_perfetto"),
@@ -173,3 +190,254 @@ def test_what_takes_a_sentence_apart_is_found(source):
 )
 def test_what_reads_names_and_keys_is_not(source):
     assert taken_apart(source) == set()
+
+
+# What may stand in a text that a fact holds, by the name of the field.
+OF_CODE_AND_RECORDINGS = """
+    absent allowances allowed allowed_by block breaks cache call calls carried category chain code codes collective
+    collectives collectives_us commit conditions constants device directions directions_us dtype dtype_elsewhere dtypes
+    elsewhere entered facts family finding flags first full function gpus graph graphs group idle_first innermost kernel kernels keys
+    kinds label lacking launched_by limit limits longest longest_before mean_us module name named named_after names near new
+    nodeid nodes not_counted noun number numbers of_ops old op operator operators ops optimizer part pattern phase
+    program range recompiles reasons same second selector setting setup shapes sizes source status structure test
+    unit unmatched users variable worst_step written steps asked there
+"""
+"""Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
+PATHS = "culprit file files line location lock other others places recording root silent"
+OF_OTHERS = "error error_text explanation holders note problem returned said"
+"""Words of others: Python's of an exception, torch's, a plugin's, an earlier version's."""
+SENTENCES_OF_OTHERS = {
+    "EndedItsRun.why": "pytest's",
+    "GivenUpBefore.because": "torch's",
+    "ExportSkipped.because": "torch's",
+    "GraphBreakLine.why": "torch's",
+    "RecompileLine.why": "torch's",
+    "SkippedGraph.why": "torch's",
+    "OtherFinding.title": "a plugin's",
+    "OtherFinding.message": "a plugin's",
+    "OtherFinding.remedy": "a plugin's",
+}
+STILL_WORDS = """
+    BaseUnmeasured.because CalledDifferentlyOften.ranks Change.what Comparison.disturbed DeviceUnusable.advice
+    DifferentJobSizes.each EndedItsRun.goal EndedWithoutMeasuring.how Hotspot.subject InStep.step InsteadOfCompiling.what
+    NeedsGpu.what NoFileThere.because NoFittingCode.under NoGpuHere.because NoGpuHere.what NoKernelsRecorded.fresh
+    NoRecordsInTorch.missing NotCompiled.seen NotReadBack.cause NothingOfGpu.why NothingRan.step NumberNotRecorded.because
+    OfSide.side OtherConditions.at_commit OtherConditions.here OtherSidesCode.advice OtherSidesCode.where
+    OtherSidesCode.whose OtherSidesFile.where OtherThreadNotDone.what OtherwiseOnRank.in_step Polled.step
+    ProcessWithoutTest.because ProcessWithoutTest.side ProfilerRuns.where RanOnOtherThread.what RanUncompiled.under
+    RangeNotInStep.step RankElsewhere.process RankElsewhere.rule RankElsewhere.where RankStillSilent.process
+    RankTooLate.goal RankTooLate.process Result.message SharedModule.where TimeComparison.disturbed
+    TooFewRecordings.wanted Verdict.expected Verdict.in_step Verdict.step WorstRank.in_step
+"""
+"""Words of ours that a fact still holds: each is to become facts of its own; no new one may come."""
+
+
+def kinds_of_facts():
+    """Return the kinds of reasons, findings, verdicts, what limits see, changes and results."""
+    found = [*KINDS, *seen.KINDS, *evidence.KINDS, *collectives.KINDS, *below(Finding), Verdict]
+    for module in (result, change, comparison, cost, time_comparison):
+        own = [kind for kind in vars(module).values() if getattr(kind, "__module__", None) == module.__name__]
+        found += [kind for kind in own if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+    return {kind for kind in found if kind.__module__.startswith("pytest_torchprof.")}
+
+
+def below(kind):
+    return {one for sub in kind.__subclasses__() for one in (sub, *below(sub))}
+
+
+def texts_of(kinds):
+    """Return the fields that hold texts, as "Kind.field", but for those whose name says what may stand in them."""
+    known = {*OF_CODE_AND_RECORDINGS.split(), *PATHS.split(), *OF_OTHERS.split()}
+    found = set()
+    for kind in kinds:
+        types = ChainMap(*(vars(base).get("__annotations__", {}) for base in kind.__mro__))
+        held = {name for name in kind.__struct_fields__ if re.search(r"\bstr\b", types[name])}
+        found |= {f"{kind.__name__}.{name}" for name in held - known}
+    return found
+
+
+def test_no_fact_holds_words_of_ours_but_those_that_are_listed():
+    found = texts_of(kinds_of_facts())
+    listed = {*SENTENCES_OF_OTHERS, *STILL_WORDS.split()}
+    assert found - listed == set(), (
+        "a name, a path or words of others? say which above; words of ours are a nested kind"
+    )
+    assert listed - found == set(), "these are gone"
+
+
+def test_a_fact_that_holds_a_sentence_is_found():
+    class Cut(Reason, frozen=True):
+        file: str
+        because: str
+        why: str | None = None
+
+    assert texts_of([Cut]) == {"Cut.because", "Cut.why"}
+
+
+TESTS = Path(__file__).parent
+PINNED = ("messages.txt", "findings.txt")
+NO_WORDS = re.compile(r"`[^`]*`|<[^<>\n]*>|\([^()]*\)|\[[^\[\]]*\]|[*?|\n:;\0]|\\\\[dsw]")
+"""Code, fields, asides, codes, and where a pattern leaves something open: there a row of words ends."""
+STILL_PINNED = {
+    "fakegpu/test_gate.py": 2,
+    "fakegpu/test_graph_numbers.py": 1,
+    "fakegpu/test_graph_replays.py": 2,
+    "gpu/test_gpu_adopt.py": 3,
+    "gpu/test_gpu_capture.py": 2,
+    "gpu/test_gpu_doctor.py": 1,
+    "gpu/test_gpu_failures.py": 6,
+    "gpu/test_gpu_graph_operators.py": 6,
+    "gpu/test_gpu_memory.py": 1,
+    "gpu/test_gpu_threads.py": 1,
+    "gpu/test_gpu_times.py": 2,
+    "gpu/test_gpu_validity.py": 1,
+    "gpu/test_gpu_waits.py": 1,
+    "neighbours/test_neighbours.py": 2,
+    "test_adopt_jobs.py": 1,
+    "test_against_code.py": 2,
+    "test_against_gaps.py": 2,
+    "test_against_kills.py": 2,
+    "test_against_proof.py": 4,
+    "test_against_times.py": 2,
+    "test_allowed_waits.py": 5,
+    "test_analyze.py": 6,
+    "test_asking.py": 2,
+    "test_attention_versions.py": 1,
+    "test_baseline_modes.py": 5,
+    "test_baseline_operands.py": 3,
+    "test_baseline_rename.py": 1,
+    "test_capture.py": 1,
+    "test_capture_intruders.py": 10,
+    "test_capture_threads.py": 2,
+    "test_caught.py": 1,
+    "test_collectives.py": 1,
+    "test_communication_limits.py": 4,
+    "test_compile_cache.py": 8,
+    "test_compile_recordings.py": 4,
+    "test_compile_watch.py": 7,
+    "test_cpu_recordings.py": 1,
+    "test_cupti_users.py": 3,
+    "test_diff.py": 1,
+    "test_different_ranks.py": 7,
+    "test_doctor.py": 1,
+    "test_explain.py": 2,
+    "test_explaining.py": 10,
+    "test_export.py": 1,
+    "test_findings.py": 3,
+    "test_findings_on_cpu.py": 2,
+    "test_fixture.py": 3,
+    "test_forbidden_operators.py": 9,
+    "test_foreign_text.py": 2,
+    "test_gpu_lock.py": 1,
+    "test_graph_numbers.py": 2,
+    "test_graph_operators.py": 3,
+    "test_hidden_waits.py": 1,
+    "test_hooks.py": 1,
+    "test_jobs.py": 6,
+    "test_joining.py": 3,
+    "test_kernel_work.py": 4,
+    "test_less_recorded.py": 15,
+    "test_marker.py": 10,
+    "test_messages.py": 2,
+    "test_names_not_known.py": 3,
+    "test_no_gpu.py": 2,
+    "test_not_fused.py": 1,
+    "test_nvml.py": 7,
+    "test_operator_families.py": 1,
+    "test_other_exporters.py": 2,
+    "test_other_threads.py": 2,
+    "test_own_kernels.py": 3,
+    "test_page_timeline.py": 1,
+    "test_patterns.py": 2,
+    "test_plugin_limits.py": 2,
+    "test_profile.py": 4,
+    "test_ranges.py": 1,
+    "test_ranks.py": 2,
+    "test_ranks_leave_nothing.py": 2,
+    "test_ranks_lockstep.py": 13,
+    "test_ranks_marker.py": 1,
+    "test_reader_bad_input.py": 6,
+    "test_reader_bounds.py": 2,
+    "test_reader_formats.py": 1,
+    "test_replay.py": 3,
+    "test_rocm_blits.py": 1,
+    "test_rocm_collectives.py": 2,
+    "test_run_program.py": 10,
+    "test_screen.py": 2,
+    "test_script.py": 10,
+    "test_shown_names.py": 1,
+    "test_silent_passes.py": 7,
+    "test_silent_passes_compiled.py": 1,
+    "test_time.py": 4,
+    "test_torchs_patterns.py": 1,
+    "test_unittest.py": 2,
+    "test_unseen_work.py": 2,
+}
+"""How many literals of a test file still hold words of a catalogue's sentence; the numbers only go down."""
+
+
+def rows_of_four_words(text):
+    """Yield each four words of a text that follow one another."""
+    for part in NO_WORDS.sub("\0", text).split("\0"):
+        words = re.findall(r"[\w'./=-]*\w", part.replace("\\", ""))
+        for row in zip(words, words[1:], words[2:], words[3:], strict=False):
+            if all(re.fullmatch(r"[A-Za-z][A-Za-z'-]*", word) for word in row):
+                yield row
+
+
+def literals(source):
+    """Yield line and text of each literal that is no docstring; what an f-string fills in is a NUL."""
+    nodes = list(ast.walk(ast.parse(source)))
+    inside = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    inside |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(written(part) or "\0" for part in node.values)
+        elif written(node) and id(node) not in inside:
+            yield node.lineno, node.value
+
+
+def pinned(source, sentences):
+    """Return what a source pins: the line of each literal that has four words of a sentence, and these."""
+    rows = set(rows_of_four_words(sentences))
+    hits = [
+        (line, next((row for row in rows_of_four_words(text) if row in rows), ())) for line, text in literals(source)
+    ]
+    return [f"{line}: {' '.join(row)}" for line, row in hits if row]
+
+
+def test_a_sentence_of_the_catalogues_is_pinned_in_their_own_tests_alone():
+    sentences = "\n".join((TESTS / name).read_text() for name in PINNED)
+    found = {
+        path.relative_to(TESTS).as_posix(): pinned(path.read_text(), sentences) for path in TESTS.rglob("test_*.py")
+    }
+    more = {name: lines for name, lines in found.items() if len(lines) > STILL_PINNED.get(name, 0)}
+    assert more == {}, "ask for the kind of reason and its facts (facts.py), or for the code"
+    assert {name: len(lines) for name, lines in found.items() if lines} == STILL_PINNED, "lower the numbers above"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'assert "has lost its last step" in text',
+        'lines.fnmatch_lines(["*rank 1 has lost its last step*[[]lost-steps]*"])',
+        'with raises(NotMeasured, match=f"{name} has lost its last step"): pass',
+        'text = re.search(r"has lost its last step: \\d+", told)',
+    ],
+)
+def test_a_sentence_that_a_test_pins_is_found(source):
+    assert pinned(source, "  rank 1 has lost its last step [lost-steps]\n") == ["1: has lost its last"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A rank has lost its last step."""',
+        'assert "rank 1 has lost" in text',
+        'assert "[lost-steps]" in text',
+        'lines.fnmatch_lines(["*has lost*its last*"])',
+        "assert says(reason, LostSteps, rank=1)",
+    ],
+)
+def test_facts_pin_no_sentence(source):
+    assert pinned(source, "  rank 1 has lost its last step [lost-steps]\n") == []

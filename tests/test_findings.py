@@ -6,7 +6,7 @@ import pytest
 from builder import TraceBuilder
 
 from pytest_torchprof import NotMeasured, load
-from pytest_torchprof.findings import OtherFinding, ranked
+from pytest_torchprof.findings import OtherFinding, find, ranked
 
 pytestmark = pytest.mark.any_torch
 
@@ -40,6 +40,16 @@ def findings(tmp_path):
     return look
 
 
+@pytest.fixture
+def all_findings(tmp_path):
+    """Return a function that gives all of them, those too whose cause another one tells."""
+
+    def look(builder):
+        return {finding.code: finding for finding in find(load(builder.write(tmp_path / "trace.json")))}
+
+    return look
+
+
 def steps(count=1, length=1000):
     builder = TraceBuilder()
     for number in range(count):
@@ -47,14 +57,18 @@ def steps(count=1, length=1000):
     return builder
 
 
-def test_small_work_launched_late_is_overhead(findings):
+def test_small_work_launched_late_is_overhead_and_its_gaps_are_told_once(findings, all_findings):
     builder = steps()
     for at in range(0, 900, 100):
         builder.launched(MUL, at, dur=5)
     found = findings(builder)
     assert found["overhead-bound"].evidence["late_launches"] == pytest.approx(8 / 9)
-    assert found["overhead-bound"].cpu_gpu_ratio == 1000 / 45
-    assert found["launch-gaps"].evidence["host_wait_us"] == 8 * 95
+    # An operator lies around each launch; what is recorded nowhere is not counted as launching.
+    assert found["overhead-bound"].launch_ratio == pytest.approx(found["overhead-bound"].launching_us / 45)
+    # From the end of the kernel before to the end of the launch, which returns 3 us before the kernel begins.
+    assert found["overhead-bound"].time_us == 8 * 92
+    assert "launch-gaps" not in found
+    assert all_findings(builder)["launch-gaps"].evidence["host_wait_us"] == 8 * 95
     assert "compute-bound" not in found
 
 
@@ -71,11 +85,11 @@ def test_the_time_between_the_sentinel_and_the_first_step_is_not_the_users(findi
     assert "launch-gaps" not in shorter
 
 
-def test_the_first_launch_of_a_step_that_comes_late_is_the_users(findings):
+def test_the_first_launch_of_a_step_that_comes_late_is_the_users(all_findings):
     builder = steps()
     builder.own(steps=1)
     builder.launched(MUL, 742, dur=250)
-    found = findings(builder)["launch-gaps"]
+    found = all_findings(builder)["launch-gaps"]
     assert found.evidence["share"] == pytest.approx(0.747)
     assert found.evidence["host_wait_us"] == 750
 
@@ -104,13 +118,13 @@ def test_communication_under_computation_is_not_exposed(findings):
     assert "exposed-communication" not in findings(builder)
 
 
-def test_idle_time_of_the_profiler_itself_is_no_gap_of_the_program(findings):
+def test_idle_time_of_the_profiler_itself_is_no_gap_of_the_program(all_findings):
     builder = steps()
     builder.kernel(MUL, 10, 10, builder.launch(0))
     builder.kernel(MUL, 500, 10, builder.launch(490))
-    assert findings(builder)["launch-gaps"].evidence["host_wait_us"] == 480
+    assert all_findings(builder)["launch-gaps"].evidence["host_wait_us"] == 480
     builder.event("overhead", "Activity Buffer Request", 25, 470, pid=-1, tid=0)
-    found = findings(builder)
+    found = all_findings(builder)
     assert found["profiler-gap"].evidence["time_us"] == 470
     assert "launch-gaps" not in found
 
@@ -178,7 +192,8 @@ def test_a_copy_that_waits_is_answered_by_where_it_goes(directions, advised, fin
         builder.memcpy(direction, 200 * number + 10, 20, builder.call("copy", 200 * number + 5))
         builder.sync(200 * number + 12, 30, what="stream sync")
     found = findings(builder)["implicit-sync"]
-    assert found.directions == {direction: directions.count(direction) for direction in directions}
+    causes = ["to_gpu" if direction == "HtoD" else "to_cpu" for direction in directions]
+    assert found.causes_us == {cause: 30 * causes.count(cause) for cause in causes}
     assert [way for way in ("from pinned memory", "into pinned memory") if way in found.remedy] == advised
 
 
@@ -252,6 +267,166 @@ def test_a_launch_that_loads_code_is_cold_and_one_behind_a_full_queue_is_not(fin
     queued = steps(length=20_000)
     queued.kernel(MUL, 15_000, 10, queued.launch(0, 5000))
     assert "cold-start" not in findings(queued)
+
+
+def test_a_later_launch_of_the_same_kernel_loads_no_code(findings):
+    builder = steps(length=20_000)
+    builder.launched(MUL, 0)
+    builder.kernel(MUL, 8010, 10, builder.launch(3000, 5000))
+    assert "cold-start" not in findings(builder)
+
+
+@pytest.mark.parametrize(
+    ("call", "setup"),
+    [
+        (lambda builder, at: builder.op("aten::empty", at, 3000), {"first aten::empty": 1}),
+        (lambda builder, at: builder.call("cudaFuncSetAttribute", at, 3000), {"first cudaFuncSetAttribute": 1}),
+        (lambda builder, at: builder.op("aten::view", at, 3000), None),
+    ],
+    ids=["allocation", "call of the driver", "view"],
+)
+def test_a_first_call_that_takes_a_millisecond_is_cold(call, setup, findings):
+    def found(*, before):
+        builder = steps(length=20_000)
+        builder.launched(MUL, 0)
+        for at in range(100, 100 * before + 100, 100):
+            builder.op("aten::empty", at, 5)
+            builder.call("cudaFuncSetAttribute", at + 50, 1)
+        call(builder, 5000)
+        return findings(builder).get("cold-start")
+
+    assert getattr(found(before=0), "setup", None) == setup
+    assert found(before=1) is None
+
+
+def test_what_is_first_done_while_the_gpu_works_is_not_waited_for(findings):
+    builder = steps(length=20_000)
+    builder.launched(MUL, 0, dur=15_000)
+    builder.op("aten::empty", 5000, 3000)
+    assert "cold-start" not in findings(builder)
+
+
+def test_a_call_that_captures_a_graph_is_cold_as_a_whole(findings):
+    builder = steps()
+    builder.launched(MUL, 0)
+    builder.op("CompiledFunction", 100, 700)
+    builder.capture(500, 600)
+    found = findings(builder)["cold-start"]
+    assert found.setup == {"call that captures a graph": 1, "graph capture": 1}
+    assert found.setup_us == 700
+
+
+HELD = (
+    ("aten::view", 3000),
+    ("aten::expand", 2000),
+    ("aten::t", 2500),
+    ("aten::empty", 4000),
+    ("cudaEventRecord", 3500),
+)
+
+
+def held_up(*, usual=5, slow=HELD, first=False):
+    builder = steps(length=100_000)
+    builder.launched(MUL, 0, dur=90_000)
+    for at, (name, took) in enumerate(slow):
+        add = builder.call if name.startswith("cuda") else builder.op
+        for place in range(0 if first else 3):
+            add(name, 100 + 1000 * at + 100 * place, usual)
+        add(name, 10_000 + 10_000 * at, took)
+    return builder
+
+
+def test_calls_of_all_kinds_that_stand_still_show_a_cpu_that_is_held_up(findings):
+    found = findings(held_up())["cpu-held-up"]
+    assert (found.count, found.views, found.time_us, found.share) == (5, 3, 15_000, 0.15)
+    assert (found.longest, found.longest_us, found.usual_us) == ("aten::empty", 4000, 5)
+    # The GPU computed all that time but for the first 5 us and the last 10 ms.
+    assert found.saves_us == pytest.approx(10_000, abs=10)
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        held_up(usual=100),
+        held_up(slow=HELD[:4]),
+        held_up(slow=[*HELD[:2], ("aten::empty", 4000), ("aten::empty_like", 4000), ("cudaEventRecord", 3500)]),
+        held_up(slow=[(name, 900) for name, _ in HELD]),
+        held_up(slow=[("aten::view", 3000)] * 3 + [("cudaStreamSynchronize", 9000)] * 2),
+    ],
+    ids=["usually long", "four times", "two views", "less than a millisecond", "waits"],
+)
+def test_what_may_be_slow_for_a_reason_of_its_own_shows_no_cpu_that_is_held_up(builder, findings):
+    assert "cpu-held-up" not in findings(builder)
+
+
+def test_time_without_any_event_is_told_with_how_to_see_more(findings):
+    def builder():
+        made = steps()
+        made.launched(MUL, 0)
+        made.launched(MUL, 600, dur=380)
+        return made
+
+    found = findings(builder())["nothing-recorded"]
+    # The first kernel ends at 18, the next operator begins at 600; the last kernel ends at 988.
+    assert (found.time_us, found.gaps, found.longest_us, found.stacks) == (594, 2, 582, False)
+    assert "with_stack" in found.remedy
+    framed = builder()
+    framed.event("python_function", "model.py(3): forward", 0, 300)
+    shown = findings(framed)["nothing-recorded"]
+    assert (shown.longest_us, shown.stacks) == (300, True)
+    assert "with_stack" not in shown.remedy
+    noted = builder()
+    noted.annotation("preparing", 15, 560)
+    assert "nothing-recorded" not in findings(noted)
+
+
+def test_one_cause_stands_out_once(findings, tmp_path):
+    """A copy waits for a kernel that was launched and does not start: three findings, of which the first tells it all."""
+    builder = steps(length=10_000)
+    late = builder.launch(0)
+    builder.op("aten::copy_", 10, 8990)
+    copy = builder.call("copy", 20, 8970)
+    builder.sync(30, 8960, what="stream sync")
+    builder.kernel(MUL, 8900, 5, late)
+    builder.memcpy("DtoH", 8910, 2, copy)
+    assert {"implicit-sync", "sync-over-little-work"}.isdisjoint(findings(builder))
+    profile = load(builder.write(tmp_path / "t.json"))
+    for code in ("queued-work-waits", "implicit-sync", "sync-over-little-work"):
+        with pytest.raises(AssertionError, match=code):
+            profile.expect(forbid=code)
+
+
+def test_a_wait_in_an_operator_is_told_once(findings):
+    builder = steps()
+    builder.launched(MUL, 0)
+    builder.op("aten::item", 100, 500)
+    builder.sync(110, 480, what="stream sync")
+    builder.op("aten::add", 900, 10)
+    found = findings(builder)
+    assert "implicit-sync" in found
+    assert "sync-over-little-work" not in found
+    builder.sync(700, 190)
+    assert "sync-over-little-work" in findings(builder)
+
+
+def test_the_hotspot_of_a_gpu_that_idles_stands_behind_what_takes_the_time(findings):
+    builder = steps()
+    for at, name in ((0, GEMM), (300, SOFTMAX), (600, COPY)):
+        builder.launched(name, at, dur=40 if name is GEMM else 5)
+    builder.op("aten::sort", 700, 200)
+    builder.op("aten::index_select", 701, 198)
+    order = list(findings(builder))
+    assert order.index("costly-children") < order.index("hotspot")
+
+
+def test_communication_that_is_exposed_is_no_hotspot_beside_it(findings):
+    builder = steps()
+    builder.kernel(NCCL, 10, 500, builder.launch(0))
+    for at, name in ((600, GEMM), (700, SOFTMAX)):
+        builder.launched(name, at, dur=50)
+    found = findings(builder)
+    assert "exposed-communication" in found
+    assert "hotspot" not in found
 
 
 def test_kernels_that_are_slow_in_one_step_are_an_outlier(findings):
@@ -462,12 +637,12 @@ def test_the_line_is_that_of_the_users_code(findings):
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, x>(int)"
 
 
-def test_idle_time_of_several_gpus_is_their_mean_and_never_more_than_the_time(findings):
+def test_idle_time_of_several_gpus_is_their_mean_and_never_more_than_the_time(all_findings):
     builder = TraceBuilder()
     for i in range(20):
         for device in range(4):
             builder.launched(ADD, 100 * i + 20 * device, device=device, wait=0, dur=5)
-    found = findings(builder)["launch-gaps"]
+    found = all_findings(builder)["launch-gaps"]
     assert 0.5 < found.evidence["share"] < 1
     assert found.evidence["host_wait_us"] == pytest.approx(4 * found.evidence["time_us"], rel=0.1)
 
@@ -485,13 +660,13 @@ def test_kernels_of_two_gpus_are_no_chain(findings):
     assert "unfused-pointwise" not in chain([0, 1])
 
 
-def test_what_an_operation_waits_for_after_its_launch_is_not_the_hosts_doing(findings):
+def test_what_an_operation_waits_for_after_its_launch_is_not_the_hosts_doing(all_findings):
     def waiting(call_us, wait):
         builder = TraceBuilder()
         for i in range(5):
             builder.op("aten::add", 1000 * i, call_us + 4)
             builder.kernel(ADD, 1000 * i + call_us + wait, 10, builder.launch(1000 * i + 2, call_us))
-        return findings(builder)
+        return all_findings(builder)
 
     assert waiting(900, 5)["launch-gaps"].evidence["share"] > 0.8
     assert "launch-gaps" not in waiting(5, 900)
@@ -513,19 +688,21 @@ def test_only_synchronization_that_made_a_gap_is_advised_against(began, lasted, 
     assert ("synchronization" in found.remedy) == bool(after_waits_us)
 
 
-def test_a_gap_in_a_call_that_captures_a_graph_is_a_first_calls(findings):
+def test_a_gap_in_a_call_that_captures_a_graph_is_a_first_calls(all_findings):
     def gap(*, captures):
         builder = steps()
-        builder.op("CompiledFunction", 0, 700)
+        builder.op("CompiledFunction", 0, 500)
         builder.kernel(MUL, 5, 10, builder.launch(2))
         if captures:
-            builder.capture(500, 600)
-        builder.kernel(MUL, 660, 300, (builder.graph_launch if captures else builder.launch)(650))
-        return findings(builder)["launch-gaps"]
+            builder.capture(300, 400)
+        builder.kernel(MUL, 460, 140, (builder.graph_launch if captures else builder.launch)(450))
+        builder.kernel(MUL, 800, 100, builder.launch(798))
+        return all_findings(builder)["launch-gaps"]
 
     eager, first = gap(captures=False), gap(captures=True)
     assert (eager.capturing_us, eager.graphs) == (0, False)
-    assert first.capturing_us == pytest.approx(first.time_us)
+    # From 15 to the end of the launch at 452; then from 600 to the end of the one at 800.
+    assert (first.capturing_us, first.time_us, first.saves_us) == (437, 637, 200)
     assert first.graphs
     assert ("warm up" in eager.remedy, "warm up" in first.remedy) == (False, True)
 
@@ -621,7 +798,7 @@ def test_only_the_time_in_which_a_grid_does_not_fill_the_gpu_counts(findings):
     assert findings(builder)["small-grid"].time_us == 200
 
 
-def waiting_work(*, other_stream=False, collective=False, graph=False):
+def waiting_work(*, other_stream=False, collective=False, graph=False, other_gpu=False):
     builder = steps()
     builder.kernel(GEMM, 10, 20, builder.launch(0))
     builder.kernel(GEMM, 600, 100, builder.graph_launch(40) if graph else builder.launch(40))
@@ -629,45 +806,51 @@ def waiting_work(*, other_stream=False, collective=False, graph=False):
         builder.kernel(GEMM, 610, 20, builder.launch(50), stream=20)
     if collective:
         builder.kernel(NCCL, 720, 20, builder.launch(60))
+    if other_gpu:
+        builder.kernel(GEMM, 50, 549, builder.launch(45), device=1)
     return builder
 
 
 @pytest.mark.parametrize(
-    ("seen", "streams", "communicates", "gaps_in_graphs"),
+    ("seen", "cause"),
     [
-        ({}, 1, False, 0),
-        ({"other_stream": True}, 2, False, 0),
-        ({"collective": True}, 1, True, 0),
-        ({"graph": True}, 1, False, 1),
+        ({}, None),
+        # That other streams or ranks are there is no evidence that one of them was waited for.
+        ({"other_stream": True}, None),
+        ({"collective": True}, None),
+        ({"graph": True}, "CUDA graph"),
+        ({"other_gpu": True}, "another GPU"),
     ],
+    ids=["nothing", "another stream", "a collective", "a graph", "another GPU"],
 )
-def test_launched_work_waits_for_what_the_recording_has(seen, streams, communicates, gaps_in_graphs, findings):
+def test_launched_work_waits_for_what_the_recording_shows(seen, cause, findings):
     found = findings(waiting_work(**seen))["queued-work-waits"]
-    assert (found.streams, found.communicates, found.gaps_in_graphs) == (streams, communicates, gaps_in_graphs)
-    causes = {"another stream": streams > 1, "a rank": communicates, "CUDA graph": gaps_in_graphs}
-    assert {cause: cause in found.remedy for cause in causes} == {cause: bool(seen) for cause, seen in causes.items()}
+    assert (found.graph_starts_us > 0, found.after_other_gpu) == (cause == "CUDA graph", cause == "another GPU")
+    named = [word for word in ("another GPU", "CUDA graph", "before the recording") if word in found.remedy]
+    assert named == ([cause] if cause else [])
 
 
 def test_a_ratio_that_only_set_up_explains_is_none_of_launches(findings):
     builder = steps(length=100_000)
     builder.launched(MUL, 10)
+    builder.op("prepare", 40, 89_900)
     builder.launched(MUL, 90_000, op="aten::sub")
     found = findings(builder)["overhead-bound"]
-    assert found.cpu_gpu_ratio > 100
+    assert found.launch_ratio > 100
     assert (found.busy_us, found.longest_before) == (20, "aten::sub")
     assert found.longest_us == pytest.approx(90_000, rel=0.01)
     assert found.remedy != type(found).REMEDY
 
 
-@pytest.mark.parametrize(("lasted", "told"), [(5, False), (100, True)])
-def test_set_up_is_told_where_it_takes_a_share_of_the_time(lasted, told, findings):
-    builder = steps()
-    builder.call("cudaMalloc", 10, lasted)
-    for at in range(200, 900, 50):
-        builder.launched(MUL, at, dur=5)
-    found = findings(builder)["overhead-bound"]
-    assert found.setup_us == lasted
-    assert ("set-up" in found.message) == told
+def test_what_is_done_once_is_no_launching(findings):
+    def ratio(lasted):
+        builder = steps()
+        builder.call("cudaMalloc", 10, lasted)
+        for at in range(200, 900, 50):
+            builder.launched(MUL, at, dur=5)
+        return findings(builder)["overhead-bound"].launching_us
+
+    assert ratio(5) == ratio(100)
 
 
 @pytest.mark.parametrize(
@@ -681,7 +864,17 @@ def test_only_wrappers_that_ran_are_advised_on(name, wrappers, findings):
         builder.annotation(name, 0, 900)
     found = findings(builder)["exposed-communication"]
     assert found.wrappers == wrappers
-    assert ("DDP" in found.remedy, "FSDP" in found.remedy) == ("ddp" in wrappers, "fsdp" in wrappers)
+    # FSDP sends no all_reduce.
+    assert ("DDP" in found.remedy, "FSDP" in found.remedy) == ("ddp" in wrappers, False)
+
+
+def test_a_wrapper_is_advised_on_where_it_sends_what_takes_the_longest(findings):
+    builder = steps()
+    builder.kernel(NCCL.replace("AllReduce_Sum_bf16", "AllGather"), 10, 990, builder.launch(0))
+    builder.annotation("FSDP::pre_forward (layer)", 0, 900)
+    builder.annotation("DistributedDataParallel.forward", 0, 900)
+    remedy = findings(builder)["exposed-communication"].remedy
+    assert ("DDP" in remedy, "FSDP" in remedy) == (False, True)
 
 
 def test_communication_that_is_no_collective_of_torchs_has_its_name(findings):
@@ -715,6 +908,15 @@ def test_memory_that_is_not_pinned_is_advised_on_where_it_was_copied(findings):
         builder.events[-1]["name"] = f"Memcpy HtoD ({memory} -> Device)"
         found = findings(builder)["copies-take-long"]
         assert (found.pageable_us, "pin_memory" in found.remedy) == (215 * is_pageable, is_pageable)
+
+
+@pytest.mark.parametrize("name", ["CopyDeviceToHost", "CopyHostToDevice", "CopyDeviceToDevice"])
+def test_the_direction_of_a_copy_is_known_as_rocm_spells_it(name, findings):
+    builder = steps()
+    builder.memcpy("HtoD", 10, 215, builder.call("copy", 0))
+    builder.events[-1]["name"] = name
+    _, of, to = name.replace("Copy", " ").replace("To", " ").split(" ")
+    assert findings(builder)["copies-take-long"].directions_us == {f"{of[0]}to{to[0]}": 215}
 
 
 def test_copies_without_a_kernel_are_found(findings):

@@ -13,8 +13,10 @@ import msgspec
 import pytest
 
 from pytest_torchprof import load
+from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
 from pytest_torchprof.findings import RULES, AnyFinding, OtherFinding
 from pytest_torchprof.findings.catalogue import KINDS, from_words
+from pytest_torchprof.reasons.collectives import OtherMessage
 
 pytestmark = pytest.mark.any_torch
 
@@ -29,10 +31,15 @@ VALUES = {
     "Mapping[str, int]": ({"one": 1}, {"one": 40, "two": 2}),
     "Mapping[str, float]": ({"one": 1.5}, {"one": 40.0, "two": 2.0}),
     "Mapping[str, bool | str | None]": ({}, {"tf32_matmul": True}),
+    "Mapping[WaitedFor, float]": ({"value": 0.25}, {"to_cpu": 1500.0, "value": 990.0, "masks": 10.0}),
     "tuple[str, ...]": (("one",), ("one", "two", "three", "four", "five", "six")),
     "tuple[str, str]": (("one", "two"), ("one", "two")),
     "tuple[int, ...]": ((1,), (3000, 20)),
     "tuple[str | None, ...]": (("ProfilerStep#1",), ("ProfilerStep#1", "ProfilerStep#2")),
+    "tuple[AnyRankDifference | OtherCount | OtherStepCount, ...]": (
+        (OtherMessage(1, 2, 0, "<collective>", 8, "fp32", 4, "fp32"),),
+        (OtherCount(2, "<kernel>", "", 1), *[OtherStepCount(3, 2)] * 5),
+    ),
     "tuple[Literal['gemm', 'conv'], ...]": (("gemm",), ("gemm", "conv")),
     "tuple[Literal['ddp', 'fsdp'], ...]": ((), ("ddp", "fsdp")),
     "Literal['outlier', 'drift']": ("outlier", "drift"),
@@ -46,12 +53,12 @@ SHARE = 0.25
 MORE = {
     "cold-start": [{"first_step_us": None, "first_call_us": None}],
     "rank-differs": [{"collectives": None}],
-    "exposed-communication": [{"rank": None}, {"kind": "inconclusive"}],
+    "exposed-communication": [{"rank": None, "on_cpu": False}, {"rank": None}, {"kind": "inconclusive"}],
     "not-compiled": [{"seen": ()}],
     "below-roofline": [{"family": family} for family in ("conv", "gemm", "attention")],
     "no-gpu-work": [{"of_steps": 2}, {"calls_recorded": False}],
     "lost-kernels": [{"lost_kernels": 1}],
-    "implicit-sync": [{"ops": {"aten::to": 3, "aten::index": 1}, "directions": {"HtoD": 1, "DtoH": 2}}],
+    "implicit-sync": [{"causes_us": {"masks": 2000.0, "indices": 300.0, "to_gpu": 200.0, "copies": 150.0}}],
 }
 
 
@@ -72,7 +79,8 @@ def example(kind, which):
         return found.format(name=name) if isinstance(found, str) else found
 
     types = annotations(kind)
-    return kind(**{name: value(name, types[name]) for name in kind.__struct_fields__})
+    # Its events stay with the recording.
+    return kind(**{name: value(name, types[name]) for name in kind.__struct_fields__ if name != "events"})
 
 
 def examples(code, kind):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+import jobs
 import pytest
 from builder import TraceBuilder
 
 from pytest_torchprof import LimitsMissed, NotMeasured, load
-from pytest_torchprof.findings import RULES
+from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.findings.finding import Rule
 
 pytestmark = pytest.mark.any_torch
@@ -59,7 +62,15 @@ def uncompiled_backward(builder):
     builder.op("autograd::engine::evaluate_function: MmBackward0", 400, 100)
 
 
+def reducing(builder):
+    told = {"Input Dims": [[[250]]], "Input type": ["float"]}
+    builder.event("cpu_op", "c10d::allreduce_", 100, 5, **{"Input Dims": [[[[250]]]], "Input type": ["TensorList"]})
+    builder.event("user_annotation", "gloo:all_reduce", 110, 400, tid=7, **told)
+
+
 SEEN = {
+    "exposed-communication": (reducing, {}),
+    "nothing-recorded": (regions, {}),
     "costly-children": (nested, {}),
     "repeated-constant": (arange, {}),
     "graph-break": (regions, {"breaks": [_BREAK]}),
@@ -75,12 +86,14 @@ SEEN = {
 """What makes each of those found that the CPU's side alone tells: events, and what the compiler did."""
 
 
-def recording(tmp_path, build=regions, compiled=None, *, length=900):
+def recording(tmp_path, build=regions, compiled=None, *, length=900, busy=False):
     builder = TraceBuilder()
     builder.own(device="cpu", steps=2, compile=evidence(**(compiled or {})))
     for number in range(2):
         builder.step(number, number * 1000, length)
         builder.op("aten::add", number * 1000 + 10, 5)
+        if busy:
+            builder.annotation("work", number * 1000 + 20, 990)
     build(builder)
     return load(builder.write(tmp_path / f"{length}.json"))
 
@@ -91,14 +104,16 @@ def test_a_finding_that_cannot_be_seen_is_not_measured(rule, tmp_path):
     profile = recording(tmp_path, build, compiled)
     if rule.code == "compile-overhead":
         profile = profile.with_others([recording(tmp_path, length=500)])
-    with pytest.raises(LimitsMissed if rule.code in SEEN else NotMeasured, match=rule.code):
+    with pytest.raises(LimitsMissed if rule.code in SEEN else NotMeasured, match=rule.code) as caught:
         profile.expect(forbid=rule.code)
+    if rule.code in SEEN:
+        assert "on the GPU" not in str(caught.value), "where the CPU is the device, no GPU is spoken of"
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_what_can_be_seen_and_is_not_there_holds(rule, tmp_path):
     if rule.code in SEEN:
-        recording(tmp_path).expect(forbid=rule.code)
+        recording(tmp_path, busy=True).expect(forbid=rule.code)
 
 
 def test_a_rule_must_say_what_it_reads():
@@ -127,3 +142,50 @@ def test_what_is_read_from_a_gpus_work_says_that_the_cpu_was_the_device(tmp_path
     found = recording(tmp_path)
     with pytest.raises(NotMeasured, match="it is read from the work of a GPU, and the CPU was the device"):
         found.expect(forbid=code)
+
+
+REDUCING = """
+x, many = torch.ones(250), torch.ones(300, 300)
+def step():
+    many @ many
+    distributed.all_reduce(x)
+    work = distributed.all_reduce(many, async_op=True)
+    x.sin()
+    work.wait()
+"""
+
+
+def union_us(spans):
+    total, reached = 0, 0
+    for start, end in sorted(spans):
+        total += max(end - max(start, reached), 0)
+        reached = max(reached, end)
+    return total
+
+
+@pytest.mark.skipif("not __import__('torch').distributed.is_gloo_available()", reason="needs gloo")
+def test_what_gloo_does_while_nothing_computes_is_exposed(tmp_path):
+    """A rank's time is counted once more from the events: gloo's ranges, less those of the operators that compute."""
+    for path in jobs.record(tmp_path, REDUCING, steps=2):
+        found = {one.code: one for one in find(load(path, device="cpu"))}["exposed-communication"]
+        events = [one for one in json.loads(path.read_text())["traceEvents"] if one.get("ph") == "X"]
+        own = [one for one in events if one["name"] in ("gloo:all_reduce", "aten::mm", "aten::sin")]
+        spans = {one: [] for one in ("gloo:all_reduce", "aten::mm", "aten::sin")}
+        for one in own:
+            spans[one["name"]].append((one["ts"], one["ts"] + one["dur"]))
+        talking = spans["gloo:all_reduce"]
+        computing = [*spans["aten::mm"], *spans["aten::sin"]]
+        both = union_us(talking) + union_us(computing) - union_us([*talking, *computing])
+        assert found.time_us == pytest.approx(union_us(talking) - both, abs=0.1)
+        assert found.on_cpu
+        assert found.collectives_us == {
+            "all_reduce": pytest.approx(sum(end - start for start, end in talking), abs=0.1)
+        }
+
+
+def test_when_a_collective_ran_that_left_no_range_is_not_known(tmp_path):
+    def left_alone(builder):
+        builder.event("cpu_op", "c10d::allreduce_", 100, 5, **{"Input Dims": [[[[250]]]], "Input type": ["TensorList"]})
+
+    with pytest.raises(NotMeasured, match="when a collective ran is not known"):
+        recording(tmp_path, left_alone).expect(forbid="exposed-communication")

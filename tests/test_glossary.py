@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ RECORDED: dict[str, str] = {
     "limits/seen.py": "said",
     "reasons/adopting.py": "found",
     "reasons/reason.py": "said",
-    "reasons/recordings.py": "found said",
+    "reasons/recordings.py": "found",
 }
 
 
@@ -77,6 +79,31 @@ def unclear_words(file: Path) -> set[str]:
     )
 
 
+# Turns of phrase that say little or mean something else, in what people read: docstrings, comments and pages.
+PHRASES = re.compile(
+    r"\bin vain\b|\bheld against\b|\blikewise\b|\bReturn the same\b|\bNone where none\b|\bwhat ends one\b"
+    r"|(?-i:\bTell whether\b)|\bslip of the pen\b|\b(?:nothing|nobody|none) tells\b",
+    re.IGNORECASE,
+)
+
+
+def prose_in(source: str) -> str:
+    """Return the docstrings and comments of a module, each on a line of its own."""
+    tree = ast.parse(source)
+    texts = [
+        node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    # A comment goes on in the next line.
+    comments = [
+        token.string.removeprefix("#").strip()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    ]
+    return "\n".join([*(" ".join(text.split()) for text in texts), " ".join(comments)])
+
+
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 
@@ -84,6 +111,37 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 def test_names_keep_to_the_glossary(name):
     """A file that is not listed has no such name; one that is listed has exactly what is listed."""
     assert " ".join(sorted(unclear_words(PACKAGE / name))) == RECORDED.get(name, "")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_docstrings_and_comments_are_plain(name):
+    assert PHRASES.findall(prose_in((PACKAGE / name).read_text(encoding="utf-8"))) == []
+
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_pages_are_plain(path):
+    page = path.read_text(encoding="utf-8")
+    # The page for contributors quotes the words.
+    assert PHRASES.findall(" ".join(re.sub(r"`[^`]*`|\"[^\"]*\"", "", page).split())) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "phrases"),
+    [
+        ('"""Tell whether it holds."""', ["Tell whether"]),
+        ('def f():\n    """Return the\n    same profile."""', ["Return the same"]),
+        ("value = 1  # likewise", ["likewise"]),
+        ("# None where\n# none is\n", ["None where none"]),
+        ('class A:\n    field: int\n    """Held against a limit."""', ["Held against"]),
+        ('text = "in vain"', []),
+    ],
+)
+def test_a_phrase_is_seen_wherever_it_is_written(source, phrases):
+    """The test can fail: docstrings, what stands below a field, and comments over several lines are read."""
+    assert PHRASES.findall(prose_in(source)) == phrases
 
 
 def test_only_files_that_exist_are_listed():

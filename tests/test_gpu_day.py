@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
+import tomllib
+import zipfile
+from importlib.metadata import distribution, distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 pytestmark = pytest.mark.any_torch
 
@@ -53,14 +59,75 @@ def test_what_there_was_no_time_for_is_done_by_the_next_call_and_what_has_ended_
     assert results(tmp_path)["machine"] == first
 
 
+def test_what_is_asked_is_told_row_by_row():
+    rows = re.findall(r"^\| .+ \| (`.+`) \|$", (DAY / "README.md").read_text(), re.MULTILINE)
+    told = [name for row in rows for name in re.findall(r"`([\w/-]+)`", row)]
+    listed = [line.split()[0].removeprefix("questions/") for line in day("--list", "questions").stdout.splitlines()]
+    assert sorted(told) == sorted(listed)
+    assert len(rows) >= 15
+
+
+def requirements(name):
+    """Return what a distribution needs on Linux, with what that needs in turn; of a checkout what it declares."""
+    seen, open_ = set(), {Requirement(name)}
+    while open_:
+        requirement = open_.pop()
+        if (key := canonicalize_name(requirement.name)) in {*seen, "torch"}:
+            continue
+        seen.add(key)
+        needed = OWN if key == "pytest-torchprof" else distribution(key).requires or []
+        extras = requirement.extras or {""}
+        of_linux = [{**LINUX, "extra": extra} for extra in extras]
+        parsed = map(Requirement, needed)
+        open_ |= {one for one in parsed if one.marker is None or any(map(one.marker.evaluate, of_linux))}
+    return seen
+
+
+OWN = tomllib.loads((DAY.parents[2] / "pyproject.toml").read_text())["project"]["dependencies"]
+LINUX = {
+    "python_version": "3.12",
+    "python_full_version": "3.12.1",
+    "platform_machine": "x86_64",
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "os_name": "posix",
+}
+
+
+def test_the_wheels_that_are_listed_are_all_that_tests_need_beside_torch(monkeypatch):
+    monkeypatch.syspath_prepend(DAY)
+    needed = set().union(*map(requirements, ("pytest-torchprof", "hypothesis", "pytest-xdist")))
+    lines = (DAY / "wheels.txt").read_text().splitlines()
+    listed = {canonicalize_name(Requirement(line).name) for line in lines if not line.startswith("#")}
+    assert needed - {"pytest-torchprof"} <= listed
+
+
+def test_wheels_are_installed_for_all_steps_and_leave_this_python_as_it_is(tmp_path):
+    wheels, out = tmp_path / "wheels", tmp_path / "out"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "pytest_torchprof-99-py3-none-any.whl", "w") as wheel:
+        for name, text in {
+            "METADATA": "Metadata-Version: 2.1\nName: pytest-torchprof\nVersion: 99\n",
+            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            "RECORD": "",
+        }.items():
+            wheel.writestr(f"pytest_torchprof-99.dist-info/{name}", text)
+    day("--out", out, "--wheels", wheels, "machine")
+    told = [one["says"] for one in results(out)["machine"]["said"]]
+    assert "wheels" not in results(out)
+    assert "pytest-torchprof==99" in told
+    assert [one for one in told if one.startswith("torch==")]
+    assert "99" not in {one.version for one in distributions(name="pytest-torchprof")}
+
+
 def test_wheels_that_cannot_be_installed_are_told_and_the_rest_is_done(tmp_path):
     wheels, out = tmp_path / "wheels", tmp_path / "out"
     wheels.mkdir()
-    (wheels / "nothing-1-py3-none-any.whl").write_bytes(b"")
+    (wheels / "nvidia_cuda_cupti-1-py3-none-any.whl").write_bytes(b"")
     day("--out", out, "--wheels", wheels, "machine")
     assert results(out)["machine"]["outcome"] == "done"
     assert results(out)["wheels"]["outcome"] == "status 1"
-    assert "nothing-1-py3-none-any.whl" in (out / "summary.md").read_text()
+    assert "nvidia_cuda_cupti-1-py3-none-any.whl" in (out / "summary.md").read_text()
 
 
 @pytest.mark.parametrize("fork", [False, True], ids=["a new process", "a fork"])

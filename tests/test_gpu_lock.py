@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import select
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -26,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from pytest_torchprof.capture import gpu_lock
 from pytest_torchprof.capture.processes import show_waits
-uuid, seconds, account, everybodys, doing = sys.argv[1:]
+uuid, seconds, account, everybodys, doing, leave = sys.argv[1:]
 gpu_lock._EVERYBODYS = Path(everybodys)
 if int(account):
     os.umask(0o077)
@@ -34,10 +38,15 @@ if int(account):
     os.setgid(int(account))
     os.setuid(int(account))
 with gpu_lock.holding(uuid, partial(show_waits, phase="wait"), doing=doing):
-    print("holding", flush=True)
-    time.sleep(float(seconds))
+    print("holding", time.monotonic_ns(), flush=True)
+    until = time.monotonic() + float(seconds)
+    while time.monotonic() < until and not Path(leave).exists():
+        time.sleep(0.01)
+    print("leaving", time.monotonic_ns(), flush=True)
 """
 NOWHERE = "/nowhere"
+LIMIT_S = 120
+"""How long something takes that never comes."""
 SHOWN = partial(show_waits, phase="wait")
 FIRST, SECOND = 54321, 54322
 """Accounts of the machine that nobody has."""
@@ -61,9 +70,24 @@ def folder(request, monkeypatch):
 UUID = "GPU-00000000-1111"
 
 
-def process_of(seconds, *, account=0, doing="test_it.py::test_held"):
-    told = [UUID, str(seconds), str(account), str(gpu_lock._EVERYBODYS), doing]
-    return fresh.start_code(HOLDS, *told)
+def words_of_holder(seconds=60, *, account=0, doing="test_it.py::test_held", leave=NOWHERE):
+    return [UUID, str(seconds), str(account), str(gpu_lock._EVERYBODYS), doing, str(leave)]
+
+
+def process_of(seconds=60, **how):
+    """Start a process that holds the lock for so long, or until there is the file ``leave``."""
+    return fresh.start_code(HOLDS, *words_of_holder(seconds, **how))
+
+
+def wait_for(process, *texts):
+    """Wait until a process has written one of these texts, wherever to."""
+    while process.process.is_alive() and not any(has_written(path, texts) for path in process.outputs):
+        time.sleep(0.01)
+    assert any(has_written(path, texts) for path in process.outputs), process.done().stderr
+
+
+def has_written(path, texts):
+    return path.exists() and any(text in path.read_text() for text in texts)
 
 
 @contextmanager
@@ -71,13 +95,20 @@ def holder(seconds=60, **how):
     """Hold the lock in another process until the end of the block, or for so long."""
     other = process_of(seconds, **how)
     try:
-        while not (other.outputs[0].exists() and "holding" in other.outputs[0].read_text()):
-            assert other.process.is_alive(), other.done().stderr
-            time.sleep(0.01)
+        wait_for(other, "holding")
         yield other.process
     finally:
         other.process.kill()
         other.done()
+
+
+def held_ns(process):
+    """Return from when to when a process that has ended held the lock, by the clock of all processes."""
+    done = process.done()
+    assert done.returncode == 0, done.stderr
+    (holding, since), (leaving, until) = map(str.split, done.stdout.splitlines())
+    assert (holding, leaving) == ("holding", "leaving")
+    return int(since), int(until)
 
 
 def told_nothing(words):
@@ -103,6 +134,33 @@ def test_who_waits_says_at_once_for_whom_and_how_long_and_gets_its_turn(capsys):
     assert said.endswith(") measures test_it.py::test_held\n")
 
 
+def test_a_wait_is_told_before_the_holder_lets_go_through_a_pipe_too():
+    command = [sys.executable, "-c", HOLDS, *words_of_holder(0)]
+    with holding(UUID, told_nothing, doing="test_here.py::test_first"):
+        # A process of Python's own: what it writes is held back as in every program that writes into a pipe.
+        waiter = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        told, _, _ = select.select([waiter.stderr], [], [], LIMIT_S)
+        said = waiter.stderr.readline() if told else "nothing"
+    rest = waiter.communicate(timeout=LIMIT_S)
+    assert re.fullmatch(
+        rf"torchprof waits for the GPU, up to 60 minutes: process {os.getpid()} \(.+\) "
+        r"measures test_here\.py::test_first\n",
+        said,
+    )
+    assert (waiter.returncode, rest[1]) == (0, "")
+    assert rest[0].startswith("holding ")
+
+
+def test_what_is_done_within_a_measurement_takes_not_its_name(capsys):
+    with (
+        holding(UUID, told_nothing, doing="test_it.py::test_outer"),
+        holding(UUID, told_nothing, doing="the first session"),
+    ):
+        waiter = process_of(0)
+        wait_for(waiter, "waits for the GPU", "holding")
+    assert waiter.done().stderr.endswith(" measures test_it.py::test_outer\n")
+
+
 def test_who_need_not_wait_tells_nothing():
     with holding(UUID, told_nothing):
         pass
@@ -113,12 +171,17 @@ def test_who_need_not_wait_tells_nothing():
 def test_accounts_measure_one_after_the_other(folder, accounts):
     """The file is the first one's, in a folder whose files nobody else may open for writing."""
     first, second = accounts
-    with holder(1.5, account=first), holder(0, account=second) as other:
-        pass
+    one = process_of(account=first, leave=folder / "leave")
+    wait_for(one, "holding")
+    other = process_of(0, account=second)
+    wait_for(other, "waits for the GPU", "holding")
+    (folder / "leave").touch()
+    (_, left), (entered, _) = held_ns(one), held_ns(other)
+    assert left < entered
     for account in accounts:
-        done = process_of(0, account=account).done()
-        assert (done.returncode, done.stdout, done.stderr) == (0, "holding\n", "")
-    assert other.exitcode is not None
+        again = process_of(0, account=account)
+        wait_for(again, "holding")
+        assert again.done().stderr == ""
     (lock,) = folder.glob("*.lock")
     assert (lock.stat().st_uid, lock.stat().st_mode & 0o777) == (first, 0o644)
 

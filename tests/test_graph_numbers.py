@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 from builder import TraceBuilder
+from facts import says
 
 from pytest_torchprof import NotMeasured, load
+from pytest_torchprof.reasons.recordings import SharedGraphNumbers, StrayGraphNumbers
 
 GRAPH, NODES = 3, 3
 AFTER = "CUPTI before CUDA 13.1 Update 1 numbers graphs wrongly"
 
 
-def recording(tmp_path, number_of, *, own=True, steps=3, shared=False, told=True):
+def recording(tmp_path, number_of, *, own=True, steps=3, shared=False, told=True, **header):
     """Return steps of one replay and one launch each; ``number_of`` tells from a replay's ids which its kernels bear."""
     builder = TraceBuilder()
     if own:
@@ -31,6 +33,7 @@ def recording(tmp_path, number_of, *, own=True, steps=3, shared=False, told=True
         if shared:
             call["correlation"] = number
         before = launch
+    builder.metadata |= header
     return load(builder.write(tmp_path / "t.json"))
 
 
@@ -91,6 +94,35 @@ def test_launches_that_share_a_number_are_not_measured(tmp_path, own):
     assert profile.why_not.startswith("3 of 3 launches of graphs have the correlation id of another call as well")
     with pytest.raises(NotMeasured, match="wrong-graph-numbers"):
         profile.expect(max_kernels=100)
+
+
+@pytest.mark.parametrize("version", [24, 130000, 130001, 130100])
+@pytest.mark.parametrize(
+    ("number_of", "shared", "kind"),
+    [(of_the_next_call, False, StrayGraphNumbers), (of_one_call, True, SharedGraphNumbers)],
+)
+def test_the_cupti_that_recorded_it_is_named_with_the_newer_one_where_it_is_known_for_it(
+    tmp_path, number_of, shared, kind, version
+):
+    doubt = recording(tmp_path, number_of, shared=shared, cupti_version=version).doubt
+    assert says(doubt, kind, cupti=version)
+    assert f"(API {version})" in doubt.sentence
+    assert "nvidia-cuda-cupti>=13.1.115" in doubt.remedy
+
+
+@pytest.mark.parametrize("version", [130101, 130202])
+def test_a_cupti_that_is_not_known_for_it_is_not_to_be_replaced(tmp_path, version):
+    doubt = recording(tmp_path, of_the_next_call, cupti_version=version).doubt
+    assert says(doubt, StrayGraphNumbers, cupti=version)
+    assert f"(API {version})" in doubt.sentence
+    assert "nvidia-cuda-cupti" not in doubt.text
+
+
+@pytest.mark.parametrize("header", [{}, {"cupti_version": "13.0"}, {"cupti_version": None}, {"cupti_version": 0}])
+def test_a_cupti_that_the_recording_does_not_tell_is_not_guessed(tmp_path, header):
+    doubt = recording(tmp_path, of_the_next_call, **header).doubt
+    assert says(doubt, StrayGraphNumbers, cupti=None)
+    assert AFTER in doubt.sentence
 
 
 def test_one_launch_whose_kernels_are_lost_is_lost(tmp_path):

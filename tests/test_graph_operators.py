@@ -6,10 +6,12 @@ import json
 
 import pytest
 from builder import TraceBuilder
+from facts import says, why_not
 
 import pytest_torchprof
 from pytest_torchprof import LimitsMissed, NotMeasured, family, gemm
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons.limits import OperatorMatchUntold, OperatorUntold, RangeNotInStep, RangeOfGraphUnknown
 
 pytestmark = pytest.mark.any_torch
 
@@ -41,7 +43,7 @@ KNOWN = captured(PRODUCT, GELU)
 def profile(tmp_path):
     """Return a function that reads a recording of two steps, each with a replay of two kernels."""
 
-    def load(known=KNOWN, *, own=True, us=2, around=None, **args):
+    def load(known=KNOWN, *, own=True, us=2, around=None, each=({}, {}), **args):
         builder = TraceBuilder()
         if own:
             builder.own(steps=2, **({} if known is None else {"captured_graphs": [known]}))
@@ -52,7 +54,8 @@ def profile(tmp_path):
             launch = builder.graph_launch(1000 * step + 10, us)
             for node, name in enumerate(NAMES):
                 builder.kernel(name, 1000 * step + 30 + 10 * node, 5 + node, launch)
-                builder.events[-1]["args"] |= {"graph id": GRAPH, "graph node id": (GRAPH << 32) + node, **args}
+                numbers = {"graph id": GRAPH, "graph node id": (GRAPH << 32) + node}
+                builder.events[-1]["args"] |= {**numbers, **each[node], **args}
         return pytest_torchprof.load(builder.write(tmp_path / "t.json"))
 
     return load
@@ -122,6 +125,29 @@ def test_a_replay_that_does_not_fit_the_capture_is_not_known(profile, known):
         found.expect(forbid_ops=["aten::bmm"])
 
 
+@pytest.mark.parametrize(
+    ("limits", "kind"),
+    [
+        ({"forbid_ops": ["aten::bmm"]}, OperatorUntold),
+        ({"ops": ["aten::mm"]}, OperatorUntold),
+        ({"kernels": {"gelu_*": 1, gemm(op="linear"): 0}}, OperatorMatchUntold),
+    ],
+)
+def test_kernels_whose_operator_is_not_known_are_named(profile, limits, kind):
+    reason = why_not(lambda: profile(captured(PRODUCT)).expect(**limits))
+    named = ((1, f"gemm {NAMES[0]}"), (1, f"pointwise {NAMES[1]}"))[: 1 if kind is OperatorMatchUntold else 2]
+    assert says(reason, kind, named=named)
+    assert all(f"1 x {name}" in str(reason) for _, name in named)
+
+
+def test_of_many_names_the_first_are_told():
+    reason = OperatorUntold(21, named=tuple((7 - i, f"kernel_{i}") for i in range(6)))
+    assert str(reason).endswith(
+        "21 kernels: 7 x kernel_0, 6 x kernel_1, 5 x kernel_2, 4 x kernel_3, 3 x kernel_4 and 1 more name "
+        "[operator-unknown]"
+    )
+
+
 def test_nodes_of_the_body_of_a_conditional_node_are_not_known(profile):
     body = (GRAPH + 1) << 32
     found = profile(**{"graph node id": body})
@@ -164,12 +190,122 @@ def test_numbers_stay_as_they_are(profile):
     assert [step.numbers for step in with_it.steps] == [step.numbers for step in without.steps]
 
 
-def test_annotations_of_torch_are_ranges_of_their_own(profile, rows):
-    found = profile(None, own=False, name="phase_A")
+# ------------------------------------------------------------------- annotations of graphs' nodes, in others' recordings
+
+SCOPES = (
+    {"name": "phase_A"},  # torch.cuda.graph_annotations.mark_kernels, export_chrome_trace(cuda_graph_annotations=...)
+    {"str": "phase_A"},  # torch.cuda._annotate_cuda_graph_trace of torch 2.12
+    {"annotation": "phase_A"},  # the same, of a scope without fields
+    {"annotation": '[{"name": "phase_A"}, {"name": "around"}]'},  # Cuspy
+    {"name": "phase_A", "In msg nelems": "8", "Group size": "2", "stream": 61, "original_stream": 7},
+)
+LAYERS = ({"module_fqn": "layers.0.mlp"}, {"name": "L.layers.0.mlp"}, {"name": "fc", "module_fqn": "layers.0.mlp"})
+
+
+@pytest.fixture
+def annotated(profile):
+    """Return a function that reads a recording of others whose nodes are annotated, each with its own."""
+
+    def load(product, gelu=None, **args):
+        return profile(None, own=False, each=(product, product if gelu is None else gelu), **args)
+
+    return load
+
+
+@pytest.mark.parametrize("scope", SCOPES, ids=str)
+def test_scopes_are_ranges_of_their_own(annotated, rows, scope):
+    found = annotated(scope)
     assert ("phase_A (in CUDA graphs)", 2, 4, 22, 0) in rows(found, "range")
-    with pytest.raises(NotMeasured):
-        found.expect(forbid_ops=["aten::bmm"])
+    assert found.range("phase_A (in CUDA graphs)").kernels == 2
+    found.expect(ranges={"phase_A (in CUDA graphs)": {"max_kernels": 2, "kernels": {"gelu_*": 1}}})
+    with pytest.raises(LimitsMissed, match="2 kernels in occurrence 1 of 1"):
+        found.expect(ranges={"phase_A (in CUDA graphs)": {"max_kernels": 1}})
 
 
-def test_an_annotation_that_is_no_text_has_no_row(profile, rows):
-    assert not [row for row in rows(profile(None, name={"a": 1}), "range") if "graphs" in row[0]]
+@pytest.mark.parametrize("node", [0, 1])
+def test_nodes_are_known_by_their_graph_where_the_file_has_the_low_bits_of_their_numbers(annotated, rows, node):
+    found = annotated({"name": "phase_A"}, **{"graph node id": node})
+    assert ("phase_A (in CUDA graphs)", 2, 4, 22, 0) in rows(found, "range")
+
+
+def test_check_and_analyze_know_scopes_of_a_file(annotated, capsys):
+    path = str(annotated({"name": "phase_A"}, {"name": "phase_B"}).trace.path)
+    for kernels, status in ((1, 0), (0, 1)):
+        asked = f'ranges={{"phase_A (in CUDA graphs)": {{"max_kernels": {kernels}}}}}'
+        assert main(["check", path, "--limit", asked]) == status
+    assert main(["analyze", path, "--by", "range"]) == 0
+    assert "phase_B (in CUDA graphs)" in capsys.readouterr().out
+
+
+def test_the_name_of_a_scope_alone_is_no_range_since_scopes_inside_it_have_names_of_their_own(annotated):
+    found = annotated({"name": "outer"}, {"name": "inner"})
+    reason = why_not(lambda: found.expect(ranges={"outer": {"max_kernels": 1}}))
+    assert says(reason, RangeNotInStep, near="outer (in CUDA graphs)")
+
+
+def test_the_cpu_goes_through_no_scope(annotated):
+    found = annotated({"name": "phase_A"})
+    inside = found.range("phase_A (in CUDA graphs)")
+    assert (inside.launches, inside.syncs, inside.cpu_time_us, inside.cpu_gpu_ratio) == (None, None, None, None)
+    with pytest.raises(NotMeasured, match="max_launches"):
+        found.expect(ranges={"phase_A (in CUDA graphs)": {"max_launches": 0}})
+
+
+def test_what_carries_no_annotation_is_named_and_no_range_is_judged_beside_it(annotated, rows):
+    found = annotated({"name": "phase_A"}, {})
+    assert ("without annotation (in CUDA graphs)", 2, 2, 12, 0) in rows(found, "range")
+    reason = why_not(lambda: found.expect(ranges={"phase_A (in CUDA graphs)": {"max_kernels": 9}}))
+    # Of both steps: in which replays the range is besides is not known either.
+    assert says(reason, RangeOfGraphUnknown, operations=2, named=((2, f"pointwise {NAMES[1]}"),))
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+def test_paths_of_modules_are_rows_with_the_modules_that_hold_them(annotated, rows, layer):
+    act = {key: f"{value}.act" if "." in value else value for key, value in layer.items()}
+    root = "L." * layer.get("name", "").startswith("L.")
+    whole, own = (2, 4, 22, 0), (2, 2, 12, 0)
+    of = {"layers": whole, "layers.0": whole, "layers.0.mlp": whole, "layers.0.mlp.act": own}
+    found = {name: tuple(figures) for name, *figures in rows(annotated(layer, act), "module")}
+    assert {
+        f"nn.Module: {root}{name} (in CUDA graphs)": figures for name, figures in of.items()
+    }.items() <= found.items()
+
+
+def test_a_kernel_that_was_fused_is_in_each_of_its_modules(annotated, rows):
+    found = {name for name, *_ in rows(annotated({"name": "L.a.x + L.b.y"}), "module")}
+    assert {"nn.Module: L.a.x (in CUDA graphs)", "nn.Module: L.b.y (in CUDA graphs)"} < found
+
+
+def test_what_carries_no_annotation_is_a_row_beside_modules(annotated, rows):
+    found = rows(annotated({"module_fqn": "head"}, {}), "module")
+    assert ("without annotation (in CUDA graphs)", 2, 2, 12, 0) in found
+
+
+def test_a_backward_pass_is_not_in_the_scope_of_its_forward(annotated, rows):
+    found = rows(annotated({"name": "mlp"}, {"name": "mlp", "autograd_phase": "backward"}), "range")
+    assert ("mlp (in CUDA graphs)", 2, 2, 10, 0) in found
+    assert ("mlp (backward, in CUDA graphs)", 2, 2, 12, 0) in found
+
+
+def test_failure_texts_say_where_in_the_graph(annotated):
+    found = annotated({"module_fqn": "layers.0.mlp"}, {"name": "mlp", "autograd_phase": "backward"})
+    with pytest.raises(LimitsMissed, match=r"layers\.0\.mlp") as missed:
+        found.expect(max_kernels=1)
+    assert "backward of mlp" in str(missed.value)
+
+
+def test_a_scope_that_is_called_as_an_operator_proves_it_and_excludes_none(annotated):
+    found = annotated({"name": "aten::linear"}, {"name": "act"})
+    found.expect(kernels={gemm(op="linear"): 1})
+    with pytest.raises(LimitsMissed, match="1 kernel matches aten::linear"):
+        found.expect(forbid_ops=["aten::linear"])
+    for limits in ({"forbid_ops": ["aten::bmm"]}, {"kernels": {gemm(op="addmm"): 0}}, {"ops": ["aten::linear"]}):
+        with pytest.raises(NotMeasured, match=NAMES[0]):
+            found.expect(**limits)
+
+
+@pytest.mark.parametrize(
+    "scope", [{"name": {"a": 1}}, {"name": ""}, {"name": 7}, {"annotation": "[1"}, {"annotation": "[3]"}], ids=str
+)
+def test_what_is_no_text_names_nothing(annotated, rows, scope):
+    assert not [row for row in rows(annotated(scope), "range") if "graphs" in row[0]]

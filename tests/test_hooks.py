@@ -109,8 +109,8 @@ FAILING = [
     ("1 / 0", "raised ZeroDivisionError: division by zero"),
     ("return None", "raised TypeError: *"),
     ("yield 3", "returned 3 instead of a finding"),
-    ("yield OtherFinding(code='cosines', title='x', message='x')", "returned OtherFinding*"),
-    ("yield OtherFinding(code='sines', title='x', message='x', severity='critical')", "returned OtherFinding*"),
+    ("yield OtherFinding(code='cosines', title='x', message='x')", "returned <Finding *"),
+    ("yield OtherFinding(code='sines', title='x', message='x', severity='critical')", "returned <Finding *"),
     ("yield OtherFinding(code='sines', title='x', message='x', saves_us=float('nan'))", "raised ValueError: *"),
 ]
 TWO = """
@@ -201,3 +201,38 @@ def test_what_is_no_rule_or_takes_anothers_place_is_bad_usage(run_tests, pyteste
     result = run_tests("@cpu\ndef test_it():\n    torch.sin(x)\n", "-p", "outside")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*pytest_torchprof_findings: *{problem}*bad-option*"])
+
+
+@pytest.mark.parametrize("hook", ["limits", "findings", "kernels", "reporters"])
+@pytest.mark.parametrize("body", ["return 1 / 0", "yield 1 / 0"])
+def test_a_hook_that_raises_is_bad_usage_and_names_the_plugin(run_tests, pytester, hook, body):
+    pytester.makepyfile(outside=f"def pytest_torchprof_{hook}():\n    {body}\n")
+    pytester.syspathinsert()
+    result = run_tests("@cpu\ndef test_it():\n    torch.sin(x)\n", "-p", "outside")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    told = f"*pytest_torchprof_{hook}: *outside*"
+    result.stderr.fnmatch_lines([f"{told}ZeroDivisionError*" if body.startswith("return") else told])
+
+
+@pytest.mark.parametrize("given", ["5", "{'csv': str}", "{'.csv': 5}"])
+def test_what_is_no_report_format_is_bad_usage(run_tests, pytester, given):
+    pytester.makepyfile(outside=f"def pytest_torchprof_reporters():\n    return {given}\n")
+    pytester.syspathinsert()
+    result = run_tests("@cpu\ndef test_it():\n    torch.sin(x)\n", "-p", "outside")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*pytest_torchprof_reporters: expected *plugin outside*bad-option*"])
+
+
+@pytest.mark.parametrize(("body", "told"), [("return 1 / 0", "ZeroDivisionError"), ("return 5", "returned 5")])
+def test_a_report_format_that_fails_leaves_the_other_reports_and_fails_the_run(run_tests, pytester, body, told):
+    pytester.makepyfile(
+        outside=f"def render(run):\n    {body}\ndef pytest_torchprof_reporters():\n    return {{'.csv': render}}\n"
+    )
+    pytester.syspathinsert()
+    reports = ["--torchprof-report=out.csv", "--torchprof-report=out.json"]
+    result = run_tests("@cpu\ndef test_it():\n    torch.sin(x)\n", "-p", "outside", *reports)
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([f"*out.csv: the format .csv of the plugin outside*{told}*report-not-written*"])
+    assert json.loads((pytester.path / "out.json").read_text())["results"]
+    assert not (pytester.path / "out.csv").exists()

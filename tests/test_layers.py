@@ -30,6 +30,7 @@ report
 profiles, capture
 measuring
 against
+history
 doctor, testing
 cli
 plugin

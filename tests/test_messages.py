@@ -1,7 +1,7 @@
 """The catalogues of reasons, of what limits see, and of their evidence: each kind as it reads and as it travels.
 
 The sentences stand in messages.txt beside this file, of one and of several of what is counted; after a change
-``python tests/test_messages.py`` writes it anew, and the tables of docs/messages.md.
+``python tests/test_messages.py`` writes it anew, and docs/messages.md below its introduction.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from textwrap import shorten
 
 import msgspec
 import pytest
@@ -22,32 +21,36 @@ from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
-from pytest_torchprof.reasons import catalogue
+from pytest_torchprof.reasons import articles, catalogue, collectives
 from pytest_torchprof.reasons.capturing import NotReadBack
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap, OtherMessage, OtherOrder, RankDifference
 from pytest_torchprof.reasons.composed import OfRank
-from pytest_torchprof.reasons.findings import CollectivesUnmatched
-from pytest_torchprof.reasons.limits import NoCollectiveCompared, SkewMayBeMore
+from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.reason import Reason, Verbatim
-from pytest_torchprof.reasons.recordings import EarlierWork, LostKernels, NoOperator, StepsOverlap
+from pytest_torchprof.reasons.recordings import (
+    EarlierWork,
+    LostKernels,
+    NoOperator,
+    SharedGraphNumbers,
+    StepsOverlap,
+    StrayGraphNumbers,
+)
 from pytest_torchprof.reasons.statement import Statement
+from pytest_torchprof.reasons.testing import Trait
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 pytestmark = pytest.mark.any_torch
 
 SENTENCES = Path(__file__).with_name("messages.txt")
 PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
-TITLES = "| text | what it means | what to do |\n|---|---|---|\n"
-LONGEST_TEXT = 80
-"""Characters of a text in a table, by which it is found."""
-LAST_OF_NOT_MEASURED = "## no-kernels-recorded\n"
-"""Before which sections of new codes are added."""
 
 CATALOGUES = {
     "reasons": (catalogue.KINDS, AnyReason),
     "seen": (seen.KINDS, AnySeen),
     "evidence": (evidence.KINDS, AnyEvidence),
+    "differences": (collectives.KINDS, AnyRankDifference),
 }
 OF_OTHERS = {Verbatim, InWords, LineInWords}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
@@ -64,7 +67,11 @@ FEW = {
     "str | None": None,
     "tuple[float, float] | None": None,
     "tuple[str, int] | None": None,
-    "tuple[tuple[int, str], ...]": (),
+    "tuple[tuple[int, Gap], ...]": ((1, Gap.NO_TIME),),
+    "Gap": Gap.NO_TIME,
+    "Trait": Trait.ASYNC,
+    "tuple[tuple[int, str], ...]": ((1, "<name>"),),
+    "AnyRankDifference": OtherOrder(1, 1, 0, ("one",), ()),
     "CacheUses": CacheUses(inductor=CacheUse(hits=1, misses=0, bypasses=0)),
     "AnyReason": NoOperator(),
     "tuple[AnySeen, ...]": (NoFinding(),),
@@ -73,6 +80,7 @@ FEW = {
     "OtherCount | OtherStepCount": OtherStepCount(3, 2),
     "tuple[str, ...]": ("one",),
     "tuple[int, ...]": (1,),
+    "tuple[str | None, ...]": (),
     "tuple[AnyReason, ...]": (NoOperator(),),
 }
 MANY = {
@@ -85,6 +93,10 @@ MANY = {
     "tuple[float, float] | None": (30.0, 20.0),
     "tuple[str, int] | None": ("model.py", 7),
     "tuple[tuple[int, str], ...]": ((2, "model.py:7"), (1, "model.py:9")),
+    "tuple[tuple[int, Gap], ...]": ((3000, Gap.NO_TIME), (1, Gap.BATCHED)),
+    "Gap": Gap.NO_GROUP_SIZE,
+    "Trait": Trait.HYPOTHESIS,
+    "AnyRankDifference": OtherMessage(1, 2, 0, "<collective>", 8, "fp32", 5000, None),
     "CacheUses": CacheUses(inductor=CacheUse(hits=2, misses=1, bypasses=3)),
     "str | None": "<{name}>",
     "AnyReason": EarlierWork(2),
@@ -94,6 +106,7 @@ MANY = {
     "tuple[AnySeen, ...]": (NumberSeen("kernels", 7),),
     "tuple[str, ...]": ("one", "two"),
     "tuple[int, ...]": (1, 2),
+    "tuple[str | None, ...]": ("one", None),
     "tuple[AnyReason, ...]": (NoOperator(), EarlierWork(2)),
 }
 
@@ -108,8 +121,11 @@ EXAMPLES = {
         NumberSeen("cpu_gpu_ratio", 1.5, beyond=1, parts_us=(30, 20)),
     ),
     **{
-        kind: (kind(((1, "<cause>"),)), kind(((3000, "<cause>"), (1, "<other cause>"))))
-        for kind in (CollectivesUnmatched, NoCollectiveCompared, SkewMayBeMore)
+        kind: (kind(*ones), *(kind(*several, cupti=version) for version in (None, 28, 130001, 130101)))
+        for kind, ones, several in (
+            (SharedGraphNumbers, (1, 1), (3000, 3000)),
+            (StrayGraphNumbers, (1, 1, 1), (3000, 3000, 3000)),
+        )
     },
     NotReadBack: (NotReadBack("<cause>", Code.RECORDING_DAMAGED), NotReadBack("<cause>", Code.RECORDING_CUT_OFF)),
 }
@@ -117,15 +133,7 @@ EXAMPLES = {
 
 def examples(kind):
     """Return messages of a kind whose fields have these values by their types."""
-    return EXAMPLES.get(kind) or tuple(dict.fromkeys(example(kind, values) for values in (FEW, MANY)))
-
-
-def example(kind, values):
-    def value(name, annotation):
-        found = values[annotation]
-        return found.format(name=name) if isinstance(found, str) else found
-
-    return kind(**{name: value(name, kind.__annotations__[name]) for name in kind.__struct_fields__})
+    return EXAMPLES.get(kind) or tuple(dict.fromkeys(articles.example(kind, values) for values in (FEW, MANY)))
 
 
 def written():
@@ -138,66 +146,25 @@ def written():
     return "\n".join(lines) + "\n"
 
 
-def with_tables(page):
-    """Return the page with the table of each code that reasons have, made anew, and a section for a code without one."""
-    codes = dict.fromkeys(kind.CODE for kind in catalogue.KINDS if "CODE" in vars(kind))
-    missing = "".join(f"### {code}\n\n" for code in codes if not re.search(rf"^##+ {code}$", page, re.MULTILINE))
-    page = page.replace(LAST_OF_NOT_MEASURED, missing + LAST_OF_NOT_MEASURED)
-    return re.sub(r"^##+ ([a-z-]+)\n.*?(?=^##|\Z)", with_table, page, flags=re.MULTILINE | re.DOTALL)
+def with_articles(page):
+    """Return the page with what the catalogue explains of each word below its own introduction."""
+    introduction, *_ = re.split(r"^(?=## )", page, maxsplit=1, flags=re.MULTILINE)
+    parts = [part for chapter, below in articles.chapters() for part in section("##", chapter, below)]
+    return introduction + "\n".join(parts).rstrip("\n") + "\n"
 
 
-def with_table(found):
-    section, code = found[0], found[1]
-    rows = rows_of([kind for kind in catalogue.KINDS if vars(kind).get("CODE") == code])
-    if not rows:
-        return section
-    prose = re.sub(r"(\n\|.*)+", "", section).strip()
-    return f"{prose}\n\n{TITLES}{''.join(rows)}\n"
+def section(level, article, below=()):
+    return [f"{level} {article.word}", *article.lines, "", *(line for part in below for line in section("###", part))]
 
 
-def rows_of(kinds):
-    """Return a row for each kind, and one for all that say no more than others of their code."""
-    alike = {}
-    # Which module is imported first differs from process to process.
-    for kind in sorted(kinds, key=lambda kind: kind.__module__):
-        alike.setdefault(about(kind), []).append(text_of(kind))
-    return [f"| {'<br>'.join(dict.fromkeys(texts))} | {' | '.join(cells)} |\n" for cells, texts in alike.items()]
-
-
-def about(kind):
-    """Return what a kind means, and what to do."""
-    remedy = examples(kind)[0].remedy
-    advice = kind.ADVICE or ("what the text says" if remedy == "<advice>" else escaped(with_names(remedy)))
-    if not (kind.MEANING or advice) and kind.CODE in catalogue.OF_CODE:
-        return catalogue.OF_CODE[kind.CODE]
-    said = kind.__doc__.partition("\n")[0].rstrip(".")
-    return kind.MEANING or (said[0].lower() + said[1:] if said[1].islower() else said), advice
-
-
-def text_of(kind):
-    """Return what is said, of much its beginning, with N for numbers and capitals for names; "..." for others' words."""
-    sentence = examples(kind)[-1].sentence
-    text = re.sub(r"\b(3,?000|2,?500|2\.50|250000)(\.0)?\b", "N", with_names(sentence))
-    beginning = shorten(escaped(text), LONGEST_TEXT, placeholder=" ...")
-    return beginning if re.search(r"[a-z]", re.sub(r"<\w+>", "", sentence)) else "..."
-
-
-def with_names(text):
-    # What is joined to a word is said at times only.
-    return re.sub(r"<(\w+)>", lambda name: name[1].upper(), re.sub(r"(?<=\w)<\w+>", "", text))
-
-
-def escaped(text):
-    return text.replace("|", "/")
-
-
-def test_the_page_has_the_tables_of_the_catalogue():
-    assert with_tables(PAGE.read_text()) == PAGE.read_text(), "python tests/test_messages.py writes them"
+def test_the_page_holds_what_the_catalogue_explains():
+    assert with_articles(PAGE.read_text()) == PAGE.read_text(), "python tests/test_messages.py writes it"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in catalogue.KINDS if "CODE" in vars(kind)])
-def test_each_reason_says_what_it_means_and_what_to_do(kind):
-    assert all(about(kind)), "it needs a REMEDY, or ADVICE"
+def test_each_reason_says_what_to_do(kind):
+    in_general = EXPLAINED.get(kind.CODE, Explained()).remedy
+    assert kind.REMEDY or kind.ADVICE or examples(kind)[0].remedy or in_general, "it needs a REMEDY, or ADVICE"
 
 
 def test_each_message_reads_as_it_is_written_down():
@@ -252,7 +219,7 @@ def test_all_kinds_are_in_a_catalogue():
     def below(kind):
         return {kind, *(one for sub in kind.__subclasses__() for one in below(sub))}
 
-    parts = {Statement, Reason, seen.Seen, evidence.Evidence}
+    parts = {Statement, Reason, seen.Seen, evidence.Evidence, RankDifference}
     # Those of plugins, which other tests in this process have made, are in none.
     ours = {kind for kind in below(Statement) if kind.__module__.startswith("pytest_torchprof.")}
     assert ours - parts == {kind for kinds, _ in CATALOGUES.values() for kind in kinds}
@@ -272,4 +239,4 @@ def test_a_reason_of_another_rank_names_it_and_is_for_that_ranks_own_doctor():
 
 if __name__ == "__main__":
     SENTENCES.write_text(written())
-    PAGE.write_text(with_tables(PAGE.read_text()))
+    PAGE.write_text(with_articles(PAGE.read_text()))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from builder import own_recording
 
 from pytest_torchprof import NotMeasured, load
+from pytest_torchprof.baseline import entry_of, read, update
 from pytest_torchprof.cli import main
 
 SAMPLED = {
@@ -80,16 +84,59 @@ def test_other_counters_lock_nothing(write, name):
     profile.expect(max_kernels=2, max_gpu_time="1s")
 
 
-def test_a_comparison_says_that_the_clocks_of_one_side_were_locked(write, capsys):
-    plain, sampled = write(with_events(), "a.json"), write(with_events(SAMPLED["kineto"]), "b.json")
-    told = (
-        "times say nothing about the code: in the second the GPU's units were sampled (PM sampling), at locked clocks"
-    )
-    main(["diff", plain, sampled])
-    assert told in capsys.readouterr().out.splitlines()
-    for both in (plain, sampled):
-        main(["diff", both, both])
-        assert "locked" not in capsys.readouterr().out
+def slower(*events):
+    builder = own_recording({"k": 2})
+    for event in builder.events:
+        if event.get("cat") == "kernel":
+            event["dur"] *= 3
+    builder.events += [{"ts": 1_000_100, **event} for event in events]
+    return builder
+
+
+def compared(capsys, *words):
+    status = main(["diff", *words, "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def changed(comparison):
+    return {change["what"] for change in comparison["changes"]}
+
+
+@pytest.mark.parametrize("sampled", [(False, True), (True, False), (True, True)])
+def test_times_of_recordings_at_locked_clocks_are_not_compared(write, capsys, sampled):
+    locked = [[SAMPLED["kineto"]] if one else [] for one in sampled]
+    files = write(with_events(*locked[0]), "a.json"), write(slower(*locked[1]), "b.json")
+    status, comparison = compared(capsys, *files)
+    assert status == 0
+    assert tuple(comparison["sampled"]) == sampled
+    assert comparison["cost"] is None
+    assert changed(comparison) == set()
+    plain = write(with_events(), "c.json"), write(slower(), "d.json")
+    assert "gpu_busy_us" in changed(compared(capsys, *plain)[1])
+
+
+def test_an_entry_holds_that_clocks_were_locked_and_its_times_are_not_compared(write, tmp_path, capsys):
+    names = {"plain": with_events(), "slower": slower(), "locked": slower(SAMPLED["kineto"])}
+    entries = {name: entry_of(load(write(builder, f"{name}.json")), source_hash="0") for name, builder in names.items()}
+    for name, entry in entries.items():
+        update(tmp_path / f"{name}-baseline.json", {"test_it": entry})
+    kept = {name: str(tmp_path / f"{name}-baseline.json") for name in names}
+    assert read(Path(kept["locked"])).entries == {"test_it": entries["locked"]}
+    assert "samples_hardware" not in Path(kept["plain"]).read_text()
+    assert "gpu_busy_us" in changed(compared(capsys, kept["plain"], kept["slower"])[1]["tests"]["test_it"])
+    comparison = compared(capsys, kept["plain"], kept["locked"])[1]["tests"]["test_it"]
+    assert changed(comparison) == set()
+    assert comparison["families"] == []
+    assert comparison["sampled"] == [False, True]
+
+
+def test_an_analysis_says_that_clocks_were_locked(write, capsys):
+    for events, locked in (([SAMPLED["kineto"]], True), ([], False)):
+        file = write(with_events(*events))
+        main(["analyze", file, "--json"])
+        assert json.loads(capsys.readouterr().out)["trace"]["samples_hardware"] is locked
+        main(["analyze", file])
+        assert ("PM sampling" in capsys.readouterr().out) is locked
 
 
 # ----------------------------------------------------------------------------------------------------------------------

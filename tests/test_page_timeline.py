@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import zlib
 from base64 import b64encode
+from collections import Counter
 from itertools import accumulate, pairwise
 from pathlib import Path
 from textwrap import dedent
@@ -62,13 +64,20 @@ class Packed:
 
 
 def parts_of(trace: Any) -> list[Any]:
-    return [trace.annotations, trace.frames, trace.ops, trace.calls, trace.overheads, trace.gpu]
+    return [trace.annotations, trace.frames, trace.ops, trace.calls, trace.overheads, trace.gpu_annotations, trace.gpu]
 
 
 def recorded(trace: Any) -> tuple[int, int, int]:
     """Return how many slices a recording has, their time, and that of those on a GPU, in ns."""
     times = [[end - start for start, end in zip(part.start, part.end, strict=True)] for part in parts_of(trace)]
     return sum(map(len, times)), sum(map(sum, times)), sum(times[-1])
+
+
+def categories(path: Path) -> Counter[str]:
+    """Return how many complete events of each category are in a file."""
+    events = json.loads(gzip.decompress(path.read_bytes()))
+    listed = events["traceEvents"] if isinstance(events, dict) else events
+    return Counter(str(event.get("cat")) for event in listed if event.get("ph") == "X")
 
 
 @pytest.mark.parametrize("path", [*OWN, *SHARED], ids=lambda path: path.name)
@@ -89,6 +98,11 @@ def test_each_slice_of_a_recording_is_in_the_page_and_none_is_hidden_by_another(
     starts = [min(part.start) for part in parts_of(profile.trace) if len(part)]
     assert packed.header["origin_ns"] == min(starts)
     assert packed.header["left_out"] == ""
+    # Ranges around work of the GPU, which repeat those of the CPU, are drawn above the streams on which it ran.
+    annotated = [lane for lane in packed.lanes if lane["kind"] == "GPU ranges"]
+    assert sum(lane["slices"] for lane in annotated) == categories(path)["gpu_user_annotation"]
+    streams = {lane["title"] + lane["subtitle"] for lane in packed.lanes if lane["kind"] == "stream"}
+    assert {lane["title"] + lane["subtitle"].removesuffix(", ranges") for lane in annotated} <= streams
 
 
 @pytest.mark.parametrize("path", [path for path in SHARED if "large" in path.name], ids=lambda path: path.name)

@@ -19,7 +19,7 @@ from pytest_torchprof import (
 )
 from pytest_torchprof.kernels.carried import carries_all
 from pytest_torchprof.kernels.operands import Launch, complete
-from pytest_torchprof.kernels.patterns import compile_pattern, hint, parse_value
+from pytest_torchprof.kernels.patterns import compile_pattern, parse_value, unmatched
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES
 from pytest_torchprof.kernels.selectors import compile_op_pattern
 from pytest_torchprof.limits.evidence import what_each_carries
@@ -286,17 +286,16 @@ def test_what_is_not_fused_is_listed_with_its_operators_in_order():
 def test_a_string_that_finds_nothing_says_which_selector_would():
     """The advice of the layout, of a dtype, of a family; none where there is nothing to find."""
     kernels = [*[kernel(NVJET)] * 3, kernel(POINTWISE)]
-    assert hint(compile_pattern("_tn_"), kernels) == (
-        "no kernel name contains `_tn_`; 3 GEMMs have layout tn (nvjet_tst_128x64_..._TNT x3): use gemm(layout='tn')"
-    )
-    assert "use gemm(dtype='bf16', layout='tn', tensor_core=True)" in hint(
-        compile_pattern("ampere_bf16_s16816gemm*_tn"), kernels
-    )
-    assert "there is 1 Triton kernel" in hint(compile_pattern("triton_red"), kernels)
-    assert hint(compile_pattern("_nn_"), kernels) is None
-    assert hint(compile_pattern("nvjet"), kernels) is None, "it matches"
-    assert hint(gemm(layout="nn"), kernels) is None, "a selector needs no advice"
-    assert hint(compile_pattern("something_else"), kernels) is None
+    meant = unmatched(compile_pattern("_tn_"), kernels)
+    assert (str(meant.selector), meant.asked, meant.names) == ("gemm(layout='tn')", ("layout tn",), {NVJET: 3})
+    meant = unmatched(compile_pattern("ampere_bf16_s16816gemm*_tn"), kernels)
+    assert str(meant.selector) == "gemm(dtype='bf16', layout='tn', tensor_core=True)"
+    meant = unmatched(compile_pattern("triton_red"), kernels)
+    assert (meant.noun, meant.asked, len(meant.kernels)) == ("Triton kernel", (), 1)
+    assert unmatched(compile_pattern("_nn_"), kernels) is None
+    assert unmatched(compile_pattern("nvjet"), kernels) is None, "it matches"
+    assert unmatched(gemm(layout="nn"), kernels) is None, "a selector needs no advice"
+    assert unmatched(compile_pattern("something_else"), kernels) is None
 
 
 def test_kernels_are_selected_by_any_pattern():

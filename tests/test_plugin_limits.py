@@ -114,6 +114,25 @@ def test_facts_of_a_plugins_own_kinds_are_told_in_its_words(judged, returned, te
     assert verdict["details"] == (["the fan turns 3 times"] if "Fan" in returned else [])
 
 
+@pytest.mark.parametrize(
+    ("returned", "unit", "text"),
+    [
+        ("status=MISSED, number=1234", "None", "1,234"),
+        ("status=MISSED, number=0.0012", "'s'", "1.20 ms"),
+        ("status=MISSED, number=2048", "'bytes'", "2.00 KiB"),
+        ("status=HOLDS, number=0.25", "'share'", "25.0%"),
+        ("status=MISSED", "None", "its check does not say what it saw"),
+    ],
+)
+def test_a_verdict_without_words_shows_its_number_or_that_it_has_none(run_tests, pytester, returned, unit, text):
+    source = PLUGIN.replace("RETURNED", f"return Verdict({returned}, unit={unit})")
+    pytester.makeconftest(source)
+    run_tests(TEST.replace("WORK", "torch.sin(x)"), "--torchprof-report=out.json")
+    (found,) = json.loads((pytester.path / "out.json").read_text())["results"]
+    (verdict,) = found["limits"]
+    assert verdict["message"] == text
+
+
 def test_they_travel_from_a_worker_of_xdist(run_tests, pytester):
     several = "(Verdict(status=MISSED, seen=(Heat(90),)), Verdict(status=NOT_MEASURED, reason=UnknownCode(91)))"
     pytester.makeconftest(PLUGIN.replace("RETURNED", f"return {several}"))

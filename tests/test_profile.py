@@ -74,7 +74,8 @@ def test_kernels_are_a_sequence_in_launch_order(profile):
     assert kernels[-1].dur_ns == 5000
     assert kernels[:2].names == ["first", "second"]
     assert kernels[:2].count == 2
-    assert repr(kernels).split("\n") == [
+    assert repr(kernels) == "<Kernels: 3 of 2 names, 35.0 us>"
+    assert str(kernels).split("\n") == [
         "<Kernels: 3 of 2 names, 35.0 us>",
         "  [0] first, 20.0 us",
         "  [1] second, 10.0 us",

@@ -60,3 +60,37 @@ def test_it_has_a_help_page(name):
 def test_help_lists_what_the_package_offers():
     page = pydoc.render_doc(pytest_torchprof, renderer=pydoc.plaintext)
     assert [name for name in PUBLIC if name not in page] == []
+
+
+def test_the_first_screen_of_help_shows_where_to_begin():
+    first = pydoc.render_doc(pytest_torchprof, renderer=pydoc.plaintext).splitlines()[:30]
+    assert [
+        word for word in ("torchprof(model, x)", "load(path)", "LimitsMissed") if word not in "\n".join(first)
+    ] == []
+
+
+PARTS = {
+    "Profile": lambda profile: profile,
+    "StepProfile": lambda profile: profile.steps[0],
+    "Kernels": lambda profile: profile.kernels,
+    "Kernel": lambda profile: profile.kernels[0],
+    "Numbers": lambda profile: profile.worst,
+    "Compile": lambda profile: profile.compile,
+    "Efficiency": lambda profile: profile.efficiency,
+    "Trace": lambda profile: profile.trace,
+    "Finding": lambda profile: profile.findings[0],
+    "Rule": lambda profile: profile.rules[0],
+}
+
+
+@pytest.fixture(scope="module")
+def small_profile():
+    return pytest_torchprof.profile(torch.sin, torch.ones(3), device="cpu")
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_of_a_profile_is_one_line(name, small_profile):
+    shown = repr(PARTS[name](small_profile))
+    assert shown.startswith(f"<{name}")
+    assert len(shown.splitlines()) == 1
+    assert len(shown) <= 160

@@ -58,7 +58,7 @@ HUGE = {
     "twenty million events": lambda: gzip.compress(document(*[b'{"ph":"i"}'.decode()] * 20_000_000), 1),
     "a million numbers around the events": lambda: b'{"a":[' + b"[]," * 8 * MIB + b'[]],"traceEvents":[]}',
     "a million events of which none is as torch writes them": lambda: (
-        b'{"traceEvents":[%b]}' % b",\n".join([b'{"cat":"cpu_op","name":"k","ts":"1"}'] * 1_300_000)
+        b'{"traceEvents":[%b]}' % b",\n".join([b'{"cat":"cpu_op","name":"k","ts":"1"}'] * 1_000_000)
     ),
     "operators a hundred thousand deep": lambda: document(
         *[EVENT % ("cpu_op", "aten::add", i, 10**6 - 2 * i) for i in range(100_000)], EVENT % ("kernel", "k", 1, 1)

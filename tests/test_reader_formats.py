@@ -185,6 +185,23 @@ def test_every_nanosecond_is_read_as_it_is_written(moment):
     assert (step.start_ns, step.end_ns) == (moment, moment + 500)
 
 
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(2**42 * 1000, 2**42 * 1500),
+    st.one_of(st.integers(1000, 10**9), st.integers(2**35 * 1000, 2**41 * 1000 - 1000)),
+)
+def test_every_nanosecond_is_read_as_it_is_written_however_long_after_the_first(moment, after):
+    builder = TraceBuilder(begin=0)
+    builder.step(1, 0, 0.5)
+    builder.step(2, 7, 0.5)
+    text = builder.text()
+    for us, ns in ((0, moment), (7, moment + after)):
+        text = text.replace(f'"ts": {us},', f'"ts": {ns // 1000}.{ns % 1000:03},')
+    with TemporaryDirectory() as folder:
+        steps = read(write(Path(folder) / "t.json", text)).steps
+    assert [step.start_ns for step in steps] == [moment, moment + after]
+
+
 def test_fractional_time_stamps_are_rounded_not_cut(tmp_path):
     builder = TraceBuilder(begin=0)
     builder.step(1, 1.001, 0.999)
@@ -412,7 +429,7 @@ def test_a_head_longer_than_a_piece_is_read(tmp_path, plain):
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_long_file_takes_no_memory_for_its_text(tmp_path, indent):
-    path = long_trace(20_000).write(tmp_path / "t.json", indent=indent)
+    path = long_trace(40_000).write(tmp_path / "t.json", indent=indent)
     tracemalloc.start()
     try:
         read(path)

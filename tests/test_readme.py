@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import readme_sample
+from terminal_picture import text_in
 
 # Times, the machine, the name of a recording's file: what differs from run to run, and the layout with it.
 _VARIES = re.compile(r"\S*::|[\d.,]+ (?:us|ms|s)\b|torchprof: .*|\.[0-9a-f]{8}\.|[- ]{2,}")
@@ -20,3 +21,7 @@ def test_the_failure_that_readme_shows_is_what_its_code_prints(tmp_path):
         for text in (readme_sample.shown(), readme_sample.make(tmp_path))
     )
     assert made == shown
+
+
+def test_the_picture_shows_the_failure_that_readme_shows():
+    assert text_in(readme_sample.PICTURE.read_text()) == readme_sample.shown()

@@ -47,6 +47,10 @@ LOST = Verdict(limit="max_kernels", expected="9", status=NOT_MEASURED, reason=Lo
 WHOLE = Result(
     nodeid="test_it.py::test_it[\udc80]",
     label="decode",
+    rank=1,
+    ranks=4,
+    device="cuda:0",
+    source="f3a1",
     outcome=Outcome.FAILED,
     message="missed",
     reason=StepsOverlap("step 1", "step 2"),

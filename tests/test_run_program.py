@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import fresh
 import pytest
 import torch
+from jsonschema import validate
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
+from pytest_torchprof.cli.schema import SCHEMAS
 
 COMMAND = "import sys; from pytest_torchprof.cli import main; sys.argv[1:1] = ['run']; sys.exit(main())"
 PROGRAM = """
@@ -68,6 +71,20 @@ def test_limits_on_all_that_a_program_runs_are_its_exit_status(program, limit, s
     assert done.returncode == status
     assert words in done.stdout
     assert done.stdout.count("arguments") == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "word", "code"),
+    [("", 1, "missed", None), ("import os; os._exit(0)", 3, "not measured", "not-run-to-end")],
+)
+def test_the_verdicts_are_a_line_of_json_behind_what_the_program_writes(program, ending, status, word, code):
+    done = run("--json", "--limit=max_kernels=2", program(ending))
+    assert done.returncode == status, done.stderr
+    *_, last = done.stdout.splitlines()
+    told = json.loads(last)
+    validate(told, SCHEMAS["check"]())
+    assert (told["status"], told["code"]) == (word, code)
+    assert [verdict["number"] for verdict in told["limits"]] == ([3] if status == 1 else [])
 
 
 def test_a_program_finds_its_arguments_and_modules_and_runs_once(program):

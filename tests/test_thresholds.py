@@ -27,15 +27,13 @@ MOVED = {
     "a100_cuda_sync_events": [
         "-overhead-bound.late_launches=1.1",
         "-overhead-bound.busy=0",
-        "-hotspot.share=0.9",
-        "-hotspot.names=9",
         "-costly-children.inside=1",
         "-costly-children.share=1.1",
         "-small-grid.share=1.1",
         "+sync-over-little-work.wait_us=1",
     ],
     "a100_sam_fast_large": ["-unasked-fp64.share=0.2", "-unasked-fp64.meant=0.1"],
-    "a100_sam_eager_large": ["-repeated-constant.calls=113"],
+    "a100_sam_eager_large": ["-repeated-constant.calls=113", "-nothing-recorded.share=0.9"],
     "mi300x_vllm_decode_graph": ["-queued-work-waits.share=0.5"],
     "a100_moe_no_steps": [
         "-launch-delay.first_us=1e6",
@@ -52,6 +50,8 @@ MOVED = {
         "-fp32-gemm.share=1",
     ],
     "b200_eager_nvjet": [
+        "-hotspot.share=0.9",
+        "-hotspot.names=99",
         "-many-small-calls.calls=1000",
         "-many-small-calls.mean_us=1",
         "-many-small-calls.share=1",
@@ -60,6 +60,10 @@ MOVED = {
     ],
     "a100_megatron_tp8_rank0": [
         "-exposed-communication.share=0.9",
+        "-cpu-held-up.times=1e6",
+        "-cpu-held-up.count=99",
+        "-cpu-held-up.views=99",
+        "-cpu-held-up.share=0.9",
         "+low-occupancy.occupancy=1.1",
         "+launch-delay.late_launches=0",
         "+guard-overhead.share=0",

@@ -19,7 +19,10 @@ pytestmark = pytest.mark.any_torch
 PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 
 SEVERAL = {
+    "GPU annotation": "GPU annotations",
     "GEMM": "GEMMs",
+    "record": "records",
+    "run": "runs",
     "GPU": "GPUs",
     "GPU operation": "GPU operations",
     "Triton kernel": "Triton kernels",
@@ -39,6 +42,7 @@ SEVERAL = {
     "convolution": "convolutions",
     "code file": "code files",
     "commit": "commits",
+    "compiled region": "compiled regions",
     "frame": "frames",
     "group": "groups",
     "lane": "lanes",

@@ -1,6 +1,6 @@
 """Two sides of one comparison: the tests run at another commit and in the working tree, each in a process of its own.
 
-Loaded in every pytest run of every user: nothing is imported here that a plain run does not need.
+It is loaded in every pytest run of every user: nothing is imported here that a plain run does not need.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def lone_option(config: pytest.Config) -> str | None:
-    """Return an option that says how to compare with a commit although none is named; None without such an option.
+    """Return an option on how to compare with a commit although no commit is named; None without such an option.
 
-    What stands in a project's settings is for the runs that compare.
+    Settings of a project are for the runs that compare.
     """
     arguments = () if config.option.torchprof_against is not None else map(str, config.invocation_params.args)
     return next(
@@ -69,7 +69,7 @@ def lone_option(config: pytest.Config) -> str | None:
 
 
 def looks_only(config: pytest.Config) -> bool:
-    """Whether pytest is asked for something other than a run of tests."""
+    """Whether pytest is called for something other than running tests."""
     return any(getattr(config.option, name, None) for name in _LOOKS)
 
 

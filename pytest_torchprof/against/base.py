@@ -1,4 +1,4 @@
-"""The other commit's side: its files, its run, and what is kept of it for the next one."""
+"""The other commit's side: its files, its run, and the results that are kept for the next run."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.request import Request
 
 MOST_KEPT: Final = 10
-"""The number of commits of which something is kept."""
+"""The number of commits whose results are kept."""
 LAST_LINES: Final = 30
-"""How many lines are shown of the output of a run that did not come to its tests."""
+"""The number of output lines that are shown of a run that did not reach its tests."""
 _OWN_SETTINGS: Final = "torchprof-against"
 _KEPT: Final = "kept from an earlier run"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40,64}")
@@ -43,10 +43,10 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{40,64}")
 
 @contextmanager
 def measured_base(request: Request) -> Iterator[SideStart | None]:
-    """Put what the tests measure at the other commit into the folder of results, and report it.
+    """Measure the tests at the other commit, with their results in the folder of results, and report it.
 
-    Yield how to start them there again, as long as the block lasts, where times are to be compared; else None.
-    TorchprofError where the commit's files cannot be had.
+    Yield how to start them there again while the block lasts, if times are compared; otherwise None. Raises
+    TorchprofError if the commit's files are not available.
     """
     with ExitStack() as held:
         origin = _obtain(request, held)
@@ -61,16 +61,16 @@ def measured_base(request: Request) -> Iterator[SideStart | None]:
 
 
 def obtain_results(request: Request) -> str:
-    """Put what the tests measure at a commit into the folder of results; return from where, or how long it took.
+    """Put the results of the tests at a commit into the folder of results; return their origin, or how long it took.
 
-    TorchprofError where the commit's files cannot be had.
+    Raises TorchprofError if the commit's files are not available.
     """
     with ExitStack() as held:
         return _obtain(request, held)
 
 
 def _obtain(request: Request, held: ExitStack) -> str:
-    """Do what ``obtain_results`` does; ``held`` keeps the lock, and the files of what is measured now."""
+    """Do the work of ``obtain_results``; ``held`` keeps the lock, and the files that are measured now."""
     held.enter_context(_only_run(request))
     _clear(request)
     kept = request.of_commit / _key(request)
@@ -89,7 +89,7 @@ def _obtain(request: Request, held: ExitStack) -> str:
 
 @contextmanager
 def _only_run(request: Request) -> Iterator[None]:
-    """Hold the lock of the folder: two runs in one working tree have one folder of the other commit's files."""
+    """Hold the lock of the folder: two runs in one working tree share the folder of the other commit's files."""
     lock = filelock.FileLock(request.folder / "lock")
     try:
         lock.acquire(timeout=0)
@@ -103,7 +103,7 @@ def _only_run(request: Request) -> Iterator[None]:
 
 
 def _key(request: Request) -> str:
-    """Return a hash of all that decides what is measured at the commit."""
+    """Return a hash of everything that decides what is measured at the commit."""
     top, settings = request.repository.top, request.config.inipath
     parts = {
         "words": [argument for argument in request.arguments if argument != "--torchprof-against-fresh"],
@@ -129,7 +129,7 @@ def _own_test_files(request: Request) -> list[str]:
 
 
 def _clear(request: Request) -> None:
-    """Remove what earlier runs have left: files of commits after a kill, and the results longest unused."""
+    """Remove the remains of earlier runs: files of commits after a kill, and the results longest unused."""
     folders = [folder for folder in request.folder.iterdir() if folder.is_dir() and _COMMIT.fullmatch(folder.name)]
     for folder in folders:
         if not (folder / "installed").is_file():
@@ -144,7 +144,7 @@ def _clear(request: Request) -> None:
 
 @contextmanager
 def _files(request: Request) -> Iterator[TestNames]:
-    """Have the other commit's files there for as long as the block lasts; yield the names of its tests, and ours."""
+    """Keep the other commit's files in place while the block lasts; yield the names of its tests, and ours."""
     installed, tree, own_tests = _installed(request), request.tree, request.of_commit / "tests"
     if not (installed.is_file() and installed.read_text(encoding="utf-8") == _environment(request)):
         installed.unlink(missing_ok=True)
@@ -155,7 +155,7 @@ def _files(request: Request) -> Iterator[TestNames]:
             own_tests.mkdir()
             overlay.copy_files(tree, request.rule.of(tree, tracked_files(tree)), own_tests)
     else:
-        # An earlier run has laid its tests over those of the commit.
+        # An earlier run put its tests over those of the commit.
         kept = (path for path in own_tests.rglob("*") if path.is_symlink() or not path.is_dir())
         names = sorted(path.relative_to(own_tests).as_posix() for path in kept)
         overlay.overlay(own_tests, names, tree, request.rule)
@@ -169,7 +169,7 @@ def _files(request: Request) -> Iterator[TestNames]:
 
 
 def _test_names(request: Request) -> TestNames:
-    """Return the names of tests by file, as test ids have it: below the root directory of pytest."""
+    """Return the names of tests by file, as in test ids: below the root directory of pytest."""
 
     def by_file(folder: Path, files: Collection[str]) -> dict[str, tuple[str, ...]]:
         named = overlay.names_in(folder, files, request.rule)
@@ -181,7 +181,7 @@ def _test_names(request: Request) -> TestNames:
 
 
 def _measure(request: Request, names: TestNames) -> BaseOutcomes:
-    """Run the tests at the other commit and return what they came to."""
+    """Run the tests at the other commit and return their outcomes."""
     try:
         status = request.run(_start_at_commit(request), request.results / "log")
     except TorchprofError as problem:
@@ -192,7 +192,7 @@ def _measure(request: Request, names: TestNames) -> BaseOutcomes:
 
 
 def _installed(request: Request) -> Path:
-    """Return the file that says what environment the commit was installed in."""
+    """Return the file that names the environment in which the commit was installed."""
     return request.of_commit / "installed"
 
 
@@ -201,14 +201,14 @@ def _environment(request: Request) -> str:
 
 
 def _start_at_commit(request: Request) -> SideStart:
-    """Return how to start pytest in the other commit's files, with the tests that are to run in them.
+    """Return how to start pytest in the other commit's files, with the tests to run in them.
 
-    TorchprofError where the commit cannot be installed.
+    Raises TorchprofError if the commit cannot be installed.
     """
     top, tree = request.repository.top, request.tree
     if not request.own_tests:
         overlay.overlay(top, _own_test_files(request), tree, request.rule)
-    # Not behind a link: what is built, written and collected there would be elsewhere.
+    # Not behind a link: files that are built, written and collected there would be elsewhere.
     own_folder(tree, request.rootdir)
     folder = own_folder(tree, request.started_in)
     python, variables = request.python, request.variables_of(is_base=True)
@@ -237,14 +237,14 @@ def _settings(request: Request) -> Path:
     same = tree / name
     if same.is_file() and (request.own_tests or same.name in overlay.SETTINGS):
         return same
-    # pyproject.toml and its like say more than pytest's settings, of code that is the commit's.
+    # Files such as pyproject.toml have more than pytest's settings, about code that is the commit's.
     beside = free_path(tree, name.with_name(f"{_OWN_SETTINGS}{given.suffix}"))
     shutil.copyfile(given, beside)
     return beside
 
 
 def cache_arguments(request: Request) -> list[str]:
-    """Return arguments that give pytest a cache for this run, which knows of the last runs what the user's does."""
+    """Return arguments that give pytest a cache for this run, with the user's knowledge of the last runs."""
     if not request.config.pluginmanager.hasplugin("cacheprovider"):
         return []
     cache = request.results / "cache"
@@ -255,7 +255,7 @@ def cache_arguments(request: Request) -> list[str]:
 
 
 def _keep(request: Request, kept: Path) -> None:
-    """Keep what a run without a failure has measured."""
+    """Keep the results of a run without a failure."""
     (request.results / "complete").touch()
     shutil.rmtree(kept, ignore_errors=True)
     part = kept.with_name(f"{kept.name}.part")
@@ -266,7 +266,7 @@ def _keep(request: Request, kept: Path) -> None:
 
 
 def _report(request: Request, origin: str) -> None:
-    """Report what came of the base, with its output where its tests did not run."""
+    """Report the outcome of the base, with its output if its tests did not run."""
     outcomes = read_outcomes(request.results)
     if outcomes.broken is None:
         measured = sum(len(_entries(file)) for file in sorted((request.results / "entries").rglob("*.json")))
@@ -284,7 +284,7 @@ def _report(request: Request, origin: str) -> None:
 
 
 def log_end(results: Path) -> list[str]:
-    """Return the last lines of the output of a side's run; none where it left no output."""
+    """Return the last lines of the output of a side's run; empty if it left no output."""
     try:
         output = (results / "log").read_text(encoding="utf-8", errors="backslashreplace")
     except OSError:

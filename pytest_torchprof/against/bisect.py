@@ -1,4 +1,4 @@
-"""Which commit changed the kernels of a test, or was the first that missed a limit: measured commit by commit."""
+"""The search for the commit that changed the kernels of a test, or was the first to miss a limit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class CommitAnswer(StrEnum):
-    """What a commit is."""
+    """The answer for a commit."""
 
     GOOD = "good"
     BAD = "bad"
@@ -51,20 +51,20 @@ class SearchOutcome(StrEnum):
 
     FOUND = "found"
     NOT_THERE = "not there"
-    """Both ends are good, or both are bad: there is no such commit between them."""
+    """Both ends are good, or both are bad: no such commit is between them."""
     NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectTask:
-    """What makes a commit bad, and between which two commits the first bad one is looked for."""
+    """The condition that makes a commit bad, and the two commits between which the first bad one is searched."""
 
     arguments: Sequence[str]
     """For pytest: the test, and the user's options."""
     good: str
     bad: str
     limits: tuple[Asked, ...]
-    """Without any, a commit is bad if its kernels are not those of the good one."""
+    """Without a limit, a commit is bad if its kernels differ from those of the good one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +87,19 @@ class SearchResult:
     commits: tuple[Judged, ...]
     """The commits that were measured, in that order."""
     candidates: tuple[NamedCommit, ...] = ()
-    """The first bad commit; several where only skipped ones are between the last good and the first bad."""
+    """The first bad commit; several if only skipped commits are between the last good and the first bad one."""
     parent: str | None = None
     """The parent of the first bad commit."""
     differences: Mapping[str, Comparison] = field(default_factory=dict)
-    """By test, how it differs from what its parent measured; none where the parent cannot be measured."""
+    """By test, how it differs from its parent; empty if the parent cannot be measured."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Tests that are asked for and take no part, or files of them -> why the bad commit has not measured them."""
+    """Requested tests that take no part, or their files -> why the bad commit has not measured them."""
 
 
 def bisect(task: BisectTask, write_line: Callable[[str], None]) -> SearchResult:
     """Search as ``task`` says; ``write_line`` gets each line as soon as it is known.
 
-    TorchprofError where that cannot begin.
+    Raises TorchprofError if the search cannot begin.
     """
     settings = _Settings(task, write_line)
     pytest.main([*task.arguments, "-q"], plugins=[settings])
@@ -109,7 +109,7 @@ def bisect(task: BisectTask, write_line: Callable[[str], None]) -> SearchResult:
 
 
 class _Settings:
-    """A plugin that makes use of what pytest reads from its files and arguments, instead of a run."""
+    """A plugin that uses the settings that pytest reads from its files and arguments, instead of running tests."""
 
     def __init__(self, task: BisectTask, write_line: Callable[[str], None]) -> None:
         self._task, self._write_line = task, write_line
@@ -125,7 +125,7 @@ class _Settings:
         _refuse_strangers(repository, good, bad)
         with ended_in_order(), run_folders(config.rootpath) as folders, warm_python(repository.top) as warm:
             request = request_for(config, repository, bad, folders)
-            # Whatever the ends are called, what is measured at a commit is the same.
+            # The measurement at a commit does not depend on the names of the ends.
             asked = (*self._task.arguments, *seed_arguments(config.option), "--torchprof-against=HEAD")
             request = replace(request, arguments=asked, keeps_recordings=True, run=warm.run)
             self.result = _Search(self._task.limits, request, good, bad, self._write_line).run()
@@ -133,7 +133,7 @@ class _Settings:
 
 
 def _refuse_times(config: pytest.Config) -> None:
-    """Raise TorchprofError where times are to be compared."""
+    """Raise TorchprofError if times are to be compared."""
     if config.option.torchprof_against_time is not None or config.option.torchprof_against_budget is not None:
         problem = (
             "torchprof bisect compares no times: leave out --torchprof-against-time and --torchprof-against-budget"
@@ -142,7 +142,7 @@ def _refuse_times(config: pytest.Config) -> None:
 
 
 def _refuse_strangers(repository: Repository, good: Reference, bad: Reference) -> None:
-    """Raise TorchprofError where the bad commit does not come after the good one."""
+    """Raise TorchprofError if the bad commit does not come after the good one."""
     if good.sha == bad.sha:
         problem = f"--good and --bad are the same commit, {good.sha[:7]}: name one that was still good"
         raise TorchprofError(problem, Code.NO_ANCESTOR)
@@ -205,9 +205,9 @@ class _Search:
         return self._result(SearchOutcome.FOUND, self._judge(*shas).why, candidates)
 
     def _doubt(self, sha: str) -> str | None:
-        """Measure a commit and its parent once more; return what came out differently, None where nothing did."""
+        """Measure a commit and its parent once more; return which answer changed, None if neither did."""
         for commit in (sha, self._request.repository.parent(sha)):
-            if commit not in self._judged:  # The parent of a merge may lie on another branch, or outside of a clone.
+            if commit not in self._judged:  # The parent of a merge may be on another branch, or missing from a clone.
                 continue
             before, (answer, why) = self._judged[commit].answer, self._answer(self._measured_anew(commit))
             self._write_line(f"{commit[:7]}  {answer:<9}once more: {reason_line(why)}")
@@ -245,7 +245,7 @@ class _Search:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        """The measurements that are asked for: those of the bad commit."""
+        """The names of the requested measurements: those of the bad commit."""
         return tuple(self._measure(self._bad.sha).entries)
 
     @property
@@ -256,7 +256,7 @@ class _Search:
         return {test: last_line(why) for test, why in troubles.items() if test not in known}
 
     def _why_nothing(self) -> str:
-        """Return why the bad commit has measured nothing; TorchprofError where there is no such test."""
+        """Return why the bad commit measured nothing; TorchprofError if there is no such test."""
         outcomes = self._measure(self._bad.sha).outcomes
         if outcomes.troubles:
             return next(iter(outcomes.troubles.values()))
@@ -283,7 +283,7 @@ class _Search:
         reference = Reference(ref=sha, sha=sha, dirty=False)
         try:
             obtain_results(replace(self._request, reference=reference, results=results, is_fresh=is_fresh))
-        except TorchprofError as problem:  # Its files are not there, which says nothing of other commits.
+        except TorchprofError as problem:  # Its files are missing, which says nothing about other commits.
             write_outcomes(results, BaseOutcomes(status=-1, broken=str(problem)))
         return read_measured(results)
 
@@ -324,12 +324,12 @@ class _Search:
         return CommitAnswer.GOOD, "the kernels are the same"
 
     def _gap(self, measured: CommitMeasurements) -> str | None:
-        """Return why something that is asked for was not measured; None where all of it was."""
+        """Return why a requested measurement is missing; None if there are all of them."""
         lacking = next((name for name in self._names if name not in measured.entries), None)
         if lacking is None:
             return None
         return self._with_name(lacking, measured.why_not(lacking))
 
     def _with_name(self, name: str, what: str) -> str:
-        """Return a text about a measurement, with its name where there are others."""
+        """Return a text about a measurement, with its name if there are others."""
         return what if len(self._names) == 1 else f"{name}: {what}"

@@ -1,4 +1,4 @@
-"""Which files of a repository are not the same on both sides: what a comparison is about."""
+"""The files of a repository that differ between both sides: the subject of a comparison."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Differences:
     """The files that differ between a commit and the working tree, by their path below the root."""
 
     code: tuple[str, ...]
-    """The files of which each side has its own."""
+    """The files of which each side has its own version."""
     doubtful: tuple[str, ...]
-    """Modules that both sides have from the working tree, since they lie in a folder of tests, and hold no test."""
+    """Modules that both sides take from the working tree, since they are in a folder of tests, but without a test."""
 
 
 @cache
 def differences(repository: Repository, sha: str, rule: TestFiles, *, own_tests: bool) -> Differences:
-    """Return how the working tree differs from a commit; asked once, before anything has run."""
+    """Return how the working tree differs from a commit; called once, before anything runs."""
     changed = sorted(dict.fromkeys(repository.changed(sha)))
     if own_tests:
         return Differences(code=tuple(changed), doubtful=())

@@ -1,4 +1,4 @@
-"""What a side runs in: its own folders first on the path, caches of its own, an environment it is installed in."""
+"""The environment of a side: its own folders first on the path, its own caches, an environment to install it in."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 CACHES: Final = {
-    # By a name that begins so, torch's own cache is known as generated code, which is no line of the user's.
+    # A folder whose name begins so is recognised as torch's cache of generated code, which has no lines of the user's.
     "TORCHINDUCTOR_CACHE_DIR": "torchinductor_code",
     "TRITON_CACHE_DIR": "triton",
     "TORCH_EXTENSIONS_DIR": "extensions",
 }
-"""Variables for folders of compilers: what a compiler keeps of one side must not reach the other."""
+"""Variables for compilers' folders: a compiler's cache of one side must not reach the other."""
 SEED: Final = "0"
-"""For both sides, where each process would draw its own."""
+"""The seed for both sides, where each process would draw its own."""
 _OF_CI: Final = ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GITHUB_ENV")
 _MEANINGLESS: Final = frozenset(
     {
@@ -40,14 +40,14 @@ _MEANINGLESS: Final = frozenset(
         *(VARIABLE, "PYTEST_CURRENT_TEST", "PYTHONHASHSEED"),  # tox draws a seed for every run.
     }
 )
-"""Variables that differ from one terminal, or one run, to the next. Any other may decide what the code does."""
+"""Variables that differ between terminals or runs. Any other variable may decide what the code does."""
 
 
 def import_roots(top: Path, rootdir: Path, worktrees: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the folders of a working tree that this environment imports from, relative to its root.
 
-    First the root directory's ``src`` and itself; then what stands on the path, put there by an editable install too,
-    perhaps of another of the repository's ``worktrees``.
+    First come the root directory's ``src`` and the root directory; then folders on the path, including those of
+    editable installs, perhaps of another of the repository's ``worktrees``.
     """
     tops = tuple(dict.fromkeys(map(os.path.realpath, (top, *worktrees))))
     inside = [folder for folder in environment_folders() if lies_in(folder, *tops)]
@@ -72,15 +72,15 @@ def _mapped() -> Iterator[Path]:
 
 
 def variables(roots: tuple[Path, ...], top: Path, caches: Path, *, is_reported: bool) -> dict[str, str]:
-    """Return the environment of a side's processes; ``is_reported``: CI and coverage get what they come to."""
-    # What the user has put on the path stays there, but for the folders of the working tree: those are in the roots.
+    """Return the environment of a side's processes; ``is_reported``: CI and coverage get their results."""
+    # The user's additions to the path stay, except folders of the working tree: those are in the roots.
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     kept = [entry for entry in given if not lies_in(os.path.realpath(entry), os.path.realpath(top))]
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([*(str(root) for root in roots if not shadows(root)), *kept]),
         **{name: str(caches / folder) for name, folder in CACHES.items()},
-        # The order of a set, and all that is drawn from a seed, is the same on both sides, and in what is kept of one.
+        # The order of sets, and everything drawn from a seed, is the same on both sides and in kept results.
         "PYTHONHASHSEED": SEED,
     }
     if not is_reported:
@@ -99,28 +99,28 @@ print(sys.version, sys.executable, platform.node(), *installed, sep="\\n")
 
 
 def described(python: str) -> Mapping[str, str]:
-    """Return what else decides what is measured: Python, the packages beside it, the machine, the environment.
+    """Return what else decides what is measured: Python, its packages, the machine, the environment.
 
-    TorchprofError where the Python cannot be run.
+    Raises TorchprofError if the Python cannot be run.
     """
     environ = {name: value for name, value in sorted(os.environ.items()) if name not in _MEANINGLESS}
     return {"python": _run([python, "-P", "-c", _DESCRIBE], Path.cwd(), environ, Code.BAD_OPTION), **environ}
 
 
 def install(folder: Path, command: str, tree: Path, environ: Mapping[str, str]) -> str:
-    """Make an environment that shares what is installed here, run a command in it, and return its Python.
+    """Make an environment that shares the packages installed here, run a command in it, and return its Python.
 
-    TorchprofError with the end of the command's output where it fails.
+    Raises TorchprofError with the end of the command's output if it fails.
     """
     environment = environment_in(folder)
     _run([sys.executable, "-m", "venv", "--clear", str(environment)], tree, environ)
     library = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
-    # An environment of an environment would share the system's packages only.
+    # An environment made from an environment would share only the system's packages.
     shared = [packages for packages in (*site.getsitepackages(), site.getusersitepackages()) if Path(packages).is_dir()]
     lines = "".join(f"import site; site.addsitedir({packages!r})\n" for packages in shared)
     (library / "shared.pth").write_text(lines, encoding="utf-8")
     path = os.pathsep.join([str(environment / "bin"), environ.get("PATH", "")])
-    # Without the path of a side: what is installed there must not be taken for done.
+    # Without the path of a side: pip must not take packages there for installed ones.
     alone = {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     _run(shlex.split(command), tree, {**alone, "PATH": path, "VIRTUAL_ENV": str(environment)})
     return python_of(folder)
@@ -137,8 +137,8 @@ def environment_in(folder: Path) -> Path:
 
 
 def _run(arguments: list[str], folder: Path, environ: Mapping[str, str], code: Code = Code.INSTALL_FAILED) -> str:
-    """Run a command and return its output; TorchprofError with the end of the output where it fails."""
-    # Of a script of ours nobody needs to see more.
+    """Run a command and return its output; TorchprofError with the end of the output if it fails."""
+    # More of our own script need not be shown.
     shown = first_line(shlex.join(arguments)) if code is Code.INSTALL_FAILED else arguments[0]
     try:
         done = run(arguments, cwd=folder, env=environ, stderr=subprocess.STDOUT)

@@ -1,4 +1,4 @@
-"""Where comparisons keep what they measure: below the root directory, or for one run alone where that cannot be."""
+"""The folders of comparisons: below the root directory, or for one run alone if that cannot be written."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RUNS: Final = "runs"
-"""Below the kept folder, what each run needs while it lasts."""
+"""Below the kept folder, the folder of a single run."""
 _LOCK: Final = ".lock"
 COMPILED: Final = "torchprof-compiled-"
 """The beginning of the name of the folder that compilers use where they cannot use the kept one."""
 HERE: Final = "here"
-"""Beside it, what the working tree's side keeps; the other folders are those of commits."""
+"""Beside it, the folder of the working tree's side; the others are those of commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFolders:
-    """Where a run puts what it makes."""
+    """The folders that a run writes to."""
 
     kept: Path
-    """What the next runs use again."""
+    """Results that later runs use again."""
     caches: Path
-    """What compilers keep."""
+    """Caches of compilers."""
     results: Path
-    """What goes with the run."""
+    """Files that are removed after the run."""
 
 
 @contextmanager
 def run_folders(rootdir: Path) -> Iterator[RunFolders]:
-    """Yield the folders of a run; what it does not keep goes with it."""
+    """Yield the folders of a run; those that it does not keep are removed after it."""
     with _kept_folder(rootdir) as kept, _own_folder(kept) as results, _compilers_folder(kept, results) as caches:
         yield RunFolders(kept=kept, caches=caches, results=results)
 
@@ -49,7 +49,7 @@ def run_folders(rootdir: Path) -> Iterator[RunFolders]:
 def _kept_folder(rootdir: Path) -> Iterator[Path]:
     """Yield the folder below the root directory that is kept from run to run, or one for this run alone.
 
-    The latter where the working tree cannot be written, or where the folder holds something that is not ours.
+    The latter if the working tree cannot be written, or if the folder contains something that is not ours.
     """
     folder = rootdir / HIDDEN / "against"
     if _is_ours(folder) and _is_writable(folder):
@@ -60,7 +60,7 @@ def _kept_folder(rootdir: Path) -> Iterator[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether earlier runs alone can have made all that is there: no link leads there, and git tracks nothing.
+    """Whether only earlier runs can have made the folder's content: no link leads there, and git tracks nothing in it.
 
     A checkout may bring links of any depth, and files that are not ours to remove.
     """
@@ -73,7 +73,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _entries(*folders: Path) -> list[Path]:
-    """Return what is in folders; another run may remove it meanwhile."""
+    """Return the entries of folders; another run may remove them meanwhile."""
     entries: list[Path] = []
     for folder in folders:
         with suppress(OSError):
@@ -93,7 +93,7 @@ def _is_writable(folder: Path) -> bool:
 
 @contextmanager
 def _own_folder(kept: Path) -> Iterator[Path]:
-    """Yield a folder that goes with this run; those that killed runs have left go now."""
+    """Yield a folder that is removed after this run; those that killed runs left are removed now."""
     runs = kept / RUNS
     runs.mkdir(exist_ok=True)
     with filelock.FileLock(kept / "runs.lock"):
@@ -109,8 +109,8 @@ def _own_folder(kept: Path) -> Iterator[Path]:
 
 @contextmanager
 def _compilers_folder(kept: Path, own: Path) -> Iterator[Path]:
-    """Yield where compilers keep what they make of both sides: the kept folder, or another for this run."""
-    # torch.compile hands paths to the C++ compiler as they are, which takes one with spaces for several.
+    """Yield the folder for compilers' caches of both sides: the kept folder, or another for this run."""
+    # torch.compile passes paths to the C++ compiler unquoted, which takes a path with spaces for several.
     if not any(map(str.isspace, str(kept))):
         yield kept
     else:
@@ -120,7 +120,7 @@ def _compilers_folder(kept: Path, own: Path) -> Iterator[Path]:
 
 
 def _clear(runs: Path) -> None:
-    """Remove the folders of which no process holds the lock."""
+    """Remove the folders whose lock no process holds."""
     for name in {entry.name.removesuffix(_LOCK) for entry in runs.iterdir()}:
         lock = filelock.FileLock(runs / f"{name}{_LOCK}")
         with suppress(filelock.Timeout):
@@ -134,7 +134,7 @@ def _remove(folder: Path, lock: filelock.BaseFileLock) -> None:
         # A link that a checkout brings may lead anywhere.
         if elsewhere.parent == Path(tempfile.gettempdir()) and elsewhere.name.startswith(COMPILED):
             shutil.rmtree(elsewhere, ignore_errors=True)
-    # What a killed run has started may still write there; the next run removes the rest.
+    # Processes of a killed run may still write there; the next run removes the rest.
     shutil.rmtree(folder, ignore_errors=True)
     Path(lock.lock_file).unlink(missing_ok=True)
     lock.release()

@@ -1,4 +1,4 @@
-"""What is asked of git, and how a commit's files are put into a folder of ours.
+"""Questions to git, and how a commit's files are put into a folder of ours.
 
 Nothing of the user's repository is written: no reference, no index, no list of worktrees, not even by a run that is
 killed. So this is no ``git worktree``, which registers itself there, but a small repository of its own that borrows
@@ -22,14 +22,14 @@ from pytest_torchprof.system.processes import run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Set where git calls a hook that calls pytest: they would lead every call below to the user's index. GIT_CONFIG_COUNT
-# stays: it is how CI says which folders are safe.
+# They are set if git calls a hook that calls pytest, and would lead every call below to the user's index.
+# GIT_CONFIG_COUNT stays: it is how CI says which folders are safe.
 HOOKS_VARIABLES: Final = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
     *("GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS"),
 )
-# No hook runs, no daemon starts, no file beside our index is written, and objects of LFS are looked for by ourselves:
-# its filter would ask a server.
+# No hook runs, no daemon starts, no file beside our index is written, and we look for LFS objects ourselves: its filter
+# would ask a server.
 _QUIET: Final = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.splitIndex=false"),
     *(
@@ -56,13 +56,13 @@ def git_command(folder: Path, *arguments: str) -> list[str]:
 
 
 def git_environment(**more: str) -> dict[str, str]:
-    """Return the environment in which git asks nobody and finds no repository but that of its folder."""
+    """Return the environment in which git asks nobody and sees no repository but that of its folder."""
     inherited = {name: value for name, value in os.environ.items() if name not in HOOKS_VARIABLES}
     return {**inherited, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **more}
 
 
 def ask_git(folder: Path, *arguments: str, **environment: str) -> str:
-    """Return the output of a command of git; GitRefused with its errors where it fails."""
+    """Return the output of a command of git; GitRefused with its errors if it fails."""
     try:
         done = run(git_command(folder, *arguments), env=git_environment(**environment))
     except (FileNotFoundError, NotADirectoryError):
@@ -84,7 +84,7 @@ class NamedCommit:
 
     @property
     def short(self) -> str:
-        """The hash as texts name it."""
+        """The short hash for texts."""
         return self.sha[:7]
 
 
@@ -97,7 +97,7 @@ class Repository:
 
     @classmethod
     def around(cls, folder: Path) -> Repository:
-        """Return the repository that a folder lies in; TorchprofError where there is none, or no working tree."""
+        """Return the repository of a folder; TorchprofError if there is none, or no working tree."""
         try:
             top = ask_git(folder, "rev-parse", "--show-toplevel").removesuffix("\n")
         except GitRefused as refused:
@@ -106,12 +106,12 @@ class Repository:
         return cls(top=Path(top))
 
     def commit(self, reference: str, option: str = "--torchprof-against") -> str:
-        """Return the full hash of the commit that the value of an option means; TorchprofError where there is none."""
+        """Return the full hash of the commit that an option names; TorchprofError if there is none."""
         if reference.startswith(":/"):  # The youngest commit with this text; all that follows is a part of it.
             return self._commit_by_text(reference, option)
         self._refuse_two_meanings(reference, option)
         try:
-            # A range such as "main...", as git diff takes it: where the branches parted.
+            # A range such as "main...", as git diff takes it: the point where the branches parted.
             if reference.endswith("..."):
                 return ask_git(self.top, "merge-base", "--", reference.removesuffix("..."), "HEAD").strip()
             name = f"{reference}^{{commit}}"
@@ -128,11 +128,11 @@ class Repository:
             raise TorchprofError(problem, Code.UNKNOWN_REF) from None
 
     def _refuse_two_meanings(self, reference: str, option: str) -> None:
-        """Raise TorchprofError where a name is a branch's and a tag's of another commit: git would take the tag."""
+        """Raise TorchprofError if a name is that of a branch and of a tag at another commit: git would take the tag."""
         name = re.split(r"\.\.\.$|[~^@]", reference, maxsplit=1)[0]
         both = (f"refs/heads/{name}", f"refs/tags/{name}")
         listed = ask_git(self.top, "for-each-ref", "--format=%(refname) %(*objectname) %(objectname)", *both)
-        # Of a tag with a message the first hash is its commit's, of all others there is one.
+        # For a tag with a message the first hash is its commit's; all others have a single hash.
         commits = {line.split()[0]: line.split()[1] for line in listed.splitlines() if line.split()[0] in both}
         if len(set(commits.values())) > 1:
             meant = " or ".join(f"{option}={full}" for full in both)
@@ -140,7 +140,7 @@ class Repository:
             raise TorchprofError(problem, Code.UNKNOWN_REF)
 
     def _unknown(self, reference: str, option: str, refused: GitRefused) -> str:
-        """Return why there is no such commit here, and what brings it."""
+        """Return why there is no such commit here, and how to get it."""
         if not reference.strip():
             return "a commit is expected, such as main; is a variable empty?"
         name = reference.removesuffix("...").partition("~")[0].partition("^")[0]
@@ -174,7 +174,7 @@ class Repository:
     def is_dirty(self) -> bool:
         """Whether the working tree differs from its commit: changed, staged or new files that are not ignored.
 
-        TorchprofError where git cannot say, as of a submodule that is broken.
+        Raises TorchprofError if git does not know, as with a broken submodule.
         """
         try:
             return bool(ask_git(self.top, "status", "--porcelain", "--no-renames"))
@@ -184,7 +184,7 @@ class Repository:
 
     @property
     def head(self) -> str | None:
-        """The commit that is checked out; None before the first."""
+        """The commit that is checked out; None before the first commit."""
         try:
             return ask_git(self.top, "rev-parse", "--verify", "--quiet", "HEAD").strip()
         except GitRefused:
@@ -192,7 +192,7 @@ class Repository:
 
     @property
     def branch(self) -> str | None:
-        """The branch that is checked out; None where a commit is."""
+        """The branch that is checked out; None if a commit is."""
         try:
             return ask_git(self.top, "symbolic-ref", "--quiet", "--short", "HEAD").strip()
         except GitRefused:
@@ -211,19 +211,19 @@ class Repository:
         return int(ask_git(self.top, "rev-list", "--count", f"{ancestor}..{commit}"))
 
     def branch_point(self, first: str, second: str) -> str | None:
-        """Return where the histories of two commits parted; None where they have nothing in common here."""
+        """Return the commit where two histories parted; None if they have nothing in common here."""
         try:
             return ask_git(self.top, "merge-base", first, second).strip()
         except GitRefused:
             return None
 
     def parent(self, commit: str) -> str | None:
-        """Return the first parent of a commit; None where it has none here."""
+        """Return the first parent of a commit; None if it has none here."""
         parents = ask_git(self.top, "rev-list", "--parents", "--max-count=1", commit).split()[1:2]
         return parents[0] if parents else None
 
     def named(self, commit: str) -> NamedCommit:
-        """Return who made a commit, when, and what it is called."""
+        """Return a commit with its author, date and title."""
         shown = ask_git(
             self.top, "log", "--max-count=1", "--no-show-signature", "--format=%H%n%an <%ae>%n%aI%n%s", commit
         )
@@ -239,7 +239,7 @@ class Repository:
         is_link = cache(lambda folder: (self.top / folder).is_symlink())
         for name in filter(None, dict.fromkeys(listed.split("\0"))):
             path = self.top / name
-            # Where a link has replaced a folder, git still names the files that it tracks there.
+            # If a link has replaced a folder, git still names the files that it tracks there.
             if any(map(is_link, PurePosixPath(name).parents[:-1])):
                 continue
             if path.is_symlink() or path.is_file():
@@ -248,12 +248,12 @@ class Repository:
                 yield from (f"{name}/{below}" for below in Repository(top=path).files())
 
     def ignored(self) -> tuple[str, ...]:
-        """Return what git ignores in the working tree: files, and folders with a slash at their end."""
+        """Return the paths that git ignores in the working tree: files, and folders with a slash at their end."""
         listed = ask_git(self.top, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
         return tuple(filter(None, listed.split("\0")))
 
     def changed(self, sha: str) -> Iterator[str]:
-        """Yield the files that are not in the working tree as a commit has them, new ones too, by their path.
+        """Yield the paths of files that differ between the working tree and a commit, new ones too.
 
         Files of submodules are among them.
         """
@@ -267,7 +267,7 @@ class Repository:
         yield from filter(None, others.split("\0"))
 
     def content(self, sha: str, name: str) -> bytes | None:
-        """Return what a commit has in a file; None where it has no such file."""
+        """Return the content of a file at a commit; None if it has no such file."""
         try:
             return os.fsencode(ask_git(self.top, "cat-file", "blob", f"{sha}:{name}"))
         except GitRefused:
@@ -298,7 +298,7 @@ def tracked_files(tree: Path) -> list[str]:
 def export(repository: Repository, sha: str, tree: Path) -> None:
     """Put the files of a commit, with those of its submodules, into an empty folder, as a repository of its own.
 
-    TorchprofError where an object is not there, a submodule's or one of LFS.
+    Raises TorchprofError if an object is missing, such as a submodule's or one of LFS.
     """
     try:
         _check_out(repository.top, sha, tree)
@@ -316,7 +316,7 @@ def _check_out(source: Path, sha: str, tree: Path) -> None:
     borrow(source, sha, own)
     tags = ask_git(source, "for-each-ref", "--format=%(objectname) %(refname)", "refs/tags")
     (own / "packed-refs").write_bytes(os.fsencode(tags))
-    # By the settings of the user's repository: sparse checkouts, line ends, filters, promised objects.
+    # With the settings of the user's repository: sparse checkouts, line ends, filters, promised objects.
     folder = ask_git(source, "rev-parse", "--absolute-git-dir").removesuffix("\n")
     in_tree = {"GIT_DIR": folder, "GIT_WORK_TREE": str(tree), "GIT_INDEX_FILE": str(own / "index")}
     ask_git(tree, "read-tree", "-m", "-u", sha, **in_tree)
@@ -353,7 +353,7 @@ def _export_submodule(repository: Repository, name: str, commit: str, tree: Path
     source = repository.top / name
     if not (source / ".git").exists():
         if source.is_dir() and not any(source.iterdir()):
-            return  # Not checked out here either: both sides do without it.
+            return  # It is not checked out here either: both sides do without it.
         problem = (
             f"the commit has a submodule {name}, and its repository is not here: git submodule update --init {name}"
         )
@@ -363,15 +363,15 @@ def _export_submodule(repository: Repository, name: str, commit: str, tree: Path
     except GitRefused:
         problem = f"the submodule {name} does not have {commit}: git -C {name} fetch origin {commit}"
         raise TorchprofError(problem, Code.OBJECT_MISSING) from None
-    # Where names that differ in case alone are one, what the commit calls a link may stand in the way.
+    # On a file system that ignores case, a link of the commit may be in the way.
     export(Repository(top=source), commit, free_path(tree, name))
 
 
 def _fill_pointers(source: Path, sha: str, tree: Path) -> None:
-    """Replace pointers to objects of LFS by these, from the store of the user's repository."""
+    """Replace pointers to LFS objects by the objects, from the store of the user's repository."""
     try:
         names = ask_git(tree, "ls-files", "-z", "--", ":(attr:filter=lfs)").split("\0")
-    except GitRefused:  # Where attributes cannot be asked for, no file has this one.
+    except GitRefused:  # If attributes cannot be queried, no file has this one.
         return
     pointers = [name for name in names if name and not is_behind_link(tree, name) and _is_pointer(tree / name)]
     if not pointers:

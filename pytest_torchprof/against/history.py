@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.git import Repository
 
 GOOD, BAD, SKIP = 0, 1, 125
-"""What ``git bisect run`` takes for an answer."""
+"""The exit statuses that ``git bisect run`` takes for answers."""
 # Each commit is measured in this process, which has read pytest's settings already: git's script asks, and we answer.
 _ASK: Final = 'echo "measure $(git rev-parse BISECT_HEAD)"; read -r answer; exit "$answer"'
 _MEASURE: Final = "measure "
-# What git writes before it asks says nothing of why it ended.
+# Git's output before it asks says nothing about why it ended.
 _ASKING: Final = "running "
 _CANDIDATE: Final = ("# first bad commit: [", "# possible first bad commit: [")
 
@@ -34,15 +34,15 @@ _CANDIDATE: Final = ("# first bad commit: [", "# possible first bad commit: [")
 def first_bad(
     repository: Repository, *, good: str, bad: str, judge: Callable[[str], int], folder: Path
 ) -> tuple[str, ...]:
-    """Return the first bad commit, or all that may be it where only skipped commits are left between them.
+    """Return the first bad commit, or all candidates if only skipped commits are left between the ends.
 
-    ``judge`` answers for a commit: GOOD, BAD or SKIP. ``folder`` is an empty one for git. TorchprofError where git
-    cannot go on.
+    ``judge`` returns the answer for a commit: GOOD, BAD or SKIP. ``folder`` is an empty folder for git. Raises
+    TorchprofError if git cannot go on.
     """
     try:
         borrow(repository.top, bad, folder)
         ask_git(folder, "bisect", "start", "--no-checkout", bad, good, GIT_DIR=str(folder))
-        # Of two neighbours the answer is known without a question.
+        # For two neighbours the answer is known without measuring.
         if not _candidates(folder):
             _run(folder, judge)
     except GitRefused as refused:
@@ -65,12 +65,12 @@ def _run(folder: Path, judge: Callable[[str], int]) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     ) as process:
-        # Unbuffered: what git no longer reads must not be written once more when the pipe is closed.
+        # Unbuffered: text that git no longer reads must not be written again when the pipe is closed.
         questions, answers = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stdin).fileno()
         for line in map(os.fsdecode, questions):
             if line.startswith(_MEASURE):
                 answer = judge(line.removeprefix(_MEASURE).strip())
-                with suppress(BrokenPipeError):  # Where somebody has ended git: then there are no candidates.
+                with suppress(BrokenPipeError):  # Git was ended from outside: then there are no candidates.
                     os.write(answers, f"{answer}\n".encode())
             elif not line.startswith(_ASKING):
                 output.append(line)

@@ -1,4 +1,4 @@
-"""Where a side's own folders stand among those that modules are imported from."""
+"""The position of a side's own folders among those that modules are imported from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def shadows(root: Path) -> bool:
-    """Whether a folder has modules with names of the standard library: it must not stand before it."""
+    """Whether a folder has modules with names of the standard library, so that it must not come before it."""
     try:
         entries = tuple(os.scandir(root))
     except OSError:
@@ -25,7 +25,7 @@ def shadows(root: Path) -> bool:
 
 
 def add_roots(side: Side) -> None:
-    """Put the side's folders that PYTHONPATH cannot name on the path: behind the standard library, before all else."""
+    """Put the side's folders that PYTHONPATH cannot name on the path: after the standard library, before all else."""
     missing = [str(root) for root in side.roots if str(root) not in sys.path]
     library = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
     library |= {os.path.join(folder, "lib-dynload") for folder in library}  # noqa: PTH118

@@ -1,4 +1,4 @@
-"""What a process does as one side: nothing that is the other side's, or the user's, to do."""
+"""A process as one side: it does nothing that is for the other side, or for the user's run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.against.side import Side
 
-# What the user asked pytest for is asked of the working tree's run: its files, debugger, end at the first failure.
+# Options that concern only the working tree's run: its files, debugger, end at the first failure.
 _NOT_BESIDE: Final = {
     "maxfail": 0,
     "xmlpath": None,
@@ -33,7 +33,7 @@ _NOT_BESIDE: Final = {
     "continue_on_collection_errors": True,
 }
 KEEPER: Final = "torchprof-side"
-"""Under which name pytest knows the plugin that each of these processes has."""
+"""The name under which pytest knows the plugin that each of these processes has."""
 
 
 def settle(config: pytest.Config) -> None:
@@ -49,15 +49,15 @@ def settle(config: pytest.Config) -> None:
 
 
 class SideKeeper:
-    """A plugin for the processes of both sides: no side looks at the other's files, or outlives who started both."""
+    """A plugin for the processes of both sides: no side reads the other's files, or outlives their starter."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
         self._started_by_starter = os.getppid() == side.starter
         self.start_s = 0.0
-        """What it took this process until its first test could run."""
+        """The time until the first test of this process could run, in seconds."""
         self.durations_s: defaultdict[str, float] = defaultdict(float)
-        """Test id -> how long it took."""
+        """Test id -> its duration, in seconds."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
@@ -66,7 +66,7 @@ class SideKeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
-        # To import and to collect keeps one thread busy.
+        # Importing and collecting keep one thread busy.
         self.start_s = time.process_time()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -82,7 +82,7 @@ class SideKeeper:
             leave_reads(self._side)
 
     def end_with_starter(self) -> None:
-        """End this run where the process that started it is no more."""
+        """End this run if the process that started it no longer exists."""
         if self._started_by_starter and os.getppid() != self._side.starter:
             pytest.exit(ENDED, returncode=2)
 

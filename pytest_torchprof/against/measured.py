@@ -1,4 +1,4 @@
-"""What the tests measured at one commit, as another commit left it: by test, and why where they did not."""
+"""The measurements of the tests at one commit, as its side left them: by test, with reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class CommitMeasurements:
     """By test id and label, as a baseline keeps them."""
     outcomes: BaseOutcomes
     recordings: Path
-    """The folder of its recordings, where they were kept."""
+    """The folder of its recordings, if they were kept."""
 
     def profiles(self) -> Iterator[tuple[str, Profile]]:
-        """Yield the profiles of what was recorded, by test id and label."""
+        """Yield the profiles of the recordings, by test id and label."""
         for path in sorted(self.recordings.glob("*.json.gz")):
             profile = load_file(str(path))
             metadata = profile.trace.metadata
@@ -49,7 +49,7 @@ class CommitMeasurements:
 
 
 def read_measured(results: Path) -> CommitMeasurements:
-    """Return what a commit's side has left in its folder of results; TorchprofError where it cannot be read."""
+    """Return the measurements in the folder of results of a commit's side; TorchprofError if it cannot be read."""
     return CommitMeasurements(
         entries={
             f"{test_file}::{key}": entry
@@ -62,7 +62,7 @@ def read_measured(results: Path) -> CommitMeasurements:
 
 
 def entry_files(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the files of measurements that a commit's side has left, each with the test file that it is of."""
+    """Yield the files of measurements that a commit's side has left, each with its test file."""
     for file in sorted(folder.rglob("*.json")):
         module = (baseline.split_name(file) or ("", ""))[0]
         yield file, (file.parent.relative_to(folder) / f"{module}.py").as_posix()

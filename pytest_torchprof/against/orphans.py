@@ -1,4 +1,4 @@
-"""A process of a side ends with the run that it is a part of, also where its test hangs and the run was killed."""
+"""A process of a side ends with the run that it belongs to, even if its test hangs and the run was killed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 
 _LOOK_S: Final = 0.5
 _GRACE_S: Final = 10.0
-"""How long a test that does not hang has to end, and with it the run in order."""
+"""The seconds that a test which does not hang has to end, so that the run ends in an orderly way."""
 ENDED: Final = "the run that compares with another commit has ended, and this was a part of it"
 
 
 def end_with_parent() -> None:
-    """From now on watch whether the process that started this process is still there, and end soon after it."""
+    """From now on watch whether the process that started this one still exists, and end soon after it."""
     parent, stderr = os.getppid(), os.dup(2)  # Before pytest captures what tests write.
     threading.Thread(target=_look_after, args=(parent, stderr), name="torchprof-parent", daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""What became of the tests at the other commit: kept beside what they measured, so that a gap there has its reason."""
+"""The outcomes of the tests at the other commit: kept beside their measurements, so that a gap has its reason."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ class TestNames:
     here: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The names in the working tree's files, which ran at the commit."""
     gone: tuple[str, ...] = ()
-    """Names that the commit has in some file where the working tree has them no more."""
+    """Names that a file has at the commit and no longer has in the working tree."""
 
     def are_new(self, file: str, names: Collection[str]) -> bool:
         """Whether the commit is known to lack a test, by the names of its function and classes."""
         known = {*self.own.get(file, ()), *self.gone}
         if ANY in known or not known.isdisjoint(names):
             return False
-        # A name that even this file does not show was made while it ran, as the commit's file may have done.
+        # A name that even this file does not show was made while it ran, and the commit's file may do that too.
         return file not in self.own or not set(names).isdisjoint(self.here.get(file, ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseOutcomes:
-    """What the tests of the base came to."""
+    """The outcomes of the base's tests."""
 
     status: int
-    """pytest's exit status there."""
+    """The exit status of pytest there."""
     passed: tuple[str, ...] = ()
     """The tests that ran to their end."""
     troubles: Mapping[str, str] = field(default_factory=dict)
-    """Test id, or file, -> why it failed, was skipped or could not be collected."""
+    """Test id or file -> why it failed, was skipped or could not be collected."""
     codes: Mapping[str, str] = field(default_factory=dict)
-    """Test id -> the code of the error of ours by which it failed."""
+    """Test id -> the code of our error that made it fail."""
     deselected: tuple[str, ...] = ()
     """The tests that were collected and left out."""
     names: TestNames = field(default_factory=TestNames)
@@ -64,9 +64,9 @@ class BaseOutcomes:
     """Why nothing ran at all."""
 
     def why_not(self, nodeid: str, *, own_tests: bool) -> str | None:
-        """Return why a test was not measured there; None where the commit is known not to have it.
+        """Return why a test was not measured there; None if the commit is known not to have it.
 
-        ``own_tests``: it ran its own tests, which may measure less than the working tree's.
+        ``own_tests``: the commit ran its own tests, which may measure less than the working tree's.
         """
         if self.broken is not None:
             return self.broken
@@ -82,7 +82,7 @@ class BaseOutcomes:
         return None if self.names.are_new(file, names) else self.trouble(nodeid) or self._why_missing(nodeid)
 
     def _why_missing(self, nodeid: str) -> str | None:
-        """Return why the very same test file left no measurement of a test; None where only this side has a case."""
+        """Return why the same test file left no measurement of a test; None if only this side has the case."""
         if nodeid in self.passed:
             return "it passed, and measured nothing of this name"
         function, bracket, _ = nodeid.partition("[")
@@ -91,7 +91,7 @@ class BaseOutcomes:
         return "it was not collected: the code there, or a conftest.py, leaves it out"
 
     def trouble(self, nodeid: str) -> str | None:
-        """Return how a test, or its file, failed there; None where it passed or did not run."""
+        """Return how a test, or its file, failed there; None if it passed or did not run."""
         file = nodeid.partition("::")[0]
         if nodeid in self.troubles:
             return self.troubles[nodeid]
@@ -105,12 +105,12 @@ class BaseOutcomes:
 
     @property
     def tests(self) -> int:
-        """How many tests ran."""
+        """The number of tests that ran."""
         return len(self.passed) + sum("::" in where for where in self.troubles)
 
 
 def read_outcomes(folder: Path) -> BaseOutcomes:
-    """Return what a side has left; a side that left nothing was ended before it was done."""
+    """Return the outcomes that a side has left; a side that left none was ended too early."""
     path = folder / _FILE
     if not path.is_file():
         return BaseOutcomes(status=-1, broken="its run ended before its tests did")
@@ -118,7 +118,7 @@ def read_outcomes(folder: Path) -> BaseOutcomes:
 
 
 base_outcomes = cache(read_outcomes)
-"""What a side has left, read once."""
+"""The outcomes of a side, read once."""
 
 
 def write_outcomes(folder: Path, outcomes: BaseOutcomes) -> None:
@@ -127,7 +127,7 @@ def write_outcomes(folder: Path, outcomes: BaseOutcomes) -> None:
 
 
 class OutcomeKeeper:
-    """A plugin for the processes of the base: it notes how each test ended, in the process that starts workers too."""
+    """A plugin for the processes of the base: it notes how each test ended, also in the process that starts workers."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
@@ -160,7 +160,7 @@ class OutcomeKeeper:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         deselected, config = tuple(self._deselected), cast("Any", session.config)
-        if hasattr(config, "workerinput"):  # Which tests are left out is known to pytest-xdist's workers alone.
+        if hasattr(config, "workerinput"):  # Only pytest-xdist's workers know which tests are left out.
             config.workeroutput[_DESELECTED] = deselected
             return
         passed = tuple(nodeid for nodeid in self._passed if nodeid not in self._troubles)
@@ -171,13 +171,13 @@ class OutcomeKeeper:
 
 
 def _longrepr(report: Any) -> str:
-    """Return a line of what a report says of a failure or a skip; of what cannot be collected, the traceback."""
+    """Return a line on a failure or a skip from a report; for a file that cannot be collected, from the traceback."""
     longrepr = report.longrepr
     if isinstance(report, pytest.CollectReport):
         return str(longrepr).strip()[-_LONGEST:]
     if isinstance(longrepr, tuple):
         return str(longrepr[2]).removeprefix("Skipped: ")
-    if hasattr(report, "torchprof_brief"):  # The short form of what fails by a measurement, wrapped for a screen.
+    if hasattr(report, "torchprof_brief"):  # The short form of a failure of a measurement, wrapped for a screen.
         return " ".join(str(report.torchprof_brief[1]).split())
     crash = getattr(longrepr, "reprcrash", None)
     return first_line(str(crash.message if crash is not None else longrepr))

@@ -1,4 +1,4 @@
-"""Which files of a repository are tests, and how the working tree's come to stand beside another commit's code."""
+"""The files of a repository that are tests, and how the working tree's are put beside another commit's code."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 FOLDERS: Final = frozenset({"test", "tests"})
-"""Folders of which everything belongs to the tests: helpers, data, recordings."""
+"""Folders in which everything belongs to the tests: helpers, data, recordings."""
 SETTINGS: Final = frozenset({"pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"})
-"""Files that hold pytest's settings and nothing else. Others are the code's too, and stay the commit's."""
+"""Files with nothing but pytest's settings. Other files belong to the code too, and stay the commit's."""
 
 _WITHOUT_TESTS: Final = frozenset({"object", "TestCase", "unittest.TestCase"})
-"""Classes from which a class inherits no test."""
+"""Base classes without tests."""
 _TEST: Final = re.compile(rb"^\s*(?:(?:async\s+)?def\s+test|class\s+Test|class\s+.*TestCase)", re.MULTILINE)
 _MAKERS: Final = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
-"""What may give a test a name that its file does not show."""
+"""Functions that may give a test a name that its file does not show."""
 ANY: Final = "*"
-"""Stands for names that cannot be known without running the file."""
+"""Represents names that cannot be known without running the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +44,19 @@ class TestFiles:
     """The folders of ``testpaths`` that hold tests alone, below the root of the repository."""
 
     def __contains__(self, name: str) -> bool:
-        """Whether it is one, by its path below the root of the repository."""
+        """Whether a file is a test, by its path below the root of the repository."""
         path = PurePosixPath(name)
         if self.collected(name) or path.name == "conftest.py" or path.name in SETTINGS:
             return True
         return not FOLDERS.isdisjoint(path.parts[:-1]) or any(path.is_relative_to(folder) for folder in self.folders)
 
     def collected(self, name: str) -> bool:
-        """Whether pytest looks for tests in it, by a pattern that does not fit code too."""
+        """Whether pytest looks for tests in a file, by a pattern that does not match code as well."""
         return self._collected_by(name, [pattern for pattern in self.patterns if pattern not in self._broad])
 
     @property
     def _broad(self) -> list[str]:
-        """Patterns such as ``*.py``, that any module's name matches."""
+        """Patterns such as ``*.py`` that the name of any module matches."""
         return [pattern for pattern in self.patterns if fnmatch("module.py", pattern.rpartition("/")[2])]
 
     @staticmethod
@@ -67,13 +67,13 @@ class TestFiles:
         )
 
     def is_doubtful(self, folder: Path, name: str) -> bool:
-        """Whether a file counts as a test for its folder in ``testpaths`` alone, and holds no test: it may be code."""
+        """Whether a file counts as a test only for its folder in ``testpaths``, and has no test: it may be code."""
         path = PurePosixPath(name)
         sure = self.collected(name) or path.name == "conftest.py" or not FOLDERS.isdisjoint(path.parts[:-1])
         return path.suffix == ".py" and not sure and not _holds_test(folder / name)
 
     def of(self, folder: Path, names: Iterable[str]) -> list[str]:
-        """Return those of a folder's files that are tests, sorted; a link instead of their folder is a test too."""
+        """Return the tests among a folder's files, sorted; a link in place of their folder is a test too."""
 
         def is_test(name: str) -> bool:
             if name in self:
@@ -85,15 +85,15 @@ class TestFiles:
         return sorted(filter(is_test, names))
 
     def _holds(self, name: str) -> bool:
-        """Whether a folder of this name would hold tests."""
+        """Whether a folder of this name belongs to the tests."""
         path = PurePosixPath(name)
         return path.name in FOLDERS or path in self.folders
 
 
 def test_files(patterns: Sequence[str], testpaths: Sequence[str], root: Path, repository: Repository) -> TestFiles:
-    """Return the rule, for a root directory of pytest inside of the repository.
+    """Return the rule, for a root directory of pytest inside the repository.
 
-    A folder of ``testpaths`` that is a package is code with tests in it, and one that holds the root of imports too.
+    A folder of ``testpaths`` that is a package, or contains a root of imports, is code with tests in it.
     """
     below = PurePosixPath(root.relative_to(repository.top))
     named = (PurePosixPath(os.path.normpath(below / path)) for path in testpaths)
@@ -106,7 +106,7 @@ def test_files(patterns: Sequence[str], testpaths: Sequence[str], root: Path, re
 
 
 def _holds_test(file: Path) -> bool:
-    """Whether a module defines what pytest calls a test, by its text."""
+    """Whether a module defines a test in pytest's sense, by its text."""
     try:
         return _TEST.search(file.read_bytes()) is not None
     except OSError:
@@ -125,7 +125,7 @@ def digest(folder: Path, names: Iterable[str]) -> str:
 
 
 def _contents(path: Path) -> Iterator[bytes]:
-    """Yield what decides what is read from a file; of a link, where it points too, and the state of its target."""
+    """Yield the bytes that a reader of a file may see; for a link also its target, and the target's state."""
     if path.is_symlink():
         yield os.fsencode(path.readlink())
     if path.is_file():
@@ -138,20 +138,20 @@ def _contents(path: Path) -> Iterator[bytes]:
 
 
 def names_in(folder: Path, files: Collection[str], rule: TestFiles) -> Mapping[str, tuple[str, ...]]:
-    """Return the names that tests may have in each test file of a folder, by its path; ANY where they cannot be known.
+    """Return the names that tests may have in each test file of a folder, by its path; ANY if they cannot be known.
 
-    ``files``: all that there are, by their path below it.
+    ``files``: all files, by their path below the folder.
     """
     tests = (name for name in rule.of(folder, files) if name.endswith(".py"))
     return {name: tuple(dict.fromkeys(_names(folder, name, files))) for name in tests}
 
 
 def _names(folder: Path, file: str, modules: Collection[str]) -> Iterator[str]:
-    """Yield the names of functions, of classes that may inherit tests, and what is assigned or imported.
+    """Yield the names of functions, of classes that may inherit tests, and of assignments and imports.
 
-    ``modules``: the files among which that of a module is looked for from which everything is imported.
+    ``modules``: the files in which a module of ``from module import *`` is looked for.
     """
-    # What cannot be read as Python holds no test that could be compared.
+    # A file that cannot be read as Python has no test that could be compared.
     with suppress(OSError, SyntaxError, ValueError):
         for node in ast.walk(ast.parse((folder / file).read_bytes())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
@@ -178,24 +178,24 @@ def _star_names(folder: Path, node: ast.ImportFrom, modules: Collection[str]) ->
 
 
 def names_gone(before: Mapping[str, tuple[str, ...]], here: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the names that files had and have no more: their tests may stand in another file now."""
+    """Return the names that files no longer have: their tests may be in another file now."""
     return tuple(
         dict.fromkeys(name for file, names in before.items() for name in names if name not in here.get(file, ()))
     )
 
 
 def overlay(source: Path, names: Iterable[str], tree: Path, rule: TestFiles) -> None:
-    """Replace the test files of a commit's folder, its own or laid over it before, by those of another folder."""
+    """Replace the test files of a commit's folder, its own or earlier replacements, by those of another folder."""
     for name in rule.of(tree, Repository(top=tree).files()):
         (tree / name).unlink(missing_ok=True)
     copy_files(source, names, tree)
 
 
 def copy_files(source: Path, names: Iterable[str], target: Path) -> None:
-    """Copy files from one folder to another, by their path below it; links stay links, and nothing goes through one."""
+    """Copy files from one folder to another, by their path below it; links stay links and are never followed."""
     for name in names:
         if is_behind_link(source, name):
-            continue  # It came with the link.
+            continue  # It was copied with the link.
         copied = free_path(target, name)
         if (source / name).is_symlink():
             copied.symlink_to(_translated(source, name, target))
@@ -204,7 +204,7 @@ def copy_files(source: Path, names: Iterable[str], target: Path) -> None:
 
 
 def _translated(source: Path, name: str, target: Path) -> str:
-    """Return where a link is to point in another folder: to that folder's own files where they are meant."""
+    """Return the target of a link in another folder: that folder's own files, if they are meant."""
     pointed_to = (source / name).readlink()
     leads_to = Path(os.path.normpath((source / name).parent / pointed_to))
     if not leads_to.is_relative_to(source):

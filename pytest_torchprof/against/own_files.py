@@ -1,6 +1,6 @@
-"""Files that are put into a folder of ours: never through a link, which may lead to the user's own.
+"""Files that are put into a folder of ours: never through a link, which may lead to the user's files.
 
-A commit's files may hold links of any kind, also instead of a folder on the way to a file that is put there.
+A commit's files may contain links of any kind, even in place of a folder on the path of a file that is put there.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def own_folder(root: Path, name: str | PathLike[str]) -> Path:
-    """Return a folder below ``root``, made where there is none, to which no link leads.
+    """Return a folder below ``root``, made if it is missing, to which no link leads.
 
-    A link on the way is replaced by a folder with a copy of what it leads to below ``root``, by an empty one if it
-    leads elsewhere; a file on the way is removed.
+    A link on the path is replaced by a folder with a copy of its target below ``root``, or by an empty one if it leads
+    elsewhere; a file on the path is removed.
     """
     folder = root
     for part in PurePath(name).parts:
@@ -35,7 +35,7 @@ def own_folder(root: Path, name: str | PathLike[str]) -> Path:
 
 
 def free_path(root: Path, name: str | PathLike[str]) -> Path:
-    """Return the path of a file to be put below ``root``: nothing is there, and no link leads there."""
+    """Return the path of a file to be put below ``root``, where nothing is and no link leads."""
     path = PurePath(name)
     path_of_file = own_folder(root, path.parent) / path.name
     remove(path_of_file)
@@ -43,7 +43,7 @@ def free_path(root: Path, name: str | PathLike[str]) -> Path:
 
 
 def is_behind_link(root: Path, name: str | PathLike[str]) -> bool:
-    """Whether a folder on the way from ``root`` to a file is a link."""
+    """Whether a folder on the path from ``root`` to a file is a link."""
     return any((root / folder).is_symlink() for folder in PurePath(name).parents[:-1])
 
 
@@ -59,7 +59,7 @@ def remove(path: Path) -> None:
 
 
 def _replace_link(link: Path, root: Path) -> None:
-    """Replace a link by a folder: what a commit has behind a link to its own files stays there."""
+    """Replace a link by a folder: files that a commit has behind a link to its own files stay there."""
     behind, real = Path(os.path.realpath(link)), Path(os.path.realpath(root))
     link.unlink()
     is_own = behind.is_dir() and behind.is_relative_to(real)

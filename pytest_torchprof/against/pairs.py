@@ -1,4 +1,4 @@
-"""Times of the tests on both sides, by pairs of processes that take nothing else: one at the commit, one here."""
+"""Times of the tests on both sides, by pairs of processes that do nothing else: one at the commit, one here."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.result import Result
 
 TIMED: Final = "timed"
-"""The file that the base leaves where a test asks for times."""
+"""The file that the base leaves if a test asks for times."""
 MOST_LOST: Final = 2
-"""So many pairs may come to nothing before a test is given up."""
+"""The number of failed pairs after which a test is given up."""
 _RESULTS: Final = "results.json"
 
 Key = tuple[str, str | None]
@@ -36,24 +36,24 @@ Key = tuple[str, str | None]
 
 
 class Reading(NamedTuple):
-    """What one process measured of one measurement."""
+    """The times of one measurement in one process."""
 
     step_us: float
     """The median of its untraced steps."""
     kernel_us: float | None
-    """The time of a step's kernels on the GPU, as it was recorded; None without a GPU."""
+    """The recorded time of a step's kernels on the GPU; None without a GPU."""
     conditions: Mapping[str, object]
     """Clock, cache, threads, machine."""
     disturbed: tuple[str, ...]
 
 
 Readings = Mapping[Key, Reading | Reason]
-"""By measurement: its reading, or why there is none."""
+"""By measurement: the reading, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedSide:
-    """One side, as often as it is started."""
+    """One side, which is started again and again."""
 
     side: Side
     start: SideStart
@@ -82,7 +82,7 @@ def write_results(folder: Path, run: RunResults) -> None:
 
 
 def read_results(folder: Path) -> tuple[Result, ...]:
-    """Return the results that a process has left; nothing where it left none."""
+    """Return the results that a process has left; empty if it left none."""
     path = folder / _RESULTS
     return decode(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else ()
 
@@ -123,23 +123,23 @@ def taker(base: TimedSide, here: TimedSide, folder: Path, order: random.Random) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedMeasurement:
-    """One measurement, as far as its times are known."""
+    """One measurement with the times that are known so far."""
 
     pace: TimedPairs
     kernels: tuple[TimePair, ...] = ()
-    """The times of its kernels, of the same processes."""
+    """The times of its kernels, from the same processes."""
     lost: tuple[Reason, ...] = ()
-    """Why pairs came to nothing."""
+    """Why pairs failed."""
     disturbed: tuple[str, ...] = ()
-    """What was wrong with the machine meanwhile."""
+    """The disturbances of the machine meanwhile."""
 
     @property
     def wanting(self) -> int:
-        """How many more pairs it takes at least."""
+        """The least number of further pairs."""
         return 0 if len(self.lost) >= MOST_LOST else self.pace.wanting
 
     def with_readings(self, base: Reading | Reason, here: Reading | Reason) -> TimedMeasurement:
-        """Return the pairs with one more, or with one that came to nothing."""
+        """Return the measurement with one more pair, or one more failed pair."""
         if isinstance(base, Reason):
             return self._without(base)
         if isinstance(here, Reason):
@@ -168,31 +168,31 @@ def _listed(conditions: Mapping[str, object]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCosts:
-    """What processes are expected to take, in seconds."""
+    """The expected durations of processes, in seconds."""
 
     start_s: float
     """Until the first test runs."""
     test_s: Mapping[str, float]
     """By test id."""
     factor: float = 1.0
-    """How much longer they really take."""
+    """The factor by which they really take longer."""
 
     def pair_s(self, keys: Collection[Key]) -> float:
-        """Return what a pair of processes takes."""
+        """Return the duration of a pair of processes."""
         tests = sum(self.test_s[nodeid] for nodeid in {nodeid for nodeid, _ in keys})
         return 2 * self.factor * (self.start_s + tests)
 
     def corrected(self, keys: Collection[Key], seconds: float) -> PairCosts:
-        """Return the costs by which a pair takes ``seconds``, as it did."""
+        """Return the costs corrected so that a pair takes ``seconds``, as it did."""
         return replace(self, factor=self.factor * seconds / self.pair_s(keys))
 
     def total_s(self, wanting: Mapping[Key, int]) -> float:
-        """Return what so many pairs of each measurement take."""
+        """Return the duration of ``wanting`` pairs of each measurement."""
         rounds = range(max(wanting.values(), default=0))
         return sum(self.pair_s([key for key, number in wanting.items() if number > at]) for at in rounds)
 
     def fitting(self, wanting: Mapping[Key, int], left_s: float) -> dict[Key, int]:
-        """Return those of the measurements, the first ones first, whose pairs fit into the time that is left."""
+        """Return the first of the measurements whose pairs fit into the remaining time."""
         chosen: dict[Key, int] = {}
         for key, number in wanting.items():
             if number and self.total_s({**chosen, key: number}) <= left_s:
@@ -202,14 +202,14 @@ class PairCosts:
 
 @dataclass(slots=True, kw_only=True)
 class PairedTiming:
-    """Times being taken, until all is decided or no time is left."""
+    """The taking of times, until all is decided or no time is left."""
 
     measurements: dict[Key, TimedMeasurement]
     costs: PairCosts
     budget_s: float
     clock: Callable[[], float]
     taken: int = 0
-    """How many pairs were taken."""
+    """The number of pairs that were taken."""
     began_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -218,7 +218,7 @@ class PairedTiming:
 
     @property
     def spent_s(self) -> float:
-        """How long it has taken so far."""
+        """The seconds that it has taken so far."""
         return self.clock() - self.began_s
 
     def give_up(self, reason: Reason) -> None:
@@ -228,7 +228,7 @@ class PairedTiming:
         }
 
     def next_keys(self) -> dict[Key, int]:
-        """Return what the next pair is to time, with the number of pairs that are still wanted; empty at the end."""
+        """Return the measurements of the next pair, with the number of pairs still wanted; empty at the end."""
         wanting = {key: measurement.wanting for key, measurement in self.measurements.items()}
         return self.costs.fitting(wanting, self.budget_s - self.spent_s)
 

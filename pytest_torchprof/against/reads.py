@@ -1,6 +1,6 @@
-"""Which files of the two sides a process has opened, by Python's audit events.
+"""The files of the two sides that a process has opened, by Python's audit events.
 
-What is opened by libraries without Python, or by processes that the tests start, is not seen here.
+Files that libraries open without Python, or that processes started by the tests open, are not seen here.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pytest_torchprof.against.side import Side
@@ -24,7 +25,7 @@ _BYTECODE: Final = "__pycache__"
 
 
 class Reads:
-    """The files below some folders that were opened to be read, by their real path, once this is an audit hook."""
+    """The files below some folders that were opened for reading, by real path, while this is an audit hook."""
 
     def __init__(self, *folders: Path) -> None:
         self._folders = tuple(os.path.realpath(folder) + os.sep for folder in folders)
@@ -32,7 +33,7 @@ class Reads:
         self.is_paused = False
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
-        """Take note of an audit event."""
+        """Note an audit event."""
         if event != "open" or self.is_paused:
             return
         path, _, flags = arguments
@@ -49,7 +50,7 @@ class Reads:
 
 
 def resolved(file: str) -> str:
-    """Return the real path of a file; what its folder resolves to is looked for once."""
+    """Return the real path of a file; its folder is resolved only once."""
     folder, _, name = file.rpartition(os.sep)
     real = f"{_resolved_folder(folder or os.sep).rstrip(os.sep)}{os.sep}{name}"
     return os.path.realpath(real) if os.path.islink(real) or name in ("..", ".") else real  # noqa: PTH114
@@ -59,7 +60,7 @@ _resolved_folder = cache(os.path.realpath)
 
 
 def source_of(file: str) -> str:
-    """Return the source that a file of bytecode stands for; of any other the file itself."""
+    """Return the source of a bytecode file; any other file itself."""
     folder, _, name = file.rpartition(os.sep)
     if name.endswith(".pyc") and folder.endswith(f"{os.sep}{_BYTECODE}"):
         return f"{folder.removesuffix(_BYTECODE)}{name.partition('.')[0]}.py"
@@ -71,7 +72,7 @@ _WATCHED: Final[list[Reads]] = []
 
 
 def watch(side: Side) -> None:
-    """Take note of what this process opens below either side from now on."""
+    """Note the files that this process opens below either side from now on."""
     if not _WATCHED:
         _WATCHED.append(Reads(side.tree, side.other))
         sys.addaudithook(_WATCHED[0])
@@ -79,7 +80,7 @@ def watch(side: Side) -> None:
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-    """Take no note of what is opened meanwhile: files that are looked at to be compared, and not run."""
+    """Note no files that are opened meanwhile: they are read to be compared, and not run."""
     for reads in _WATCHED:
         reads.is_paused = True
     try:
@@ -90,7 +91,7 @@ def unwatched() -> Iterator[None]:
 
 
 def files_read() -> tuple[str, ...]:
-    """Return what was read so far, by real path."""
+    """Return the files that were read so far, by real path."""
     return tuple(file for reads in _WATCHED for file in tuple(reads.files))
 
 
@@ -98,6 +99,35 @@ def names_below(folder: Path, files: tuple[str, ...]) -> dict[str, str]:
     """Return the files that lie below a folder, by their path below it."""
     real = os.path.realpath(folder) + os.sep
     return {file.removeprefix(real): file for file in files if file.startswith(real)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideFiles:
+    """The files that a process of a side has opened or run, by their path below the root that they lie in."""
+
+    read: Mapping[str, str]
+    read_of_other: Mapping[str, str]
+    """Those of the other side's."""
+    run_or_read: Mapping[str, str]
+    """Its own, with the files of modules and libraries, which Python itself may not open."""
+    read_there: frozenset[str]
+    """What the other commit's side, which has ended, has read of the working tree; empty where nothing is ignored."""
+
+
+def files_of(side: Side, loaded: Iterable[str]) -> SideFiles:
+    """Return the files that this process of a side has opened or run; ``loaded`` are those of modules and libraries."""
+    read = files_read()
+    return SideFiles(
+        read=names_below(side.tree, read),
+        read_of_other=names_below(side.other, read),
+        run_or_read=names_below(side.tree, (*read, *loaded)),
+        read_there=frozenset() if side.is_base or not side.ignored else _read_there(side.results),
+    )
+
+
+@cache
+def _read_there(results: Path) -> frozenset[str]:
+    return reads_of(results, is_base=True)["other"]
 
 
 def leave_reads(side: Side) -> None:
@@ -111,7 +141,7 @@ def leave_reads(side: Side) -> None:
 
 
 def reads_of(results: Path, *, is_base: bool) -> Mapping[str, frozenset[str]]:
-    """Return what the processes of a side have read: "own" files and the "other" side's, by path below the root."""
+    """Return the files that a side's processes read, "own" ones and the "other" side's, by path below the root."""
     by_side: dict[str, set[str]] = {"own": set(), "other": set()}
     for file in (results / _FOLDER / ("base" if is_base else "here")).glob("*.json"):
         for whose, names in json.decode(file.read_bytes(), type=dict[str, list[str]]).items():

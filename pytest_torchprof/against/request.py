@@ -1,4 +1,4 @@
-"""What is to be compared with what: read from pytest's options, and refused where it cannot be."""
+"""The requested comparison: read from pytest's options, and refused if it is not possible."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ class Request:
     install: str | None
     """The command that installs a side's code."""
     is_fresh: bool
-    """Whether results that an earlier run has kept are left aside."""
+    """Whether results that an earlier run kept are ignored."""
     roots: tuple[Path, ...]
     """Where modules are imported from, below the root of either side."""
     folder: Path
-    """What is kept from run to run."""
+    """The folder that is kept from run to run."""
     caches: Path
-    """Where compilers keep what they make, by side."""
+    """The folder of compilers' caches, by side."""
     results: Path
-    """What this run has measured at the other commit."""
+    """The folder of this run's results at the other commit."""
     time_share: float | None
-    """By how much every test may become slower; None where that is not asked."""
+    """The share by which every test may become slower; None if times are not asked for."""
     budget_s: float | None
-    """How long times may be taken."""
+    """The seconds for which times may be taken."""
     ambiguous_fails: bool
-    """Whether a test fails whose times the pairs leave open."""
+    """Whether a test fails if its pairs leave its times open."""
     keeps_recordings: bool = False
-    """Whether what is measured is kept as recordings too."""
+    """Whether measurements are kept as recordings too."""
     run: Callable[[SideStart, Path], int] = SideStart.run
     """Runs the other commit's pytest to its end, with a file for its output; returns its exit status."""
 
@@ -86,17 +86,17 @@ class Request:
 
     @property
     def of_commit(self) -> Path:
-        """The folder of all that is kept of the other commit."""
+        """The folder with everything that is kept of the other commit."""
         return self.folder / self.reference.sha
 
     def caches_of(self, *, is_base: bool) -> Path:
-        """Return the folder for what compilers make of a side."""
+        """Return the folder for compilers' caches of a side."""
         return self.caches / self.reference.sha / "caches" if is_base else self.caches / HERE
 
     def variables_of(self, *, is_base: bool, is_reported: bool = False) -> dict[str, str]:
-        """Return the environment in which a side's processes find its code, its caches and what they are.
+        """Return the environment in which a side's processes find its code, its caches and their own role.
 
-        ``is_reported``: CI learns of what they come to.
+        ``is_reported``: CI gets their results.
         """
         here, there = self.repository.top, self.tree
         caches = self.caches_of(is_base=is_base)
@@ -124,7 +124,7 @@ class Request:
             ambiguous_fails=self.ambiguous_fails,
         )
         announced = side.announce(self.results / (BASE if is_base else "here.json"))
-        if is_base:  # Beside a source behind a link, bytecode would be elsewhere.
+        if is_base:  # Bytecode beside a source behind a link would be elsewhere.
             announced["PYTHONDONTWRITEBYTECODE"] = "1"
         return {**variables(side.roots, here, caches, is_reported=is_reported), **announced}
 
@@ -146,7 +146,7 @@ class Request:
 
 
 def read_request(config: pytest.Config, folders: RunFolders) -> Request:
-    """Return what the command line asks for; TorchprofError where it cannot be done."""
+    """Return the comparison that the command line asks for; TorchprofError if it is not possible."""
     reference = config.option.torchprof_against
     refuse_clashes(config)
     repository = repository_of(config)
@@ -155,7 +155,7 @@ def read_request(config: pytest.Config, folders: RunFolders) -> Request:
 
 
 def repository_of(config: pytest.Config) -> Repository:
-    """Return the repository that the tests lie in; TorchprofError where there is none, or they lie elsewhere."""
+    """Return the repository of the tests; TorchprofError if there is none, or if they are elsewhere."""
     started_in, rootdir = config.invocation_params.dir.resolve(), config.rootpath.resolve()
     repository = Repository.around(started_in)
     named = [started_in / argument.partition("::")[0] for argument in config.args]
@@ -170,7 +170,7 @@ def repository_of(config: pytest.Config) -> Repository:
 
 
 def request_for(config: pytest.Config, repository: Repository, reference: Reference, folders: RunFolders) -> Request:
-    """Return what is to be done to measure the tests at a commit."""
+    """Return the request to measure the tests at a commit."""
     option, rootdir = config.option, config.rootpath.resolve()
     time_share, budget_s = read_times(option)
     looks_back = ("lf", "failedfirst", "newfirst", "stepwise")
@@ -195,7 +195,7 @@ def request_for(config: pytest.Config, repository: Repository, reference: Refere
 
 
 def seed_arguments(option: argparse.Namespace) -> list[str]:
-    """Return arguments that give both sides the same seeds, where plugins would draw a seed for each process."""
+    """Return arguments that give both sides the same seeds, for plugins that would draw one for each process."""
     drawn = {"randomly_seed": "--randomly-seed", "random_order_seed": "--random-order-seed"}
     arguments = {name: f"{option_name}={SEED}" for name, option_name in drawn.items() if hasattr(option, name)}
     if getattr(option, "randomly_seed", "default") != "default":  # The user has chosen one.
@@ -207,14 +207,14 @@ def _python(given: str | None, folder: Path) -> str:
     """Return the Python that is asked for: a path as seen from a folder, or a command."""
     if given is None:
         return sys.executable
-    # A link to it is its environment, and stays one.
+    # A link to it marks its environment, and is not resolved.
     return str(folder / Path(given).expanduser()) if os.sep in given else given
 
 
 def read_times(option: argparse.Namespace) -> tuple[float | None, float | None]:
-    """Return by how much tests may become slower, and for how many seconds that is measured; None: not asked.
+    """Return by how much tests may become slower, and for how many seconds times are taken; None if not asked for.
 
-    TorchprofError where that cannot be read.
+    Raises TorchprofError if the options cannot be read.
     """
     return _time_share(option.torchprof_against_time), _budget_s(option.torchprof_against_budget)
 
@@ -228,7 +228,7 @@ def _time_share(text: str | None) -> float | None:
         share = float(number) / (100 if percent else 1)
     except ValueError:
         share = math.nan
-    # With 3, nobody knows whether it is 3 % or three times as long.
+    # A plain 3 may mean 3 % or three times as long.
     if rest or not 0 < share < math.inf or (not percent and share >= 1):
         problem = f"--torchprof-against-time={text}: expected a share such as 10% or 0.1"
         raise TorchprofError(problem, Code.BAD_OPTION)
@@ -250,7 +250,7 @@ def _budget_s(text: str | None) -> float | None:
 
 
 def refuse_clashes(config: pytest.Config, who: str = "--torchprof-against") -> None:
-    """Raise TorchprofError where what measures commits does not go with the other options."""
+    """Raise TorchprofError if measuring commits is not possible with the other options."""
     option = config.option
     given = {
         "--torchprof-baseline": option.torchprof_baseline,
@@ -273,7 +273,7 @@ def refuse_clashes(config: pytest.Config, who: str = "--torchprof-against") -> N
 
 
 def within(tree: Path, argument: str, top: Path) -> str:
-    """Return an argument with the working tree's folder replaced by a side's, where its value begins with that."""
+    """Return an argument with the working tree's folder replaced by a side's, if its value begins with it."""
     name, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
     if value == str(top) or value.startswith(f"{top}{os.sep}"):
         value = f"{tree}{value[len(str(top)) :]}"

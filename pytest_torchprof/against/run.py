@@ -26,7 +26,7 @@ INTERRUPTED = 2
 
 
 def run_both(config: pytest.Config) -> int:
-    """Run both sides and return the exit status of the working tree's; TorchprofError where that cannot be."""
+    """Run both sides and return the exit status of the working tree's; TorchprofError if that is not possible."""
     with ended_in_order(), run_folders(config.rootpath) as folders:
         request = read_request(config, folders)
         changed = "with uncommitted changes" if request.reference.dirty else "without uncommitted changes"
@@ -43,7 +43,7 @@ def run_both(config: pytest.Config) -> int:
 def _run_here(request: Request, base: SideStart | None) -> int:
     """Run the tests in the working tree, as the user has called pytest, and return its exit status.
 
-    ``base``: how they are started at the other commit, where times are compared.
+    ``base``: how they are started at the other commit, if times are compared.
     """
     environ = request.variables_of(is_base=False, is_reported=True)
     python = sys.executable
@@ -67,25 +67,25 @@ def _run_here(request: Request, base: SideStart | None) -> int:
 
 def _wait(process: Process) -> int:
     while True:
-        # The terminal interrupts both of us, and how to end is for the tests to say.
+        # The terminal interrupts both processes, and the tests decide how to end.
         with suppress(KeyboardInterrupt):
             return process.wait()
 
 
 def _report_what_ran(request: Request) -> None:
-    """Report how many of the files that each side has of its own differ, and a file that neither side has read."""
+    """Report how many of the files that each side has differ, and one that neither side has read."""
     code = request.differences.code
     read = {name for is_base in (True, False) for name in reads_of(request.results, is_base=is_base)["own"]}
     unread = [name for name in code if name not in read]
     line = f"torchprof: {counted(len(code), 'code file')} {'differs' if len(code) == 1 else 'differ'}"
     if unread:
         line += f"; neither side has read {printable_line(first_of(unread))}"
-    # Where nothing that differs was read, "same" says nothing of the change.
+    # If no file that differs was read, "same" says nothing about the change.
     request.write_line(f"{line} (from {request.reference.shown})", always=len(unread) == len(code))
 
 
 def _undisturbed_arguments(config: pytest.Config) -> list[str]:
-    """Return arguments for a process whose times mean something: without workers beside it, or tracing of lines."""
+    """Return arguments for a process with meaningful times: without other workers, or tracing of lines."""
     plugins = config.pluginmanager
     arguments = ["-n0", "--dist=no"] if plugins.hasplugin("xdist") else []
     return [*arguments, "--no-cov"] if plugins.hasplugin("pytest_cov") else arguments

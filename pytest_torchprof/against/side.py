@@ -13,14 +13,14 @@ from pytest_torchprof.against import VARIABLE
 from pytest_torchprof.report import Reference
 
 BASE: Final = "base.json"
-"""The name of the file in which the other commit's processes read what they are."""
+"""The name of the file from which the other commit's processes learn their role."""
 RECORDINGS: Final = "recordings"
-"""The folder in that of the results."""
+"""The folder inside the folder of results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """Where the code of one side is, and where what the base measured is kept."""
+    """The folders of one side's code, and of the base's results."""
 
     is_base: bool
     """Whether it is the other commit, and not the working tree."""
@@ -30,40 +30,45 @@ class Side:
     other: Path
     """The root of the other side's files."""
     caches: Path
-    """The folder for what compilers keep."""
+    """The folder of compilers' caches."""
     roots: tuple[Path, ...]
-    """The folders of its tree that modules are imported from, the first one first."""
+    """The folders of its tree that modules are imported from, in order."""
     own_tests: bool
     """Whether each side runs its own tests."""
     keeps_recordings: bool
-    """Whether what the base measures is kept as recordings too."""
+    """Whether the base's measurements are kept as recordings too."""
     results: Path
-    """The folder with what the base has measured."""
+    """The folder with the base's results."""
     starter: int
     """The process that started it."""
     time_share: float | None = None
-    """By how much every test may become slower, where it does not say so itself; None: only such tests are timed."""
+    """The share by which every test without its own may become slower; None: only tests with their own are timed."""
     budget_s: float | None = None
-    """How long times may be taken; None where nobody says."""
+    """The seconds for which times may be taken; None without a bound."""
     installed: Path | None = None
-    """The environment of its own that its code was installed in; None where it runs in the user's."""
+    """The environment that its code was installed in; None if it runs in the user's."""
     differing: tuple[str, ...] = ()
-    """The files of code that are not the same on both sides, by their path below the root."""
+    """The files of code that differ between the sides, by their path below the root."""
     doubtful: tuple[str, ...] = ()
-    """The files among these that count as tests for their folder alone: both sides run the working tree's."""
+    """Those of them that count as tests only for their folder: both sides run the working tree's."""
     ignored: tuple[str, ...] = ()
-    """What git ignores in the working tree, before the run; a folder with a slash at its end."""
+    """The paths that git ignores in the working tree, before the run; folders end in a slash."""
     patterns: tuple[str, ...] = ()
-    """By which pytest knows test files."""
+    """The patterns by which pytest knows test files."""
     ambiguous_fails: bool = False
     """Whether a test fails whose times the pairs leave open."""
     timed: tuple[str, ...] | None = None
-    """The tests whose times this process takes, beside nothing else; None where it takes none."""
+    """The tests whose times this process takes, and nothing else; None if it takes none."""
 
     @property
     def is_judged(self) -> bool:
-        """Whether it is compared with the base: by its kernels, and by limits."""
+        """Whether it is judged: compared with the base by its kernels, and by limits."""
         return not self.is_base and self.timed is None
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"at {self.reference.shown}" if self.is_base else "in the working tree"
 
     @property
     def entries(self) -> Path:
@@ -72,7 +77,7 @@ class Side:
 
     @property
     def recordings(self) -> Path | None:
-        """The folder with the base's recordings; None where they are not kept."""
+        """The folder with the base's recordings; None if they are not kept."""
         return self.results / RECORDINGS if self.keeps_recordings else None
 
     def announce(self, path: Path) -> dict[str, str]:
@@ -82,7 +87,7 @@ class Side:
 
 
 def this_side() -> Side:
-    """Return the side that this process runs, where it is one of two."""
+    """Return the side that this process runs, if it is one of two."""
     return read_side(Path(os.environ[VARIABLE]))
 
 

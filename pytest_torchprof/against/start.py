@@ -1,4 +1,4 @@
-"""How pytest is started for one side, once or, where times are taken, again and again."""
+"""How pytest is started for one side, once or, if times are taken, again and again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SideStart:
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Let SIGTERM leave this block as an exception does: what was started ends, what was made is removed."""
+    """Let SIGTERM leave this block like an exception: started processes end, and files that were made are removed."""
 
     def leave(number: int, _frame: object) -> NoReturn:
         raise SystemExit(128 + number)
@@ -73,7 +73,7 @@ def ended_in_order() -> Iterator[None]:
 
 
 def with_arguments(arguments: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of a command line with further options, which win over those that stand there."""
+    """Return the arguments of a command line with further options, which win over its own."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     return (*arguments[:at], *more, *arguments[at:])
 

@@ -1,4 +1,4 @@
-"""Commits are measured in forks of one process that has imported torch, where a fork is what a fresh process is."""
+"""Commits are measured in forks of one process that has imported torch, if a fork equals a fresh process."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.start import SideStart
 
 _OF_A_COMMIT: Final = frozenset({VARIABLE, "PYTHONPATH", "COVERAGE_FILE", *CACHES})
-"""The variables that only the process of one commit is given."""
+"""The variables that differ from commit to commit."""
 _AT_THE_START: Final = frozenset({"sitecustomize", "usercustomize"})
-"""What Python imports before anything else, from wherever it is."""
+"""Modules that Python imports before anything else, wherever they are."""
 _PATIENCE_S: Final = 20.0
 
 
 class WarmPython:
-    """Runs pytest of a side in a fork of one process where a fork is what a fresh process is, else in a fresh one."""
+    """Runs pytest of a side in a fork of one process if a fork equals a fresh process, else in a fresh process."""
 
     def __init__(self, top: Path) -> None:
         self._top = os.path.realpath(top)
         self._server: _Server | None = None
-        self._is_given_up = sys.platform != "linux"  # Elsewhere what torch has loaded does not survive a fork.
+        self._is_given_up = sys.platform != "linux"  # On other systems torch's libraries do not survive a fork.
 
     def run(self, side_start: SideStart, log: Path) -> int:
         """Run a side's pytest to its end and return its exit status."""
@@ -52,12 +52,12 @@ class WarmPython:
             self._is_given_up = not self._server.is_of_use(self._top)
         if self._is_given_up or not self._server.can_be(side_start, side):
             return side_start.run(log)
-        # What a process takes for the one that has started it is the one that has forked it.
+        # The parent of a fork is the process that forked it.
         announced = replace(side, starter=self._server.pid).announce(Path(side_start.environment[VARIABLE]))
         status = self._server.run(side_start.with_variables(announced), log)
         if status == GIVEN_UP:
             side.announce(Path(side_start.environment[VARIABLE]))
-            self._is_given_up = True  # The next commit would most likely do the same.
+            self._is_given_up = True  # The next commit would probably do the same.
             return side_start.run(log)
         return status
 
@@ -112,7 +112,7 @@ class _Server:
         return not any(lies_in(file, top) and not lies_in(file, *inside) for file in self._answered["modules"])
 
     def can_be(self, side_start: SideStart, side: Side) -> bool:
-        """Whether a fork is what would be started: nothing that is loaded would come from elsewhere there."""
+        """Whether a fork equals the process that would be started: no loaded module would come from elsewhere there."""
         if self._process.poll() is not None or self._answered is None or side_start.python != self._python:
             return False
         path = side_start.environment["PYTHONPATH"].split(os.pathsep)
@@ -141,7 +141,7 @@ class _Server:
         return int(ended["status"])
 
     def end(self) -> None:
-        """Close the channel, upon which it ends; so it does where this process is killed."""
+        """Close the channel, upon which it ends, as it does if this process is killed."""
         self._lines.close()
         self._channel.close()
         end(self._process, asks=False, patience_s=_PATIENCE_S)
@@ -164,7 +164,7 @@ class _Server:
         return self._answer()
 
     def _answer(self) -> dict[str, Any] | None:
-        """Return what it says next; None where it has ended."""
+        """Return its next message; None if it has ended."""
         try:
             line = self._lines.readline()
         except OSError:
@@ -177,6 +177,6 @@ def _end_orphan(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < until:  # It is nobody's child that could be waited for.
+        while time.monotonic() < until:  # It is not our child, so it cannot be waited for.
             os.kill(pid, 0)
             time.sleep(0.01)

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis import numbers, validity
+from pytest_torchprof.analysis.annotated_ranges import annotated_ranges, parts_annotated
 from pytest_torchprof.analysis.collective_calls import Communication
 from pytest_torchprof.analysis.collectives import Collective, StepCommunication
 from pytest_torchprof.analysis.compilation import Compile, compile_of
@@ -30,10 +31,10 @@ from pytest_torchprof.kernels.reply import NOT_KNOWN
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.lines import RepeatRanOthers
 from pytest_torchprof.reasons.measuring import NothingMeasured
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import NoRangeOfName, OneRankAlone
-from pytest_torchprof.text import printable_line
 from pytest_torchprof.trace import Trace
 
 
@@ -280,7 +281,8 @@ class Analysis(HasViews, AllAttributes):
             problem = TorchprofError(f"expected the name of a range, got {name!r}", Code.BAD_VALUE)
             raise self.launching.refusal(problem)
         trace = self.trace
-        if all(trace.names[index] != name for index in set(trace.annotations.name)):
+        names = {trace.names[index] for index in set(trace.annotations.name)}
+        if name not in names and name not in annotated_ranges(trace):
             raise self.launching.refusal(NotMeasured(NoRangeOfName(name, *instead_of(trace, name))))
 
     def _number(self, name: str) -> Any:
@@ -293,13 +295,14 @@ class Analysis(HasViews, AllAttributes):
 
 def numbers_within(trace: Trace, steps: Sequence[Part], name: str) -> Numbers:
     """Return the numbers of what was launched inside user annotations of this name, the largest over the steps."""
-    return numbers.worst([numbers.of_part(trace, part) for part in parts_within(trace, steps, name)], Numbers())
+    inside = parts_within(trace, steps, name) or parts_annotated(trace, steps, name)
+    return numbers.worst([numbers.of_part(trace, part) for part in inside], Numbers())
 
 
 class Repeat:
     """What a repeat of a measurement with stacks showed; it gives places in the code, and no number."""
 
-    def __init__(self, analysis: Analysis | None, why_not: str | None = None) -> None:
+    def __init__(self, analysis: Analysis | None, why_not: Reason | None = None) -> None:
         """Take the repeat itself, or why there is none."""
         self.analysis = analysis
         self._why_not = why_not
@@ -312,11 +315,11 @@ class Repeat:
         places = repeated.places
         was, is_now = Counter(kernel.name for kernel in step.kernels), Counter(name for name, _ in places.kernels)
         if was != is_now:
-            return Places(why_not=f"the repeat with stacks ran other kernels ({_kernel_difference_text(was, is_now)})")
+            return Places(why_not=_first_difference(was, is_now))
         return replace(places, order=lambda: repeated.order)
 
 
-def _kernel_difference_text(was: Counter[str], is_now: Counter[str]) -> str:
+def _first_difference(was: Counter[str], is_now: Counter[str]) -> RepeatRanOthers:
     more, less = is_now - was, was - is_now
-    name, word = next(iter(more or less)), "more" if more else "fewer"
-    return f"{(more or less)[name]} {word} x {printable_line(name, 60)}"
+    name = next(iter(more or less))
+    return RepeatRanOthers(name, more[name] - less[name])

@@ -7,8 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_torchprof.analysis.collectives import (
-    EMPTY,
-    ONE_RANK,
     Collective,
     Overlap,
     StepCommunication,
@@ -18,6 +16,7 @@ from pytest_torchprof.analysis.messages import ProcessGroup, Sent, elements, gro
 from pytest_torchprof.analysis.ranges import HeldOperators
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.communication import collective_of
+from pytest_torchprof.reasons.collectives import Gap
 from pytest_torchprof.trace.columns import ABSENT, COLLECTIVES, PARAMETERS, RECEIVE, SEND, where
 from pytest_torchprof.trace.links import captures
 
@@ -38,10 +37,6 @@ _FUNCTIONAL: Final = ("_c10d_functional::", "_c10d_functional_autograd::", "c10d
 _OF_OPERANDS: Final = ("aten::clone", "aten::chunk")
 """What functional collectives of several tensors do to each of them."""
 _NO_OPERANDS: Final = (None, None, None)
-_NO_KERNEL: Final = "none of its kernels is in the recording"
-_NO_RANGE: Final = "its backend left no range in the recording"
-_NO_METADATA: Final = "what its kernel sends is not recorded: no operator of torch.distributed launched it"
-_NO_DIMS: Final = "what it sends is not recorded: neither its operands' sizes nor its backend's say"
 
 
 class Communication:
@@ -240,7 +235,7 @@ class _Calls:
                     sequence=self._sequence(op, message),
                     comms_id=None if message is None else message.comms_id,
                     **self._peer_and_tag(op, message, group),
-                    why_no_bytes=None if None not in (sent.bytes_in, sent.bytes_out) else _NO_DIMS,
+                    why_no_bytes=None if None not in (sent.bytes_in, sent.bytes_out) else Gap.NO_DIMENSIONS,
                     **self._times_of(op, kernels, sent, overlap),
                 ),
             )
@@ -268,7 +263,7 @@ class _Calls:
                     sent=sent,
                     sequence=message.sequence if message is not None and message.sequence >= 0 else None,
                     comms_id=None if message is None else message.comms_id,
-                    why_no_bytes=_NO_METADATA if sent.bytes_in is None else None,
+                    why_no_bytes=Gap.NO_OPERATOR if sent.bytes_in is None else None,
                     **self._times_of_kernels((i,), overlap),
                 ),
             )
@@ -280,17 +275,17 @@ class _Calls:
         on_gpu = self._trace.device_kind.has_launches
         note = self._ranges.get(op)
         if note is None:
-            return {"why_no_time": self._why_nothing_runs(op, sent) or (_NO_KERNEL if on_gpu else _NO_RANGE)}
+            return {"why_no_time": self._why_nothing_runs(op, sent) or (Gap.NO_KERNEL if on_gpu else Gap.NO_RANGE)}
         notes = self._trace.annotations
         start, end = notes.start[note], notes.end[note]
         hidden = None if on_gpu else overlap.hidden_ns(None, [(start, end)])
         return {"start_ns": start, "dur_ns": end - start, "hidden_ns": hidden}
 
-    def _why_nothing_runs(self, op: int, sent: Sent) -> str | None:
+    def _why_nothing_runs(self, op: int, sent: Sent) -> Gap | None:
         """Return why a backend runs nothing for what is asked; None where it has to."""
         if self._group(op).size == 1:
-            return ONE_RANK
-        return EMPTY if self._name(op) != "barrier" and sent.bytes_in == sent.bytes_out == 0 else None
+            return Gap.ONE_RANK
+        return Gap.NOTHING_TO_SEND if self._name(op) != "barrier" and sent.bytes_in == sent.bytes_out == 0 else None
 
     def _times_of_kernels(self, kernels: Sequence[int], overlap: Overlap) -> dict[str, Any]:
         gpu = self._trace.gpu

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pytest_torchprof.analysis.messages import NO_GROUP, ProcessGroup, Sent, bus_factor, message_bytes
+from pytest_torchprof.reasons.collectives import Gap
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, SEND
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.intervals import Spans
 
-ONE_RANK: Final = "a group of one rank sends nothing"
-EMPTY: Final = "it has nothing to send"
+NOTHING_SENT: Final = (Gap.ONE_RANK, Gap.NOTHING_TO_SEND)
+"""Of what takes no time."""
 _TORCHS_OWN: Final = ("c10d::", "_c10d_functional", "record_param_comms")
 """Operators that ask for a collective or wait for it: where operators are the work, these compute nothing."""
 
@@ -60,13 +61,13 @@ class Collective(Struct, frozen=True, kw_only=True):
     """How long this rank was there before the last one came; None unless other ranks' recordings tell."""
     transfer_ns: int | None = None
     """The shortest time that a rank was in it; None unless other ranks' recordings tell."""
-    why_no_bytes: str | None = None
-    why_no_time: str | None = None
+    why_no_bytes: Gap | None = None
+    why_no_time: Gap | None = None
 
     @property
     def is_with_others(self) -> bool:
         """Whether other ranks are waited for: not in a group of one, nor where there is nothing to send."""
-        return self.group.size != 1 and self.why_no_time not in (ONE_RANK, EMPTY)
+        return self.group.size != 1 and self.why_no_time not in NOTHING_SENT
 
     @property
     def is_send(self) -> bool:
@@ -139,7 +140,11 @@ class Collective(Struct, frozen=True, kw_only=True):
         if self.name == "barrier":
             return "a barrier sends no message"
         missing = self.why_no_time if not self.dur_ns else self.why_no_bytes if self.message_bytes is None else None
-        return missing or (None if self.dur_ns and self.message_bytes is not None else "the group's size is not known")
+        return (
+            str(missing)
+            if missing
+            else (None if self.dur_ns and self.message_bytes is not None else "the group's size is not known")
+        )
 
 
 class StepCommunication(Struct, frozen=True, kw_only=True):
@@ -152,7 +157,7 @@ class StepCommunication(Struct, frozen=True, kw_only=True):
     """How long of that the device computed nothing."""
     span_us: float
     """From the first work of the step to the end of the last one, its communication included."""
-    why_no_time: str | None
+    why_no_time: Gap | None
     """Why the times of some are not known, None where all are."""
 
     @property
@@ -211,7 +216,7 @@ def communication_of(
     ends = [columns.end[i] for i in members] + [covered[-1][1] for covered in spans.values()]
     starts = [columns.start[i] for i in members] + [covered[0][0] for covered in spans.values()]
     unknown = (
-        collective.why_no_time for collective in collectives if collective.why_no_time not in (None, ONE_RANK, EMPTY)
+        collective.why_no_time for collective in collectives if collective.why_no_time not in (None, *NOTHING_SENT)
     )
     return StepCommunication(
         collectives=tuple(collectives),

@@ -213,6 +213,16 @@ class Compile(Struct, frozen=True, kw_only=True):
     caches: CompileCaches | None
     """What was found in torch.compile's caches, and how they were when the process began."""
 
+    def __repr__(self) -> str:
+        breaks, recompiles = (
+            f"{noun}s not known" if events is None else f"{'at least ' if unknown else ''}{counted(len(events), noun)}"
+            for events, unknown, noun in (
+                (self.graph_breaks, self.graph_breaks_unknown, "graph break"),
+                (self.recompiles, self.recompiles_unknown, "recompile"),
+            )
+        )
+        return f"<Compile: {counted(self.regions, 'compiled region')}, {breaks}, {recompiles}>"
+
 
 def compile_of(trace: Trace) -> Compile:
     """Return the compile evidence of a recording, ours or a foreign one."""

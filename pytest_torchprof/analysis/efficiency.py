@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.analysis.step_time import SilentTime, StepTime, step_time
+from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001  (msgspec reads it)
+from pytest_torchprof.reasons.limits import (
+    FlopsNotRecorded,
+    NothingCounted,
+    NothingOnGpu,
+    PeakOfTypeUnknown,
+    PeakUnknown,
+)
+from pytest_torchprof.text import show_us
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +58,7 @@ class Throughput(Struct, frozen=True, kw_only=True):
     """Where the peak is published."""
     mfu: float | None = None
     """Share of the peak of all devices that ran kernels, 0..1."""
-    why_not: str | None = None
+    why_not: AnyReason | None = None
     """Why there is no share."""
 
 
@@ -62,6 +72,9 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     """Share of the time of products and convolutions that ran on tensor cores, where the kernels' names say so."""
     throughput: Throughput
     copies: tuple[Copies, ...]
+
+    def __repr__(self) -> str:
+        return f"<Efficiency: steps of {show_us(self.step_time.total)} on average>"
 
 
 def efficiency_of(work: GpuWork) -> Efficiency:
@@ -81,28 +94,21 @@ def throughput(work: GpuWork) -> Throughput:
     """Return FLOP/s and the share of the peak of the slowest step."""
     flops = work.trace.metadata.flops_per_step if work.trace.metadata is not None else None
     if flops is None:
-        return Throughput(
-            flops_per_step=None, why_not="the recording does not hold the floating-point operations of a step"
-        )
+        return Throughput(flops_per_step=None, why_not=FlopsNotRecorded())
     if not flops:
-        return Throughput(
-            flops_per_step=0, why_not="the step has no FLOPs that are counted: no product, convolution or attention"
-        )
+        return Throughput(flops_per_step=0, why_not=NothingCounted())
     longest = max(_length_ns(work, step) for step in range(len(work.trace.steps)))
     if not work.trace.device_kind.has_launches or not work.kernels or not longest:
-        return Throughput(flops_per_step=flops, why_not="nothing ran on a GPU")
+        return Throughput(flops_per_step=flops, why_not=NothingOnGpu())
     tflops = flops / longest / 1000
     peak, dtypes = peak_of_trace(work.trace), _dtypes(work)
     if peak is None:
-        names = ", ".join(str(device.name) for device in work.trace.devices)
-        return Throughput(flops_per_step=flops, tflops=tflops, why_not=f"the peak of {names} is not known")
-    known = {dtype: peak.tflops[dtype] for dtype in dtypes if dtype in peak.tflops}
+        names = tuple(str(device.name) for device in work.trace.devices)
+        return Throughput(flops_per_step=flops, tflops=tflops, why_not=PeakUnknown(names))
+    known = {dtype: peak.tflops[dtype] for dtype in dtypes if dtype is not None and dtype in peak.tflops}
     unknown = [dtype for dtype in dtypes if dtype not in known]
     if unknown or not known:
-        which = ", ".join(unknown) or "no product, convolution or attention"
-        return Throughput(
-            flops_per_step=flops, tflops=tflops, why_not=f"the kernels compute in {which}, whose peak is not known"
-        )
+        return Throughput(flops_per_step=flops, tflops=tflops, why_not=PeakOfTypeUnknown(tuple(unknown)))
     most, fastest = max((tops, dtype) for dtype, tops in known.items())
     return Throughput(
         flops_per_step=flops,
@@ -122,9 +128,10 @@ def _length_ns(work: GpuWork, step: int) -> int:
     return max(cpu_range.end_ns - cpu_range.start_ns, span)
 
 
-def _dtypes(work: GpuWork) -> list[str]:
+def _dtypes(work: GpuWork) -> list[str | None]:
+    """Return the types that products, convolutions and attention compute in; None for one that no name tells."""
     groups = [group for group in work.of_family(*_COUNTED) if not work.named[group.name].helper]
-    return sorted({work.decoded(group).dtype or "a type that no name tells" for group in groups})
+    return sorted({work.decoded(group).dtype for group in groups}, key=str)
 
 
 def _tensor_core_share(work: GpuWork) -> float | None:
@@ -139,9 +146,9 @@ def _tensor_core_share(work: GpuWork) -> float | None:
 
 def _copies_by_direction(work: GpuWork) -> tuple[Copies, ...]:
     gpu, names = work.trace.gpu, work.trace.names
-    # A copy is called "Memcpy HtoD (Pageable -> Device)".
     called = {
-        name: names[name].removeprefix("Memcpy ").partition(" ")[0] for name in {gpu.name[i] for i in work.copies}
+        name: copy_direction(names[name]) or names[name].removeprefix("Memcpy ").partition(" ")[0]
+        for name in {gpu.name[i] for i in work.copies}
     }
     by_direction: dict[str, list[int]] = defaultdict(list)
     for i in work.copies:

@@ -6,11 +6,16 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.analysis.kernel_work import KernelVariants
+from pytest_torchprof.analysis.stretches import LONG_NS, Stretch, long_stretches
+from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.kernels.names.text import parse
+from pytest_torchprof.kernels.names.words import only_lasts
 from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.columns import Calls, Ranges
     from pytest_torchprof.trace.intervals import Spans
 
 _OWN_BUFFERS = ("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full")
@@ -31,8 +37,14 @@ _LOADING_CODE = ("Lazy Function Loading", "Runtime Triggered Module Loading", "D
 _SETUP = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostMalloc|FreeHost|HostFree|GraphInstantiate|LibraryLoad)|(?:cu|hip)ModuleLoad"
 )
-_LOADING_LAUNCH_NS = 1_000_000
-"""A launch takes some 5 us; one that takes a millisecond while the GPU idles loads the kernel's code first."""
+_CAPTURE = "graph capture"
+_CAPTURING = "call that captures a graph"
+_LOADS = " that loads code"
+FIRST_CALL = "first "
+"""What the name of a first call begins with in `GpuWork.setup`."""
+_ALLOCATING = frozenset({"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::empty_permuted"})
+_KINDS_OF_FIRST_CALLS = frozenset({CallKind.OTHER, CallKind.QUERY, CallKind.FILL})
+"""What neither launches nor waits nor copies: where such a call takes long, it is the driver that does something."""
 
 
 class Group(NamedTuple):
@@ -53,6 +65,7 @@ class GpuWork:
         """Prepare to look; the work is done when asked."""
         self.trace = trace
         self.launching = launching
+        self._decoded: dict[int, KernelName] = {}
 
     @cached_property
     def window(self) -> tuple[int, int]:
@@ -116,7 +129,7 @@ class GpuWork:
 
     @cached_property
     def without_known_operator(self) -> frozenset[int]:
-        """The GPU operations whose operator nothing tells: a graph launched them, or no launch in the file."""
+        """The GPU operations whose operator is not known: a graph launched them, or their launch is not in the file."""
         trace = self.trace
         call_of, named = trace.links.call_of, trace.calls.name
         graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
@@ -170,9 +183,18 @@ class GpuWork:
         names = {name for name, decoded in self.named.items() if decoded.family in families}
         return [group for group in self.groups if group.name in names]
 
+    @cached_property
+    def lasting(self) -> frozenset[int]:
+        """The names of kernels that are made to take time and compute nothing, such as a test's ``spin_kernel``."""
+        return frozenset(name for name in self.by_name if only_lasts(parse(self.trace.names[name])))
+
     def decoded(self, group: Group) -> KernelName:
         """Return what name and launch say together."""
-        return self.launching.decoded(group.members[0])
+        first = group.members[0]
+        decoded = self._decoded.get(first)
+        if decoded is None:
+            decoded = self._decoded[first] = self.launching.decoded(first)
+        return decoded
 
     def op_name(self, group: Group) -> str | None:
         """Return the launching operator's name."""
@@ -219,6 +241,18 @@ class GpuWork:
         shares = [self.share_of_window(intervals.length(busy) / 1000) for busy in self.busy.values()]
         return sum(shares) / len(shares) if shares else 0.0
 
+    @cached_property
+    def idle(self) -> dict[int, Spans]:
+        """When each device ran nothing, inside the window, without what the profiler took for its own buffers."""
+        idle = {device: intervals.without([self.window], busy) for device, busy in self.busy.items()}
+        return {device: intervals.without(spans, self.profilers_own) for device, spans in idle.items()}
+
+    @cached_property
+    def idle_share(self) -> float:
+        """The share of the window in which a device idled so, the mean over devices."""
+        shares = [self.share_of_window(intervals.length(idle) / 1000) for idle in self.idle.values()]
+        return sum(shares) / len(shares) if shares else 0.0
+
     def covered_us(self, gpu_ops: Iterable[int]) -> float:
         """Return how long at least one of these ran, inside the window."""
         start, end, begin = self.trace.gpu.start, self.trace.gpu.end, self.window[0]
@@ -236,11 +270,15 @@ class GpuWork:
         return [i for i in where(trace.nesting.parent, {ABSENT}) if trace.ops.thread[i] != trace.captured.lane]
 
     @cached_property
+    def profilers_own_events(self) -> list[int]:
+        """What the profiler did with its own buffers, by its index among the overheads."""
+        return where(self.trace.overheads.name, {i for i, name in enumerate(self.trace.names) if name in _OWN_BUFFERS})
+
+    @cached_property
     def profilers_own(self) -> Spans:
         """When the profiler was busy with its own buffers."""
         own = self.trace.overheads
-        named = {i for i, name in enumerate(self.trace.names) if name in _OWN_BUFFERS}
-        return intervals.merged((own.start[i], own.end[i]) for i, name in enumerate(own.name) if name in named)
+        return intervals.merged((own.start[i], own.end[i]) for i in self.profilers_own_events)
 
     @cached_property
     def setup(self) -> dict[str, Spans]:
@@ -251,30 +289,137 @@ class GpuWork:
         for part in (own, calls):
             for i in where(part.name, names):
                 ranges_of[trace.names[part.name[i]]].append((part.start[i], part.end[i]))
-        for i in self._loading_launches():
-            ranges_of[f"{trace.names[calls.name[i]]} that loads code"].append((calls.start[i], calls.end[i]))
-        ranges_of["graph capture"] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
+        for stretch in self._loading_launches():
+            ranges_of[f"{trace.names[stretch.name]}{_LOADS}"].append((stretch.start, stretch.end))
+        for stretch in self.first_calls:
+            ranges_of[f"{FIRST_CALL}{trace.names[stretch.name]}"].append((stretch.start, stretch.end))
+        ranges_of[_CAPTURING] += self.capturing_calls
+        ranges_of[_CAPTURE] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
         inside = {name: intervals.within(intervals.merged(ranges), [self.window]) for name, ranges in ranges_of.items()}
         kept = {name: [span for span in ranges if trace.step_at(span[0]) >= 0] for name, ranges in inside.items()}
         return {name: ranges for name, ranges in kept.items() if ranges}
 
-    def _loading_launches(self) -> Iterator[int]:
-        calls = self.trace.calls
-        long = [i for i in self.trace.links.launches if calls.end[i] - calls.start[i] >= _LOADING_LAUNCH_NS]
-        if not long:
-            return
-        call_of = self.trace.links.call_of
-        launched = {call_of[i]: self.trace.gpu.start[i] for i in where(call_of, set(long))}
-        for i in long:
-            # Behind a full queue a launch takes long too; there its kernel has to wait.
-            soon = i in launched and launched[i] - calls.end[i] < _LOADING_LAUNCH_NS
-            if soon and self.worked_ns(calls.start[i], calls.end[i]) < (calls.end[i] - calls.start[i]) / 10:
-                yield i
+    @cached_property
+    def setup_calls(self) -> list[int]:
+        """The calls among what is done once; of a graph's capture the one that begins it."""
+        return self._done_once(self.trace.calls)
+
+    @cached_property
+    def setup_ops(self) -> list[int]:
+        """The operators among it: first ones that took long, and those that captured a graph."""
+        ops, capturing = self.trace.ops, set(self.capturing_calls)
+        step_at = self.trace.step_at
+        first = {stretch.member for stretch in self.first_calls if not stretch.is_call and step_at(stretch.start) >= 0}
+        captured = (i for i in self.outermost if (ops.start[i], ops.end[i]) in capturing and step_at(ops.start[i]) >= 0)
+        return sorted(first.union(captured))
+
+    @cached_property
+    def setup_overheads(self) -> list[int]:
+        """What the driver does for itself among it."""
+        return self._done_once(self.trace.overheads)
+
+    def _done_once(self, part: Calls | Ranges) -> list[int]:
+        names = self.trace.names
+        captured = {start for start, _ in self.setup.get(_CAPTURE, ())}
+        of_name: dict[str, Spans] = defaultdict(list)
+        for name, ranges in self.setup.items():
+            plain = name.removesuffix(_LOADS).removeprefix(FIRST_CALL)
+            of_name[plain] = sorted([*of_name[plain], *ranges])
+        indices = {i for i, name in enumerate(names) if name in of_name}
+        named = (i for i in where(part.name, indices) if _covers(of_name[names[part.name[i]]], part.start[i]))
+        return sorted({*named, *(i for i, start in enumerate(part.start) if start in captured)})
+
+    @cached_property
+    def capturing_calls(self) -> Spans:
+        """When outermost operators ran in which a CUDA graph was captured: such a call warms up and compiles too."""
+        ops = self.trace.ops
+        captured = [(start, end) for _, start, end in captures(self.trace.calls, self.trace.call_kinds).ranges()]
+        ran = ((ops.start[i], ops.end[i]) for i in self.outermost) if captured else ()
+        holding = [span for span in ran if any(span[0] <= start and end <= span[1] for start, end in captured)]
+        return intervals.merged(holding)
+
+    @cached_property
+    def stretches(self) -> list[Stretch]:
+        """Where a thread stayed in one call or operator for a millisecond or more while the GPU hardly worked."""
+        return [
+            stretch for stretch in self.long_stretches if self.worked_ns(stretch.start, stretch.end) < stretch.ns / 10
+        ]
+
+    @cached_property
+    def long_stretches(self) -> list[Stretch]:
+        """Where a thread stayed in one call or operator for a millisecond or more."""
+        return long_stretches(self.trace)
+
+    def _loading_launches(self) -> Iterator[Stretch]:
+        """Yield the launches that take long and are the first of their kernel: they load its code."""
+        launches = set(self.trace.links.launches)
+        long = [stretch for stretch in self.stretches if stretch.is_call and stretch.member in launches]
+        for stretch, kernel in self.launched_soon(long):
+            if self.is_first_of_its_name(kernel):
+                yield stretch
+
+    def launched_soon(self, launches: Sequence[Stretch]) -> list[tuple[Stretch, int]]:
+        """Return those of the launches whose kernel started soon, with the kernel.
+
+        Behind a full queue a launch takes long too; there its kernel has to wait.
+        """
+        if not launches:
+            return []
+        call_of, start = self.trace.links.call_of, self.trace.gpu.start
+        launched = {call_of[i]: i for i in reversed(where(call_of, {stretch.member for stretch in launches}))}
+        pairs = [(stretch, launched[stretch.member]) for stretch in launches if stretch.member in launched]
+        return [(stretch, kernel) for stretch, kernel in pairs if start[kernel] - stretch.end < LONG_NS]
+
+    def is_first_of_its_name(self, kernel: int) -> bool:
+        """Whether no kernel of that name ran before in the recording."""
+        gpu = self.trace.gpu
+        return gpu.start[kernel] == min(gpu.start[i] for i in where(gpu.name, {gpu.name[kernel]}))
+
+    @cached_property
+    def first_calls(self) -> list[Stretch]:
+        """What takes long when it is first done: a call to the driver, an allocation, an operator that launches.
+
+        Memory is mapped then, handles of libraries are made, code is loaded. For each kernel that an operator is the
+        first to launch, it is called for the first time.
+        """
+        return list(self._first_calls())
+
+    def _first_calls(self) -> Iterator[Stretch]:
+        trace, kinds = self.trace, self.trace.call_kinds
+        launching = self._kernels_of({stretch.member for stretch in self.stretches if not stretch.is_call})
+        explained = intervals.merged([*self.profilers_own, *self.capturing_calls])
+        for stretch in self.stretches:
+            columns = trace.calls if stretch.is_call else trace.ops
+            if stretch.is_call:
+                is_meant = kinds[stretch.name] in _KINDS_OF_FIRST_CALLS and not _SETUP.match(trace.names[stretch.name])
+            else:
+                is_meant = trace.names[stretch.name] in _ALLOCATING or stretch.member in launching
+            if not is_meant or intervals.within([(stretch.start, stretch.end)], explained):
+                continue
+            is_first = columns.start[stretch.member] == min(
+                columns.start[i] for i in where(columns.name, {stretch.name})
+            )
+            kernels = () if stretch.is_call else launching.get(stretch.member, ())
+            if is_first or any(map(self.is_first_of_its_name, kernels)):
+                yield stretch
+
+    def _kernels_of(self, ops: set[int]) -> dict[int, list[int]]:
+        """Return by operator, of these, the kernels, copies and fills that it launched itself."""
+        launched: dict[int, list[int]] = defaultdict(list)
+        for i, op in enumerate(self.launching.op_of):
+            if op in ops:
+                launched[op].append(i)
+        return launched
 
     @cached_property
     def setup_us(self) -> float:
         """How long that took."""
-        return intervals.length(intervals.merged(span for ranges in self.setup.values() for span in ranges)) / 1000
+        return intervals.length(self.setup_spans) / 1000
+
+    @cached_property
+    def setup_spans(self) -> Spans:
+        """When something of that was done."""
+        return intervals.merged(span for ranges in self.setup.values() for span in ranges)
 
     def worked_ns(self, start: int, end: int) -> int:
         """Return how long a device, the busiest one, ran something between two instants."""
@@ -300,9 +445,22 @@ class GpuWork:
         ]
 
     @cached_property
-    def idle(self) -> Idle:
+    def idle_by_cause(self) -> Idle:
         """The gaps' time by cause."""
         return gpu_time.idle_time(self.gaps)
+
+    @cached_property
+    def blocking(self) -> list[int]:
+        """The blocking calls of the steps, the profiler's own aside."""
+        trace = self.trace
+        step_of, flush = trace.step_of_call, trace.flush
+        return [i for i in trace.blocking if i != flush and step_of[i] >= 0]
+
+    @cached_property
+    def waiting_copies(self) -> dict[int, int]:
+        """The calls of copies from or to pageable memory that came back only when the copy was done, by operator."""
+        call_of, op_of = self.trace.links.call_of, self.launching.op_of
+        return {call_of[i]: op_of[i] for i in waiting_copies(self.trace, self.copies)}
 
     def source_of(self, gpu_op: int) -> str | None:
         """Return ``file.py:12``, the user's line that launched a GPU operation; None without recorded stacks."""
@@ -328,6 +486,11 @@ class GpuWork:
                 if call >= 0 and calls.name[call] not in graphs:
                     together[step, calls.thread[call]].append(i)
         return [sorted(ops, key=launched.__getitem__) for ops in together.values()]
+
+
+def _covers(spans: Spans, instant: int) -> bool:
+    index = bisect_right(spans, instant, key=itemgetter(0)) - 1
+    return index >= 0 and instant <= spans[index][1]
 
 
 def _covered_ns(busy: Spans, start: int, end: int) -> int:

@@ -30,13 +30,19 @@ def wrong_numbers(trace: Trace) -> Reason | None:
     return _shared_numbers(trace, launches) or _stray_numbers(trace, launches)
 
 
+def _cupti(trace: Trace) -> int | None:
+    """Return the version of CUPTI that recorded the trace, as kineto notes it; None where the file does not say."""
+    version = trace.header.get("cupti_version")
+    return version if isinstance(version, int) and version > 0 else None
+
+
 def _shared_numbers(trace: Trace, launches: Sequence[int]) -> Reason | None:
     """Return that launches have the number of other calls: each has its own."""
     ids = trace.calls.correlation
     wanted = {ids[i] for i in launches if ids[i] > 0}
     calls = Counter(filter(wanted.__contains__, ids))
     shared = sum(calls[ids[i]] > 1 for i in launches)
-    return SharedGraphNumbers(shared, len(launches)) if shared else None
+    return SharedGraphNumbers(shared, len(launches), _cupti(trace)) if shared else None
 
 
 def _stray_numbers(trace: Trace, launches: Sequence[int]) -> Reason | None:
@@ -45,7 +51,7 @@ def _stray_numbers(trace: Trace, launches: Sequence[int]) -> Reason | None:
     strays = sum(_is_astray(trace)) if empty else 0
     if strays < max(1, len(empty)):
         return None
-    return StrayGraphNumbers(strays, len(empty), len(launches))
+    return StrayGraphNumbers(strays, len(empty), len(launches), _cupti(trace))
 
 
 def _is_astray(trace: Trace) -> Iterator[bool]:
@@ -63,7 +69,7 @@ def _is_astray(trace: Trace) -> Iterator[bool]:
 
 
 def _ran_later(trace: Trace) -> Callable[[int], bool]:
-    """Tell of an operation without a call whether it was queued inside the window: our own begins with an idle GPU."""
+    """Return whether an operation without a call was queued inside the window: our own begins with an idle GPU."""
     gpu = trace.gpu
     if trace.metadata is not None and (sentinel := next(iter(trace.spans(SENTINEL)), None)):
         return lambda i: gpu.start[i] >= sentinel.end_ns

@@ -34,7 +34,7 @@ class JoinedTypes:
         return dict(by_size)
 
     def of(self, op: str | None, types: Sequence[str] | None, shapes: Sequence[Any] | None) -> frozenset[str] | None:
-        """Return the types that joined tensors may have; None for other operators, and where nothing tells.
+        """Return the types that joined tensors may have; None for other operators, and if they are not known.
 
         An operator that uses the joined tensor was given one of its size. So of another type it can only be where
         nothing in the recording uses it, and others happen to be as large.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.clocks import aligned
 from pytest_torchprof.analysis.one_job import refuse_mixed
-from pytest_torchprof.analysis.pairing import NO_GROUP, paired, why_not_paired
+from pytest_torchprof.analysis.pairing import paired, why_not_paired
 from pytest_torchprof.analysis.ranks import Job, JoinedCollective
+from pytest_torchprof.reasons.collectives import Gap
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.collectives import Collective
     from pytest_torchprof.analysis.messages import ProcessGroup
     from pytest_torchprof.analysis.ranks import RankPart
-
-_NO_TIME: Final = "when it ran is not recorded"
-_NO_CLOCK: Final = "nothing aligns the clocks of its ranks' hosts"
 
 
 def joined(parts: Iterable[RankPart]) -> Job:
@@ -39,8 +37,8 @@ def joined(parts: Iterable[RankPart]) -> Job:
     timed = [of_rank for of_rank in together if all(own.dur_ns is not None for own in of_rank.values())]
     clocks = aligned(ranks, timed)
     comparable = [of_rank for of_rank in timed if clocks.are_comparable(of_rank)]
-    not_joined[_NO_TIME] += sum(map(len, together)) - sum(map(len, timed))
-    not_joined[_NO_CLOCK] += sum(map(len, timed)) - sum(map(len, comparable))
+    not_joined[Gap.NO_TIME] += sum(map(len, together)) - sum(map(len, timed))
+    not_joined[Gap.NO_CLOCK] += sum(map(len, timed)) - sum(map(len, comparable))
     collectives = tuple(_together(of_rank, clocks.offsets_ns) for of_rank in comparable)
     with_waits = {
         id(before): joint.of_rank[rank]
@@ -99,7 +97,7 @@ def _alone(ranks: Sequence[RankPart], of_ranks: Iterable[Mapping[int, Collective
         collective.name
         for part in ranks
         for collective in part.collectives
-        if why_not_paired(collective, part.world_size) == NO_GROUP
+        if why_not_paired(collective, part.world_size) is Gap.NO_GROUP
     }
     for of_rank in of_ranks:
         (rank, collective), *others = of_rank.items()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.trace import Trace
-    from pytest_torchprof.trace.columns import Calls, GpuOps, Ranges
+    from pytest_torchprof.trace.columns import Calls, GpuOps, GpuRanges, Ranges
 
 _Key = TypeVar("_Key")
 
@@ -33,6 +33,8 @@ class LaneKind(StrEnum):
     STREAM = "stream"
     COMMUNICATION = "communication"
     """Kernels of a stream that carry out collectives."""
+    GPU_RANGES = "GPU ranges"
+    """User annotations around what was launched inside them and ran on a stream."""
 
 
 ON_GPU = frozenset({LaneKind.STREAM, LaneKind.COMMUNICATION})
@@ -45,7 +47,7 @@ class Lane(Struct, frozen=True, kw_only=True, eq=False):
     title: str
     """The title of the thread or the GPU: several lanes have the same."""
     subtitle: str
-    columns: Ranges | Calls | GpuOps
+    columns: Ranges | Calls | GpuOps | GpuRanges
     members: Sequence[int]
     rows: Sequence[int]
     """For each member the row in which it is drawn, the uppermost one 0: no two of a row overlap."""
@@ -119,13 +121,32 @@ def _of_streams(analysis: Analysis) -> Iterator[Lane]:
     )
     grouped = _grouped(list(keys))
     order = sorted(grouped, key=lambda key: (key[0], key[2], gpu.start[grouped[key][0]]))
+    annotated = _annotated(trace)
     for device, stream, carries in order:
         name = names.get(device)
         title = f"GPU {device}" + (f" ({name})" if name else "")
+        for label, members in annotated.pop(device, {}).items():
+            yield _lane(LaneKind.GPU_RANGES, title, f"stream {label}, ranges", trace.gpu_annotations, members)
         kind = LaneKind.COMMUNICATION if carries else LaneKind.STREAM
         label = str(trace.streams[stream]).removeprefix("stream ")
         subtitle = f"stream {label}" + (", communication" if carries else "")
         yield _lane(kind, title, subtitle, gpu, grouped[device, stream, carries])
+    for process, streams in annotated.items():
+        for label, members in streams.items():
+            yield _lane(
+                LaneKind.GPU_RANGES, f"GPU {process}", f"stream {label}, ranges", trace.gpu_annotations, members
+            )
+
+
+def _annotated(trace: Trace) -> dict[int | str, dict[str, list[int]]]:
+    """Return the GPU annotations by device and by what its streams are called; by process where nothing else ran."""
+    device_of = dict(zip(map(str, trace.processes), trace.device_of, strict=True))
+    by_device: dict[int | str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    annotations = trace.gpu_annotations
+    for i, (process, stream) in enumerate(zip(annotations.process, annotations.stream, strict=True)):
+        label = str(stream).removeprefix("stream ")
+        by_device[device_of.get(str(process), str(process))][label].append(i)
+    return by_device
 
 
 def _grouped(keys: Sequence[_Key]) -> Mapping[_Key, Sequence[int]]:
@@ -137,7 +158,9 @@ def _grouped(keys: Sequence[_Key]) -> Mapping[_Key, Sequence[int]]:
     return grouped
 
 
-def _lane(kind: LaneKind, title: str, subtitle: str, part: Ranges | Calls | GpuOps, members: Sequence[int]) -> Lane:
+def _lane(
+    kind: LaneKind, title: str, subtitle: str, part: Ranges | Calls | GpuOps | GpuRanges, members: Sequence[int]
+) -> Lane:
     start, end = part.start, part.end
     timed = sorted([(start[i], -end[i], i) for i in members])
     order = list(map(itemgetter(2), timed))

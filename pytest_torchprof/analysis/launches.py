@@ -37,12 +37,20 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.graph_annotations import Annotation
     from pytest_torchprof.trace.metadata import GeneratedKernel, SourceLine
 
 # Ranges of torch.compile's machinery: a kernel directly inside one was launched by compiled code, by no operator.
 REGIONS = ("Torch-Compiled Region", "CompiledFunction", "TorchDynamo ", "Pregraph bytecode", "AOTDispatcher ")
 
 Refusal = TypeVar("Refusal", bound=TorchprofError)
+
+
+def _annotated(origin: Origin | None, annotation: Annotation | None) -> Origin | None:
+    """Return a place with what a graph's node is annotated with, which the launch of the graph does not tell."""
+    if annotation is None:
+        return origin
+    return replace(origin or Origin(), module=annotation.place, backward=annotation.backward)
 
 
 class Launching:
@@ -334,11 +342,13 @@ class Launching:
     def _new_kernel(self, gpu_op: int) -> Kernel:
         trace, gpu, op = self._trace, self._trace.gpu, self.op_of[gpu_op]
         call, decoded = trace.links.call_of[gpu_op], self.decoded(gpu_op)
+        annotation = trace.captured.annotated.get(gpu_op)
+        annotated = () if annotation is None or annotation.operator is None else (annotation.operator,)
         return Kernel(
             name=trace.names[gpu.name[gpu_op]],
             decoded=decoded,
             op=self.op_name(op),
-            **self._operator_fields(op) | {"op_chain": self._joined_chain(self._around[gpu_op], op)},
+            **self._operator_fields(op) | {"op_chain": (*self._joined_chain(self._around[gpu_op], op), *annotated)},
             start_ns=gpu.start[gpu_op],
             dur_ns=gpu.end[gpu_op] - gpu.start[gpu_op],
             device=trace.device_of[gpu.process[gpu_op]],
@@ -348,6 +358,7 @@ class Launching:
             in_graph=call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH,
             capture_known=gpu_op in trace.captured.of,
             unsure_ops=trace.captured.unsure.get(gpu_op, ()),
+            annotation=annotation,
             collective=decoded.collective,
             code=(code := self.code(gpu_op)),
             doubted=self._doubted(decoded, code, op),
@@ -375,7 +386,8 @@ class Launching:
 
     def places(self, part: Part) -> Places:
         """Return the origins of a part's work; of that of compiled kernels also without recorded stacks."""
-        if not self.origins.recorded and not self.generated and not self._trace.captured.of:
+        captured = self._trace.captured
+        if not (self.origins.recorded or self.generated or captured.of or captured.annotated):
             return Places()
         work: dict[Work, list[Origin | None]] = defaultdict(list)
         for launched, origin in self._origins_of(part):
@@ -423,7 +435,7 @@ class Launching:
             lines = self._lines(op, self.code(i))
             captured = trace.captured.of.get(i)
             recorded = origins.of_call(trace.links.call_of[i], op) if captured is None else origins.of_capture(captured)
-            origin = in_code(recorded, lines)
+            origin = in_code(_annotated(recorded, trace.captured.annotated.get(i)), lines)
             yield (names[trace.gpu.name[i]], self.op_name(op)), origin
         for call, op in trace.nesting.around_each(trace.calls, blocking_calls(trace, part.calls)).items():
             yield (names[trace.calls.name[call]], self.op_name(op)), origins.of_call(call, op)

@@ -61,6 +61,11 @@ class Number(Struct, frozen=True, kw_only=True):
     """The field of the recording's metadata that says why."""
 
     @property
+    def on_time(self) -> bool:
+        """Whether it hangs on how long work took, and so on the clocks."""
+        return self.unit in ("us", "share", "ratio")
+
+    @property
     def title(self) -> str:
         """What it is called over a column or beside its value."""
         return plural(self.noun) if self.unit == "count" else self.noun
@@ -274,6 +279,10 @@ class Numbers(Struct, frozen=True, kw_only=True):
     recompiles: int | None = None
     peak_memory_bytes: int | None = None
 
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{number.name}={getattr(self, number.name)}" for number in TABLE if number.headline)
+        return f"<Numbers: {shown}, ...>"
+
 
 class NumberAttribute:
     """An attribute that is the number of the same name."""
@@ -342,7 +351,7 @@ def _computed(source: StepWork | Window, scope: str, trace: Trace, *, hidden: bo
 
 def median(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
     """Return the median over steps of the numbers that steps have, and the window's own."""
-    return _reduced(steps, whole, _middle)
+    return _reduced(steps, whole, middle)
 
 
 def worst(steps: Sequence[Numbers], whole: Numbers) -> Numbers:
@@ -359,7 +368,8 @@ def _reduced(steps: Sequence[Numbers], whole: Numbers, choose: Callable[[list[An
     return replace(whole, **chosen)
 
 
-def _middle(values: list[Any]) -> Any:
+def middle(values: Sequence[float]) -> float:
+    """Return the median of one value or more."""
     # statistics.median, whose module costs more to import than a small recording to read.
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2

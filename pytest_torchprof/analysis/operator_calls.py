@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.selectors import Operator
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
 
 
@@ -24,7 +25,7 @@ class OperatorCalls:
         """Take the trace, and of each GPU operation the innermost operators around its launch and in its graph."""
         self._trace = trace
         self._op_of = op_of
-        self._absent: dict[Operator, str | None] = {}
+        self._absent: dict[Operator, Reason | None] = {}
 
     def counts(self, part: Part, *, copies: bool = False) -> dict[str, int]:
         """Return how often each operator launched a kernel of the part or enclosed one that did; or a copy or fill.
@@ -44,12 +45,15 @@ class OperatorCalls:
     def _by_name(self, ops: Iterable[int]) -> dict[str, int]:
         return dict(Counter(self._trace.names[self._trace.ops.name[op]] for op in ops))
 
-    def no_such_operator(self, asked: Operator) -> str | None:
+    def no_such_operator(self, asked: Operator) -> Reason | None:
         """Return that neither the recording nor torch has such an operator; None where one of them has."""
-        from pytest_torchprof.kernels.operator_checks import nothing_is  # noqa: PLC0415 - who reads a file needs none
+        # Whoever only reads a file needs none of it.
+        from pytest_torchprof.kernels.operator_checks import unmatched_operator  # noqa: PLC0415
 
         if asked not in self._absent:
-            self._absent[asked] = nothing_is(asked, {self._trace.names[name] for name in set(self._trace.ops.name)})
+            self._absent[asked] = unmatched_operator(
+                asked, {self._trace.names[name] for name in set(self._trace.ops.name)}
+            )
         return self._absent[asked]
 
     @cached_property

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ Inputs = tuple[tuple[str, ...] | None, tuple[Any, ...] | None, tuple[Any, ...] |
 """Types, shapes and strides, each None where it is not recorded."""
 ListTypes = tuple[tuple[str, ...], ...]
 """For each list in which there are tensors the types of these, or one that all have."""
+_LIST, _FIELDS = msgspec.json.Decoder(list), msgspec.json.Decoder(list[Raw])
 
 
 class OperatorInputs:
@@ -31,7 +33,7 @@ class OperatorInputs:
         """Return a set of operands, by its index in ``Trace.inputs``."""
         operands = self._operands_by_index.get(index)
         if operands is None:
-            shapes, types, strides = map(_decoded, self._trace.inputs[index].split(b"\0")[:3])
+            shapes, types, strides = map(_decoded, self._fields(index)[:3])
             operands = (None if types is None else tuple(map(str, types)), shapes, strides)
             self._operands_by_index[index] = operands
         return operands
@@ -42,17 +44,20 @@ class OperatorInputs:
         if distinct is None:
             types, shapes, _ = self.operands(index)
             scalars = None if shapes is None else tuple([shape == [] for shape in shapes])
-            distinct = (types, scalars, *self._trace.inputs[index].split(b"\0")[3:])
+            distinct = (types, scalars, *map(bytes, self._fields(index)[3:]))
             self._without_sizes_by_index[index] = distinct
         return distinct
 
     def settings(self, index: int) -> tuple[Any, ...] | None:
         """Return what was given beside tensors, each in its place as text; None where it is not recorded or kept."""
-        fields = self._trace.inputs[index].split(b"\0")[3:]
+        fields = self._fields(index)[3:]
         return _decoded(fields[0]) if fields else None
 
+    def _fields(self, index: int) -> Sequence[Raw]:
+        return _FIELDS.decode(self._trace.inputs[index])
+
     def lists_of(self, op: int) -> ListTypes:
-        """Return of which types the tensors are in the lists that an operator was given; empty where nothing tells."""
+        """Return the types of tensors in the lists that an operator was given; empty if they are not known."""
         return self._lists.get(self._trace.ops.external[op], ()) if op >= 0 and self._lists else ()
 
     @cached_property
@@ -84,11 +89,9 @@ def _spread(operands: Iterator[tuple[str, Any, Any]], lists: Iterator[tuple[str,
         yield from zip(types, shape, stride, strict=True)
 
 
-def _decoded(text: bytes) -> tuple[Any, ...] | None:
-    if not text:
-        return None
+def _decoded(text: Raw) -> tuple[Any, ...] | None:
     try:
-        value: Sequence[Any] = msgspec.json.decode(text, type=list)
+        value: Sequence[Any] = _LIST.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return tuple(value)

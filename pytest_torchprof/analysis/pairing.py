@@ -5,28 +5,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from pytest_torchprof.analysis.collectives import EMPTY
-from pytest_torchprof.analysis.ranks import RankDifference
-from pytest_torchprof.text import first_of, show_bytes
+from pytest_torchprof.reasons.collectives import Gap, OtherMessage, OtherOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.collectives import Collective
     from pytest_torchprof.analysis.ranks import RankPart
+    from pytest_torchprof.reasons.collectives import RankDifference
 
 _Value = TypeVar("_Value")
 _PAIRWISE: Final = "send_recv"
 _UNEVEN_ALLOWED: Final = ("all_to_all", "barrier")
 """What gives each rank a size of its own, or none."""
-_NO_NAME: Final = "what it does is not recorded"
-NO_GROUP: Final = "its group, one of several, is not recorded"
-_NO_PEER: Final = "which rank it is with is not recorded"
-_BATCHED: Final = "one kernel carried out several"
-_NO_OTHER: Final = "the rank that it is with has no recording"
-_UNEVEN: Final = "the rank that it is with has not as many in the same step"
-_UNLIKE: Final = "its size or type differs between ranks"
-_OTHER_ORDER: Final = "its ranks asked for those of its group in different orders"
 
 
 class Paired(NamedTuple):
@@ -34,20 +25,22 @@ class Paired(NamedTuple):
 
     of_ranks: Sequence[Mapping[int, Collective]]
     """Each by rank; of one rank alone, where others of its group have none that fits."""
-    not_paired: Counter[str]
+    not_paired: Counter[Gap]
     """How many others there are, by the reason."""
     differences: tuple[RankDifference, ...]
 
 
 def paired(ranks: Sequence[RankPart]) -> Paired:
     """Return which collectives of the ranks are the same one."""
-    not_paired: Counter[str] = Counter()
+    not_paired: Counter[Gap] = Counter()
     pairs: dict[Hashable, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
     rows: dict[Hashable, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
     for part in ranks:
         for collective in part.collectives:
             # A send of nothing needs no other rank; of a collective the others may have more to send.
-            if collective.group.size == 1 or (collective.name == _PAIRWISE and collective.why_no_time == EMPTY):
+            if collective.group.size == 1 or (
+                collective.name == _PAIRWISE and collective.why_no_time is Gap.NOTHING_TO_SEND
+            ):
                 continue
             if (reason := why_not_paired(collective, part.world_size)) is not None:
                 not_paired[reason] += 1
@@ -61,25 +54,25 @@ def paired(ranks: Sequence[RankPart]) -> Paired:
     for of_rank in together:
         if unlike := list(_unlike_ranks(of_rank)):
             differences += unlike
-            not_paired[_UNLIKE] += len(of_rank)
+            not_paired[Gap.UNLIKE] += len(of_rank)
         else:
             alike.append(of_rank)
     return Paired(alike, not_paired, tuple(differences))
 
 
-def why_not_paired(collective: Collective, world_size: int) -> str | None:
-    """Return why nothing tells which collective of other ranks this one is."""
+def why_not_paired(collective: Collective, world_size: int) -> Gap | None:
+    """Return why it is not known which collective of other ranks this one is."""
     if collective.name is None:
-        return _NO_NAME
+        return Gap.NO_NAME
     if collective.together > 1:
-        return _BATCHED
+        return Gap.BATCHED
     if collective.name == _PAIRWISE and collective.peer is None:
-        return _NO_PEER
+        return Gap.NO_PEER
     # A group that is not named is that of all ranks, or may be another one on each rank.
     known = (
         collective.group.name is not None or collective.group.ranks is not None or collective.group.size == world_size
     )
-    return None if known or collective.comms_id is not None else NO_GROUP
+    return None if known or collective.comms_id is not None else Gap.NO_GROUP
 
 
 def _row_of(collective: Collective, part: RankPart) -> Hashable:
@@ -102,7 +95,7 @@ def _pair_of(collective: Collective, rank: int) -> Hashable:
 
 def _in_rows(
     rows: Mapping[Hashable, Mapping[int, Sequence[Collective]]],
-    not_paired: Counter[str],
+    not_paired: Counter[Gap],
     differences: list[RankDifference],
 ) -> Iterator[Mapping[int, Collective]]:
     """Yield what stands at each index of each row, up to where ranks have another order; what differs is added."""
@@ -110,7 +103,7 @@ def _in_rows(
         orders = {rank: tuple(collective.name or "" for collective in row) for rank, row in of_rank.items()}
         until = _alike_until(set(orders.values()))
         if until is not None:
-            not_paired[_OTHER_ORDER] += sum(max(len(row) - until, 0) for row in of_rank.values())
+            not_paired[Gap.OTHER_ORDER] += sum(max(len(row) - until, 0) for row in of_rank.values())
             differences += _other_orders(of_rank, orders, until)
         for index in range(max(map(len, of_rank.values())) if until is None else until):
             yield {rank: row[index] for rank, row in of_rank.items() if index < len(row)}
@@ -132,15 +125,11 @@ def _other_orders(
     usual, first = _most_common(orders)
     for rank, order in orders.items():
         if order != usual:
-            step = of_rank[rank][0].step + 1
-            mine, theirs = (first_of(names[until:]) or "no more" for names in (order, usual))
-            yield RankDifference(
-                rank=rank, text=f"the collectives of a group in step {step} are {mine}, and {theirs} on rank {first}"
-            )
+            yield OtherOrder(rank, of_rank[rank][0].step + 1, first, order[until:], usual[until:])
 
 
 def _in_pairs(
-    pairs: Mapping[Hashable, Mapping[int, Sequence[Collective]]], there: set[int], not_paired: Counter[str]
+    pairs: Mapping[Hashable, Mapping[int, Sequence[Collective]]], there: set[int], not_paired: Counter[Gap]
 ) -> Iterator[Mapping[int, Collective]]:
     for of_rank in pairs.values():
         if len(of_rank) == 2 and len({len(collectives) for collectives in of_rank.values()}) == 1:
@@ -149,7 +138,7 @@ def _in_pairs(
                 yield dict(zip(of_rank, collectives, strict=True))
             continue
         peers = {collective.peer for collectives in of_rank.values() for collective in collectives}
-        not_paired[_UNEVEN if peers <= there else _NO_OTHER] += sum(map(len, of_rank.values()))
+        not_paired[Gap.PEER_HAS_OTHERS if peers <= there else Gap.PEER_NOT_THERE] += sum(map(len, of_rank.values()))
 
 
 def _unlike_ranks(of_rank: Mapping[int, Collective]) -> Iterator[RankDifference]:
@@ -163,22 +152,13 @@ def _unlike_ranks(of_rank: Mapping[int, Collective]) -> Iterator[RankDifference]
             odd |= {rank: first for rank, value in known.items() if value != usual}
     for rank, first in sorted(odd.items()):
         mine, theirs = of_rank[rank], of_rank[first]
-        where = f"{mine.name} in step {mine.step + 1}"
-        yield RankDifference(
-            rank=rank, text=f"{where} has {_size_text(mine)}, and {_size_text(theirs)} on rank {first}"
-        )
+        messages = (mine.message_bytes, mine.dtype, theirs.message_bytes, theirs.dtype)
+        yield OtherMessage(rank, mine.step + 1, first, mine.name or "", *messages)
 
 
 def _size_of(collective: Collective) -> int | None:
     """Return what has to be the same on all ranks."""
     return None if collective.name in _UNEVEN_ALLOWED else collective.message_bytes
-
-
-def _size_text(collective: Collective) -> str:
-    exact = "" if collective.message_bytes is None else show_bytes(collective.message_bytes)
-    if collective.message_bytes is not None and collective.message_bytes >= 1024:
-        exact = f"{collective.message_bytes:,} B"
-    return " of ".join(filter(None, (exact, collective.dtype))) or "no size"
 
 
 def _most_common(of_rank: Mapping[int, _Value]) -> tuple[_Value, int]:

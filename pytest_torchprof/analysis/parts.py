@@ -26,13 +26,17 @@ if TYPE_CHECKING:
     from pytest_torchprof.devices.kinds import CallKind
     from pytest_torchprof.trace import Trace
 
-_DIRECTION = re.compile("(?:Memcpy )?([A-Z]to[A-Z])(?![A-Za-z])")
+_DIRECTION = re.compile("(?:Memcpy )?([A-Z])to([A-Z])(?![A-Za-z])")
+_ROCM_DIRECTION = re.compile("Copy([HD])(?:ost|evice)To([HD])(?:ost|evice)(?![A-Za-z])")
 
 
 def copy_direction(name: str) -> str | None:
-    """Return ``"HtoD"`` of a copy called "Memcpy HtoD (Pageable -> Device)"; None where nothing tells where it goes."""
-    match = _DIRECTION.match(name)
-    return match[1] if match else None
+    """Return ``"HtoD"`` of a copy called "Memcpy HtoD (Pageable -> Device)" or, by ROCm's tracer, "CopyHostToDevice".
+
+    None for an unknown direction.
+    """
+    match = _DIRECTION.match(name) or _ROCM_DIRECTION.match(name)
+    return f"{match[1]}to{match[2]}" if match else None
 
 
 def forward_operator(trace: Trace, op: int) -> int:

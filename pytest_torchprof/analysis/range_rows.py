@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from pytest_torchprof.analysis.annotated_ranges import without_annotation
 from pytest_torchprof.analysis.call_times import times_by_key
 from pytest_torchprof.analysis.ranges import waiting_threads
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Ranges
+from pytest_torchprof.trace.graph_annotations import WITHOUT
 from pytest_torchprof.trace.links import Nesting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.call_times import CallTimes
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.graph_annotations import Annotation
 
 STEP, EACH_STEP = "ProfilerStep#", "ProfilerStep*"
 """The steps' own annotations are one row, called as in the profiler's table."""
@@ -71,47 +74,64 @@ def by_annotation(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
     """
     calls = {trace.links.call_of[i] for part in chosen for i in part.gpu_ops} - {ABSENT}
     rows = _by_range(trace, trace.annotations, chosen, waiting_threads(trace, calls))
-    return sorted([*rows, *_annotated(trace, chosen)], key=attrgetter("sort_key"))
+    return sorted([*rows, *_annotated(trace, chosen, _scope_row)], key=attrgetter("sort_key"))
 
 
-IN_GRAPHS = " (in CUDA graphs)"
-"""What a name ends with that is known by annotations of a graph's nodes alone."""
+def _scope_row(annotation: Annotation) -> list[tuple[str, bool]]:
+    return [] if annotation.range is None else [(annotation.range, True)]
 
 
-def _annotated(trace: Trace, chosen: Sequence[Part]) -> Iterator[RangeRow]:
-    """Yield what nodes of CUDA graphs are annotated with; a replay is a call. The CPU goes through none of it."""
+def _annotated(
+    trace: Trace, chosen: Sequence[Part], named: Callable[[Annotation], Iterable[tuple[str, bool]]]
+) -> Iterator[RangeRow]:
+    """Yield what nodes of CUDA graphs are annotated with, and what carries nothing; the CPU goes through none of it.
+
+    ``named`` tells the names, and whether the time is a name's own. A replay is a call.
+    """
     gpu, annotated = trace.gpu, trace.captured.annotated
-    kernels: Counter[str] = Counter()
+    kernels, own_ns = Counter[str](), Counter[str]()
     of_steps: list[Counter[tuple[str, int]]] = []
     for part in chosen:
         took: Counter[tuple[str, int]] = Counter()
-        for i in part.gpu_ops:
-            if (name := annotated.get(i)) is not None:
+        rows = {i: named(annotated[i]) for i in part.gpu_ops if i in annotated}
+        for i, names in (rows | dict.fromkeys(without_annotation(trace, part.gpu_ops), ((WITHOUT, True),))).items():
+            for name, own in names:
                 took[name, gpu.correlation[i]] += gpu.end[i] - gpu.start[i]
+                own_ns[name] += own * (gpu.end[i] - gpu.start[i])
                 kernels[name] += gpu.kind[i] == KERNEL
         of_steps.append(took)
     gpu_times = times_by_key([[(name, ns) for (name, _), ns in took.items()] for took in of_steps])
     cpu_times = times_by_key([[(name, 0) for name, _ in took] for took in of_steps])
     for name, times in gpu_times.items():
         yield RangeRow(
-            name=f"{name}{IN_GRAPHS}",
+            name=name,
             cpu=cpu_times[name],
             gpu=times,
             self_cpu_us=0.0,
-            self_gpu_us=times.time_us,
+            self_gpu_us=own_ns[name] / 1000,
             kernels=kernels[name],
         )
 
 
 def by_module(trace: Trace, chosen: Sequence[Part]) -> list[RangeRow]:
-    """Return the modules that ran in the parts, in the order of the annotations; recorded only with Python stacks."""
+    """Return the modules that ran in the parts, in the order of the annotations.
+
+    They are recorded with Python stacks only, or in annotations of graphs' nodes.
+    """
     modules = Ranges()
     names = {i for i, name in enumerate(trace.names) if name.startswith(MODULE)}
     for i, name in enumerate(trace.frames.name):
         if name in names:
             for column in ("name", "start", "end", "thread"):
                 getattr(modules, column).append(getattr(trace.frames, column)[i])
-    return _by_range(trace, modules, chosen, {})
+    rows = _by_range(trace, modules, chosen, {})
+    if any(annotation.modules for annotation in set(trace.captured.annotated.values())):
+        rows += _annotated(trace, chosen, _module_rows)
+    return sorted(rows, key=attrgetter("sort_key"))
+
+
+def _module_rows(annotation: Annotation) -> list[tuple[str, bool]]:
+    return [(f"{MODULE}{name}", own) for name, own in annotation.module_rows]
 
 
 def _by_range(

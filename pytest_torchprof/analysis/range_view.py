@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.analysis import Analysis
+from pytest_torchprof.analysis.annotated_ranges import replays_annotated
 from pytest_torchprof.analysis.ranges import Occurrence, occurrences
 from pytest_torchprof.analysis.source_lines import Origin, Places
 from pytest_torchprof.analysis.steps import StepProfile
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text import counted, printable_line
+from pytest_torchprof.reasons.lines import RepeatEnteredOtherwise
+from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.collectives import StepCommunication
@@ -84,7 +86,8 @@ class RangeView(Analysis):
 
     @cached_property
     def _in_steps(self) -> list[Occurrence]:
-        return occurrences(self.trace, [step.part for step in self.whole.steps], self.name)
+        parts = [step.part for step in self.whole.steps]
+        return occurrences(self.trace, parts, self.name) or replays_annotated(self.trace, parts, self.name)
 
     @cached_property
     def communication_of_steps(self) -> tuple[StepCommunication, ...]:
@@ -139,6 +142,5 @@ class RangeView(Analysis):
             return Places()
         again = self.repeated(step)
         if again is None and self._repeated:
-            times = f"{counted(len(self._repeated), 'time')} and not {step.count}"
-            return Places(why_not=f'the repeat with stacks entered "{printable_line(self.name)}" {times}')
+            return Places(why_not=RepeatEnteredOtherwise(self.name, len(self._repeated), step.count))
         return self.repeat.places_of(step, again)

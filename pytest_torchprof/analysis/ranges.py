@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pytest_torchprof.analysis.parts import ListedPart
 from pytest_torchprof.reasons.codes import Code
@@ -146,6 +146,28 @@ def calls_of(trace: Trace, parts: Iterable[Part]) -> set[int]:
     return calls - {ABSENT}
 
 
+class Within(Protocol):
+    """Things that were done, looked up by the stretch that they are in."""
+
+    def within(self, stretch: Stretch) -> Sequence[int]:
+        """Return those that were done inside, in order."""
+
+
+class Held(Protocol):
+    """What knows the work of occurrences."""
+
+    @property
+    def calls(self) -> Within:
+        """Launches and blocking calls."""
+
+    @property
+    def operators(self) -> Within:
+        """The operators that count as kernels."""
+
+    def gpu_ops(self, stretch: Stretch) -> Sequence[int]:
+        """Return the GPU operations of a stretch, in start order."""
+
+
 class Occurrence:
     """One outermost range of a name, and what was launched inside it, wherever a step ends meanwhile: a Part.
 
@@ -153,7 +175,7 @@ class Occurrence:
     memory would grow with the square of their number.
     """
 
-    def __init__(self, held: _Held, step: int, ranges: tuple[StepRange, ...], stretch: Stretch) -> None:
+    def __init__(self, held: Held, step: int, ranges: tuple[StepRange, ...], stretch: Stretch) -> None:
         """Take what knows the work, and the index of the step in which the occurrence begins."""
         self._held = held
         self.name = ranges[0].name

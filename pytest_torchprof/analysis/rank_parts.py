@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.messages import groups_of
@@ -46,6 +45,7 @@ def part_of(analysis: Analysis) -> RankPart:
     named = trace.header.get("host_name")
     host = named if isinstance(named, str) else None
     hidden = analysis.kernels_unknown is not None or analysis.doubt is not None
+    kernels = None if hidden else tuple(_count(step.kernels) for step in analysis.steps)
     supposed = None if hidden else analysis.supposing("communication")
     return RankPart(
         rank=rank,
@@ -56,30 +56,26 @@ def part_of(analysis: Analysis) -> RankPart:
         run_id=None if ours is None else ours.run_id,
         device=", ".join(dict.fromkeys(device.name or "GPU" for device in trace.devices))
         or trace.device_kind.title
-        or "no GPU",
+        or "no GPU events",
         window_ns=(begin + offset_ns, until + offset_ns),
         collectives=collectives,
         offset_ns=offset_ns,
         steps=tuple(replace(step, collectives=()) for step in analysis.communication.steps),
-        kernels=None if hidden else tuple(_count(step.kernels) for step in analysis.steps),
+        kernels=kernels,
         groups=tuple(groups_of(trace, "")),
         test=(None, None) if ours is None else (ours.nodeid, ours.label),
         why_not=to_stored(analysis.doubt),
         kernels_unknown=to_stored(analysis.kernels_unknown),
         launches_wait=trace.environment.launches_wait,
+        samples_hardware=trace.samples_hardware,
         may_communicate=() if supposed is None else tuple(sorted(supposed.own_kernels.supposed)),
         may_be_collectives=0 if supposed is None else len(supposed.communication.collectives) - len(collectives),
     )
 
 
-def to_plain(part: RankPart) -> Any:
-    """Return the part as JSON values, for other processes."""
-    return msgspec.to_builtins(part)
-
-
-def from_plain(value: Any) -> RankPart:
-    """Return the part of which ``to_plain`` made JSON values."""
-    return msgspec.convert(value, RankPart)
+def named_part(analysis: Analysis) -> RankPart | None:
+    """Return what is kept of a rank's recording; None where that does not say which rank it is of."""
+    return None if rank_and_size(analysis.trace) is None else part_of(analysis)
 
 
 def _count(kernels: Iterable[Kernel]) -> Mapping[str, Mapping[str, int]]:

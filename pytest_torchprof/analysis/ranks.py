@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 from functools import cached_property
-from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
 from pytest_torchprof.analysis.collectives import Collective, StepCommunication  # noqa: TC001  (msgspec reads it)
 from pytest_torchprof.analysis.messages import ProcessGroup, bus_factor
+from pytest_torchprof.analysis.numbers import middle
+from pytest_torchprof.reasons.collectives import Gap, RankDifference
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.findings import ClocksDoNotFit, CollectivesUnmatched, FewCollectives, MayCommunicate
 from pytest_torchprof.reasons.limits import CollectivesDiffer
@@ -68,6 +69,8 @@ class RankPart(Struct, frozen=True, kw_only=True, dict=True):
     """Why its kernels are not all known."""
     launches_wait: str | None
     """The setting that made every launch wait, so that its times mean nothing."""
+    samples_hardware: bool
+    """Whether the GPU's units were sampled, which locks its clocks."""
     may_communicate: tuple[str, ...]
     """Kernels of which nobody knows whether they communicate."""
     may_be_collectives: int
@@ -155,14 +158,6 @@ class JoinedCollective(Struct, frozen=True, kw_only=True):
         return None if factor is None or speed is None else factor * speed
 
 
-class RankDifference(Struct, frozen=True, kw_only=True):
-    """A collective that is not on a rank what it is on the others."""
-
-    rank: int
-    text: str
-    """What it is there and elsewhere: "all_reduce in step 1 has 8 B of fp32, and 4 B of fp32 on rank 0"."""
-
-
 class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The ranks of a job whose recordings are there, and the collectives that they took part in together.
 
@@ -173,7 +168,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     collectives: tuple[JoinedCollective, ...]
     alone: Mapping[int, Mapping[str, int]]
     """By rank, how many collectives of each name only it has, although others of the group are there."""
-    not_joined: Mapping[str, int]
+    not_joined: Mapping[Gap, int]
     """How many collectives are not matched with other ranks', by the reason."""
     unmatched: int
     """How many collectives there may be besides that the ranks had together."""
@@ -232,12 +227,12 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The median over collectives from the first rank's start to the last one's; None where that is not known."""
         if self.differences or not self.collectives:
             return None
-        return median([collective.skew_us for collective in self.collectives])
+        return middle([collective.skew_us for collective in self.collectives])
 
     @cached_property
     def most_skew_us(self) -> float:
         """What the median skew is at most, whatever that of the collectives is that are not matched."""
-        return median([*(collective.skew_us for collective in self.collectives), *[math.inf] * self.unmatched])
+        return middle([*(collective.skew_us for collective in self.collectives), *[math.inf] * self.unmatched])
 
     @cached_property
     def wait_share(self) -> float | None:
@@ -257,7 +252,7 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return "skew-bound" if share > _MOSTLY else "transfer-bound" if share < _SELDOM else "mixed"
 
     def _clocks_fit(self, collectives: Sequence[JoinedCollective]) -> bool:
-        return self.residue_us <= _WORTH * median(
+        return self.residue_us <= _WORTH * middle(
             [max(collective.durations_ns.values()) / 1000 for collective in collectives]
         )
 
@@ -330,14 +325,14 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if not self.differences:
             return None
         first, *others = self.differences
-        return CollectivesDiffer(first.rank, first.text, len(others))
+        return CollectivesDiffer(first, len(others))
 
     @property
-    def why_unmatched(self) -> tuple[tuple[int, str], ...]:
+    def why_unmatched(self) -> tuple[tuple[int, Gap], ...]:
         """How many collectives are not matched with those of other ranks, and why."""
-        alone = {"only it has it, of its group": sum(sum(names.values()) for names in self.alone.values())}
-        reasons = {**self.not_joined, **({} if not any(alone.values()) else alone)}
-        return tuple((number, reason) for reason, number in reasons.items())
+        alone = sum(sum(names.values()) for names in self.alone.values())
+        gaps = {**self.not_joined, Gap.ALONE: alone} if alone else self.not_joined
+        return tuple((number, gap) for gap, number in gaps.items())
 
     @property
     def is_matched(self) -> bool:

@@ -7,14 +7,13 @@ beside them, which tell the line itself and the modules (``capture/lines.py``).
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import sys
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, unquote
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,6 +26,7 @@ from pytest_torchprof.trace.metadata import SourceLine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.metadata import SourceLine
 
@@ -124,7 +124,7 @@ class Places(Struct, frozen=True, kw_only=True):
     """The origins of the operators that launched it or enclose an operator that did."""
     order: Callable[[], object] | None = None
     """In which order a repeat did the work; None where these are the step's own."""
-    why_not: str | None = None
+    why_not: Reason | None = None
 
     def with_code(self, generated: Places) -> Places:
         """Return these of a repeat with the lines that generated code tells, which no stack can."""
@@ -152,7 +152,7 @@ def _of_code(generated: Origin | None, seen: Origin | None) -> Origin | None:
         return generated or seen
     held, copy = seen.file, generated.file
     generated = replace(generated, module=seen.module, backward=seen.backward)
-    if held is None or held == copy or Path(held).name != Path(copy).name:
+    if held is None or held == copy or os.path.basename(held) != os.path.basename(copy):  # noqa: PTH119 - as below
         return generated
     # A graph from a cache may have been compiled from a copy of the file: its lines hold where both read the same.
     numbers = [generated.line, *(line.line for line in generated.lines)]
@@ -162,7 +162,8 @@ def _of_code(generated: Origin | None, seen: Origin | None) -> Origin | None:
 
 
 def _text_of_line(file: str, number: int) -> str:
-    return linecache.getline(file, number).strip() if Path(file).is_file() else ""
+    # Not by pathlib, whose import costs more than a small file.
+    return linecache.getline(file, number).strip() if os.path.isfile(file) else ""  # noqa: PTH113
 
 
 def _most_frequent(counted: Counter[Origin]) -> list[tuple[int, Origin]]:
@@ -352,6 +353,8 @@ def _origin_of_mark(name: str) -> Origin | None:
     match = _MARK.fullmatch(name)
     if match is None or not (match["file"] or match["module"]):
         return None
+    from urllib.parse import unquote  # noqa: PLC0415 - slow to import, and only our own recordings have marks
+
     module = unquote(match["module"]) or None
     if match["file"] is None:
         return Origin(module=module)
@@ -381,6 +384,8 @@ def _frame_of_match(match: re.Match[str]) -> _Frame:
 
 def quote_mark(text: str) -> str:
     """Return a part of a mark's name as torch exports it: it calls an operator "unknown" whose name is not ASCII."""
+    from urllib.parse import quote  # noqa: PLC0415 - as above
+
     return quote(text, _KEPT, errors="backslashreplace")
 
 

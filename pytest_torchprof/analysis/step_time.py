@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -76,20 +76,19 @@ def step_time(
     the plugin, no step at the end is left out.
     """
     ranges, steps = [*_roles(trace, communication, outermost)], [*_plugins_steps(trace, launched)]
-    starts, ends = _outside(steps, ranges)
-    reached, spent = intervals.covered_length(starts, ends), []
+    starts, ends = intervals.together(*_outside(steps, ranges))
+    reached, spent = sum(ends) - sum(starts), []
     for role_starts, role_ends in ranges:
         before = reached
         if role_starts:
             # What a role takes is what it adds to those before it.
-            starts, ends = sorted(starts + role_starts), sorted(ends + role_ends)
-            reached = intervals.covered_length(starts, ends)
+            starts, ends = intervals.together(sorted(starts + role_starts), sorted(ends + role_ends))
+            reached = sum(ends) - sum(starts)
         spent.append(reached - before)
     spent.append(ends[-1] - starts[0] - reached)
     names = [field.name for field in fields(StepTime)]
     breakdown = StepTime(**{name: ns / 1000 / len(trace.steps) for name, ns in zip(names, spent, strict=True)})
-    # As in intervals.covered_length: nothing runs before a start when as many ranges have ended as have begun.
-    silent = [(end, start) for end, start in zip(ends, starts[1:], strict=False) if start > end]
+    silent = list(zip(ends, islice(starts, 1, None), strict=False))
     return breakdown, _silent_times(trace, silent, steps, outermost)
 
 
@@ -151,17 +150,26 @@ def _neighbours(
     )
     by_start = sorted(range(len(starts)), key=starts.__getitem__)
     by_end = sorted(range(len(ends)), key=ends.__getitem__)
+    began = [*map(starts.__getitem__, by_start), _NEVER]
     ended = [*map(ends.__getitem__, by_end), _NEVER]
     # In a gap nothing runs: as many ranges have begun before it as have ended, in the place before which the next is.
-    place = 0
-    for gap, (begin, until) in zip(silent, _steps_of(silent, steps), strict=True):
-        while ended[place] <= gap[0]:
+    place, names = 0, trace.names
+    for (since, _), (begin, until) in zip(silent, _steps_of(silent, steps), strict=True):
+        while ended[place] <= since:
             place += 1
         after = before = None
         if place and ended[place - 1] > begin:
-            after = trace.names[named[_longest_ended(by_end, place - 1, starts, ends)]]
-        if place < len(by_start) and starts[by_start[place]] < until:
-            before = trace.names[named[_longest_begun(by_start, place, starts, ends)]]
+            last = by_end[place - 1]
+            if place > 1 and ended[place - 2] == ended[place - 1]:
+                together = by_end[bisect_left(ended, ended[place - 1]) : place]
+                last = min(together, key=starts.__getitem__)
+            after = names[named[last]]
+        if began[place] < until:
+            following = by_start[place]
+            if began[place + 1] == began[place]:
+                together = by_start[place : bisect_right(began, began[place])]
+                following = max(together, key=ends.__getitem__)
+            before = names[named[following]]
         yield after, before
 
 
@@ -170,26 +178,6 @@ def _steps_of(silent: Spans, steps: Spans) -> Iterable[tuple[int, int]]:
     if len(steps) == 1:
         return repeat(steps[0], len(silent))
     return [steps[bisect_right(steps, (start, _NEVER)) - 1] for start, _ in silent]
-
-
-def _longest_ended(by_end: Sequence[int], last: int, starts: Sequence[int], ends: Sequence[int]) -> int:
-    """Return which of the ranges that end with the range at this index is the longest, of equals the first."""
-    longest, index = by_end[last], last - 1
-    while index >= 0 and ends[by_end[index]] == ends[longest]:
-        if starts[by_end[index]] <= starts[longest]:
-            longest = by_end[index]
-        index -= 1
-    return longest
-
-
-def _longest_begun(by_start: Sequence[int], first: int, starts: Sequence[int], ends: Sequence[int]) -> int:
-    """Return which of the ranges that begin with the range at this index is the longest, of equals the first."""
-    longest, index = by_start[first], first + 1
-    while index < len(by_start) and starts[by_start[index]] == starts[longest]:
-        if ends[by_start[index]] > ends[longest]:
-            longest = by_start[index]
-        index += 1
-    return longest
 
 
 def _outside(steps: Spans, ranges: Iterable[_Ranges]) -> _Ranges:

@@ -13,6 +13,7 @@ from pytest_torchprof.analysis.parts import Part
 from pytest_torchprof.analysis.source_lines import Places
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.text import counted
 from pytest_torchprof.trace import Trace
 
 Value = TypeVar("Value")
@@ -71,7 +72,9 @@ class StepProfile(HasViews, StepAttributes):
         self._places = places
 
     def __repr__(self) -> str:
-        return f"<StepProfile {self.name or 'whole trace'}: {self.numbers.kernels} kernels>"
+        kernels = self.numbers.kernels
+        count = "kernels not measured" if kernels is None else counted(round(kernels), "kernel")
+        return f"<StepProfile {self.name or 'whole trace'}: {count}>"
 
     @shared
     def numbers(self) -> Numbers:

@@ -11,7 +11,7 @@ from pytest_torchprof.analysis.parts import inside, operator_kernels
 from pytest_torchprof.reasons.recordings import UnseenWork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
@@ -54,9 +54,9 @@ def work_without_events(trace: Trace) -> Reason | None:
     if spent is None or len(spent) != len(trace.steps) or trace.steps is not trace.profiler_steps or trace.compiling:
         return None
     enough = min(_STEPS, len(spent))
-    if sum(us >= LEAST_US for us in spent) < enough or not _has_long_operators(trace):
+    if sum(us >= LEAST_US for us in spent) < enough or not (lasting := _long_operators(trace)):
         return None
-    long = _long_gaps(trace)
+    long = _long_gaps(trace, lasting)
     if not any(long[place] for place in range(len(spent))):
         return None
     unseen, surely = _surely_unseen(trace, spent, long), True
@@ -69,9 +69,9 @@ def work_without_events(trace: Trace) -> Reason | None:
     return UnseenWork(operator=name, most_us=most_us, surely=surely, seen=len(unseen), steps=len(spent))
 
 
-def _has_long_operators(trace: Trace) -> bool:
-    """Whether an operator is as long as the gaps inside of operators that are looked for."""
-    return max(map(sub, trace.ops.end, trace.ops.start), default=0) / 1000 >= LEAST_US
+def _long_operators(trace: Trace) -> set[int]:
+    """Return the operators that are as long as the gaps inside of operators that are looked for."""
+    return {i for i, ns in enumerate(map(sub, trace.ops.end, trace.ops.start)) if ns / 1000 >= LEAST_US}
 
 
 def _surely_unseen(trace: Trace, spent: Sequence[float], long: Mapping[int, list[_Gap]]) -> list[tuple[float, str]]:
@@ -120,13 +120,13 @@ class _Gap(NamedTuple):
     is_users: bool
 
 
-def _long_gaps(trace: Trace) -> dict[int, list[_Gap]]:
-    """Return the long gaps inside of operators that only hold others, by step."""
-    every = [*_unrecorded(trace)]
-    in_question = {name for start, end, name in every if (end - start) / 1000 >= LEAST_US}
+def _long_gaps(trace: Trace, lasting: set[int]) -> dict[int, list[_Gap]]:
+    """Return the long gaps inside of operators that only hold others, by step; ``lasting`` are the long operators."""
+    in_question = {name for start, end, name in _unrecorded(trace, lasting) if (end - start) / 1000 >= LEAST_US}
     gaps: dict[int, list[_Gap]] = defaultdict(list)
     seen: Counter[tuple[int, str]] = Counter()
-    for start, end, name in every if in_question else ():
+    # The number of a gap counts those of short operators too.
+    for start, end, name in _unrecorded(trace, range(len(trace.ops))) if in_question else ():
         if name in in_question:
             step, us = trace.step_at(start), (end - start) / 1000
             seen[step, name] += 1
@@ -135,8 +135,8 @@ def _long_gaps(trace: Trace) -> dict[int, list[_Gap]]:
     return gaps
 
 
-def _unrecorded(trace: Trace) -> Iterator[tuple[int, int, str]]:
-    """Yield when nothing was recorded inside of an operator that only holds others, with its name."""
+def _unrecorded(trace: Trace, holders: Collection[int]) -> Iterator[tuple[int, int, str]]:
+    """Yield when nothing was recorded inside of one of these operators if it only holds others, with its name."""
     work, ops, parent = trace.device_kind.operator_work, trace.ops, trace.nesting.parent
     if work is None:
         return
@@ -146,9 +146,11 @@ def _unrecorded(trace: Trace) -> Iterator[tuple[int, int, str]]:
     left_out = {name for name, text in named.items() if _OF_PYTHON.fullmatch(text)}
     nodes = {name for name, text in named.items() if _NODE.fullmatch(text)}
     threads = _threads_of_steps(trace)
-    until = {i: ops.start[i] for i, name in enumerate(ops.name) if name in nodes and ops.thread[i] in threads}
-    for i in sorted(range(len(parent)), key=ops.start.__getitem__):
-        if (holder := parent[i]) >= 0 and ops.thread[i] in threads:
+    until = {i: ops.start[i] for i in holders if ops.name[i] in nodes and ops.thread[i] in threads}
+    inner = [i for i, holder in enumerate(parent) if holder in holders]
+    for i in sorted(inner, key=ops.start.__getitem__):
+        holder = parent[i]
+        if ops.thread[i] in threads:
             began = until.get(holder, ops.start[holder])
             if holder not in known and ops.name[holder] not in left_out:
                 yield began, ops.start[i], named[ops.name[holder]]

@@ -1,4 +1,4 @@
-"""Baselines: what a test launched when it was recorded, kept in committed files."""
+"""Baselines: committed files of what each test launched when it was recorded."""
 
 from __future__ import annotations
 

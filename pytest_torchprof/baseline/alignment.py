@@ -1,4 +1,4 @@
-"""The alignment of two sequences: which stretches they have in common."""
+"""The alignment of two sequences: the stretches that they have in common."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 # Time and memory grow with the square of the edits where the search goes edit by edit, and with the product of the
 # lengths (64 at once) where it goes bit by bit. Sequences too long for both count as having nothing in common: their
-# order says nothing any more.
+# order no longer says anything.
 _MOST_EDITS: Final = 300
 _MOST_BITS: Final = 2**29
 
 Stretch = tuple[range, range]
 """A stretch of the old sequence and the stretch of the new sequence that replaces it; either may be empty."""
 Diagonal = tuple[int, int, int]
-"""Start in the old sequence, start in the new one, length of what both have."""
+"""Start in the old sequence, start in the new one, length of the common stretch."""
 Trail = tuple[Diagonal, "Trail"] | None
 
 
@@ -41,12 +41,12 @@ def _find_common(old: list[int], new: list[int]) -> list[Diagonal]:
 
 
 def _common_by_edits(old: list[int], new: list[int]) -> list[Diagonal] | None:
-    """Return what a shortest edit script keeps, None where it is long.
+    """Return the stretches that a shortest edit script keeps, None if the script is long.
 
-    Myers, "An O(ND) difference algorithm and its variations" (1986), the greedy forward search: cheap where the two
-    are nearly alike, which difflib's is not on steps that repeat one layer.
+    Myers, "An O(ND) difference algorithm and its variations" (1986), the greedy forward search: cheap if the two are
+    nearly alike, which difflib's is not for steps that repeat one layer.
     """
-    # Of each diagonal how far it is reached, and what is common on the way there, the last stretch first.
+    # For each diagonal how far it is reached, and the common stretches on the way there, the last one first.
     reached: dict[int, tuple[int, Trail]] = {1: (0, None)}
     for edits in range(min(len(old) + len(new), _MOST_EDITS) + 1):
         for diagonal in range(-edits, edits + 1, 2):

@@ -25,15 +25,15 @@ _PARTS: Final[Mapping[str, Callable[[Entry], object]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedByBoth:
-    """An entry that both sides of a merge changed, each in its way."""
+    """An entry that both sides of a merge changed in different ways."""
 
     key: str
     what: tuple[str, ...]
-    """In what the sides differ: kernels, ranks, times and so on."""
+    """The parts in which the sides differ: kernels, ranks, times and so on."""
     kept: str
-    """Whose entry it is now: "ours", "theirs", "removed", "as merged"."""
+    """Which entry was taken: "ours", "theirs", "removed", "as merged"."""
     to_measure: bool
-    """Whether it has to be measured again: more than times was changed by both."""
+    """Whether it has to be measured again: both changed more than times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +46,20 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """What the sides of a merge began with, and what each made of it: entries by key."""
+    """The common ancestor of a merge and its two sides: entries by key."""
 
     base: Mapping[str, WrittenEntry]
     ours: Mapping[str, WrittenEntry]
     theirs: Mapping[str, WrittenEntry]
 
     def of(self, key: str) -> tuple[Entry | None, Entry | None, Entry | None]:
-        """Return the entry of each, None where it is not there."""
+        """Return the entry in each version, None where a version does not have it."""
         was, our, their = (_entry(side.get(key)) for side in (self.base, self.ours, self.theirs))
         return was, our, their
 
 
 def sides(text: str) -> tuple[str, str, str | None]:
-    """Return ours, theirs and, where the markers give it, the common ancestor of a text with merge markers."""
+    """Return ours, theirs and, if the markers give it, the common ancestor in a text with merge markers."""
     ours: list[str] = []
     theirs: list[str] = []
     base: list[str] = []
@@ -81,17 +81,17 @@ def sides(text: str) -> tuple[str, str, str | None]:
 
 
 def resolve(versions: Versions, left: Versions) -> Resolution:
-    """Return the entries of a merge: each from the side that changed it; of both, from the side that changed kernels.
+    """Return the entries of a merge: each from the side that changed it, or from the side that changed kernels.
 
-    ``left`` are the sides as the merged file has them. What is the same in both was merged by version control, or by
-    hand, and stays. What both sides changed in more than times is ours, or theirs where we removed it.
+    ``left`` are the sides as the merged file has them. An entry that is the same in both was merged by version control,
+    or by hand, and stays. An entry in which both sides changed more than times is ours, or theirs if we removed it.
     """
     entries: dict[str, WrittenEntry] = {}
     overlaps: list[ChangedByBoth] = []
     for key in sorted({*versions.ours, *versions.theirs, *left.ours, *left.theirs}):
         taken, there = left.ours.get(key), left.theirs.get(key)
         if taken == there:
-            overlap = overlap_merged(key, _entry(taken), versions)
+            overlap = find_overlap(key, _entry(taken), versions)
         else:
             overlap = _overlap(key, *versions.of(key))
             is_ours = overlap.kept != "theirs" if overlap is not None else _is_ours(*versions.of(key))
@@ -102,8 +102,8 @@ def resolve(versions: Versions, left: Versions) -> Resolution:
     return Resolution(entries=entries, overlaps=tuple(overlaps))
 
 
-def overlap_merged(key: str, merged: Entry | None, versions: Versions) -> ChangedByBoth | None:
-    """Return what both sides changed of an entry that was merged line by line, None where a side has measured it so."""
+def find_overlap(key: str, merged: Entry | None, versions: Versions) -> ChangedByBoth | None:
+    """Return what both sides changed in an entry that was merged line by line, None if a side has measured it so."""
     was, our, their = versions.of(key)
     if (
         merged is None
@@ -112,19 +112,19 @@ def overlap_merged(key: str, merged: Entry | None, versions: Versions) -> Change
         or _without_times(merged) in (_without_times(our), _without_times(their))
     ):
         return None
-    # Times of neither side tell that it was measured since.
+    # Neither side's times show that it was measured since.
     if our is None or their is None or merged.varying not in (our.varying, their.varying):
         return None
     return ChangedByBoth(key=key, what=_differences(our, their), kept="as merged", to_measure=True)
 
 
 def _is_ours(was: Entry | None, our: Entry | None, their: Entry | None) -> bool:
-    """Whether ours stays where not both changed an entry in their own way."""
+    """Whether ours stays, for an entry that not both sides changed in different ways."""
     return our != was or our == their
 
 
 def _overlap(key: str, was: Entry | None, our: Entry | None, their: Entry | None) -> ChangedByBoth | None:
-    """Return what becomes of an entry that both sides changed, None where they did not."""
+    """Return what becomes of an entry that both sides changed, None if they did not."""
     if was in (our, their) or our == their:
         return None
     before, here, there = map(_without_times, (was, our, their))
@@ -148,7 +148,7 @@ def _differences(our: Entry | None, their: Entry | None) -> tuple[str, ...]:
 
 
 def _without_times(entry: Entry | None) -> tuple[object, ...] | None:
-    """Return what is compared of an entry, without times, which no two measurements have the same."""
+    """Return the parts of an entry that are compared, without times, which differ between any two measurements."""
     return None if entry is None else tuple(part(entry) for name, part in _PARTS.items() if name != "times")
 
 

@@ -1,4 +1,4 @@
-"""What a baseline keeps of one measurement: kernels per step in launch order, numbers, times, environment."""
+"""The entry of a baseline: the kernels per step in launch order, numbers, times and environment of one measurement."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})
 """Families whose kernels are distinguished by dtype and layout: their names change with tile, library and GPU."""
 
 QUANTILES: Final = 20
-"""How many quantiles of the times are kept: as many as the fewest samples that are taken."""
+"""The number of quantiles of the times that are kept: the least number of samples that are taken."""
 
 Count = Annotated[int, Meta(ge=1)]
 
 
 class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One distinct kernel, as far as comparing needs it."""
+    """One distinct kernel, with what a comparison needs to know of it."""
 
     name: str
     family: str | None = None
-    """None where it is not known; entries from before call some of these ``other`` or ``pointwise``."""
+    """None if it is not known; older entries call some of these ``other`` or ``pointwise``."""
     dtype: str | None = None
     layout: str | None = None
     helper: str | None = None
-    """What the kernel does for another one ("split-k reduce"), None if it stands for itself."""
+    """What the kernel does for another one ("split-k reduce"), None if it is no helper."""
     op: str | None = None
     """The operator that launched it."""
     operands: str | None = None
-    """What the operator was given, where dtype and layout leave that open, in the form of `with_operands`."""
+    """The operator's operands, where dtype and layout leave them open, in the form of `with_operands`."""
 
     @property
     def structure(self) -> tuple[str | None, ...]:
@@ -55,7 +55,7 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def normal_name(self) -> str:
-        """The name without what differs from run to run (Triton's index) and without template noise.
+        """The name without the part that differs from run to run (Triton's index) and without template noise.
 
         An operator that is the kernel, where the CPU is the device, computes the same in place.
         """
@@ -66,8 +66,8 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def identity(self) -> tuple[str | None, ...]:
         """What makes it the same kernel: its structure for gemm, conv and attention, else normal name and dtype.
 
-        Operands decide what these leave open. Where nothing shows what a product works on, only its own name is the
-        same.
+        Operands decide what these leave open. If nothing shows what a product works on, only its own name identifies
+        it.
         """
         if self.family not in STRUCTURAL:
             return (self.normal_name, self.dtype, self.operands)
@@ -75,14 +75,14 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def has_layout(self) -> bool:
-        """Whether a layout belongs to it: to a GEMM, but not with a vector, nor from Triton, which reads any stride."""
+        """Whether it has a layout: a GEMM does, but not with a vector, nor from Triton, which reads any stride."""
         decoded = names.decode(self.name)
         vector = "gemv" in decoded.stem or "dot" in decoded.stem
         return self.family == "gemm" and self.helper is None and decoded.library != "triton" and not vector
 
     @property
     def is_unspecific(self) -> bool:
-        """Whether neither dtype, layout nor operands tell what it works on."""
+        """Whether neither dtype, layout nor operands show what it works on."""
         if self.operands is not None or self.helper is not None:
             return False
         return self.dtype is None or (self.layout is None and self.has_layout)
@@ -98,28 +98,28 @@ class Times(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The untraced times of one measurement."""
 
     conditions: dict[str, str | int]
-    """Machine, clock, cache, threads: where one differs, times cannot be compared."""
+    """Machine, clock, cache, threads: if one of them differs, times cannot be compared."""
     samples: Count
     median_us: float
     quantiles_us: Annotated[tuple[float, ...], Meta(min_length=1)]
-    """The middles of as many equal parts of the sorted samples."""
+    """The middles of equal parts of the sorted samples."""
     disturbed: tuple[str, ...] = ()
-    """What was wrong with the machine meanwhile."""
+    """The disturbances of the machine meanwhile."""
     confirmed: bool = True
-    """Whether samples were taken twice, as before anything fails; not kept in a file."""
+    """Whether samples were taken twice, as is done before a test fails; not kept in a file."""
 
 
 class RankEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What differs on another rank of a job from rank 0."""
+    """How another rank of a job differs from rank 0."""
 
     steps: tuple[tuple[KernelRecord, ...], ...] | None = None
-    """As in ``Entry``; None where it launches the same."""
+    """As in ``Entry``; None if it launches the same as rank 0."""
     numbers: dict[str, int | None] = {}
     """The numbers that differ."""
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is kept of one measurement."""
+    """The entry of one measurement."""
 
     source: str
     """Hash of the test's source."""
@@ -127,16 +127,18 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     steps: tuple[tuple[KernelRecord, ...], ...]
     """The distinct steps, as kernels in launch order."""
     numbers: dict[str, Annotated[int, Meta(ge=0, le=2**63 - 1)] | None]
-    """The numbers that the code decides: the worst step's; None for a gated number that was not known."""
+    """The numbers that the code decides, each of the worst step; None for a gated number that was not known."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
-    """The numbers that vary from run to run: medians over the steps; of families (``gemm_us``) the middle step's."""
+    """The numbers that vary from run to run: medians over the steps; for families (``gemm_us``) the middle step's."""
     time: Times | None = None
-    """Untraced times, where a test asked for them."""
+    """Untraced times, if a test asked for them."""
+    samples_hardware: bool = False
+    """Whether the GPU's units were sampled besides, at locked clocks: times are then not compared."""
     ranks: dict[str, RankEntry] = {}
-    """By rank from "1" on, what differs there; none where all ranks do the same, or there is one."""
+    """By rank from "1" on, what differs there; empty if all ranks do the same, or if there is only one."""
 
     def of_rank(self, number: int) -> Entry:
-        """Return what a rank of this number is compared with."""
+        """Return the entry that the rank of this number is compared with."""
         own = self.ranks.get(str(number))
         if own is None:
             return self
@@ -145,7 +147,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def unlike(self, first: Entry, *, steps: bool) -> RankEntry | None:
         """Return how this entry of another rank differs from rank 0's; None without any difference.
 
-        ``steps``: whether its kernels are others, which is for `compare` to say.
+        ``steps``: whether its kernels differ, which `compare` decides.
         """
         lacking = object()
         numbers = {name: value for name, value in self.numbers.items() if first.numbers.get(name, lacking) != value}
@@ -159,13 +161,13 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(dict.fromkeys(kernel for step in self.steps for kernel in step))
 
     def counts(self) -> tuple[int, ...]:
-        """Return how often each of ``kernels`` is launched in the step that launches it most."""
+        """How often each of ``kernels`` is launched in the step that launches it most."""
         per_step = [Counter(step) for step in self.steps]
         return tuple(max(counts[kernel] for counts in per_step) for kernel in self.kernels)
 
 
 def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
-    """Return what a baseline keeps of ``profile``; it must be measured."""
+    """Return the entry of ``profile``, which must be measured."""
     worst, median = profile.worst, profile.median
     lacks = profile.trace.device_kind.lacks
     counts = {number: getattr(worst, number.name) for number in TABLE if number.exact and number.needs not in lacks}
@@ -187,21 +189,22 @@ def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
         },
         varying={name: _round_number(value) for name, value in varying.items() if value is not None},
         time=times_of(profile),
+        samples_hardware=profile.trace.samples_hardware,
     )
 
 
 def structure_hash(profile: Analysis) -> str:
     """Return 16 digits that stay the same while the distinct steps launch the same kernels in the same order.
 
-    Kernels are the same as for a baseline: of gemms, convolutions and attention the dtype and layout count, of all
-    others the name without what differs from run to run.
+    Kernels are the same as for a baseline: for GEMMs, convolutions and attention the dtype and layout count, for all
+    others the name without the part that differs from run to run.
     """
     steps = dict.fromkeys(tuple(record.identity for record in records(step.kernels)) for step in profile.steps)
     return hashlib.sha256(json.encode(list(steps))).hexdigest()[:16]
 
 
 def records(kernels: Iterable[Kernel]) -> tuple[KernelRecord, ...]:
-    """Return a step's kernels as they are compared."""
+    """Return a step's kernels as records for a comparison."""
     return tuple(
         KernelRecord(
             name=kernel.name,
@@ -217,7 +220,7 @@ def records(kernels: Iterable[Kernel]) -> tuple[KernelRecord, ...]:
 
 
 def times_of(profile: Analysis) -> Times | None:
-    """Return the untraced times in a recording, those of all its batches together; None where it has none."""
+    """Return the untraced times in a recording, those of all batches together; None if it has none."""
     metadata = profile.trace.metadata
     if metadata is None or metadata.timing is None or not metadata.timing.batches or metadata.environment is None:
         return None
@@ -227,6 +230,7 @@ def times_of(profile: Analysis) -> Times | None:
         "clock": timing.clock,
         "cache": timing.cache,
         "threads": timing.threads,
+        "clocks": "locked by PM sampling" if profile.trace.samples_hardware else None,
     }
     return times(
         {name: value for name, value in conditions.items() if value is not None},
@@ -237,7 +241,7 @@ def times_of(profile: Analysis) -> Times | None:
 
 
 def times(conditions: Mapping[str, str | int], samples: Sequence[float], **others: Any) -> Times:
-    """Return what is kept of samples, in microseconds, taken under these conditions."""
+    """Return the times that are kept of samples, in microseconds, taken under these conditions."""
     ordered = sorted(samples)
     middles = ((i + 0.5) / QUANTILES * len(ordered) - 0.5 for i in range(QUANTILES))
     return Times(
@@ -258,7 +262,7 @@ def key_of(nodeid: str, label: str | None) -> str:
     if label:
         escaped = re.sub(r"([\\()])", r"\\\1", label)
         return f"{test} ({escaped})"
-    # What looks like a label without being one is closed by an empty label.
+    # A test id that looks as if it ended in a label gets an empty label.
     return f"{test} ()" if test.endswith(")") else test
 
 
@@ -271,14 +275,14 @@ def split_key(key: str) -> tuple[str, str | None]:
 
 
 def source_hash(source: str) -> str:
-    """Return a hash of a test's source that comments, blank lines, indentation as a whole and line ends do not move."""
+    """Return a hash of a test's source that ignores comments, blank lines, overall indentation and line ends."""
     lines = [line.rstrip() for line in textwrap.dedent(source.replace("\r\n", "\n")).splitlines()]
     code = "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
     return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _plain_value(key: str, value: object) -> str | bool:
-    # "2.13.0+cu130" and "2.13.0+cpu" are one torch; CUDA is kept by itself.
+    # "2.13.0+cu130" and "2.13.0+cpu" are the same torch; CUDA is kept separately.
     return value if isinstance(value, bool) else str(value).partition("+")[0] if key == "torch" else str(value)
 
 

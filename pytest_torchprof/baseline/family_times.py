@@ -1,4 +1,4 @@
-"""Where the busy time of a measurement is, by family: kept among the numbers that vary, which older versions ignore."""
+"""The busy time of a measurement by family: kept among the numbers that vary, which older versions ignore."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.kernels.names.kernelname import FAMILIES
+from pytest_torchprof.kernels.names.kernelname import FAMILIES, FAMILY_NOT_KNOWN
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.steps import StepProfile
 
 MEMORY: Final = {True: "memcpy", False: "memset"}
-"""What stands for a family where the GPU ran no kernel: copies and fills."""
-KEYS: Final = {f"{family}_us": family for family in (*FAMILIES, *MEMORY.values())}
-"""What the time of each family is called; that of kernels whose family is not known counts with ``other``."""
+"""The names of copies and fills, which are no kernels, in place of a family."""
+KEYS: Final = {f"{family}_us": family for family in (*FAMILIES, *MEMORY.values())} | {"not_known_us": FAMILY_NOT_KNOWN}
+"""The key of each family's time; in older entries kernels of which no family is known count with ``other``."""
 
 
 def spent_by_family(profile: Analysis) -> dict[str, float]:
@@ -30,13 +30,13 @@ def spent_by_family(profile: Analysis) -> dict[str, float]:
 
 
 def middle_of(steps: Sequence[StepProfile]) -> Sequence[StepProfile]:
-    """Return the step in the middle by its GPU time; of an even number the two whose mean is the median."""
+    """Return the step in the middle by its GPU time; for an even number of steps the two whose mean is the median."""
     ordered = sorted(steps, key=attrgetter("gpu_time_us"))
     return ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
 
 
-def moved_us(profile: Analysis, step: StepProfile) -> Iterator[tuple[str, str, float]]:
-    """Yield the name of each copy and fill of a step, what stands for its family, and how long it took."""
+def copies_and_fills(profile: Analysis, step: StepProfile) -> Iterator[tuple[str, str, float]]:
+    """Yield the name of each copy and fill of a step, its stand-in for a family, and how long it took."""
     gpu, names = profile.trace.gpu, profile.trace.names
     for i in step.part.gpu_ops:
         if gpu.kind[i] != KERNEL:
@@ -44,14 +44,14 @@ def moved_us(profile: Analysis, step: StepProfile) -> Iterator[tuple[str, str, f
 
 
 def times_by_family(varying: Mapping[str, float]) -> dict[str, float]:
-    """Return the times that an entry keeps, by family; none of an entry that was written without them."""
+    """Return the times that an entry keeps, by family; empty for an entry that was written without them."""
     return {family: varying[key] for key, family in KEYS.items() if key in varying}
 
 
 def _spent_us(profile: Analysis, step: StepProfile) -> dict[str, float]:
     spent: defaultdict[str, float] = defaultdict(float)
     for kernel in step.kernels:
-        spent[kernel.family or "other"] += kernel.duration_us
-    for _, family, time_us in moved_us(profile, step):
+        spent[kernel.family or FAMILY_NOT_KNOWN] += kernel.duration_us
+    for _, family, time_us in copies_and_fills(profile, step):
         spent[family] += time_us
     return spent

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import filelock
 
-from pytest_torchprof.baseline.conflict import Versions, overlap_merged
+from pytest_torchprof.baseline.conflict import Versions, find_overlap
 from pytest_torchprof.baseline.conflict import resolve as resolve_entries
 from pytest_torchprof.baseline.form import MOST_BYTES, dumps, loads, write_entry
 from pytest_torchprof.baseline.path import FOLDER
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.baseline.form import WrittenEntry
 
 # The lock lies beside the files: a lock in the temporary folder would not hold between processes with different
-# TMPDIRs, users or hosts. It is never removed (removing a lock file lets two processes hold it), so the folder gets a
-# .gitignore that hides it, what a killed update leaves, and itself.
+# TMPDIRs, users or hosts. It is never removed (if a lock file is removed, two processes can hold it), so the folder
+# gets a .gitignore that hides the lock, the remains of a killed update, and itself.
 LOCK: Final = ".torchprof.lock"
 IGNORED: Final = f".gitignore\n{LOCK}\n{UNFINISHED}\n"
 LOCK_SECONDS: Final = 120
@@ -37,14 +37,14 @@ _ROOM: Final = "make room on the disk"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFile:
-    """What one baseline file holds: entries by key."""
+    """The contents of one baseline file: entries by key."""
 
     path: Path
     entries: Mapping[str, Entry]
 
 
 def read(path: Path) -> BaselineFile:
-    """Read a baseline file; UnreadableBaseline where it is missing, damaged or of a newer schema."""
+    """Read a baseline file; UnreadableBaseline if it is missing, damaged or of a newer schema."""
     return BaselineFile(path=path, entries={key: written.entry for key, written in read_written(path).items()})
 
 
@@ -57,8 +57,8 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
     """Write ``changes`` into a baseline file, None removing an entry; all other entries stay as they are.
 
     An entry that changed keeps the lines of its launch order that are still true. Several processes may update one file
-    at once; a kill at any moment leaves the old or the new file. An unreadable file is left as it is
-    (UnreadableBaseline); where the folder cannot be written, TorchprofError.
+    at once; a kill at any moment leaves the old or the new file. Raises UnreadableBaseline, leaving an unreadable file
+    as it is; TorchprofError if the folder cannot be written.
     """
     if not path.exists() and not any(changes.values()):
         return
@@ -68,7 +68,7 @@ def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Hold the lock of a file's folder; TorchprofError where the folder cannot be written."""
+    """Hold the lock of a file's folder; TorchprofError if the folder cannot be written."""
     if path.parent.name == FOLDER and path.parent.is_symlink():
         raise TorchprofError(
             f"{path}: not written: {path.parent} is a link, and nothing is written through it; "
@@ -96,7 +96,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedTexts:
-    """The versions of a file that a merge has joined, as text; the base is None where it is not known."""
+    """The versions of a file that a merge has joined, as text; the base is None if it is not known."""
 
     base: str | None
     ours: str
@@ -106,32 +106,32 @@ class MergedTexts:
 def resolve(path: Path, left: MergedTexts, merged: MergedTexts | None) -> tuple[ChangedByBoth, ...]:
     """Write the merge of two versions of a file and return the entries that both changed.
 
-    ``left`` are the sides as the file has them, ``merged`` those of version control; None where it has none.
-    UnreadableBaseline where a side is damaged; TorchprofError where the folder cannot be written.
+    ``left`` are the sides as the file has them, ``merged`` those of version control, None if it has none. Raises
+    UnreadableBaseline if a side is damaged; TorchprofError if the folder cannot be written.
     """
     of_file = _versions(path, left)
     resolution = resolve_entries(of_file if merged is None else _versions(path, merged), of_file)
     with writing(path):
-        put(path, dumps(resolution.entries))
+        replace_text(path, dumps(resolution.entries))
     return resolution.overlaps
 
 
 def overlaps_merged(path: Path, merged: MergedTexts) -> tuple[ChangedByBoth, ...]:
-    """Return the entries that both sides changed and version control has merged by itself; as `resolve` raises."""
+    """Return the entries that both sides changed and version control merged by itself; raises what `resolve` raises."""
     versions = _versions(path, merged)
-    overlaps = (overlap_merged(key, written.entry, versions) for key, written in read_written(path).items())
+    overlaps = (find_overlap(key, written.entry, versions) for key, written in read_written(path).items())
     return tuple(overlap for overlap in overlaps if overlap is not None)
 
 
 def _versions(path: Path, texts: MergedTexts) -> Versions:
     ancestor: dict[str, WrittenEntry] = {}
-    with contextlib.suppress(UnreadableBaseline):  # where both have merged before, git's own has markers
+    with contextlib.suppress(UnreadableBaseline):  # if both sides have merged before, git's own version has markers
         ancestor = loads(_encoded(texts.base), path) if texts.base else {}
     return Versions(base=ancestor, ours=_side(path, texts.ours, "ours"), theirs=_side(path, texts.theirs, "theirs"))
 
 
 def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:
-    """Return the entries of one side of a merge; UnreadableBaseline says which side is none, and what to do."""
+    """Return the entries of one side of a merge; UnreadableBaseline says which side is damaged, and what to do."""
     try:
         return loads(_encoded(text), path)
     except UnreadableBaseline as problem:
@@ -146,12 +146,12 @@ def _side(path: Path, text: str, which: str) -> dict[str, WrittenEntry]:
 
 
 def read_text(path: Path) -> str:
-    """Return what a baseline file holds, whatever that is; UnreadableBaseline where it cannot be opened."""
+    """Return the contents of a baseline file, valid or not; UnreadableBaseline if it cannot be opened."""
     return _read_bytes(path).decode("utf-8", "surrogateescape")
 
 
 def _encoded(text: str) -> bytes:
-    """Return a text of `read_text` as the bytes that it was."""
+    """Return a text of `read_text` as its original bytes."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -166,7 +166,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def read_written(path: Path) -> dict[str, WrittenEntry]:
-    """Read the entries of a baseline file as it writes them; UnreadableBaseline."""
+    """Read the entries of a baseline file in the form in which it writes them; raises UnreadableBaseline."""
     return loads(_read_bytes(path), path)
 
 
@@ -177,11 +177,11 @@ def _merge(path: Path, changes: Mapping[str, Entry | None]) -> None:
     if not after:
         path.unlink(missing_ok=True)
     elif after != before:
-        put(path, text_of(path, after))
+        replace_text(path, text_of(path, after))
 
 
 def text_of(path: Path, entries: Mapping[str, WrittenEntry]) -> bytes:
-    """Return the text of a file of these entries; TorchprofError where none may be so large."""
+    """Return the text of a file with these entries; TorchprofError if a file may not be so large."""
     text = dumps(entries)
     if len(text) > MOST_BYTES:
         raise TorchprofError(
@@ -196,16 +196,16 @@ def _only_writer(folder: Path) -> Iterator[None]:
     with filelock.FileLock(folder / LOCK, timeout=LOCK_SECONDS):
         ignored = folder / ".gitignore"
         if ignored.is_symlink():
-            ignored.unlink()  # Not written through: a checkout may link to anywhere.
+            ignored.unlink()  # Links are not followed: a checkout may link to anywhere.
         if not ignored.exists() or not ignored.stat().st_size:
             ignored.write_text(IGNORED, encoding="utf-8")
-        # Whoever wrote these was killed: the lock is ours.
+        # The process that wrote these was killed: the lock is ours.
         for left in folder.glob(UNFINISHED):
             left.unlink(missing_ok=True)
         yield
 
 
-def put(path: Path, text: bytes) -> None:
+def replace_text(path: Path, text: bytes) -> None:
     """Replace a file by another in one step; the folder's lock must be held."""
     with replacing(path, lasting=True) as unfinished:
         unfinished.write_bytes(text)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline.launch_order import Order
 
-# A field that is added has a default. One that changes its meaning raises the number, and so does a gated number that
-# is added. `tests/baselines_before` holds files that earlier commits wrote.
+# A new field has a default. A field that changes its meaning raises the number, and so does a new gated number.
+# `tests/baselines_before` holds files that earlier commits wrote.
 SCHEMA: Final = 2
 
 MOST_BYTES: Final = 16 * 1024**2
@@ -36,13 +36,13 @@ OURS: Final = "<<<<<<<"
 BASE: Final = "|||||||"
 THEIRS: Final = "======="
 THEIRS_END: Final = ">>>>>>>"
-"""What version control begins the lines with that surround a conflict's sides."""
+"""The beginnings of the lines that version control puts around the sides of a conflict."""
 _REMEDY: Final = "restore it from version control, or delete it and record it again with --torchprof-baseline=update"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenEntry:
-    """An entry, and how its file writes the launch order of each of its steps."""
+    """An entry, and the written form of the launch order of each of its steps."""
 
     entry: Entry
     orders: tuple[Order, ...]
@@ -67,21 +67,23 @@ class EntryFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """All but ``kernels``, which follow from the steps."""
     varying: dict[str, Annotated[float, Meta(ge=0)]]
     time: Times | None = None
+    samples_hardware: bool = False
+    """Left out where it is false."""
     ranks: dict[Annotated[str, Meta(pattern=r"\A[1-9]\d{0,5}\Z")], RankFields] = {}
     """By rank from 1 on, where a job has several."""
 
 
-# msgspec looks a type's annotations up in sys.modules when it is first used. In a test run of test runs (pytester) this
-# module may have left there by then; so they are resolved here.
+# msgspec looks a type's annotations up in sys.modules when it is first used. When a test runs pytest itself (pytester),
+# this module may no longer be there by then; so they are resolved here.
 msgspec.json.Decoder(EntryFields)
 
 
 class _NotKeptError(ValueError):
-    """What JSON allows and a baseline does not."""
+    """A value that JSON allows and a baseline does not."""
 
 
 def write_entry(entry: Entry, before: WrittenEntry | None) -> WrittenEntry:
-    """Return an entry with its launch orders, written so that few lines differ from what was there ``before``."""
+    """Return an entry with its launch orders, written so that few lines differ from those ``before``."""
     if before is not None and before.entry == entry:
         return before
     of_ranks = before.orders_of_ranks if before else {}
@@ -97,12 +99,12 @@ def write_entry(entry: Entry, before: WrittenEntry | None) -> WrittenEntry:
 
 
 def fields_of(entry: Entry) -> EntryFields:
-    """Return an entry as a file would have it, for another process: launches that repeat are written once."""
+    """Return the fields of an entry as in a file, for another process: repeated launches are written once."""
     return msgspec.convert(_plain(write_entry(entry, None)), EntryFields)
 
 
 def entry_from(fields: EntryFields) -> Entry:
-    """Return the entry that `fields_of` was given; ValueError where the fields are of none."""
+    """Return the entry of which `fields_of` made these fields; ValueError if they are no entry's."""
     return _entry_of(fields).entry
 
 
@@ -149,7 +151,7 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
 
 
 def has_conflict(text: str) -> bool:
-    """Whether a merge left its markers in a text."""
+    """Whether a text contains the markers of a merge."""
     return any(line.startswith((OURS, BASE, THEIRS, THEIRS_END)) for line in text.splitlines())
 
 
@@ -167,6 +169,7 @@ def _entry_of(fields: EntryFields) -> WrittenEntry:
         numbers={**fields.numbers, "kernels": max(map(len, steps))},
         varying=fields.varying,
         time=fields.time,
+        samples_hardware=fields.samples_hardware,
         ranks={rank: _read_rank(rank_fields, of_ranks.get(rank)) for rank, rank_fields in fields.ranks.items()},
     )
     return WrittenEntry(entry=entry, orders=orders, orders_of_ranks=of_ranks)
@@ -188,6 +191,8 @@ def _plain(written: WrittenEntry) -> dict[str, Any]:
         "numbers": _plain_numbers(entry.numbers),
         "varying": dict(sorted(entry.varying.items())),
     }
+    if entry.samples_hardware:
+        made["samples_hardware"] = True
     if entry.ranks:
         made["ranks"] = {
             rank: {
@@ -226,7 +231,7 @@ def _json(data: bytes, path: Path) -> Any:
         _refuse(path, f"it is not JSON (line {error.lineno}, column {error.colno}: {error.msg})")
     except _NotKeptError as error:
         _refuse(path, str(error))
-    except (ValueError, RecursionError):  # a number of thousands of digits, brackets a thousand deep
+    except (ValueError, RecursionError):  # a number with thousands of digits, or a thousand nested brackets
         _refuse(path, "it is not the JSON of a baseline")
 
 
@@ -256,7 +261,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _entry_text(value: Mapping[str, Any]) -> str:
-    """Return an entry as text: a line for each kernel and each number that fails a test, one for all that vary."""
+    """Return an entry as text: a line for each kernel and each number that fails a test, one line for all that vary."""
     fields = {
         "source": _value(value["source"]),
         "environment": _line(value["environment"]),
@@ -264,6 +269,8 @@ def _entry_text(value: Mapping[str, Any]) -> str:
         "numbers": _numbers_text(value["numbers"]),
         "varying": _line(value["varying"]),
     }
+    if "samples_hardware" in value:
+        fields["samples_hardware"] = _value(value["samples_hardware"])
     if "time" in value:
         texts = {name: json.dumps(field) for name, field in value["time"].items()}
         fields["time"] = _object({**texts, "conditions": _line(value["time"]["conditions"])})
@@ -321,5 +328,5 @@ def _value(value: object) -> str:
 
 
 def _string(text: str) -> str:
-    # Readable where it is safe to print; else escaped (control and bidirectional characters, lone surrogates).
+    # Readable if it is safe to print; otherwise escaped (control and bidirectional characters, lone surrogates).
     return json.dumps(text, ensure_ascii=not text.isprintable())

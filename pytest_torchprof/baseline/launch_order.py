@@ -1,9 +1,9 @@
 """A step's launch order as lines that people review: one per kernel, a repeated block written once.
 
-A layer that a step launches twenty times is one `Block` of twenty rounds. Where one round differs, its lines say in
-which rounds they are launched, so that a kernel more, less, renamed or moved is one to three lines of difference,
-whichever round it is in. An order that changed is written over the one before (`rewrite`), so that what stayed keeps
-its lines.
+A layer that a step launches twenty times is one `Block` of twenty rounds. If one round differs, its lines say in which
+rounds they are launched, so that a kernel that was added, removed, renamed or moved makes a difference of one to three
+lines, whichever round it is in. An order that changed is derived from the one before (`rewrite`), so that unchanged
+launches keep their lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # A block adds two lines of its own; it has to save more than that.
 _LEAST_SAVED: Final = 3
-# Distances at which kernels come again most often: where a step repeats a block, its length is among the first.
+# The most frequent distances between launches of one kernel: if a step repeats a block, its length is among the first.
 _PERIODS: Final = 16
 
 
@@ -48,7 +48,7 @@ Order = tuple["Line | Block", ...]
 
 
 def launches(order: Order) -> tuple[KernelRecord, ...]:
-    """Return the kernels of a step, each as often and in the order in which it is launched."""
+    """Return the kernels of a step in launch order, each as often as it is launched."""
     return tuple(line.kernel for line, _ in _slots(order))
 
 
@@ -70,7 +70,7 @@ def rewrite(before: Order, step: Sequence[KernelRecord]) -> Order:
 
 
 def _slots(order: Order) -> Iterator[tuple[Line, tuple[int, int, int]]]:
-    """Yield each launch's line, and where that is: the item of the order, the round, the line of the block."""
+    """Yield each launch's line with its position: the item of the order, the round, the line of the block."""
     for item_index, item in enumerate(order):
         if isinstance(item, Line):
             yield item, (item_index, 1, 0)
@@ -112,7 +112,7 @@ def _likely_periods(kernels: Sequence[int]) -> list[int]:
 
 
 def _periodic(kernels: Sequence[int], period: int) -> Iterator[tuple[int, int]]:
-    """Yield the stretches, as (start, stop), in which each kernel comes again after ``period`` launches."""
+    """Yield the stretches, as (start, stop), in which each kernel recurs after ``period`` launches."""
     again = map(int.__eq__, kernels, kernels[period:])
     for equal, pairs in groupby(enumerate(again), key=lambda pair: pair[1]):
         if equal:
@@ -122,17 +122,17 @@ def _periodic(kernels: Sequence[int], period: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(slots=True)
 class _EditedBlock:
-    """A block while an order is edited: which rounds keep a line, and what comes behind it in which round."""
+    """A block while an order is edited: the rounds that keep each line, and the lines inserted after it by round."""
 
     kept: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     behind: defaultdict[int, dict[int, list[KernelRecord]]] = field(default_factory=lambda: defaultdict(dict))
 
 
 def _edit(before: Order, step: Sequence[KernelRecord]) -> Order:
-    """Return ``before`` with the launches that went taken out of their rounds, and those that came put into theirs."""
+    """Return ``before`` with removed launches taken out of their rounds, and new ones inserted into theirs."""
     slots = [*_slots(before)]
     blocks: defaultdict[int, _EditedBlock] = defaultdict(_EditedBlock)
-    # What comes in front of an item of the order, the last entry behind them all.
+    # What is inserted before each item of the order; the last entry comes after all of them.
     in_front: defaultdict[int, list[KernelRecord]] = defaultdict(list)
     for (old, new), equal in stretches([line.kernel for line, _ in slots], step):
         if equal:
@@ -140,7 +140,7 @@ def _edit(before: Order, step: Sequence[KernelRecord]) -> Order:
                 blocks[item].kept[line].append(number)
         elif new:
             came = [step[at] for at in new]
-            # Behind the last launch that it replaces, or behind what it follows.
+            # After the last launch that it replaces, or after the launch that it follows.
             behind = (old.stop if old else old.start) - 1
             item, number, line = slots[behind][1] if behind >= 0 else (-1, 0, 0)
             following = slots[old.stop][1][0] if old.stop < len(slots) else len(before)
@@ -177,7 +177,7 @@ def _lines_that_differ(a: Order, b: Order) -> int:
 
 
 def _written(order: Order) -> list[object]:
-    """Return what stands on each line of a file."""
+    """Return the contents of each line of a file."""
     lines: list[object] = []
     for item in order:
         lines += [item] if isinstance(item, Line) else [item.rounds, *item.lines, None]

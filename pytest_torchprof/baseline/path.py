@@ -1,4 +1,4 @@
-"""Which file a test's baseline is kept in."""
+"""The file in which a test's baseline is kept."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ def files_of(test_file: Path, rootdir: Path, baseline_dir: Path | None) -> dict[
 
 
 def files_of_other_roots(test_file: Path, rootdir: Path, file: Path, baseline_dir: Path | None) -> list[Path]:
-    """Return what may be a baseline of the test file as a run with another root directory has placed it.
+    """Return files that may be a baseline of the test file, written by a run with another root directory.
 
-    Such a file has the name of ``file``, which is missing; one path below ``baseline_dir`` ends as the other does; and
-    it is of no test file below this root directory. A baseline beside its test file is in one folder only.
+    Such a file has the name of ``file``, which is missing; its path below ``baseline_dir`` ends like the other, or the
+    other like it; and it belongs to no test file below this root directory. A baseline beside its test file is in one
+    folder only.
     """
     if baseline_dir is None or not baseline_dir.is_dir():
         return []
@@ -69,7 +70,7 @@ def files_of_other_roots(test_file: Path, rootdir: Path, file: Path, baseline_di
 
 
 def find_files(folder: Path) -> list[Path]:
-    """Return a folder's baseline files: those in ``__torchprof__`` folders, else all that are named like one."""
+    """Return a folder's baseline files: those in ``__torchprof__`` folders, else all that have a baseline's name."""
     named: list[Path] = []
     for parent, folders, names in os.walk(folder):
         # Environments and caches hold other people's files.
@@ -99,9 +100,9 @@ def split_name(path: Path) -> tuple[str, str] | None:
 
 
 def test_file_of(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None:
-    """Return the test file whose baseline ``path`` is, None where there is none; the inverse of `baseline_path`.
+    """Return the test file whose baseline ``path`` is, None if there is none; the inverse of `baseline_path`.
 
-    ``baseline_dir`` and ``rootdir`` count only where ``path`` does not lie in a ``__torchprof__`` folder.
+    ``baseline_dir`` and ``rootdir`` count only if ``path`` does not lie in a ``__torchprof__`` folder.
     """
     named, folder = split_name(path), _folder_of_tests(path, baseline_dir, rootdir)
     if named is None or not folder.is_dir():
@@ -112,7 +113,7 @@ def test_file_of(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None:
 
 
 def lost_test_file(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None:
-    """Return the test file, which is no more, whose baseline ``path`` is; None where its name does not tell."""
+    """Return the deleted test file whose baseline ``path`` is; None if the file's name does not show it."""
     named = split_name(path)
     if named is None or module_name(f"{named[0]}.py") != named[0]:
         return None
@@ -120,7 +121,7 @@ def lost_test_file(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None
 
 
 def renamed(path: Path, test_file: Path, rootdir: Path, baseline_dir: Path | None) -> Path:
-    """Return the file of another test file for the device of this one."""
+    """Return the baseline file of another test file for the same device."""
     slug = (split_name(path) or ("", ""))[1]
     return baseline_path(test_file, rootdir, "any", baseline_dir).with_name(
         f"{module_name(test_file.name)}.{slug}{SUFFIX}"
@@ -140,7 +141,7 @@ def device_slug(environment: Environment) -> str:
         return _slug(f"cpu-{_arch(environment.platform or '')}")
     architecture = environment.architecture
     if not architecture and environment.compute_capability:
-        # ROCm's is the beginning of the architecture's name.
+        # On ROCm it is the beginning of the architecture's name.
         architecture = f"gfx{environment.compute_capability}"
     return _slug(f"{environment.gpu}-{re.sub('[_.]', '', architecture)}")
 
@@ -151,7 +152,7 @@ def _slug(text: str) -> str:
 
 
 def _arch(recorded: str) -> str:
-    # The recording's own machine counts: it may be replayed on another.
+    # The machine of the recording counts: it may be replayed on another.
     arch = next((arch for arch in _ARCHES if arch in recorded.lower()), None) or platform.machine().lower()
     return _SAME_ARCH.get(arch, arch)
 
@@ -162,7 +163,7 @@ def _mirrored(folder: Path, rootdir: Path) -> list[str]:
             return [_component(part) for part in below.relative_to(root).parts]
     try:
         parts = Path(os.path.relpath(folder, rootdir)).parts
-    except ValueError:  # another drive on Windows: there is no relative path
+    except ValueError:  # on another drive under Windows there is no relative path
         return [_UP, _digest(str(folder))]
     return [_UP if part == os.pardir else _component(part) for part in parts]
 

@@ -1,4 +1,4 @@
-"""Entries of tests that have another name now: moved as they are, in the files of all devices or in none."""
+"""Entries of renamed tests: moved unchanged, in the files of all devices or in none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.baseline.entry import key_of, split_key
-from pytest_torchprof.baseline.file import put, read_written, text_of, writing
+from pytest_torchprof.baseline.file import read_written, replace_text, text_of, writing
 from pytest_torchprof.baseline.path import files_of, renamed
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
@@ -37,17 +37,17 @@ class Move:
 def rename(old: Test, new: Test, rootdir: Path, baseline_dir: Path | None) -> tuple[Move, ...]:
     """Move the entries of a test, a class, a test function with all its parameters, or a file; return what was moved.
 
-    TorchprofError, with every file as it was, where there is none to move, where there is one of the new name, or where
-    a file cannot be written.
+    Raises TorchprofError, leaving every file as it was, if there is no entry to move, if there is one of the new name,
+    or if a file cannot be written.
     """
     moves, before = _moves(old, new, rootdir, baseline_dir)
     _refuse(moves, before, old, new)
     folders = {os.path.realpath(path.parent): path for move in moves for path in (move.file, move.to_file)}
     with contextlib.ExitStack() as held:
-        # In one order, so that two processes never wait for each other.
+        # Always in the same order, so that two processes never wait for each other.
         for _, file in sorted(folders.items()):
             held.enter_context(writing(file))
-        # Now nobody else writes them.
+        # From here on nobody else writes them.
         moves, before = _moves(old, new, rootdir, baseline_dir)
         _refuse(moves, before, old, new)
         after = {file: dict(entries) for file, entries in before.items()}
@@ -70,7 +70,7 @@ def renamed_test(test: str, old: str | None, new: str | None) -> str | None:
 def _moves(
     old: Test, new: Test, rootdir: Path, baseline_dir: Path | None
 ) -> tuple[tuple[Move, ...], dict[Path, Mapping[str, WrittenEntry]]]:
-    """Return what there is to move, and what the files hold that are concerned."""
+    """Return the entries to move, and the contents of the files concerned."""
     moves: list[Move] = []
     before: dict[Path, Mapping[str, WrittenEntry]] = {}
     for _, file in sorted(files_of(old[0], rootdir, baseline_dir).items()):
@@ -104,7 +104,7 @@ def _refuse(moves: Iterable[Move], before: Mapping[Path, Mapping[str, WrittenEnt
 
 
 def _write_all(texts: Mapping[Path, bytes | None]) -> None:
-    """Write files, None removing one: all of them, those first that get entries, or none."""
+    """Write all of the files, those that get entries first, or none of them; None removes a file."""
     before = {file: file.read_bytes() if file.exists() else None for file in texts}
     done: list[Path] = []
     try:
@@ -122,4 +122,4 @@ def _write(file: Path, text: bytes | None) -> None:
     if text is None:
         file.unlink(missing_ok=True)
     elif not file.exists() or file.read_bytes() != text:
-        put(file, text)
+        replace_text(file, text)

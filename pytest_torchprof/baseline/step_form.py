@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from pytest_torchprof.baseline.launch_order import Order
 
 MOST_LAUNCHES: Final = 1_000_000
-"""How many launches the steps of an entry may have; more is nothing that anybody measured."""
+"""The most launches that the steps of an entry may have; nobody measures more."""
 MOST_STEPS: Final = 10_000
 """The most steps of one entry; they differ from each other."""
 MOST_NAMES: Final = 10_000
 """The most kernel names of one entry; no recording has more."""
 
-# Closes each list of kernels, so that no line changes by a comma where the last kernel comes or goes.
+# Closes each list of kernels, so that no other line gains or loses a comma when the last kernel comes or goes.
 END: Final = "end"
 _ROUNDS: Final = r"[1-9]\d{0,6}(-[1-9]\d{0,6})?"
-# The name comes last: it may be thousands of characters long, and the rest should be seen beside it.
+# The name comes last: it may be thousands of characters long, and the rest should be visible.
 _KERNEL_FIELDS: Final = ("family", "dtype", "layout", "operands", "helper", "op", "name")
 
 
@@ -46,12 +46,12 @@ class RepeatedLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Each a `KernelLine`, and ``"end"``."""
 
 
-# As in `form`: resolved here, since this module may have left sys.modules when msgspec first looks.
+# As in `form`: resolved here, since this module may no longer be in sys.modules when msgspec first looks.
 msgspec.json.Decoder(RepeatedLines)
 
 
 def orders_of(steps: Sequence[tuple[KernelRecord, ...]], before: Sequence[Order]) -> tuple[Order, ...]:
-    """Return how steps are written, so that few lines differ from what was there ``before``."""
+    """Return the written form of steps, with few lines that differ from those ``before``."""
     return tuple(_order_of(step, before) for step in steps)
 
 
@@ -71,9 +71,9 @@ def plain_steps(orders: Iterable[Order]) -> list[list[Any]]:
 
 
 def refuse_too_many(steps: Sequence[Sequence[object]]) -> None:
-    """Raise ValueError where the steps of an entry, those of all its ranks, are more than anybody measures.
+    """Raise ValueError if the steps of an entry, those of all its ranks, are more than anybody measures.
 
-    Before any of it is unfolded: a few bytes can stand for as many launches as one likes.
+    This comes before any of it is unfolded: a few bytes can stand for any number of launches.
     """
     if sum(_most_launches(item) for step in steps for item in step) > MOST_LAUNCHES:
         raise ValueError(f'"steps" has more than {MOST_LAUNCHES:,} launches')
@@ -82,7 +82,7 @@ def refuse_too_many(steps: Sequence[Sequence[object]]) -> None:
 
 
 def read_steps(steps: Sequence[Sequence[object]]) -> tuple[Order, ...]:
-    """Return the steps of which `plain_steps` made JSON values; ValueError for other values."""
+    """Return the steps that `plain_steps` turned into JSON values; ValueError for other values."""
     orders = tuple(tuple(map(_read_item, _items(step))) for step in steps)
     if len({kernel.name for order in orders for kernel in launches(order)}) > MOST_NAMES:
         raise ValueError(f'"steps" has kernels of more than {MOST_NAMES:,} names')
@@ -125,7 +125,7 @@ def _read_line(value: object, repeat: int) -> Line:
 
 
 def _most_launches(item: object) -> int:
-    """Return how many launches an item of a file can stand for."""
+    """Return the most launches that an item of a file can stand for."""
     if not isinstance(item, dict) or "repeat" not in item:
         return 1
     block = msgspec.convert(item, RepeatedLines)

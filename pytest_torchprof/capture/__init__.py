@@ -6,6 +6,7 @@ from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.devices import count_gpus, live_device, looking_without_use, pick_device
 from pytest_torchprof.capture.first_session import arm, before_others_record
 from pytest_torchprof.capture.measurement import Plan, calls_of_refused, iterations, once_more
+from pytest_torchprof.capture.processes import tell_slow_export
 from pytest_torchprof.capture.reasons import no_gpu
 from pytest_torchprof.capture.recording_file import environment
 
@@ -23,4 +24,5 @@ __all__ = [
     "no_gpu",
     "once_more",
     "pick_device",
+    "tell_slow_export",
 ]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.capture.torch_caches import graphs_kept, uses_so_far
 from pytest_torchprof.reasons.caches import (
+    AOT_AUTOGRAD,
     CachesMoved,
     CachesNotFilled,
     CacheUntold,
@@ -33,14 +34,8 @@ if TYPE_CHECKING:
 
 # By a name that begins so, torch's own cache is known as generated code, which is no line of the user's.
 _FOLDERS: Final = {"TORCHINDUCTOR_CACHE_DIR": "torchinductor_code", "TRITON_CACHE_DIR": "triton"}
-_SHOWN: Final = {"inductor": "Inductor", "aot_autograd": "AOTAutograd", "dynamo": "Dynamo"}
+_SHOWN: Final = {"inductor": "Inductor", "aot_autograd": AOT_AUTOGRAD, "dynamo": "Dynamo"}
 _COLD_RESULTS: Final = "cold.jsonl"
-_ADVICE: Final = "see what misses: TORCH_LOGS=torch._inductor.codecache,torch._functorch._aot_autograd.autograd_cache"
-
-# Asked after Inductor's: where that found all, AOTAutograd's lacks what it never kept.
-_BACKWARD: Final = (
-    "it keeps a graph with a backward pass once that was called: call it, or measure under torch.no_grad(); "
-)
 
 
 class CachePhase(Struct, frozen=True, kw_only=True):
@@ -148,10 +143,9 @@ def _why_not_warm(own: CacheUses, cold: ColdStart | None) -> Reason | None:
         if (reason := _why_uncounted(use, shown) or _why_uncounted(total, shown)) is not None:
             return reason
         if total.misses:
-            advice = f"{_BACKWARD if name == 'aot_autograd' else ''}{_ADVICE}"
-            return NotFoundInCache(total.misses, total.hits + total.misses, shown, advice)
+            return NotFoundInCache(total.misses, total.hits + total.misses, shown)
     if own.triton.misses:
         return CompiledByTriton(own.triton.misses)
     if any(getattr(own, name).hits for name in _SHOWN):
         return None
-    return NothingWasWarm(any(getattr(own, name).bypasses for name in _SHOWN), _ADVICE)
+    return NothingWasWarm(any(getattr(own, name).bypasses for name in _SHOWN))

@@ -33,8 +33,11 @@ class Coordination:
     def head_for(self, goal: str) -> None:
         """Say what this rank is about to do, for those who wait for it."""
 
-    def exchange(self, goal: str, value: Any) -> list[Any]:  # noqa: ARG002  (what the ranks have in common)
-        """Return each rank's value, in their order, once all have reached this goal; NotMeasured where one does not."""
+    def exchange(self, goal: str, value: Any, kind: Any = Any) -> list[Any]:  # noqa: ARG002  (as the ranks have it)
+        """Return each rank's value, in their order, once all have reached this goal; NotMeasured where one does not.
+
+        ``kind`` is its type, where it is none of JSON's.
+        """
         return [value]
 
     def agree(self, goal: str, reason: Reason | None) -> Reason | None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import WithOthersInCupti
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_torchprof.reasons.reason import Reason
 
 # By a module that is there once it may have begun; none of them comes with torch's own import.
@@ -44,3 +49,31 @@ def with_others_in_cupti(reason: Reason) -> Reason:
     """Return a reason for which nothing was measured, with those who may be why the GPU's side is missing."""
     users = in_this_process()
     return WithOthersInCupti(reason, tuple(users)) if reason.code in _WITHOUT_THE_GPU and users else reason
+
+
+# torch 2.15 writes it there each time; that the export is skipped it warns of once in a process.
+_MONITORS_LOG = "torch.profiler._cuspy.observers.base"
+_UNAVAILABLE = "Cuspy observer unavailable: "
+_LONGEST = 160
+
+
+class _NotesFailures(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.failures: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text.startswith(_UNAVAILABLE):
+            self.failures.append(printable_line(text.removeprefix(_UNAVAILABLE), _LONGEST))
+
+
+@contextmanager
+def monitor_failures() -> Iterator[list[str]]:
+    """Note why torch's own monitor of CUPTI could not register: a profiler that asks for it then skips its export."""
+    log, handler = logging.getLogger(_MONITORS_LOG), _NotesFailures()
+    log.addHandler(handler)
+    try:
+        yield handler.failures
+    finally:
+        log.removeHandler(handler)

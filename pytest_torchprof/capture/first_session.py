@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # The sentinel of each is longer than that of the one before, if that lost all its kernels.
 _ATTEMPTS = 4
+_DOING = "a few kernels before its first measurement"
 
 
 def arm(device: str, show: ShowProgress = show_waits) -> None:
@@ -39,7 +40,7 @@ def arm(device: str, show: ShowProgress = show_waits) -> None:
     try:
         reason = why_unusable(device)
         if reason is None:
-            with only_measurement(device, show):
+            with only_measurement(device, show, doing=_DOING):
                 reason = _probe(device)
     except NotMeasured:
         raise

@@ -45,7 +45,8 @@ def lock_file(uuid: str) -> Path:
 def holding(uuid: str, announce: Callable[[str], None], *, wait_s: float = WAIT_S, doing: str = "") -> Iterator[None]:
     """Hold the lock of the GPU with this UUID, a second time in the same thread at once; NotMeasured without it.
 
-    ``announce`` gets the text of a wait, at once; ``doing``, such as a test, is shown to those who wait.
+    ``announce`` gets the text of a wait, at once; ``doing``, such as a test, is shown to those who wait: of the first
+    time, where a thread holds it several times.
     """
     lock = _lock(lock_file(uuid))
     try:
@@ -119,7 +120,9 @@ class _Lock:
         return held
 
     def note(self, doing: str) -> None:
-        """Leave for those who wait which process holds it, and for what."""
+        """Leave for those who wait which process holds it, and for what it was acquired first."""
+        if self._depth > 1:
+            return
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
             with os.fdopen(os.open(self._note_file(os.getuid()), flags, 0o644), "w", encoding="utf-8") as file:

@@ -297,7 +297,7 @@ class _Computed:
         return carried if named else None, unclear, tuple(dict.fromkeys(filter(None, places)))
 
     def _carries(self, kernel: _Defined, op: str) -> bool | None:
-        """Tell whether a kernel carries an operator that it is named after; None where nothing tells."""
+        """Return whether a kernel carries an operator that it is named after; None if nothing shows it."""
         own = op.rstrip("_")
         if kernel.nodes is not None:
             names = [name for name, other in kernel.nodes.items() if other == own]
@@ -310,7 +310,7 @@ class _Computed:
         return True if True in verdicts else None if None in verdicts else False
 
     def _carries_decomposed(self, kernel: _Defined, op: str) -> bool | None:
-        """Tell whether a kernel carries an operator that is not in the graph, since others do its work.
+        """Return whether a kernel carries an operator that is not in the graph, since others do its work.
 
         Of a product that may be its bias alone; without a sum it is.
         """
@@ -319,7 +319,7 @@ class _Computed:
         return None if self._extern[op] else True
 
     def _computes(self, kernel: _Defined, name: str, op: str) -> bool | None:
-        """Tell whether a kernel computes a node."""
+        """Return whether a kernel computes a node."""
         called = self._extern[op]
         if op in _PRODUCTS and _is_template(kernel):
             return True

@@ -18,12 +18,15 @@ from pytest_torchprof.analysis.source_lines import EXPORTED_MARK, name_in_source
 from pytest_torchprof.capture import torch_profiler
 from pytest_torchprof.capture.observers import is_users_file, path_from_here
 from pytest_torchprof.capture.torch_compile import outside_dynamo
+from pytest_torchprof.reasons.lines import TooManyLines, TraceFunctionReplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
     from torch.nn import Module
+
+    from pytest_torchprof.reasons.reason import Reason
 
 MOST_MARKS = 250_000
 """Some 75 MB of the recording. A loop that goes on after so many is no line that anybody would look for."""
@@ -65,11 +68,11 @@ class Lines:
         self._leave_mark: Callable[[str], None] = torch_profiler.mark_in_recording()
 
     @property
-    def why_not(self) -> str | None:
+    def why_not(self) -> Reason | None:
         """Why some lines left no mark, None where all did; the marks there are would tell a wrong line."""
         if self.count > MOST_MARKS:
-            return f"a step reaches more than {MOST_MARKS:,} lines and modules"
-        return "the code calls sys.settrace itself" if self._replaced else None
+            return TooManyLines(MOST_MARKS)
+        return TraceFunctionReplaced() if self._replaced else None
 
     @property
     def _inside(self) -> list[_Position]:

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from msgspec import convert, to_builtins
+
 from pytest_torchprof.capture.coordination import Coordination
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.capture.reasons import first_line
@@ -237,14 +239,14 @@ class Lockstep(Coordination):
         with _reaching_the_store():
             self._others.sign(self._store, self._rank, self._test, self._label, goal)
 
-    def exchange(self, goal: str, value: Any) -> list[Any]:
+    def exchange(self, goal: str, value: Any, kind: Any = Any) -> list[Any]:
         """Return each rank's value, in their order, once all have come here; NotMeasured for all where one does not."""
         self._exchanges += 1
         self._others.announce(self._goal, self._label, waits=True)
         key = f"{self._key}/{self._exchanges}: {goal}"
         with _reaching_the_store():
-            self._store.set(f"{key}/{self._rank.number}", json.dumps(value))
-            return [json.loads(text) for text in self._wait_for_all(key)]
+            self._store.set(f"{key}/{self._rank.number}", json.dumps(to_builtins(value)))
+            return [convert(json.loads(text), kind) for text in self._wait_for_all(key)]
 
     def leave(self, reason: Reason) -> None:
         """Tell the others why this rank does not take part any more."""

@@ -45,6 +45,7 @@ from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, NothingHeld
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, describe, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.lines import OthersTakeNoPart
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.testing import CalledDifferentlyOften
 from pytest_torchprof.recording.reader import read
@@ -371,9 +372,7 @@ def once_more(plan: Plan, path: Path) -> Generator[None, None, None]:
     """
     if plan.coordination.is_fixed:
         # They may have kept their limits: a collective of this rank alone would wait for them for ever.
-        raise NotMeasured(
-            f"the code runs on {this_rank().world} ranks, and the others would not take part in one more call"
-        )
+        raise NotMeasured(OthersTakeNoPart(this_rank().world))
     made = 0
     with closing(_repeated(plan, path)) as calls:
         try:

@@ -87,7 +87,7 @@ _CAPTURING = 1
 
 @cache
 def _kernels_of_graphs() -> WeakKeyDictionary[Any, int | None] | None:
-    """Begin to count the kernels of each graph that is made from here on; None where nobody tells, as on ROCm.
+    """Begin to count the kernels of each graph that is made from here on; None if they cannot be counted, as on ROCm.
 
     None in place of a number: not known.
     """

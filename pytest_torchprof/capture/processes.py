@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from pytest_torchprof.capture import torch_profiler
 from pytest_torchprof.capture.devices import live_device
 from pytest_torchprof.capture.gpu_lock import holding
 from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.devices.kinds import kind_of
+from pytest_torchprof.reasons.capturing import SLOW_EXPORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +34,13 @@ def show_waits(text: str, phase: Phase | None = None) -> None:
     if phase == "wait":
         sys.stderr.write(f"torchprof {text}\n")
         sys.stderr.flush()
+
+
+@cache
+def tell_slow_export(device: str) -> None:
+    """Write on stderr, once in a process, that torch cannot be asked for the file alone, where a GPU is measured."""
+    if kind_of(device).has_launches and torch_profiler.lacks_file_only():
+        sys.stderr.write(f"torchprof: {SLOW_EXPORT}\n")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ class Rank:
     number: int = 0
     world: int = 1
     local: int | None = field(default=None, compare=False)
-    """Its number among those on this host; None where nobody tells."""
+    """Its number among the ranks on this host; None if it is not known."""
     run_id: str | None = field(default=None, compare=False)
     """What the launcher calls this run of the job, the same for all ranks; None where it has no name for it."""
     host: str = field(default_factory=socket.gethostname, compare=False)

@@ -259,6 +259,11 @@ class FreshProcess:
     """Why it did not come to an end."""
 
     @property
+    def silent(self) -> bool:
+        """Whether it saw no kernel, and nothing says why."""
+        return self.kernels == 0 and not self.refusals and self.failure is None
+
+    @property
     def device_failed(self) -> bool:
         """Whether it was the GPU that failed, and not its profiler."""
         return self.failure is not None and _OF_THE_DEVICE.search(self.failure) is not None
@@ -269,10 +274,14 @@ def without_filters(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name != "PYTHONWARNINGS"}
 
 
-def fresh_process(device: str, *, limit_s: float = _LIMIT_S) -> FreshProcess:
-    """Launch a few kernels on `device` under torch.profiler in a process of its own, with kineto's log."""
+def fresh_process(device: str, *, limit_s: float = _LIMIT_S, bare: bool = False) -> FreshProcess:
+    """Launch a few kernels on `device` under torch.profiler in a process of its own, with kineto's log.
+
+    ``bare``: without what an installation runs whenever Python starts, sitecustomize and the lines of .pth files.
+    """
     # -P: no module of the current folder, such as a checkout of torch, may take the place of an installed one.
-    command = [sys.executable, "-P", "-c", _PROGRAM, device, str(_LAUNCHED)]
+    words = ["-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PROGRAM}"] if bare else ["-c", _PROGRAM]
+    command = [sys.executable, "-P", *(["-S"] if bare else []), *words, device, str(_LAUNCHED)]
     environment = {**without_filters(os.environ), "KINETO_LOG_LEVEL": "1"}
     try:
         done = run(command, env=environment, limit_s=limit_s)

@@ -153,7 +153,7 @@ class Session:
         return None if self._lines is None else self._lines.why_not is None
 
     @property
-    def why_no_lines(self) -> str | None:
+    def why_no_lines(self) -> Reason | None:
         """Why some lines left no mark; None where every line left its mark."""
         return None if self._lines is None else self._lines.why_not
 

@@ -12,6 +12,7 @@ import re
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -71,6 +72,7 @@ def compilation_metrics() -> list[Any] | None:
     return None if get is None else list(get())
 
 
+@cache
 def records_skipped_frames() -> bool:
     """Whether the metrics of a frame with a break in a loop tell it apart from one without anything to compile."""
     import torch

@@ -35,7 +35,7 @@ _TYPE_NAMES: Final = {
 
 
 def tensor_lists(profiler: _KinetoProfile, recording: Path) -> tuple[TensorLists, ...] | None:
-    """Return which operators of an exported recording were given lists of which types; None where nothing tells.
+    """Return the types of the lists that operators of an exported recording were given; None if they are not known.
 
     It is read from the profiler's own tree of events, which a profiler that was asked for the file only does not have.
     """

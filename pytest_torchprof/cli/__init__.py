@@ -1,4 +1,4 @@
-"""The ``torchprof`` command: what its sub-commands share; each is a module that is imported when it is called."""
+"""The ``torchprof`` command: the shared part of its sub-commands, each of which is a module imported on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import MOST_DIGITS, nearest, printable, printable_line, wrapped
+from pytest_torchprof.text import MOST_DIGITS, broken, nearest, printable, printable_line, wrapped
+from pytest_torchprof.text.tables import screen_columns
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer as Arguments
@@ -35,26 +36,27 @@ COMMANDS = {
     "schema": "print the JSON schema of what a command or a report holds",
     "doctor": "say what is wrong with the profiler or the device",
     "explain": "say what a limit, a finding or a message means",
+    "history": "say which commit changed what a test launches, from the records of many runs",
     "baseline": "list, show, compare, prune and merge stored baselines",
 }
 RUNS_CODE = frozenset({"run", "bisect"})
-"""Commands whose process runs code of the user's: that writes when it wants to."""
+"""Commands whose process runs the user's code, which writes whenever it wants to."""
 WRITES_AT_ONCE = RUNS_CODE | {"doctor"}
-"""Commands whose text is not kept until the end, which may be minutes away."""
+"""Commands whose text is not held back until the end, which may be minutes away."""
 RANKS = "--ranks"
-"""The recordings in a folder are those of one job's ranks."""
+"""Help for folders whose recordings are those of one job's ranks."""
 UNUSABLE = 2
-"""The exit status for bad usage and for what cannot be read."""
+"""The exit status for bad usage and for input that cannot be read."""
 
 
 class UsageError(TorchprofError):
-    """Arguments on the command line that do not belong there; the command's help says which do."""
+    """Invalid arguments on the command line; the command's help shows the valid ones."""
 
     code = Code.BAD_USAGE
 
 
 class _Help(HelpFormatter):
-    """Help whose prose ends where the terminal does; an example, which is indented, stays as it is."""
+    """Help whose prose is wrapped to the terminal; examples, which are indented, stay unchanged."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         blocks = groupby(text.splitlines(), key=lambda line: line[:1].strip() != "")
@@ -66,19 +68,19 @@ class _Help(HelpFormatter):
 
 
 class Parser(ArgumentParser):
-    """A parser whose problems are errors of ours, and which names the option that may be meant."""
+    """A parser that raises our own errors, and names the option that may be meant."""
 
     passed_on: str | None = None
-    """The argument that holds what stands behind ``--``, in a command that passes it on to another program."""
+    """The argument that takes everything after ``--``, in a command that passes it on to another program."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_Help, allow_abbrev=False, **settings)
 
-    # argparse's own signature has overloads for namespaces of other types.
+    # argparse's own signature has overloads for other types of namespaces.
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Namespace | None = None
     ) -> tuple[Namespace, list[str]]:
-        """Return the arguments, and an empty list; UsageError for what is no argument of the command."""
+        """Return the arguments and an empty list; UsageError for anything that is no argument of the command."""
         given, behind = list(args or ()), []
         if self.passed_on is not None and "--" in given:
             at = given.index("--")
@@ -92,7 +94,7 @@ class Parser(ArgumentParser):
 
     def _refuse(self, argument: str) -> NoReturn:
         option = argument.partition("=")[0]
-        # Behind "--", what looks like an option is none.
+        # After "--", text that looks like an option is none.
         if option.startswith("-") and option not in self._option_string_actions:
             self.error(f"unknown option {option!r}; {nearest(option, self._option_string_actions)}")
         self.error(f"{argument!r} is one argument too many")
@@ -144,7 +146,7 @@ def add_thresholds(parser: Arguments) -> None:
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return a function that reads a whole number from ``least`` on."""
+    """Return a function that reads an integer of at least ``least``."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < least:
@@ -155,12 +157,12 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def sentence(purpose: str) -> str:
-    """Return the purpose of a command as a sentence, with which its help begins."""
+    """Return the purpose of a command as the sentence with which its help begins."""
     return f"{purpose[0].upper()}{purpose[1:]}."
 
 
 def parser_of(command: str | None = None) -> Parser:
-    """Return the parser of the whole command line, which knows the arguments of this command only."""
+    """Return the parser of the whole command line, which knows only the arguments of this command."""
     parser = Parser(
         prog="torchprof", description="Records, judges and compares which GPU kernels ran, by torch.profiler."
     )
@@ -175,12 +177,12 @@ def parser_of(command: str | None = None) -> Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a sub-command; return its exit status, 2 for bad usage and for what cannot be read."""
+    """Run a sub-command; return its exit status, 2 for bad usage and for input that cannot be read."""
     given = sys.argv[1:] if argv is None else argv
     if "_ARGCOMPLETE" in os.environ:
         return _complete(os.environ.get("COMP_LINE", ""))
     for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:  # Closed by who started the process.
+        if getattr(sys, stream) is None:  # The process that started this one closes it.
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     return _run(_command_in(given), given)
 
@@ -200,7 +202,7 @@ def _complete(line: str) -> int:
 
 
 class _LaterText(io.StringIO):
-    """Text that is written to a stream later, and knows what that stream can show."""
+    """Text that is written to a stream later, and knows what that stream can display."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -215,7 +217,7 @@ class _LaterText(io.StringIO):
 
 
 def _run(command: str | None, given: list[str]) -> int:
-    # A name out of a trace may hold characters that the terminal's encoding has not.
+    # A name from a trace may contain characters that the terminal's encoding lacks.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -226,7 +228,7 @@ def _run(command: str | None, given: list[str]) -> int:
         gc.disable()
         atexit.register(gc.freeze)
     if command not in WRITES_AT_ONCE:
-        # Written at the end, so that the verdict stands whatever becomes of the text.
+        # Written at the end, so that the verdict is settled whatever becomes of the text.
         sys.stdout = text
     try:
         status = _answer(command, given)
@@ -250,7 +252,7 @@ def _answer(command: str | None, given: list[str]) -> int:
     parser = parser_of(command)
     try:
         arguments = parser.parse_args(given)
-    except SystemExit:  # The help is written.
+    except SystemExit:  # argparse has written its help.
         return 0
     if arguments.version:
         from importlib.metadata import version  # noqa: PLC0415 - slow to import, rarely asked for
@@ -274,19 +276,20 @@ def _command_text(command: str | None) -> str:
 
 
 def refuse(command: str | None, problem: str) -> int:
-    """Write on stderr what a command cannot do (None: torchprof itself), and return UNUSABLE."""
-    # Files are named in it, and what they hold.
-    sys.stderr.write("\n".join(map(printable, f"{_command_text(command)}: {problem}".split("\n"))) + "\n")
+    """Write the problem of a command (None: torchprof itself) to stderr, and return UNUSABLE."""
+    # It names files and quotes their contents.
+    text = "\n".join(map(printable, f"{_command_text(command)}: {problem}".split("\n")))
+    sys.stderr.write(broken(text, screen_columns() if sys.stderr.isatty() else None) + "\n")
     return UNUSABLE
 
 
 def write(text: str, command: str | None) -> int:
-    """Write the text; return 0, or UNUSABLE where it cannot be written."""
+    """Write the text; return 0, or UNUSABLE if it cannot be written."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; the interpreter's own flush at exit must not complain either.
+        # The reader (head, less) has seen enough; the interpreter's own flush at exit must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -29,7 +29,7 @@ exit status: 0, or 2 if a file cannot be read or the usage is bad"""
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
     parser.add_argument("path", metavar="TRACE|DIR", help="a recording, or a folder of them")
@@ -59,7 +59,7 @@ def run(arguments: Namespace) -> int:
         "step": arguments.step,
         "findings": not arguments.no_findings,
     }
-    # Findings take longer to import than a small recording to read.
+    # Importing findings takes longer than reading a small recording.
     thresholds = arguments.threshold
     rules = _rules(thresholds) if thresholds or shown["findings"] else ()
     loaded = load(path, device=device) if os.path.isdir(path) else load_file(path, device=device)  # noqa: PTH112

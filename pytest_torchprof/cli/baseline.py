@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 SAME, DIFFER = 0, 1
 
-# Collects a file and writes down its tests: all of them, before -m, -k or a plugin deselects any, and whether
-# collecting went through as a whole (a module that skips itself has tests that cannot be seen here).
+# Collects a file and notes its tests: all of them, before -m, -k or a plugin deselects any, and whether collecting was
+# complete (a module that skips itself has tests that cannot be seen here).
 _COLLECT: Final = """
 import json, sys
 import pytest
@@ -66,7 +66,7 @@ again, 2 cannot read, or bad usage"""
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what each command of it takes."""
+    """Declare the arguments of each of its commands."""
     parser.description = "Looks at the files of stored baselines without running a test, and changes them."
     parser.epilog = _EPILOG
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
@@ -167,7 +167,7 @@ def _diff(arguments: Namespace) -> int:
 
 
 def _read_entries(path: Path) -> dict[tuple[str, str], Entry]:
-    """Return all entries of a file, or of a folder's files by their path below it."""
+    """Return all entries of a file, or of the files of a folder by their path below it."""
     files = read_files([path])
     named = {str(file.path.relative_to(path)) if path.is_dir() else "": file for file in files}
     return {(name, key): entry for name, file in named.items() for key, entry in file.entries.items()}
@@ -196,7 +196,7 @@ def _prune(arguments: Namespace) -> int:
 def _find_gone(
     base: Path, file: BaselineFile, rootdir: Path, collected: dict[Path, frozenset[str] | None]
 ) -> tuple[list[str] | None, str]:
-    """Return the keys whose tests are gone, with a heading for them; or None, and why they cannot be known."""
+    """Return the keys whose tests are gone, with a heading for them; or None, and why they are not known."""
     test_file = test_file_of(file.path.absolute(), (base if base.is_dir() else base.parent).absolute(), rootdir)
     if test_file is None and file.path.absolute().parent.name == FOLDER:
         return sorted(file.entries), "its test file does not exist"
@@ -211,7 +211,7 @@ def _find_gone(
 
 
 def _collect_tests(test_file: Path) -> frozenset[str] | None:
-    """Return the test ids of a file, without the file part; None where collecting did not go through."""
+    """Return the test ids of a file, without the file part; None if collecting was not complete."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "collected.json")
         command = [sys.executable, "-c", _COLLECT, str(test_file), str(answer)]

@@ -1,4 +1,4 @@
-"""The baseline files that the commands of ``torchprof baseline`` look at."""
+"""The baseline files that the commands of ``torchprof baseline`` work on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_paths(parser: Parser) -> None:
-    """Declare the baseline files and folders that a command looks at."""
+    """Declare the baseline files and folders that a command works on."""
     parser.add_argument(
         "path",
         nargs="*",
@@ -42,7 +42,7 @@ def add_rootdir(parser: Parser) -> None:
 
 
 def read_files(paths: list[Path]) -> Iterator[BaselineFile]:
-    """Yield the baselines of files and folders; UsageError where a folder has none, UnreadableBaseline."""
+    """Yield the baselines of files and folders; UsageError if a folder has none, UnreadableBaseline."""
     for path in paths:
         if not path.is_dir():
             yield read(path)
@@ -54,5 +54,5 @@ def read_files(paths: list[Path]) -> Iterator[BaselineFile]:
 
 
 def write_line(line: str) -> None:
-    """Write a line, or several, without the control characters that a terminal obeys."""
+    """Write one or more lines, without the control characters that a terminal obeys."""
     sys.stdout.write("\n".join(printable(part) for part in line.split("\n")) + "\n")

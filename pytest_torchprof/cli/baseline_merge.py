@@ -1,4 +1,4 @@
-"""``torchprof baseline resolve``: mend the files that a merge has joined, and say which entries both sides changed."""
+"""``torchprof baseline resolve``: repair merged files, and name the entries that both sides changed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 RESOLVED, TO_MEASURE = 0, 1
 _AGAIN: Final = "both sides changed these, measure them again with --torchprof-baseline=update"
 _TIMES: Final = "both sides changed these, and at least one of them nothing but times"
-# What is picked or replayed is a commit, and what it began with is its parent.
+# What is picked or replayed is a commit, and its parent is the common ancestor.
 _PICKED: Final = ("CHERRY_PICK_HEAD", "REBASE_HEAD")
 
 
 def resolve(arguments: Namespace) -> int:
-    """Mend the files in which a merge left its markers, look at those that it has joined; return the exit status."""
+    """Repair files with the markers of a merge, check those that it has joined; return the exit status."""
     paths = [path for base in arguments.path for path in (sorted(find_files(base)) if base.is_dir() else [base])]
     texts = {path: read_text(path) for path in paths}
     if not any(map(has_conflict, texts.values())):
@@ -51,9 +51,9 @@ def _resolve_file(path: Path, text: str, last: Callable[[Path], Revisions | None
         else:
             overlaps = overlaps_merged(path, merged) if merged is not None else ()
     except UnreadableBaseline as error:
-        # What was committed is no baseline, and nothing in the file waits to be resolved.
+        # The committed file is no baseline, and the file has nothing to resolve.
         return refuse("baseline", str(error)) if marked else RESOLVED
-    except TorchprofError as error:  # the other files are resolved all the same
+    except TorchprofError as error:  # the other files are resolved nevertheless
         return refuse("baseline", str(error))
     again = [overlap for overlap in overlaps if overlap.to_measure]
     heads = ["resolved"] if marked else ["merged line by line"] if overlaps else []
@@ -72,7 +72,7 @@ def _write_overlaps(head: str, overlaps: Sequence[ChangedByBoth]) -> None:
 
 
 def _merged_in_git(path: Path, revisions: Revisions | None) -> MergedTexts | None:
-    """Return what git has joined to this file; ``revisions`` are those of a merge that has left no conflict in it."""
+    """Return the versions that git joined to this file; ``revisions`` are of a merge without a conflict in it."""
     staged = [_git(path.parent, "show", f":{number}:./{path.name}") for number in (1, 2, 3)]
     if staged[1] is None or staged[2] is None:
         staged = [_git(path.parent, "show", f"{revision}:./{path.name}") for revision in revisions or ()]
@@ -82,7 +82,7 @@ def _merged_in_git(path: Path, revisions: Revisions | None) -> MergedTexts | Non
 
 
 def _last_merge(folder: Path) -> Revisions | None:
-    """Return the merge that goes on, else the merge that the last commit is; None where neither is a merge."""
+    """Return the merge in progress, else the merge that is the last commit; None if there is neither."""
     return _merge_that_goes_on(folder) or _merge_of(folder, "HEAD^1", "HEAD^2")
 
 
@@ -104,7 +104,7 @@ def _is_commit(folder: Path, revision: str) -> bool:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Return the output of git, None where it refuses or is not there."""
+    """Return the output of git, None if it fails or is not installed."""
     try:
         done = run(["git", "-C", str(folder), *arguments])
     except OSError:

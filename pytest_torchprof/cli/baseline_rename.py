@@ -1,4 +1,4 @@
-"""``torchprof baseline rename OLD NEW``: a test that has another name, or another file, keeps its entries."""
+"""``torchprof baseline rename OLD NEW``: a test that was renamed or moved to another file keeps its entries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_rename_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.add_argument(
         "old",
         metavar="OLD",

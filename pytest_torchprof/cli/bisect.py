@@ -42,7 +42,7 @@ search cannot begin, 3 not measured: an end cannot be measured, or only skipped 
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.usage = _USAGE
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
         raise UsageError("expected --limit NAME=VALUE, or --changed")
     if arguments.good is None:
         raise UsageError("expected --good REF, a commit from before the change")
-    from pytest_torchprof.against.bisect import BisectTask, bisect  # noqa: PLC0415  (help and usage errors do without)
+    from pytest_torchprof.against.bisect import BisectTask, bisect  # noqa: PLC0415  (help and usage errors do not need it)
     from pytest_torchprof.limits import read_limits  # noqa: PLC0415
 
     task = BisectTask(
@@ -73,7 +73,7 @@ def run(arguments: Namespace) -> int:
         limits=read_limits(read_limit_texts(limits)),
     )
     screen = sys.stdout
-    # What is written meanwhile must not stand among the data.
+    # Output of the tests must not be mixed with the data.
     with redirect_stdout(sys.stderr if arguments.json else screen):
         result = bisect(task, _write_at_once)
     for test, why in result.left_out.items():

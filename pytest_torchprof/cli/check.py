@@ -6,26 +6,29 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import UsageError, add_device, add_limits, add_ranks, add_thresholds
+from pytest_torchprof.cli import UsageError, add_device, add_limits, add_ranks, add_thresholds, whole
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from pytest_torchprof.analysis.ranks import RankPart
     from pytest_torchprof.cli import Parser
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Verdict
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons.reason import Reason
 
 _LISTS = ("kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid", "collectives")
 LIST_LIMITS = frozenset({*_LISTS, "allow_syncs", "allow_memcpys"})
 HOLDS, MISSED, UNKNOWN = 0, 1, 3
-# What begins so is meant to be more than a text: kernel names hold parentheses too, but after spaces and colons
-# ("void at::native::f(...)"). Where a text that begins so is meant, it can be quoted.
+# A value that begins like this is meant to be more than a text: kernel names contain parentheses too, but after spaces
+# and colons ("void at::native::f(...)"). A text that begins like this can be quoted.
 _WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
+
+_NARROW: Final = 60
 
 _EPILOG: Final = """\
 examples:
@@ -38,7 +41,7 @@ exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.description = "Judges a recording by the limits of the torchprof marker."
     parser.epilog = _EPILOG
     parser.add_argument("path", metavar="TRACE|DIR", help="a recording; with --ranks a folder of them")
@@ -50,6 +53,10 @@ def add_arguments(parser: Parser) -> None:
         "ranks together",
     )
     add_thresholds(parser)
+    parser.add_argument(
+        "--top", type=whole(1), default=10, metavar="N", help="how many rows of evidence each limit has (10)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object, with all rows")
 
 
 def run(arguments: Namespace) -> int:
@@ -85,7 +92,7 @@ def _add_up(name: str, before: object, more: object) -> object:
     if isinstance(before, dict) or isinstance(more, dict):
         raise UnknownLimit(f"--limit {name} is given once with counts and once without; give it counts each time")
     if name == "fused":
-        # Each value is a group of its own: they need not stand in one kernel.
+        # Each value is a group of its own: they need not be in one kernel.
         return [*_as_groups(before), *_as_groups(more)]
     return [*_as_list(before), *_as_list(more)]
 
@@ -102,8 +109,8 @@ def _as_list(value: object) -> list[object]:
 def _read_value(name: str, text: str) -> object:
     """Return a Python literal, a JSON value, a selector, a list or dict of them, or the text itself.
 
-    UnknownLimit for what begins as one of these and does not read as such: as a text it would match nothing, and a
-    limit that forbids it would hold.
+    Raises UnknownLimit for a value that begins like one of these and cannot be read as such: as a text it would match
+    nothing, and a limit that forbids it would hold.
     """
     from pytest_torchprof.kernels.patterns import parse_value  # noqa: PLC0415  (help and usage errors do without)
 
@@ -128,7 +135,10 @@ def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
             f"{trace} is a folder of {len(profile)} recordings; check one file at a time", Code.BAD_USAGE
         )
     verdicts = check_limits(profile.with_own_kernels(own_kernels), asked)
-    _write_verdicts(verdicts)
+    if arguments.json:
+        write_json(verdicts)
+        return _status(verdict.status for verdict in verdicts)
+    _write_verdicts(verdicts, arguments.top)
     if orphans := profile.trace.orphans:
         sys.stdout.write(
             f"{counted(orphans, 'GPU operation')} without a launch in the recording, in no step: queued before it, "
@@ -143,7 +153,7 @@ def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
 
 
 def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
-    """Judge each rank of a job, and the limits on ranks together; of each limit the worst rank is shown."""
+    """Judge each rank of a job, and the limits on all ranks together; for each limit the worst rank is shown."""
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415
     from pytest_torchprof.limits import check_limits  # noqa: PLC0415
     from pytest_torchprof.limits.rank_limits import (  # noqa: PLC0415
@@ -163,12 +173,15 @@ def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
     job = job_in(arguments.path, arguments.device, look, own_kernels=own_kernels)
     may_be_idle = limits.get("min_kernels") == 0
     verdicts = [*worst_of(verdicts_of), *check_job(job, together, may_be_idle=may_be_idle), *missing_ranks(job)]
-    _write_verdicts(verdicts)
+    if arguments.json:
+        write_json(verdicts)
+    else:
+        _write_verdicts(verdicts, arguments.top)
     return _status(verdict.status for verdict in verdicts)
 
 
 def _read_asked(arguments: Namespace, limits: dict[str, object]) -> tuple[OwnKernels, tuple[Asked, ...]]:
-    """Return what users declare of kernels that no table knows, and the limits."""
+    """Return the user's declarations of kernels that no table knows, and the limits."""
     from pytest_torchprof.findings import RULES, with_thresholds  # noqa: PLC0415
     from pytest_torchprof.limits import catalogue, divided, read_limits  # noqa: PLC0415
 
@@ -177,15 +190,35 @@ def _read_asked(arguments: Namespace, limits: dict[str, object]) -> tuple[OwnKer
     return own_kernels, read_limits(others, known=known)
 
 
-def _write_verdicts(verdicts: Iterable[Verdict]) -> None:
+def write_json(verdicts: Collection[Verdict], reason: Reason | None = None) -> None:
+    """Write verdicts as one JSON object in one line; ``reason``: why nothing is measured, where that is so."""
+    import json  # noqa: PLC0415
+
+    from pytest_torchprof.report.verdicts import verdicts_json  # noqa: PLC0415
+
+    sys.stdout.write(json.dumps(verdicts_json(verdicts, reason)) + "\n")
+
+
+def _write_verdicts(verdicts: Iterable[Verdict], most: int) -> None:
     from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
-    from pytest_torchprof.text import printable_line  # noqa: PLC0415
+    from pytest_torchprof.text import and_more, broken, cut, printable_line  # noqa: PLC0415
+    from pytest_torchprof.text.tables import screen_columns  # noqa: PLC0415
+
+    columns = screen_columns()
+    # On a narrow screen what was seen stands below its limit.
+    at = 14 if columns is None or columns >= _NARROW else 2
+
+    def show(line: str, hanging: int) -> None:
+        for part in broken(line, columns, hanging=hanging).split("\n"):
+            sys.stdout.write(f"{part if columns is None else cut(part, columns)}\n")
 
     for verdict in verdicts:
-        sys.stdout.write(f"{verdict.status:<14}{limit_line(verdict).lstrip()}\n")
-        sys.stdout.writelines(
-            f"{'':14}    {printable_line(line)}\n" for fact in verdict.evidence for line in str(fact).split("\n")
-        )
+        show(f"{verdict.status:<14}{limit_line(verdict).lstrip()}", at)
+        lines = [line for fact in verdict.evidence for line in str(fact).split("\n")]
+        for line in lines[:most]:
+            show(f"{'':{at}}    {printable_line(line)}", at + 8)
+        if len(lines) > most:
+            show(f"{'':{at}}    ...{and_more(len(lines) - most)} (--top {len(lines)})", at + 6)
 
 
 def _status(statuses: Iterable[str]) -> int:

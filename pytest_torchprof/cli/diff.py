@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare import Comparison
 
 SAME, DIFFER, UNKNOWN = 0, 1, 3
-# A baseline file says so at its very start; a trace's first key is another.
+# A baseline file is recognised by its beginning; a trace has another first key.
 _PEEK: Final = 4096
 _MERGING: Final = b"<<<<<<<"
 
@@ -34,7 +34,7 @@ class _Compared(NamedTuple):
     data: dict[str, Any]
     lines: list[str]
     unknown: bool = False
-    """Whether something of it is not measured."""
+    """Whether a part of it is not measured."""
 
 
 _DESCRIPTION: Final = """\
@@ -52,7 +52,7 @@ they differ, 2 cannot read, or bad usage, 3 one of them is not measured; times a
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
     parser.add_argument("first", metavar="A", help="what was before")
@@ -100,7 +100,7 @@ def _compare(arguments: Namespace) -> _Compared:
 
 
 def _diff_ranks(arguments: Namespace) -> int:
-    """Compare two jobs rank by rank; two recordings are there at a time."""
+    """Compare two jobs rank by rank; two recordings are in memory at a time."""
     from pytest_torchprof.cli.ranks import job_in  # noqa: PLC0415 - imported where it is used
     from pytest_torchprof.report import ranks_report  # noqa: PLC0415 - imported where it is used
 
@@ -139,7 +139,7 @@ def _diff_ranks(arguments: Namespace) -> int:
 
 
 def differences(before: Mapping[_Key, Entry], after: Mapping[_Key, Entry]) -> dict[_Key, Comparison]:
-    """Return how the entries of each test that either side has differ, in order."""
+    """Return, in order, the differences between the entries of each test that either side has."""
     from pytest_torchprof.compare import compare  # noqa: PLC0415 - comparing needs msgspec, --help does not
 
     keys = sorted(before.keys() | after.keys())
@@ -147,7 +147,7 @@ def differences(before: Mapping[_Key, Entry], after: Mapping[_Key, Entry]) -> di
 
 
 def summary_of(comparison: Comparison) -> str:
-    """Return a short text of how two entries differ; "same" where nothing that decides does."""
+    """Return a short text on how two entries differ; "same" if nothing that decides differs."""
     return {"new": "only in the second", "gone": "only in the first"}.get(comparison.verdict) or comparison.summary
 
 
@@ -204,7 +204,7 @@ def _of_folders(first: Path, second: Path, device: str | None, *, every: bool) -
         except NotMeasured as problem:
             unknown[name] = str(problem)
     alone = {"first": sorted(before.keys() - after.keys()), "second": sorted(after.keys() - before.keys())}
-    # What costs most comes first.
+    # The costliest difference comes first.
     names = sorted(compared, key=lambda name: -abs(_difference_us(compared[name].data)))
     lines = [
         line for name in names for line in (printable(f"{name}:"), *(f"  {line}" for line in compared[name].lines))
@@ -218,12 +218,14 @@ def _of_folders(first: Path, second: Path, device: str | None, *, every: bool) -
 
 
 def _difference_us(data: Mapping[str, Any]) -> float:
+    if data["cost"] is None:  # times are not compared
+        return 0.0
     before, after = data["cost"]["time_us"]
     return float(after - before)
 
 
 def _tests_in(folder: Path, device: str | None) -> dict[str, Path]:
-    """Return the recordings of a folder by test and label, those of no test by their path below it."""
+    """Return the recordings of a folder by test and label, those without a test by their path below it."""
     from pytest_torchprof.profiles import load_each  # noqa: PLC0415 - imported where it is used
 
     paths: dict[str, Path] = {}
@@ -251,7 +253,7 @@ def _of_recordings(first: Path, second: Path, device: str | None, *, every: bool
 
 
 def _is_baseline(path: Path) -> bool:
-    """Tell a baseline file, a damaged one too, from a recording by its first bytes: both are JSON objects."""
+    """Distinguish a baseline file, even a damaged one, from a recording by its first bytes: both are JSON objects."""
     if is_special(path):
         raise UnreadableRecording(f"{path}: cannot be read: {SPECIAL}", Code.RECORDING_UNREADABLE)
     try:

@@ -1,4 +1,4 @@
-"""``torchprof doctor``: what is wrong with the profiler or the device, in lines for a bug report."""
+"""``torchprof doctor``: the problems of the profiler or the device, in lines for a bug report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ as soon as it is known, and what does not end is ended after 90 to 150 seconds. 
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.description = _DESCRIPTION
     parser.epilog = "exit status: 0 nothing is wrong, 1 something is wrong, 2 bad usage"
     parser.add_argument("--json", action="store_true", help="one JSON object, for a bug report")
@@ -59,12 +59,12 @@ def run(arguments: Namespace) -> int:
 
 
 def _write_at_once(lines: list[str]) -> None:
-    """Write lines at once: a machine that is busy, or ill, takes long for the next ones."""
+    """Write lines at once: a busy or broken machine takes long for the next ones."""
     write("".join(f"{line}\n" for line in lines), "doctor")
 
 
 def _progress(name: str) -> None:
-    """Show on a terminal what is being looked at, in a line that goes away again."""
+    """Show on a terminal what is being checked, in a line that disappears again."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[Klooking at {name} ..." if name else "\r\033[K")
         sys.stderr.flush()

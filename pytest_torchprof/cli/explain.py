@@ -1,14 +1,15 @@
-"""``torchprof explain WORD``: what the documentation says of a limit, a finding or a message."""
+"""``torchprof explain WORD``: what the documentation says about a limit, a finding or a message."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import textwrap
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError
+from pytest_torchprof.reasons.articles import articles as of_messages
 from pytest_torchprof.text import WIDTH, nearest
 from pytest_torchprof.text.documentation import articles, plain
 
@@ -29,7 +30,7 @@ exit status: 0, or 2 if the word is not known"""
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
     parser.add_argument("word", nargs="*", metavar="WORD", help="without one, all that the command knows is listed")
@@ -37,21 +38,24 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
-    asked = "-".join(arguments.word).strip("[]")  # A code stands in brackets where it is printed.
-    known = {article.word: article for article in articles()}
-    if not asked:
+    known = {article.word: article for article in chain(articles(), of_messages())}
+    if not arguments.word:
         for page, on_page in groupby(known.values(), key=lambda article: article.page):
             names = ", ".join(article.word for article in on_page)
             sys.stdout.write("\n".join([f"{page}:", *_wrapped(names, "  "), ""]))
         return 0
-    if asked not in known:
-        raise UsageError(f"nothing is known of {asked!r}; {nearest(asked, known)}")
-    sys.stdout.write("\n".join([asked, *_shown(known[asked].lines), ""]))
+    asked = [word.strip("[]") for word in arguments.word]  # A code is printed in brackets.
+    # A code is often read as words, "lost kernels"; what is known word by word is several.
+    asked = ["-".join(asked)] if "-".join(asked) in known or not known.keys() & asked else asked
+    for word in asked:
+        if word not in known:
+            raise UsageError(f"nothing is known of {word!r}; {nearest(word, known)}")
+    sys.stdout.write("\n".join("\n".join([word, *_shown(known[word].lines), ""]) for word in asked))
     return 0
 
 
 def _shown(lines: tuple[str, ...]) -> Iterator[str]:
-    """Yield what a terminal shows of a page's lines: paragraphs that fit it, and a table row by row."""
+    """Yield a page's lines for a terminal: paragraphs wrapped to its width, and tables row by row."""
     for is_table, same in groupby(lines, key=lambda line: line.startswith("|")):
         part = list(same)
         yield from _stacked_rows(part) if is_table else _paragraphs(part)
@@ -68,9 +72,9 @@ def _stacked_rows(table: list[str]) -> Iterator[str]:
     titles, _, *rows = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in table)
     for first, *others in rows:
         yield ""
-        yield from _wrapped(first, "  ")
+        yield from (line for text in first.split("<br>") for line in _wrapped(text, "  "))
         for title, cell in zip(titles[1:], others, strict=True):
-            yield from _wrapped(f"{title}: {cell}", "      ")
+            yield from _wrapped(f"{title}: {cell}", "      ") if cell else ()
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

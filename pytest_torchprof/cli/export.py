@@ -36,11 +36,11 @@ _FORMS: Final = {
     _SPEEDSCOPE: "a file for https://www.speedscope.app",
 }
 _WITHOUT: Final = {_LANES: ("--by", "--weight", "--device"), _COLLAPSED: (), _SPEEDSCOPE: ("--weight",)}
-"""The options that mean nothing for a form."""
+"""The options that have no meaning for a form."""
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument("path", metavar="FILE", help="the recording")
     parser.add_argument(
@@ -86,7 +86,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _lanes(path: str) -> tuple[bytes, str]:
-    from pytest_torchprof.report.perfetto import with_lanes  # noqa: PLC0415 - flame graphs need none of it
+    from pytest_torchprof.report.perfetto import with_lanes  # noqa: PLC0415 - flame graphs do not need it
 
     drawn = with_lanes(path)
     return drawn.content, drawn.summary

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pytest_torchprof.cli import Parser
 
 PORT: Final = 9001
-"""The port from which the page's security policy lets it read."""
+"""The port that the page's security policy allows it to read from."""
 _PAGE: Final = "https://ui.perfetto.dev"
 _POLL_S = 0.5
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-"""Variables that show on Linux that there is a browser."""
+"""Variables that show on Linux that a browser can open."""
 
 _DESCRIPTION: Final = """\
 Shows a recording in Perfetto's user interface, https://ui.perfetto.dev. The page reads it from this machine,
@@ -43,7 +43,7 @@ exit status: 0, or 2 if the file cannot be read, the port is taken or nobody ask
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
     parser.add_argument("path", metavar="FILE", help="the recording")
@@ -56,15 +56,15 @@ def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
     path, wait = arguments.path, arguments.wait
     recording = with_lanes(path)
-    # Other users of the machine reach the port too, but do not know the path.
+    # Other users of the machine can reach the port too, but do not know the path.
     url_path = f"/{secrets.token_urlsafe(16)}/{quote(os.path.basename(path).removesuffix('.gz'))}"  # noqa: PTH119 - see recording
     once = _Once(url_path, recording.content)
     with _listening(once) as server:
         link = f"{_PAGE}/#!/?url=http://127.0.0.1:{PORT}{url_path}"
-        # Standard output is written when the command has ended.
+        # Standard output is written only when the command has ended.
         sys.stderr.write(f"{recording.summary}\n{link}\n")
         if sys.platform != "linux" or any(map(os.environ.get, _SCREENS)):
-            # Without a screen it would start one that takes over the terminal.
+            # Without a screen it would start a browser that takes over the terminal.
             webbrowser.open(link)
         until = time.monotonic() + wait
         while not once.done and time.monotonic() < until:
@@ -76,7 +76,7 @@ def run(arguments: Namespace) -> int:
 
 
 class _Once:
-    """What is handed out, and whether it was."""
+    """The content that is served once, and whether it was."""
 
     def __init__(self, url_path: str, content: bytes) -> None:
         self.url_path = url_path
@@ -85,7 +85,7 @@ class _Once:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Hands out one file to Perfetto's page, and nothing to anybody else."""
+    """Serves one file to Perfetto's page, and nothing to anybody else."""
 
     timeout = 10
     """Seconds after which a connection that sends nothing is dropped."""
@@ -95,8 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*arguments)
 
     def do_GET(self) -> None:
-        """Hand out the file."""
-        # A page that calls this address by a name of its own is no page of Perfetto's.
+        """Serve the file."""
+        # A page that reaches this address by another host name is not Perfetto's.
         addressed = self.headers.get("Host") in (f"127.0.0.1:{PORT}", f"localhost:{PORT}")
         if self.path != self._once.url_path or not addressed:
             self.send_error(HTTPStatus.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""What the commands do with the recordings of a job's ranks, which are read one after the other."""
+"""The recordings of a job's ranks, which the commands read one after the other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def job_in(
     *,
     own_kernels: OwnKernels = NOTHING_DECLARED,
 ) -> Job:
-    """Return the job whose recordings are in the folder; ``look`` sees each of them while it is there."""
+    """Return the job whose recordings are in the folder; ``look`` is called with each while it is in memory."""
     return joined(_parts(folder, device, look, own_kernels))
 
 
@@ -40,6 +40,6 @@ def _parts(
         part = part_of(profile)
         if look is not None:
             look(profile, part)
-        # The next recording takes as much memory again.
+        # The next recording needs as much memory again.
         del read, profile
         yield part

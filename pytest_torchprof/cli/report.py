@@ -29,7 +29,7 @@ exit status: 0, or 2 if a file cannot be read or written or the usage is bad"""
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
     parser.add_argument(

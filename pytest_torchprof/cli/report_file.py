@@ -1,4 +1,4 @@
-"""The JSON report of a run, read back; what another tool or an editor has made of it is refused in one sentence."""
+"""The JSON report of a run, read back; a report that another tool has damaged is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _ReportFile(Struct, kw_only=True):
 
 
 def is_report(path: Path) -> bool:
-    """Tell a report from a recording by its beginning: both are JSON objects."""
+    """Distinguish a report from a recording by its beginning: both are JSON objects."""
     try:
         with path.open("rb") as file:
             head = file.read(_PEEK)
@@ -38,14 +38,14 @@ def is_report(path: Path) -> bool:
 
 
 def _finite(text: str) -> float:
-    """Return a number of JSON; ValueError for what is none, NaN among them: it would compare with no bound."""
+    """Return a JSON number; ValueError for anything else, such as NaN, which compares with no bound."""
     if not isfinite(number := float(text)):
         raise ValueError(f"{text} is no number")
     return number
 
 
 def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
-    """Return the results and the environment of the run; TorchprofError where they are not what this version writes."""
+    """Return the results and the environment of the run; TorchprofError if they are not what this version writes."""
     try:
         document = json.loads(path.read_bytes(), parse_float=_finite, parse_constant=_finite)
     except (OSError, ValueError, RecursionError) as problem:
@@ -59,7 +59,7 @@ def read_report(path: Path) -> tuple[tuple[Result, ...], Environment | None]:
             document["results"] = [from_report(entry) if isinstance(entry, dict) else entry for entry in results]
         report = msgspec.convert(document, _ReportFile)
         for result in report.results:
-            as_reported(result)  # Facts of the right type may be none that this version has words for.
+            as_reported(result)  # This version may have no words for facts of the right type.
     except (LookupError, ValueError) as problem:  # msgspec's ValidationError is a ValueError.
         text = f"{path}: is no JSON report as this version writes it: {problem}; write it again"
         raise TorchprofError(text, Code.RECORDING_DAMAGED) from None

@@ -1,4 +1,4 @@
-"""What ``torchprof report`` reads: recordings, folders of them, and JSON reports with the recordings that they name."""
+"""The input of ``torchprof report``: recordings, folders of them, and JSON reports with their recordings."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _BESIDE: Final = "torchprof-recordings"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One of the files and folders on the command line."""
+    """A file or folder on the command line."""
 
     path: Path
     device: str | None
     results: tuple[Result, ...] | None = None
-    """The results of a JSON report; None of recordings."""
+    """The results of a JSON report; None for recordings."""
     environment: Environment | None = None
 
     @property
     def is_single(self) -> bool:
-        """Whether it is a single recording, which is compared with another whatever they are called."""
+        """Whether it is a single recording, which is compared with another one whatever their names are."""
         return self.results is None and not self.path.is_dir()
 
     def measurements(self) -> Iterator[Measured]:
-        """Yield what is in it, one recording in memory at a time."""
+        """Yield its measurements, with one recording in memory at a time."""
         if self.results is not None:
             yield from self._of_report()
         elif self.is_single:
@@ -80,7 +80,7 @@ class Source:
             return Measured(result=result, missing=f"no timeline: {problem}")
 
     def by_key(self) -> dict[Key, Callable[[], Measured]]:
-        """Return a function for each measurement that gives it; of several recordings each is read once more."""
+        """Return a function for each measurement that returns it; of several recordings it reads its own again."""
         return {_key(measured): self._again(measured) for measured in self.measurements()}
 
     def _again(self, measured: Measured) -> Callable[[], Measured]:
@@ -93,7 +93,7 @@ class Source:
 
 
 def opened(path: Path, device: str | None) -> Source:
-    """Return a source; TorchprofError for what is neither a recording, a folder nor a report."""
+    """Return a source; TorchprofError for a path that is neither a recording, a folder nor a report."""
     if is_special(path):
         raise TorchprofError(f"{path}: cannot be read: {SPECIAL}", Code.RECORDING_UNREADABLE)
     if path.is_dir() or not is_report(path):
@@ -105,7 +105,7 @@ def opened(path: Path, device: str | None) -> Source:
 
 
 def compared(source: Source, before: Source | None) -> Iterator[Measured]:
-    """Yield the measurements of a source, each with that of the same test before, and those of ``before`` alone."""
+    """Yield the measurements of a source, each with the same test's one before, and those only in ``before``."""
     if before is None:
         yield from source.measurements()
         return
@@ -127,7 +127,7 @@ def compared(source: Source, before: Source | None) -> Iterator[Measured]:
 
 
 def heading_of(source: Source, before: Source | None) -> Heading:
-    """Return what stands above the page."""
+    """Return the heading of the page."""
     lines = [describe_environment(source.environment)] if source.environment else []
     if before is None:
         return Heading(title="report" if source.is_single else source.path.name, lines=tuple(lines))

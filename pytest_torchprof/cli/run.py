@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from argparse import REMAINDER
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from pytest_torchprof.cli import UsageError, add_limits
-from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN, read_limit_texts
+from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN, read_limit_texts, write_json
 from pytest_torchprof.reasons.codes import Code, coded
-from pytest_torchprof.reasons.errors import LimitsMissed
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.text import counted, printable_line
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.cli import Parser
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons.reason import Reason
 
 _USAGE: Final = """\
 torchprof run [--limit NAME=VALUE ...] [--save FILE]
@@ -39,7 +40,7 @@ os._exit or exec, was not measured"""
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.usage = _USAGE
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
@@ -50,6 +51,11 @@ def add_arguments(parser: Parser) -> None:
         "-m", dest="module", nargs=REMAINDER, metavar="MODULE [ARGS ...]", help="run a module, as python -m does"
     )
     add_limits(parser)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="the verdicts as one JSON object, in one line behind what the program writes",
+    )
     parser.add_argument("--save", metavar="FILE", help="keep the recording in this file")
     parser.add_argument(
         "--device", default="auto", metavar="auto|cpu|cuda", help="what is measured (auto: a GPU where there is one)"
@@ -70,17 +76,22 @@ def run(arguments: Namespace) -> int:
             ended = f"{printable_line(program[0])} itself ended with exit status {outcome.failed}"
             sys.stderr.write(f"torchprof run: {ended}: nothing was judged\n")
             return outcome.failed
-        _write_outcome(outcome.profile, outcome.problem, len(limits), arguments.save)
+        if arguments.json:
+            write_json(outcome.verdicts, None if outcome.verdicts else _reason(outcome.problem))
+        else:
+            _write_outcome(outcome.profile, outcome.problem, len(limits))
+        if arguments.save is not None:
+            _save(outcome.profile, arguments.save, sys.stderr if arguments.json else sys.stdout)
         if outcome.problem is None:
             return HOLDS
         return MISSED if isinstance(outcome.problem, LimitsMissed) else UNKNOWN
 
 
 def _program_of(arguments: Namespace) -> list[str]:
-    """Return the program as python takes it; UsageError where there is none."""
+    """Return the program as arguments of python; UsageError if there is none."""
     program: list[str] = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if arguments.module is not None:
-        # Only from a "--" among its arguments on they do not count as the option's.
+        # Only after a "--" do its arguments no longer count as the option's.
         program = ["-m", *arguments.module, *arguments.program]
     if not program or program in (["-m"], ["-"]):
         raise UsageError("expected a SCRIPT.py to run, or -m MODULE")
@@ -89,17 +100,24 @@ def _program_of(arguments: Namespace) -> list[str]:
     return program
 
 
-def _write_outcome(profile: Profile | None, problem: Exception | None, limits: int, save: str | None) -> None:
-    """Write what came of it, and keep the recording, believed or not."""
+def _reason(problem: Exception | None) -> Reason | None:
+    return problem.reason if isinstance(problem, NotMeasured) else None
+
+
+def _write_outcome(profile: Profile | None, problem: Exception | None, limits: int) -> None:
     if problem is not None:
         sys.stdout.write(f"{problem}\n")
     elif limits:
         sys.stdout.write(f"{counted(limits, 'limit')} {'holds' if limits == 1 else 'hold'}\n")
     elif profile is not None:
         sys.stdout.write(f"{profile.table()}\n")
-    if save is not None and profile is not None:
+
+
+def _save(profile: Profile | None, save: str, out: TextIO) -> None:
+    """Keep the recording, whether it can be trusted or not."""
+    if profile is not None:
         profile.save(save)
-        sys.stdout.write(f"recording: {printable_line(save)}\n")
-    elif save is not None:
+        out.write(f"recording: {printable_line(save)}\n")
+    else:
         text = coded("there is no recording to save", Code.RECORDING_NOT_WRITTEN)
         sys.stderr.write(f"torchprof run: {text}\n")

@@ -1,6 +1,6 @@
-"""``torchprof schema NAME``: the JSON schema of what a command, a report or a baseline file holds.
+"""``torchprof schema NAME``: the JSON schema of a command's output, a report or a baseline file.
 
-They are made from the types and tables of the code, and open, since a field that is added raises no version.
+Schemas are made from the types and tables of the code, and are open, since a new field raises no version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from pytest_torchprof.cli import doctor
 from pytest_torchprof.compare import Comparison
 from pytest_torchprof.compare.change import Change
 from pytest_torchprof.compare.time_comparison import TimeComparison
-from pytest_torchprof.report import Disuse, analysis_json, json_report, ranks_report
+from pytest_torchprof.history import changes_json
+from pytest_torchprof.history.changes import Cause, State
+from pytest_torchprof.history.runs import OrderedBy
+from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.report import Disuse, analysis_json, json_report, ranks_report, verdicts
 from pytest_torchprof.report.result import Result
 from pytest_torchprof.trace.metadata import Environment
 
@@ -54,17 +58,17 @@ def mapped(schema: Schema) -> Schema:
 
 
 def fields(schemas: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    """Return the schema of an object with these fields; all of the first are there."""
+    """Return the schema of an object with these fields; all of ``schemas`` are required."""
     return {"type": "object", "properties": {**schemas, **(optional or {})}, "required": list(schemas)}
 
 
 def every(names: str, schema: Schema) -> dict[str, Schema]:
-    """Return fields of these names, all with this schema."""
+    """Return fields of these names, all with the same schema."""
     return dict.fromkeys(names.split(), schema)
 
 
 def of_type(kind: type, *, whole: bool = True) -> Schema:
-    """Return the schema of a type of ours; ``whole``: as it is printed, with every field."""
+    """Return the schema of one of our types; ``whole``: as it is printed, with every field."""
     schema = msgspec.json.schema(kind)
     defs = schema.pop("$defs")
     if "Verdict" in defs:
@@ -76,11 +80,18 @@ def of_type(kind: type, *, whole: bool = True) -> Schema:
 def _verdict(facts: dict[str, Schema]) -> Schema:
     """Return the schema of a limit's verdict with its texts."""
     words = {**every("name message", TEXT), "measured": {"type": ["number", "string", "null"]}, "details": listed(TEXT)}
+    words |= every("code remedy", nullable(TEXT))
     return fields({**facts, **words})
 
 
+def _efficiency() -> Schema:
+    """Return the schema of an efficiency as it is printed, with a reason in words."""
+    facts = of_type(Efficiency)["properties"]
+    return fields({**facts, "throughput": fields({**facts["throughput"]["properties"], "why_not": nullable(TEXT)})})
+
+
 def tagged(tag: str) -> Schema:
-    """Return the schema of an object whose field ``tag`` names its kind, which says what other fields it has."""
+    """Return the schema of an object whose field ``tag`` names its kind, on which its other fields depend."""
     return {"type": "object", "required": [tag], "additionalProperties": True}
 
 
@@ -104,7 +115,7 @@ def _resolved(schema: Any, defs: Schema, whole: bool) -> Any:
 
 
 def root(title: str, version: int, schema: Schema) -> Schema:
-    """Return a schema with its draft, its title, and the version of what it describes."""
+    """Return a schema with its draft, its title, and the version of the format that it describes."""
     return {"$schema": DRAFT, "title": f"{title}, schema {version}", **schema}
 
 
@@ -130,13 +141,13 @@ FINDING = {**every("code title message remedy", TEXT), "evidence": mapped(ANY), 
 
 
 def times(device: str = "") -> dict[str, Schema]:
-    """Return the fields of a row's calls beside their number and their time."""
+    """Return the fields of a row's calls besides their number and time."""
     numbers = {f"{device}{name}_us": nullable(NUMBER) for name in ("mean", "min", "max", "worst_step")}
     return {**numbers, f"{device}worst_step": nullable(TEXT)}
 
 
 def analysis() -> Schema:
-    """Return the schema of ``torchprof analyze --json``: an object, of a folder a list of them."""
+    """Return the schema of ``torchprof analyze --json``: an object, or a list of them for a folder."""
     version = analysis_json.SCHEMA
     both = {"calls": WHOLE, "name": TEXT, **every("self_cpu_us cpu_us self_gpu_us gpu_us", nullable(NUMBER))}
     both |= {**times("cpu_"), **times("gpu_")}
@@ -173,6 +184,7 @@ def analysis() -> Schema:
             "measured": BOOL,
             "why_not": nullable(TEXT),
             "attribution": {"enum": ["launch", "time"]},
+            "samples_hardware": BOOL,
             "devices": listed(fields({"index": WHOLE, "name": nullable(TEXT)})),
         }
     )
@@ -189,7 +201,8 @@ def analysis() -> Schema:
             "findings": listed(fields(FINDING)),
         },
         {
-            "efficiency": of_type(Efficiency),
+            "efficiency": _efficiency(),
+            "headline": fields({**every("headline message", TEXT), "facts": mapped(ANY)}),
             "families": listed(
                 fields({"family": nullable(TEXT), "library": TEXT, "count": WHOLE, "time_us": NUMBER, **times()})
             ),
@@ -336,6 +349,17 @@ def report() -> Schema:
     )
 
 
+def check() -> Schema:
+    """Return the schema of ``torchprof check --json`` and ``torchprof run --json``."""
+    known: dict[str, Schema] = {
+        "schema": {"const": verdicts.SCHEMA},
+        "status": {"enum": [HOLDS, MISSED, NOT_MEASURED]},
+        **every("message code remedy", nullable(TEXT)),
+        "limits": listed(of_type(Verdict)),
+    }
+    return root("torchprof check --json, torchprof run --json", verdicts.SCHEMA, fields(known))
+
+
 def baseline() -> Schema:
     """Return the schema of a baseline file, as this version writes it."""
     line, end = of_type(step_form.KernelLine, whole=False), {"const": "end"}
@@ -358,14 +382,55 @@ def doctors() -> Schema:
     return root("torchprof doctor --json", doctor.SCHEMA, fields(known))
 
 
+def history() -> Schema:
+    """Return the schema of ``torchprof history changes --json``."""
+    number_or_text = {"type": ["number", "string", "boolean", "null"]}
+    series: dict[str, Schema] = {
+        **every("folder test device hardware", TEXT),
+        "label": nullable(TEXT),
+        **every("rank ranks", nullable(WHOLE)),
+    }
+    change = fields(
+        {
+            **series,
+            "state": {"enum": [str(state) for state in State]},
+            "undone_at": nullable(TEXT),
+            "numbers": mapped(listed(NUMBER)),
+        }
+    )
+    event = fields(
+        {
+            "cause": {"enum": [str(cause) for cause in Cause]},
+            **every("before after", TEXT),
+            "commits": nullable(listed(TEXT)),
+            "moved": mapped(listed(number_or_text)),
+            **every("came went", mapped(WHOLE)),
+            "tests": listed(change),
+        }
+    )
+    judged = fields({**series, **every("points missing", WHOLE), "gaps": mapped(WHOLE), "open_end": BOOL})
+    known: dict[str, Schema] = {
+        "schema": {"const": changes_json.SCHEMA},
+        "branch": TEXT,
+        "runs": WHOLE,
+        "ordered_by": {"enum": [str(by) for by in OrderedBy]},
+        "left_out": mapped(WHOLE),
+        "events": listed(event),
+        "series": listed(judged),
+    }
+    return root("torchprof history changes --json", changes_json.SCHEMA, fields(known))
+
+
 SCHEMAS: Final[Mapping[str, Callable[[], Schema]]] = {
     "analysis": analysis,
     "ranks": ranks,
     "diff": diff,
     "bisect": bisection,
     "report": report,
+    "check": check,
     "baseline": baseline,
     "doctor": doctors,
+    "history": history,
 }
 
 
@@ -375,7 +440,7 @@ def schema_text(name: str) -> str:
 
 
 def add_arguments(parser: Parser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.description = "Prints the JSON schema of what a command prints as JSON, of a report, or of a baseline file."
     parser.epilog = """\
 example:

@@ -1,4 +1,4 @@
-"""What is different between two measurements: of one test and its baseline, or of any two of the same code."""
+"""The differences between two measurements: of a test and its baseline, or of any two of the same code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One difference between two measurements: what it is about, both sides, and whether it fails a test."""
+"""One difference between two measurements: its subject, both sides, and whether it fails a test."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ BETTER: Final = "better"
 WORSE: Final = "worse"
 NEUTRAL: Final = "neutral"
 AMBIGUOUS: Final = "ambiguous"
-"""It may be worse; the samples leave it open."""
+"""It may be worse; the samples leave that open."""
 UNKNOWN: Final = "unknown"
-"""Whether it is the same kernel is not known: nothing shows what it works on."""
+"""It is not known whether it is the same kernel: nothing shows what it works on."""
 
 THIS_RUN: Final = ("the baseline", "this run")
 DEVICE_KEYS: Final = ("gpu", "compute_capability")
@@ -49,9 +49,9 @@ class Undecided(Struct, frozen=True, kw_only=True):
     """Why times leave open whether the code became slower."""
 
     why: Literal["no samples", "other conditions", "not confirmed", "close samples"]
-    """The baseline has none; they were taken differently; they were taken once; they lie too close together."""
+    """The baseline has no times; they were taken differently, or only once; they lie too close together."""
     conditions: tuple[tuple[str, str | int | None, str | int | None], ...] = ()
-    """The conditions that differ: name, the baseline's, this run's."""
+    """The conditions that differ: name, the baseline's value, this run's value."""
 
 
 class LaunchPlaces(Struct, frozen=True, kw_only=True):
@@ -59,38 +59,38 @@ class LaunchPlaces(Struct, frozen=True, kw_only=True):
 
     places: tuple[Origin, ...]
     certain: bool = True
-    """Whether it is known which launch is at which place; else the kernel was launched at one of these."""
+    """Whether it is known which launch is at which place; if not, the kernel was launched at one of these."""
     others: tuple[Origin, ...] = ()
-    """Where kernels that cannot be told apart from these were launched."""
+    """The places of kernels that cannot be distinguished from these."""
     alike: int = 0
-    """How many there are that cannot be told apart."""
+    """The number of kernels that cannot be distinguished."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One difference, with which way it goes and whether that fails the test."""
+    """One difference, its direction, and whether it fails the test."""
 
     kind: Kind
     what: str
     """A kernel's short name, or a number's name."""
     old: int | float | None = None
-    """The number, or how often a step launches the kernel; None where that side has none."""
+    """The number, or how often a step launches the kernel; None if that side has neither."""
     new: int | float | None = None
     direction: Direction = NEUTRAL
     gated: bool = False
     """Whether it decides the verdict."""
     before: tuple[KernelRecord, ...] = ()
-    """The kernels that were there: in recordings, several may have become one."""
+    """The kernels on the old side: in recordings, several may have become one."""
     after: tuple[KernelRecord, ...] = ()
     times: int = 1
-    """How many launches of a step it concerns."""
+    """The number of launches of a step that it concerns."""
     step: int = 0
-    """Which of the new entry's distinct steps has it."""
+    """The index of the distinct step of the new entry that has it."""
     launches: tuple[int, ...] = ()
-    """Which kernels of that step it is about, where the step has them."""
+    """The indices of the kernels of that step that it is about, if the step has them."""
     lost_fusion: LostFusion | None = None
     undecided: Undecided | None = None
     launched: LaunchPlaces | None = None
-    """Where the kernels were launched; None where that was not looked up, or is not known."""
+    """Where the kernels were launched; None if that was not looked up or is not known."""
     breaks: tuple[GraphBreak, ...] = ()
     """The graph breaks that it is about, where their places are known."""
 
@@ -101,12 +101,12 @@ class Change(Struct, frozen=True, kw_only=True):
 
     @property
     def is_number(self) -> bool:
-        """Whether it is of a number or of times, and not of kernels."""
+        """Whether it is about a number or times, and not about kernels."""
         return self.kind == "number"
 
 
 class OtherEnvironment(Struct, frozen=True, kw_only=True):
-    """Another device or other software: what the two measurements ran on, as far as it differs."""
+    """Another device or other software: how the environments of two measurements differ."""
 
     sides: Sides
     keys: tuple[str, ...]
@@ -121,9 +121,9 @@ class OtherEnvironment(Struct, frozen=True, kw_only=True):
 
 
 def other_environment(old: Environment, new: Environment, sides: Sides) -> OtherEnvironment | None:
-    """Return how two environments differ, by the device where that differs, else by software; None if they do not."""
+    """Return how two environments differ: by the device if that differs, else by software; None if neither does."""
     device = any(old.get(key) != new.get(key) for key in DEVICE_KEYS)
-    # Of these an entry has what its own kind of device names.
+    # An entry has those of them that its own kind of device names.
     software = dict.fromkeys(key for kind in device_kinds() for key in kind.environment if key not in DEVICE_KEYS)
     keys = DEVICE_KEYS if device else tuple(key for key in software if old.get(key) != new.get(key))
     if not keys:

@@ -40,7 +40,7 @@ Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gon
 About = Literal["came", "changed", "went", "other"]
 
 _MARKS: Final[dict[str, tuple[str, About]]] = {BETTER: ("-", "went"), WORSE: ("+", "came")}
-# What a cell of a table has room for, in this order.
+# The changes that a cell of a table has room for, in this order.
 _NOUNS: Final = {
     **{number.name: number.noun for number in TABLE if number.headline and (number.gated or number.tolerance)},
     "syncs": "sync",
@@ -48,12 +48,12 @@ _NOUNS: Final = {
 }
 _SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
 _FEW: Final = 4
-"""So many changes of kernels are on a screen, and need no line that sums them up."""
+"""As many changes of kernels as a screen shows; they need no line that sums them up."""
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class DifferenceLine(NamedTuple):
-    """A line about a difference, and what it is about: a kernel that came, went or changed, or anything else."""
+    """A line about a difference, and its subject: a kernel that came, went or changed, or anything else."""
 
     text: str
     about: About = "other"
@@ -63,7 +63,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Two measurements compared: of one test and its baseline, of two files, ranks or commits, or of two recordings.
 
     Of two recordings, a step of one is compared with a step of the other: those with most kernels, or, if those run the
-    same kernels and other steps do not, the first of those. These have ``cost``, and all numbers that differ.
+    same kernels and other steps do not, the first of those. These have all numbers that differ, and ``cost`` unless
+    times are not compared.
     """
 
     verdict: Verdict
@@ -71,23 +72,25 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Whether the kernels of a step differ; another order of the same kernels is no difference."""
     changes: tuple[Change, ...] = ()
     stale: bool = False
-    """The test's source has changed since the baseline was recorded; it is compared all the same."""
+    """The test's source has changed since the baseline was recorded; it is compared nevertheless."""
     environment: OtherEnvironment | None = None
     """The other device or software, shown before the verdict."""
     exchanged: tuple[Shift, ...] = ()
-    """What either side launches by family, where more than a few kernels changed."""
+    """What either side launches, by family, if more than a few kernels changed."""
     families: tuple[Shift, ...] = ()
-    """Where the GPU time is, if it moved and both sides are of the same device and software."""
+    """Where the GPU time is spent, if it changed and both sides ran on the same device and software."""
     disturbed: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """What was wrong with the machine while each side's times were taken."""
+    """The disturbances of the machine while each side's times were taken."""
+    of_recordings: bool = False
+    """Whether two recordings are compared, and not entries of baselines."""
     same: dict[str, int] = {}
-    """How many kernels stayed what they were, by kind; of recordings."""
+    """The number of kernels that stayed what they were, by kind; only between recordings."""
     cost: Cost | None = None
-    """Where the GPU time of the compared steps is; of recordings."""
+    """Where the GPU time of the compared steps is spent; only between recordings whose times are compared."""
     steps: tuple[str | None, str | None] | None = None
-    """The names of the compared steps of recordings, where they are not those with most kernels."""
+    """The names of the compared steps of recordings, if they are not the steps with most kernels."""
     sampled: tuple[bool, bool] = (False, False)
-    """In which recording the GPU's units were sampled, at locked clocks; if in one, its times are not comparable."""
+    """On which sides the GPU's units were sampled, at locked clocks; if on any, times are not compared."""
 
     def __bool__(self) -> bool:
         return self.kernels_differ
@@ -96,22 +99,22 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return "\n".join(self.lines)
 
     def fails(self, *, strict: bool = False) -> bool:
-        """Whether the test fails; ``strict`` also fails one without a baseline, or with times that leave it open."""
+        """Return whether the test fails; ``strict`` also fails a test without a baseline or with undecided times."""
         return self.verdict == WORSE or (strict and self.verdict in ("new", AMBIGUOUS))
 
     @property
     def unknown(self) -> tuple[Change, ...]:
-        """The kernels of which it is not known whether they are the baseline's."""
+        """The changes of kernels of which it is not known whether they are the baseline's."""
         return tuple(change for change in self.changes if change.direction == UNKNOWN)
 
     @property
     def numbers(self) -> tuple[Change, ...]:
-        """The numbers that changed: first what fails the test, then what is gated, of each those that moved most."""
+        """The numbers that changed: first those that fail the test, then the gated ones, the largest changes first."""
         return numbers_to_show(self.changes)
 
     @property
     def kernels(self) -> list[Change]:
-        """The changes of kernels, last those that only have another name or place: they fail no test."""
+        """The changes of kernels; last come those that only have another name or position, which fail no test."""
         kernels = (change for change in self.changes if not change.is_number)
         return sorted(kernels, key=lambda change: change.direction == NEUTRAL)
 
@@ -125,28 +128,28 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What became of the kernels, in a line; of recordings "same GEMM, two pointwise became one Triton kernel"."""
-        if self.cost is None:
+        """What became of the kernels, in a line; for recordings "same GEMM, two pointwise became one Triton kernel"."""
+        if not self.of_recordings:
             return counted(len(self.kernels), "change")
         return words.kernels_words(self.same, self.changes)
 
     @property
     def exchange(self) -> str | None:
-        """What came and went by family, in words; None for nothing, or only a few kernels."""
+        """What came and went by family, in words; None if nothing did, or only a few kernels."""
         return words.exchange_words(self.exchanged if self.cost is None else self.cost.families)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What changed, a line each: of recordings the first of the kernels, else all of them."""
-        return self.screen_lines(every=self.cost is None)
+        """What changed, a line each: for recordings only the first of the kernels, otherwise all of them."""
+        return self.screen_lines(every=not self.of_recordings)
 
     def screen_lines(self, *, every: bool, width: int = WIDTH) -> tuple[str, ...]:
         """Return what changed, a line each; ``every``: all kernels, not only the first ones.
 
         Those of recordings fit ``width`` columns.
         """
-        if self.cost is not None:
-            return tuple(_recording_lines(self, self.cost, width=width, every=every))
+        if self.of_recordings:
+            return tuple(_recording_lines(self, width=width, every=every))
         return (*self.decided(every=every), *self.varied())
 
     def decided(self, *, every: bool = True) -> tuple[str, ...]:
@@ -154,12 +157,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return tuple(line.text for line in self.decided_lines(every=every))
 
     def decided_lines(self, *, every: bool = True) -> Iterator[DifferenceLine]:
-        """Yield what the code decides: kernels with the places that launch them, then numbers, the gated ones first.
+        """Yield what the code decides: kernels with the places that launch them, then numbers, gated ones first.
 
         Another environment comes before all of it, since it may be the reason; an edit of the test after it.
         """
         if self.environment is not None:
             yield DifferenceLine(self.environment_words)
+        if clocks := self._clock_words:
+            yield DifferenceLine(f"  {clocks}")
         if self.exchange:
             yield DifferenceLine(f"  what came and went: {self.exchange}")
         blocks = self._kernel_blocks()
@@ -181,7 +186,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return replace(self, changes=tuple(change for change in self.changes if not is_noise(change)))
 
     def varied(self) -> tuple[str, ...]:
-        """Return a line of what varies from run to run and gates nothing: numbers, and where the time is."""
+        """Return lines about what varies from run to run and gates nothing: numbers, and where the time is spent."""
         moved = [words.change_words(change) for change in self.numbers if is_noise(change)]
         families = words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
@@ -189,7 +194,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def environment_words(self) -> str:
-        """The other device or software in words; empty if there is none."""
+        """The other device or software in words; empty if both are the same."""
         if self.environment is None:
             return ""
         text = words.environment_words(self.environment)
@@ -197,14 +202,22 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else is not as it was: environment, clocks, the machine meanwhile, and the test itself."""
-        clocks = words.clock_words(self.sampled)
-        notes = (self.environment_words, clocks, *words.disturbance_words(self.disturbed), words.STALE * self.stale)
+        """What else has changed: environment, clocks, disturbances of the machine, and the test itself."""
+        notes = (
+            self.environment_words,
+            self._clock_words,
+            *words.disturbance_words(self.disturbed),
+            words.STALE * self.stale,
+        )
         return tuple(filter(None, notes))
 
     @property
+    def _clock_words(self) -> str:
+        return words.clock_words(self.sampled)
+
+    @property
     def kernel_lines(self) -> tuple[str, ...]:
-        """What became of single kernels, a line each."""
+        """What became of individual kernels, a line each."""
         return tuple(line.text for block in self._kernel_blocks() for line in block)
 
     def _kernel_blocks(self) -> list[list[DifferenceLine]]:
@@ -242,12 +255,14 @@ def _block(change: Change) -> list[DifferenceLine]:
     return [line, *map(DifferenceLine, words.place_lines(change))]
 
 
-def _recording_lines(comparison: Comparison, cost: Cost, *, width: int, every: bool) -> Iterator[str]:
-    """Yield how two recordings differ: numbers, where the time is, what came and went, and the first of the kernels."""
+def _recording_lines(comparison: Comparison, *, width: int, every: bool) -> Iterator[str]:
+    """Yield how two recordings differ: numbers, where the time is spent, what came and went, the first kernels."""
     yield from comparison.notes
+    cost = comparison.cost
     for text in number_lines(comparison.changes, cost):
         yield from wrapped(text, "  ", width=width)
-    yield from cost_lines(cost, width=width, every=every)
+    if cost is not None:
+        yield from cost_lines(cost, width=width, every=every)
     if comparison.exchange:
         yield from wrapped(f"what came and went: {comparison.exchange}", "  ", width=width)
     if comparison.steps:
@@ -283,12 +298,12 @@ def compare(
     tolerance: Mapping[str, float] = _NO_TOLERANCE,
     sides: Sides | None = None,
 ) -> Comparison:
-    """Compare two entries, None where there is none: a baseline's and this run's, or those of two files.
+    """Compare two entries, a baseline's and this run's, or those of two files; None stands for a missing entry.
 
-    ``names="exact"`` takes another raw name for another kernel, but only under the same software. ``tolerance`` allows
-    so much more of a count (an int is added, a float is a share), and makes ``"memory"`` and ``"time"`` gated. An entry
-    of another device is no baseline. ``sides``, what two files are called ("the first", "the second"), compares their
-    entries all the same, by structure.
+    With ``names="exact"`` another raw name means another kernel, but only under the same software. ``tolerance`` allows
+    a count to grow (an int is added, a float is a share), and makes ``"memory"`` and ``"time"`` gated. An entry of
+    another device is no baseline. With ``sides``, the names of two files ("the first", "the second"), such entries are
+    compared nevertheless, by structure.
     """
     if old is None or new is None:
         return Comparison(verdict="new" if old is None else "gone", kernels_differ=True)
@@ -300,6 +315,7 @@ def compare(
         *number_changes(old, new, tolerance),
         *time_changes(old.time, new.time, tolerance.get("time")),
     )
+    sampled = (old.samples_hardware, new.samples_hardware)
     many = sum(not change.is_number for change in changes) > _FEW
     largest = (max(side.steps, key=len, default=()) for side in (old, new))
     return Comparison(
@@ -309,13 +325,14 @@ def compare(
         stale=old.source != new.source,
         environment=environment,
         exchanged=exchanged(*largest) if many else (),
-        families=() if environment else family_shifts(old, new),
+        families=() if environment or any(sampled) else family_shifts(old, new),
         disturbed=disturbances(old.time, new.time),
+        sampled=sampled,
     )
 
 
 def verdict_of(changes: tuple[Change, ...]) -> Verdict:
-    """Return what changes come to."""
+    """Return the verdict that follows from changes."""
     if any(change.fails for change in changes):
         return "worse"
     if any(change.direction == AMBIGUOUS for change in changes):
@@ -326,7 +343,7 @@ def verdict_of(changes: tuple[Change, ...]) -> Verdict:
 
 
 def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
-    """Return the changes that made the verdict, shortest form first: "+1 kernel", "2 kernels changed"."""
+    """Return the changes that made the verdict, the shortest form first: "+1 kernel", "2 kernels changed"."""
     numbers = {change.what: change for change in changes if change.is_number and change.gated}
     details = [
         _show_movement(name, numbers[name])
@@ -348,7 +365,7 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
 
 
 def _follows_kernels(name: str, numbers: Mapping[str, Change]) -> bool:
-    """Whether as many launches came or went as kernels, so that naming both says nothing more."""
+    """Whether as many launches as kernels came or went, so that naming both adds nothing."""
     moved = {name: _movement(numbers[name]) for name in ("kernels", "launches") if name in numbers}
     return name == "launches" and moved.get("kernels") == moved["launches"]
 

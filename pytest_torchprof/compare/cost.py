@@ -1,4 +1,4 @@
-"""What a step cost before and after: where its GPU time is, and what came and went, by family and by kernel."""
+"""The cost of a step before and after: where its GPU time is spent, and what came and went, by family and by kernel."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, structs
 
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord, records
-from pytest_torchprof.baseline.family_times import MEMORY, middle_of, moved_us, times_by_family
+from pytest_torchprof.baseline.family_times import MEMORY, copies_and_fills, middle_of, times_by_family
 from pytest_torchprof.kernels.names import decode, without_index
+from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
 from pytest_torchprof.kernels.operand_types import types_of
 from pytest_torchprof.text import printable_line
 
@@ -26,47 +27,52 @@ if TYPE_CHECKING:
 
 
 class Shift(Struct, frozen=True, kw_only=True):
-    """What kernels cost in a step before and after; (before, after) throughout."""
+    """The cost of kernels in a step before and after; all pairs are (before, after)."""
 
     family: str
-    """As kernels have it, or "memcpy", "memset"."""
+    """The family of the kernels, or "memcpy" or "memset"."""
     calls: tuple[float, float]
     time_us: tuple[float, float]
-    """How long they ran on the GPU, together."""
+    """The time that they ran on the GPU, together."""
     kinds: tuple[dict[str, float], dict[str, float]]
-    """How many of the calls are of which dtype, or of Triton's making: {"fp32": 51}."""
+    """The number of calls by dtype, or by Triton: {"fp32": 51}."""
     kernels: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """Names that people know, the costliest first; none in a row of a whole family."""
+    """Display names, the costliest first; empty for a row of a whole family."""
     ops: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """The operators that launched them, where the recording names them."""
+    """The operators that launched them, as far as the recording names them."""
 
     @property
     def difference_us(self) -> float:
-        """How much longer they run; negative where they run shorter."""
+        """How much longer they run; negative if they run shorter."""
         return self.time_us[1] - self.time_us[0]
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """Where the GPU time of a step is, before and after; of the rows the one that changed most comes first."""
+    """Where the GPU time of a step is spent, before and after; the row that changed most comes first."""
 
-    noun: str
-    """"GPU time"; on the CPU as device, where the kernels are operators, "kernel time"."""
+    on_gpu: bool = True
+    """False on the CPU as device, where the kernels are operators."""
     time_us: tuple[float, float]
-    """All GPU work of the step: kernels, copies, fills. Of both tables the rows add up to it."""
+    """All GPU work of the step: kernels, copies, fills. The rows of each table add up to it."""
     families: tuple[Shift, ...]
     kernels: tuple[Shift, ...]
-    """By kernel and operator; a GEMM, a convolution and attention by dtype and layout."""
+    """By kernel and operator; GEMMs, convolutions and attention also by dtype and layout."""
     steps: tuple[str | None, str | None] = (None, None)
-    """The names of the steps that this is of: the middle ones, by GPU time, of those that are compared."""
+    """The names of the steps that this is about: the middle ones, by GPU time, among those that are compared."""
+
+    @property
+    def noun(self) -> str:
+        """What the time of all work is called."""
+        return "GPU time" if self.on_gpu else "kernel time"
 
     @property
     def difference_us(self) -> float:
-        """How much longer the step's work runs; negative where it runs shorter."""
+        """How much longer the step's work runs; negative if it runs shorter."""
         return self.time_us[1] - self.time_us[0]
 
 
 _WORTH_TELLING: Final = 0.05
-"""Where the busy time moved by less of what it was, there is nothing to explain."""
+"""If the busy time changed by less than this share, there is nothing to explain."""
 
 
 @dataclass(slots=True)
@@ -79,21 +85,16 @@ class _Spent:
         self.time_us += other.time_us
 
 
-def gpu_time_noun(device: DeviceKind) -> str:
-    """Return what the time of all work is called: on the CPU as device, where the kernels are operators, otherwise."""
-    return "GPU time" if device.has_launches else "kernel time"
-
-
 def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile], Sequence[StepProfile]]) -> Cost:
-    """Return what a step cost in either measurement; of ``steps``, which run the same kernels, the middle one counts.
+    """Return the cost of a step in both measurements: the middle one of ``steps``, which run the same kernels.
 
-    Of an even number it is the mean of the two in the middle, as in a median.
+    Of an even number the mean of the two in the middle counts, as in a median.
     """
     middle = [middle_of(side) for side in steps]
     first, second = [_calls_of(side, chosen) for side, chosen in zip((before, after), middle, strict=True)]
     rows = [_shift(*pair, named=True) for pair in _pairs(first, second)]
     return Cost(
-        noun=gpu_time_noun(after.trace.device_kind),
+        on_gpu=after.trace.device_kind.has_launches,
         time_us=(_time_us(first), _time_us(second)),
         families=_families(first, second),
         kernels=costliest_first(rows),
@@ -102,13 +103,13 @@ def cost_of(before: Analysis, after: Analysis, steps: tuple[Sequence[StepProfile
 
 
 def cost_by_family(families: tuple[Shift, ...], device: DeviceKind) -> Cost:
-    """Return what a step cost where times are known by family alone."""
+    """Return the cost of a step whose times are known only by family."""
     before, after = (sum(shift.time_us[side] for shift in families) for side in (0, 1))
-    return Cost(noun=gpu_time_noun(device), time_us=(before, after), families=families, kernels=())
+    return Cost(on_gpu=device.has_launches, time_us=(before, after), families=families, kernels=())
 
 
 def exchanged(before: Iterable[KernelRecord], after: Iterable[KernelRecord]) -> tuple[Shift, ...]:
-    """Return what two steps launch, by family, where no times are known: each is 0."""
+    """Return what two steps launch, by family, if no times are known: each time is 0."""
     first, second = ({kernel: _Spent(count) for kernel, count in Counter(side).items()} for side in (before, after))
     return _families(first, second)
 
@@ -128,16 +129,16 @@ def _calls_of(analysis: Analysis, steps: Sequence[StepProfile]) -> dict[KernelRe
 
 
 def _work(analysis: Analysis, step: StepProfile) -> Iterator[tuple[KernelRecord, float]]:
-    """Yield all that ran for a step, and how long."""
+    """Yield all work of a step with its duration."""
     for record, kernel in zip(records(step.kernels), step.kernels, strict=True):
         yield record, kernel.duration_us
-    for name, family, time_us in moved_us(analysis, step):
+    for name, family, time_us in copies_and_fills(analysis, step):
         yield KernelRecord(name=name, family=family), time_us
 
 
 def _family(kernel: KernelRecord) -> str:
-    # As the times of a baseline's entry have it.
-    return kernel.family or "other"
+    # As the times in a baseline's entry are named.
+    return kernel.family or FAMILY_NOT_KNOWN
 
 
 def _of_family(side: Calls, family: str) -> Calls:
@@ -145,13 +146,13 @@ def _of_family(side: Calls, family: str) -> Calls:
 
 
 def _pairs(before: Calls, after: Calls) -> Iterator[tuple[Calls, Calls]]:
-    """Yield what stands in one row: the same kernel of one operator, or what took its place there."""
+    """Yield the contents of each row: the same kernel of one operator, or what replaced it there."""
     groups = _grouped(before), _grouped(after)
     alone: tuple[dict[Hashable, Calls], dict[Hashable, Calls]] = ({}, {})
     for key in dict.fromkeys((*groups[0], *groups[1])):
         first, second = (_by_operator(side.get(key, {})) for side in groups)
         if first and second and None in first.keys() ^ second.keys():
-            # The recording of a replayed graph, for example, does not say which operator a kernel is of.
+            # The recording of a replayed graph, for example, does not say which operator launched a kernel.
             yield groups[0][key], groups[1][key]
             continue
         common = first.keys() & second.keys()
@@ -164,7 +165,7 @@ def _pairs(before: Calls, after: Calls) -> Iterator[tuple[Calls, Calls]]:
 def _replaced(
     before: Mapping[Hashable, list[Calls]], after: Mapping[Hashable, list[Calls]]
 ) -> Iterator[tuple[Calls, Calls]]:
-    """Yield what is on one side only; with what the same operator launches of the same family on the other."""
+    """Yield what only one side has, paired with what the same operator launches of the same family on the other."""
     for place in dict.fromkeys((*before, *after)):
         first, second = before.get(place, []), after.get(place, [])
         if first and second and place is not None:
@@ -182,7 +183,7 @@ def _grouped(side: Calls) -> dict[Hashable, Calls]:
 
 
 def _row_of(kernel: KernelRecord) -> Hashable:
-    """Return what kernels of one row have in common, whatever their dtype where it says nothing of the work."""
+    """Return what the kernels of one row have in common; their dtype only if it says something about the work."""
     if kernel.family in STRUCTURAL:
         return kernel.structure
     return kernel.normal_name if _is_triton(kernel) else kernel.short
@@ -196,7 +197,7 @@ def _by_operator(side: Calls) -> dict[str | None, Calls]:
 
 
 def _by_place(sides: Iterable[Calls]) -> dict[Hashable, list[Calls]]:
-    """Return what is alone by family and operator; under None what no operator is known of."""
+    """Return what only one side has by family and operator; under None the kernels without a known operator."""
     groups: defaultdict[Hashable, list[Calls]] = defaultdict(list)
     for side in sides:
         kernel = next(iter(side))
@@ -256,7 +257,7 @@ def _names(side: Calls) -> tuple[str, ...]:
 
 def _name(kernel: KernelRecord) -> str:
     if kernel.family in MEMORY.values():
-        # Copies and fills of memory have no grammar of kernels' names.
+        # The names of copies and fills do not follow the grammar of kernel names.
         return printable_line(kernel.name.strip())
     return structs.replace(kernel, name=without_index(kernel.name)).short
 
@@ -267,14 +268,14 @@ def _ops(side: Calls) -> tuple[str, ...]:
 
 
 def costliest_first(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
-    """Return the shifts by the size of their difference, whichever way it goes."""
+    """Return the shifts sorted by the size of their difference, in either direction."""
     return tuple(sorted(shifts, key=lambda shift: (-abs(shift.difference_us), -max(shift.calls), shift.kernels)))
 
 
 def family_shifts(old: Entry, new: Entry) -> tuple[Shift, ...]:
-    """Return the time of each family, the costliest difference first; none where the busy time did not move.
+    """Return the time of each family, the costliest difference first; nothing if the busy time did not change.
 
-    Times are those of the middle step; the numbers of calls are known where all steps run the same kernels. Entries of
+    Times are those of the middle step; the numbers of calls are known if all steps run the same kernels. Entries of
     earlier versions have no such times.
     """
     times = [times_by_family(side.varying) for side in (old, new)]

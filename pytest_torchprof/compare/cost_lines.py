@@ -1,4 +1,4 @@
-"""What a difference costs, as lines on a screen: numbers with their factor, tables of where the time is."""
+"""The cost of a difference as lines on a screen: numbers with their factor, tables of where the time is spent."""
 
 from __future__ import annotations
 
@@ -24,18 +24,22 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare.cost import Cost, Shift
 
 ROWS: Final = 7
-"""How many kernels a screen shows of those whose time moved."""
+"""The most kernels that a screen shows among those whose time changed."""
 _WORTH_A_ROW: Final = 0.005
-"""Of the GPU time: what moved by less is left to the data."""
+"""The share of the GPU time below which a change is left to the data."""
 _OPERATOR: Final = 22
 
 
-def number_lines(changes: Iterable[Change], cost: Cost) -> list[str]:
-    """Return the numbers that changed, those that moved most first, each with its factor; the small ones in a line."""
+def number_lines(changes: Iterable[Change], cost: Cost | None) -> list[str]:
+    """Return the numbers that changed, the largest changes first, each with its factor; small ones share a line."""
+    of_all = cost.noun if cost is not None else None
     large, small = (
         [
             number_words(
-                BY_NAME[change.what], change.old, change.new, called=cost.noun if change.what == GPU_TIME else None
+                BY_NAME[change.what],
+                change.old,
+                change.new,
+                called=of_all if change.what == GPU_TIME else None,
             )
             for change in side
         ]
@@ -45,7 +49,7 @@ def number_lines(changes: Iterable[Change], cost: Cost) -> list[str]:
 
 
 def large_and_small(changes: Iterable[Change]) -> tuple[list[Change], list[Change]]:
-    """Return the numbers that are worth a line each, and those that share one: shares, and what hardly moved."""
+    """Return the numbers that get a line each, and those that share one: shares, and small changes."""
     large: list[Change] = []
     small: list[Change] = []
     for change in filter(prints_differently, _without_echoes([change for change in changes if change.is_number])):
@@ -55,7 +59,7 @@ def large_and_small(changes: Iterable[Change]) -> tuple[list[Change], list[Chang
 
 
 def _without_echoes(numbers: Sequence[Change]) -> list[Change]:
-    """Return the numbers without those that only follow the GPU time: as a rule the busy time and the span do."""
+    """Return the numbers without those that only follow the GPU time, as the busy time and the span usually do."""
     lead = next((ratio_of(change.old, change.new) for change in numbers if change.what == GPU_TIME), 1.0)
     return [
         change
@@ -69,7 +73,7 @@ def _is_about(ratio: float | None, lead: float | None) -> bool:
 
 
 def cost_lines(cost: Cost, *, width: int, every: bool = False) -> list[str]:
-    """Return where the GPU time is: a sentence, a table by family, one by kernel; nothing where it is still."""
+    """Return where the GPU time is spent: a sentence, a table by family, one by kernel; nothing without a change."""
     explanation = explain_cost(cost)
     if explanation is None:
         return []
@@ -87,7 +91,7 @@ def cost_lines(cost: Cost, *, width: int, every: bool = False) -> list[str]:
 class _Row(NamedTuple):
     label: str
     calls: tuple[float, ...]
-    """None in a row of others."""
+    """None in the row that sums up the others."""
     time_us: tuple[float, float]
     operator: str = ""
     mean: str = ""
@@ -98,7 +102,7 @@ class _Row(NamedTuple):
 
 
 def _table(cost: Cost, title: str, shown: Sequence[Shift], width: int) -> list[str]:
-    """Return the rows as a table that adds up: what is left out is a row of its own."""
+    """Return the rows as a table that adds up: the rows that are left out become one."""
     whole = cost.families if title == "family" else cost.kernels
     rows = [_Row(label_shift(row), row.calls, row.time_us, _operator(row), _show_mean(row)) for row in shown]
     if rest := whole[len(shown) :]:

@@ -1,4 +1,4 @@
-"""Which kernels of one step are which of another's: what stayed, moved, was swapped for another, went and came."""
+"""How the kernels of two steps correspond: which stayed, moved, were swapped for others, went and came."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Names = Literal["normal", "exact", "structure"]
-"""What makes two kernels the same: identity, raw name, or family, dtype and layout alone (other software)."""
+"""What makes two kernels the same: identity, raw name, or only family, dtype and layout (under other software)."""
 Step = tuple[KernelRecord, ...]
 Pair = tuple[KernelRecord, KernelRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityRule:
-    """One way to tell kernels apart."""
+    """One rule by which kernels are the same or different."""
 
     same: Key
     """What makes two kernels the same."""
     work: Key
-    """What lets one kernel stand in another's place."""
+    """What lets one kernel replace another at the same position."""
     anywhere: tuple[Key, ...] = ()
-    """What lets it do so wherever in the step it is launched, the best reason first."""
+    """What lets it do so at any position in the step, the best reason first."""
     alike: Key
-    """By what a step's counterpart in the other measurement is chosen."""
+    """What a step's counterpart in the other measurement is chosen by."""
 
 
 def _kind_of_work(kernel: KernelRecord) -> Hashable:
@@ -52,33 +52,33 @@ _STRUCTURE: Final[Key] = attrgetter("structure")
 RULES: Final[dict[Names, IdentityRule]] = {
     "normal": IdentityRule(same=_IDENTITY, work=_work, alike=_IDENTITY),
     "exact": IdentityRule(same=attrgetter("name", "dtype", "layout", "operands"), work=_work, alike=_IDENTITY),
-    # Kernels that kept their names are the same; of the others, only how many there are of each structure counts.
+    # Kernels that kept their names are the same; for the others, only their number by structure counts.
     "structure": IdentityRule(same=_IDENTITY, work=_STRUCTURE, anywhere=(_STRUCTURE, _kind_of_work), alike=_STRUCTURE),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How two steps differ; each kernel stands there as often as it is launched."""
+    """How two steps differ; each kernel is counted as often as it is launched."""
 
     stayed: tuple[Pair, ...]
-    """The same kernel in the same place, perhaps under another name."""
+    """The same kernel at the same position, perhaps under another name."""
     moved: tuple[Pair, ...]
     """The same kernel elsewhere in the step."""
     swapped: tuple[Pair, ...]
-    """Another kernel that does the same kind of work in its place."""
+    """Another kernel that does the same kind of work at its position."""
     went: Step
-    """What has no counterpart in the new step."""
+    """The kernels without a counterpart in the new step."""
     came: Step
     swapped_at: tuple[int, ...]
-    """Where in the new step the new kernel of each of ``swapped`` stands."""
+    """The index in the new step of the new kernel of each pair in ``swapped``."""
     came_at: tuple[int, ...]
     places: tuple[tuple[Step, Step], ...]
-    """The same changes by their place in the step: what stood there, what stands there now."""
+    """The same changes by their position in the step: the kernels that were there, and those that are there now."""
 
     @property
     def renamed(self) -> Counter[Pair]:
-        """The kernels that count as the same under another name, Triton's index apart, and how often each."""
+        """The kernels that count as the same under another name, apart from Triton's index, and how often."""
         pairs = Counter(pair for pair in (*self.stayed, *self.moved) if pair[0].name != pair[1].name)
         for was, now in list(pairs):
             if without_index(was.name) == without_index(now.name):
@@ -89,8 +89,8 @@ class Difference:
 def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
     """Compare two steps.
 
-    A kernel goes or comes if it is launched less or more often, wherever an alignment of the steps puts it; any other
-    only moved.
+    A kernel has gone or come if it is launched less or more often, wherever an alignment of the steps puts it;
+    otherwise it only moved.
     """
     were, are = keys(old, rule.same), keys(new, rule.same)
     stayed: list[Pair] = []
@@ -104,7 +104,7 @@ def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
     swaps: dict[int, int] = {}
     for before, after in blocks:
         leaving = ((i, rule.work(old[i])) for i in before if losing[were[i]])
-        # Lazily: each pair leaves less to gain.
+        # Lazily, since each pair leaves less to gain.
         coming = ((j, rule.work(new[j])) for j in after if gaining[are[j]])
         for i, j in _paired(leaving, coming):
             if losing[were[i]] and gaining[are[j]]:
@@ -123,7 +123,7 @@ def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
     moved = _paired(
         ((i, were[i]) for i in rest_of_old if i not in leaves), ((j, are[j]) for j in rest_of_new if j not in comes)
     )
-    # The best reason first, wherever in the step it is launched.
+    # The best reason first, at any position in the step.
     went_by_kernel, came_by_kernel = _group(went, old), _group(came, new)
     for key in rule.anywhere:
         leaving = ((i, key(old[i])) for i in went_by_kernel if i not in swaps)
@@ -144,13 +144,13 @@ def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
 
 
 def keys(step: Step, key: Key) -> list[Hashable]:
-    """Return what ``key`` says of each kernel of a step, worked out once for each distinct one."""
+    """Return the ``key`` of each kernel of a step, computed once for each distinct kernel."""
     known = {kernel: key(kernel) for kernel in dict.fromkeys(step)}
     return [known[kernel] for kernel in step]
 
 
 def most_alike(step: Step, others: Iterable[Step], rule: IdentityRule) -> Step:
-    """Return which of the other measurement's steps a step is compared with: the first that differs least."""
+    """Return the step of the other measurement that a step is compared with: the first that differs least."""
     here = Counter(map(rule.alike, step))
 
     def unlike(other: Step) -> int:
@@ -161,7 +161,7 @@ def most_alike(step: Step, others: Iterable[Step], rule: IdentityRule) -> Step:
 
 
 def _surplus(indices: Iterable[int], identities: Sequence[Hashable], surplus: Counter[Hashable]) -> list[int]:
-    """Return the first launches of what there is too much of, as many of each as there are too many."""
+    """Return the first launches of each surplus kernel, as many as are surplus."""
     seen: Counter[Hashable] = Counter()
     surplus_indices = []
     for index in indices:
@@ -172,7 +172,7 @@ def _surplus(indices: Iterable[int], identities: Sequence[Hashable], surplus: Co
 
 
 def _group(indices: Iterable[int], step: Step) -> list[int]:
-    """Return the launches of each kernel next to each other, so that as few kernels as can be stand for one another."""
+    """Return the launches with those of each kernel adjacent, so that as few kernels as possible are swapped."""
     groups: defaultdict[KernelRecord, list[int]] = defaultdict(list)
     for index in indices:
         groups[step[index]].append(index)
@@ -180,7 +180,7 @@ def _group(indices: Iterable[int], step: Step) -> list[int]:
 
 
 def _paired(old: Iterable[tuple[T, Hashable]], new: Iterable[tuple[T, Hashable]]) -> Iterator[tuple[T, T]]:
-    """Yield what has the same key on either side, in order; both are given as (thing, key)."""
+    """Yield the pairs with the same key on either side, in order; both sides are given as (thing, key)."""
     waiting: defaultdict[Hashable, deque[T]] = defaultdict(deque)
     for item, key in old:
         waiting[key].append(item)

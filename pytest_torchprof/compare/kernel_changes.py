@@ -1,4 +1,4 @@
-"""What differs between the kernels of two entries, one kernel at a time."""
+"""The differences between the kernels of two entries, one kernel at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pytest_torchprof.baseline.entry import STRUCTURAL, KernelRecord
 from pytest_torchprof.compare.change import BETTER, NEUTRAL, UNKNOWN, WORSE, Change, LostFusion
 from pytest_torchprof.compare.difference import RULES, difference, keys, most_alike
-from pytest_torchprof.compare.sameness import as_read_now, knew_less, work_on_the_same
+from pytest_torchprof.compare.sameness import decoded_anew, lacks_operands, work_on_the_same
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.names import decode, without_index
 from pytest_torchprof.kernels.operand_types import name_is_the_code
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _RUN_AS: Final = {"clamp_min": "relu"}
-"""What ATen runs on the CPU for an operator that Inductor calls by its own name."""
+"""The operator that ATen runs on the CPU for one that Inductor calls by another name."""
 
 
 def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) -> tuple[Change, ...]:
     """Return what changed in the kernels of each distinct step; up to ``allowed`` further launches do not fail.
 
-    A step is the same if any step of the baseline ran its kernels; any other is compared with the baseline's step that
-    is most like it.
+    A step is the same if some step of the baseline ran its kernels; any other step is compared with the baseline's most
+    similar step.
     """
     rule = RULES[names]
-    known = {tuple(keys(step, rule.same)): step for step in as_read_now(old, new) or ((),)}
+    known = {tuple(keys(step, rule.same)): step for step in decoded_anew(old, new) or ((),)}
     changes: dict[tuple[str, ...], Change] = {}
     for number, step in enumerate(new.steps or ((),)):
         before = known.get(tuple(keys(step, rule.same))) or most_alike(step, known.values(), rule)
@@ -50,7 +50,7 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
 
 def _step_changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
     too_many = len(delta.came) > (allowed if isinstance(allowed, int) else len(before) * allowed)
-    # What stands in a kernel's place may carry a part of what it carried.
+    # A kernel that replaced another may carry a part of what that carried.
     came = {*delta.came, *(now for _, now in delta.swapped)}
     for (was, now), at in _group(zip(delta.swapped, delta.swapped_at, strict=True)).items():
         if not _may_be_one(was, now, names):
@@ -62,7 +62,8 @@ def _step_changes(delta: Difference, before: Step, step: Step, names: Names, all
         gone = _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
         lost = lost_fusion(kernel, came)
         went[lost is not None].append(replace(gone, lost_fusion=lost))
-    # Where not all fit the screen, these are seen: the cause of kernels that came, these, and then what merely went.
+    # If not all fit the screen, this order decides: the cause of kernels that came, those kernels, and then what merely
+    # went.
     yield from went[True]
     for kernel, at in _group(zip(delta.came, delta.came_at, strict=True)).items():
         change = _count_change(kernel, len(at), were[same(kernel)], are[same(kernel)], gated=too_many)
@@ -75,12 +76,12 @@ def _step_changes(delta: Difference, before: Step, step: Step, names: Names, all
 
 
 def reordering(delta: Difference) -> Change:
-    """Return that kernels moved within the step, named after the first of them."""
+    """Return the change that says that kernels moved within the step, named after the first of them."""
     return Change(kind="reordered", what=delta.moved[0][1].short, times=len(delta.moved))
 
 
 def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
-    """Return the places at which each thing stands."""
+    """Return the indices of each distinct thing."""
     places: defaultdict[T, list[int]] = defaultdict(list)
     for thing, place in pairs:
         places[thing].append(place)
@@ -88,9 +89,9 @@ def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
 
 
 def _may_be_one(was: KernelRecord, now: KernelRecord, names: Names) -> bool:
-    """Whether a kernel may be the baseline's, which was written before operands were kept."""
+    """Whether a kernel may be the same as the baseline's, which was written before operands were kept."""
     same_name = was.name == now.name if names == "exact" else without_index(was.name) == without_index(now.name)
-    return same_name and knew_less(was, now) and work_on_the_same(was, now).may_be
+    return same_name and lacks_operands(was, now) and work_on_the_same(was, now).may_be
 
 
 def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], names: Names) -> Change:
@@ -98,7 +99,7 @@ def _swap_change(was: KernelRecord, now: KernelRecord, at: tuple[int, ...], name
     differ = any(getattr(was, fact) != getattr(now, fact) for fact in ("dtype", "layout", "operands"))
     same_name = was.family in STRUCTURAL or names == "structure" or was.normal_name == now.normal_name
     is_variant = same.may_be and same_name and (names != "exact" or (differ and was.name == now.name))
-    is_known = same is not NOT_KNOWN or knew_less(was, now) or _is_one_code(was, now)
+    is_known = same is not NOT_KNOWN or lacks_operands(was, now) or _is_one_code(was, now)
     direction: Direction = NEUTRAL if is_variant else WORSE
     if is_variant and was.family in STRUCTURAL and not is_known:
         direction = UNKNOWN
@@ -134,9 +135,9 @@ def _count_change(kernel: KernelRecord, times: int, was: int, now: int, *, gated
 
 
 def lost_fusion(was: KernelRecord, came: Collection[KernelRecord]) -> LostFusion | None:
-    """Return which operators a kernel that went had fused and several kernels carry now; None where nothing was lost.
+    """Return the operators that a kernel that went had fused and several kernels carry now; None if nothing was lost.
 
-    ``came`` are the kernels that the new step has and the old one had not.
+    ``came`` are the kernels that only the new step has.
     """
     fused = tuple(map(bare, decode(was.name).triton_ops))
     carried = [(kernel, {*_operators(kernel)} & {*fused}) for kernel in came]

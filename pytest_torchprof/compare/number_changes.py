@@ -1,4 +1,4 @@
-"""What changed in the numbers of two measurements, by how much, and what a test would have to allow for it."""
+"""How the numbers of two measurements differ, by how much, and the tolerance with which a test would pass."""
 
 from __future__ import annotations
 
@@ -20,22 +20,26 @@ if TYPE_CHECKING:
 
 GPU_TIME: Final = "gpu_time_us"
 GATED: Final = frozenset(number.name for number in TABLE if number.gated)
-"""The numbers that fail a test where they are worse, without being asked for."""
+"""The numbers that fail a test if they are worse, without being asked for."""
 COUNTS: Final = tuple(number.name for number in TABLE if number.exact)
 _VARYING: Final = frozenset(number.name for number in TABLE if not number.exact)
-# These move with gpu_busy_us; a line each would bury what matters.
+# These change with gpu_busy_us; a line each would bury what matters.
 _WITH_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
 _LEAP_BYTES: Final = 1 << 20
-# A kernel more that is allowed has a launch more, unless that is given by itself.
+# An additional kernel that is allowed brings an additional launch, unless launches have a tolerance of their own.
 _ALLOWED_WITH: Final = {"launches": "kernels"}
-# What costs comes first, what is derived from it last.
+# Costs come first, derived numbers last.
 _TURN: Final = {"us": 0, "bytes": 1, "count": 1, "share": 2, "ratio": 2}
-# Counts of nothing have no ratio to others: five from none weigh as much as five from one.
+# A count of zero has no ratio: from none to five weighs as much as from one to five.
 _LEAST: Final = {"share": 0.01, "ratio": 0.01}
 
 
 def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> Iterator[Change]:
-    """Return what changed in the numbers that the code decides, then in those that vary; only memory can be gated."""
+    """Yield changes of numbers that the code decides, then of those that vary, of which only memory can be gated.
+
+    Where the clocks of either side were locked, no number that hangs on them is compared.
+    """
+    locked = old.samples_hardware or new.samples_hardware
     for number in (number for number in TABLE if number.exact):
         was, now = old.numbers.get(number.name), new.numbers.get(number.name)
         if was != now:
@@ -43,7 +47,7 @@ def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> It
             yield _number_change(number, was, now, gated=number.gated, allowed=allowed)
     for number in (number for number in TABLE if not number.exact):
         before, after = old.varying.get(number.name), new.varying.get(number.name)
-        if before is None or after is None:
+        if before is None or after is None or (locked and number.on_time):
             continue
         share = tolerance.get(number.tolerance)
         if abs(after - before) > abs(before) * (WORTH_A_LINE if share is None else min(share, WORTH_A_LINE)):
@@ -51,9 +55,15 @@ def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> It
 
 
 def median_changes(before: Analysis, after: Analysis) -> tuple[Change, ...]:
-    """Return how the medians of two recordings differ: times, then counts and bytes, then shares, the largest first."""
+    """Return how the medians of two recordings differ: times, then counts and bytes, then shares, the largest first.
+
+    Where the clocks of either were locked, no number that hangs on them is compared.
+    """
     changes = []
+    locked = before.trace.samples_hardware or after.trace.samples_hardware
     for number in TABLE:
+        if locked and number.on_time:
+            continue
         was, now = getattr(before.median, number.name), getattr(after.median, number.name)
         if was != now and (not number.detail or number.name == GPU_TIME):
             changes.append(_number_change(number, was, now))
@@ -97,7 +107,7 @@ def lacking(old: Entry, new: Entry, tolerance: Mapping[str, float], *, strict: b
 
 
 def tolerance_for(changes: Sequence[Change]) -> Mapping[str, float]:
-    """Return the marker's tolerance that fits what fails, by its keywords: so many more, or a share of memory."""
+    """Return the marker's tolerance that lets the failing changes pass, by keyword: a count, or a share of memory."""
     tolerance: dict[str, float] = {}
     failing = [change for change in changes if change.fails]
     if kernels := sum(change.times for change in failing if not change.is_number):
@@ -116,32 +126,32 @@ def tolerance_for(changes: Sequence[Change]) -> Mapping[str, float]:
 
 
 def ratio_of(before: float | None, after: float | None) -> float | None:
-    """Return after over before, None where there is none."""
+    """Return after divided by before, None if there is no such ratio."""
     return after / before if before and after is not None else None
 
 
 def ratio_moved(change: Change) -> float:
-    """Return how far a number moved, up or down, as a logarithm: 0 where it did not."""
+    """Return how far a number moved, up or down, as a logarithm; 0 if it did not."""
     before, after = (abs(value or 0) for value in (change.old, change.new))
     least = _LEAST.get(BY_NAME[change.what].unit, 1.0) if change.what in BY_NAME else 1.0
     return abs(math.log(max(after, least) / max(before, least)))
 
 
 def _times_and_largest_first(change: Change) -> tuple[int, float]:
-    return _turn_of(change.what) + follows_gpu_time(change.what), -ratio_moved(change)
+    return _listing_rank(change.what) + follows_gpu_time(change.what), -ratio_moved(change)
 
 
 def follows_gpu_time(name: str) -> bool:
-    """Whether a number is as a rule the GPU time once more: kernel time, busy time, span."""
+    """Whether a number usually just repeats the GPU time: kernel time, busy time, span."""
     return name in BY_NAME and name != GPU_TIME and "gpu_busy_us" in (name, BY_NAME[name].follows)
 
 
-def _turn_of(name: str) -> int:
+def _listing_rank(name: str) -> int:
     return _TURN[BY_NAME[name].unit] if name in BY_NAME else 0
 
 
 def numbers_to_show(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Return the numbers that changed: first what fails the test, then what is gated, of each those that moved most."""
+    """Return the numbers that changed: first those that fail the test, then the gated ones, largest changes first."""
     numbers = [
         change
         for change in changes
@@ -151,11 +161,11 @@ def numbers_to_show(changes: Iterable[Change]) -> tuple[Change, ...]:
 
 
 def _gated_and_largest_first(change: Change) -> tuple[bool, bool, int, float]:
-    return not change.fails, not change.gated, _turn_of(change.what), -ratio_moved(change)
+    return not change.fails, not change.gated, _listing_rank(change.what), -ratio_moved(change)
 
 
 def prints_differently(change: Change) -> bool:
-    """Whether both values look different as they are printed."""
+    """Whether both values look different when they are printed."""
     before, after, number = change.old, change.new, BY_NAME.get(change.what)
     if number is None or before is None or after is None:
         return True
@@ -168,7 +178,7 @@ def is_noise(change: Change) -> bool:
 
 
 def _is_leap(change: Change) -> bool:
-    """Whether memory is so much more, or less, that no two runs of the same code differ by it."""
+    """Whether memory grew or shrank by more than two runs of the same code ever differ."""
     number = BY_NAME.get(change.what)
     if number is None or number.unit != "bytes" or change.old is None or change.new is None:
         return False

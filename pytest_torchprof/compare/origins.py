@@ -1,4 +1,4 @@
-"""Where in the user's code the kernels come from that a baseline does not have."""
+"""Where in the user's code the kernels are launched that a baseline does not have."""
 
 from __future__ import annotations
 
@@ -21,35 +21,36 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare.change import Change
     from pytest_torchprof.compare.comparison import Comparison
     from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.reasons.reason import Reason
 
 MOST_KERNELS: Final = 5
-"""Kernels whose places are looked up for one comparison."""
+"""The most kernels whose places are looked up for one comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
-    """Where in the user's code what is worse than the baseline was launched."""
+    """The places in the user's code that launch whatever is worse than the baseline."""
 
     comparison: Comparison
-    """Its changes have their places."""
+    """The comparison, whose changes have their places."""
     first: tuple[str, int] | None = None
-    """File and line of the first of them."""
-    unknown: tuple[str, ...] = ()
-    """Why no places are known of some."""
+    """File and line of the first place."""
+    unknown: tuple[Reason, ...] = ()
+    """Why the places of some changes are not known."""
 
 
 def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
     """Return the comparison with the places at which the kernels of its changes for the worse are launched.
 
-    ``analysis`` is what ``new`` was made of. Where a step launches alike kernels one after the other, which of them is
-    new cannot be known; all are named then.
+    ``analysis`` is what ``new`` was made of. If a step launches several kernels of one kind in a row, it cannot be
+    known which of them is new; all are named then.
     """
     steps = {records(step.kernels): step for step in reversed(analysis.steps)}
     concerned = [change for change in comparison.changes if change.direction == WORSE and change.launches]
     located: dict[Change, Change] = {}
     for change in concerned[:MOST_KERNELS]:
         step = new.steps[change.step]
-        if (launched := _launched(change, step, steps[step], comparison.changes)) is not None:
+        if (launched := _launch_places(change, step, steps[step], comparison.changes)) is not None:
             located[change] = replace(change, launched=launched)
     origins = [place for change in located.values() if change.launched for place in change.launched.places]
     first = [(origin.file, origin.line) for origin in origins if origin.file is not None]
@@ -69,26 +70,26 @@ def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
     )
 
 
-def _launched(
+def _launch_places(
     change: Change, step: Sequence[KernelRecord], profile: StepProfile, changes: Sequence[Change]
 ) -> LaunchPlaces | None:
-    """Return where the kernels of a change are launched, None where that is not known."""
+    """Return where the kernels of a change are launched, None if that is not known."""
     places = _places(profile)
     same = [at for at, kernel in enumerate(step) if kernel == step[change.launches[0]]]
     if places is None:
-        # The repeat launched them in another order, so that it does not show which is which.
-        anywhere = _distinct(_anywhere(profile, same))
+        # The repeat launched them in another order, so it does not show which kernel is which.
+        anywhere = _distinct(_all_places(profile, same))
         return LaunchPlaces(places=anywhere, certain=False) if anywhere else None
     here = _distinct(places[at] for at in change.launches)
     if not here:
         return None
     in_step = [other for other in changes if other.step == change.step]
-    # Of a kernel that came and one of its like that moved, either may be the new one.
+    # If one kernel came and another of its kind moved, either may be the new one.
     if any(other.kind == "reordered" for other in in_step):
         alike = same
     else:
         came = {at for other in in_step if other.direction == WORSE for at in other.launches}
-        alike = [at for at in _places_it_could_be(step, came) if at in same]
+        alike = [at for at in _possible_indices(step, came) if at in same]
     others = _distinct(places[at] for at in alike)
     if {*map(str, others)} <= {*map(str, here)}:
         return LaunchPlaces(places=here)
@@ -96,14 +97,14 @@ def _launched(
 
 
 def _places(step: StepProfile) -> list[Origin | None] | None:
-    """Return where each kernel of a step was launched, in order; None where the places are of another order."""
+    """Return where each kernel of a step was launched, in order; None if the repeat launched them in another order."""
     if [(kernel.name, kernel.op) for kernel in step.kernels] != list(step.places.kernels):
         return None
     launched: Counter[tuple[str, str | None]] = Counter()
     return [_place(step, kernel, launched) for kernel in step.kernels]
 
 
-def _anywhere(step: StepProfile, launches: Iterable[int]) -> Iterator[Origin]:
+def _all_places(step: StepProfile, launches: Iterable[int]) -> Iterator[Origin]:
     """Return all places at which kernels like these were launched."""
     work = {(step.kernels[at].name, step.kernels[at].op) for at in launches}
     return (origin for _, origin in step.places.of(work))
@@ -118,12 +119,12 @@ def _place(step: StepProfile, kernel: Kernel, launched: Counter[tuple[str, str |
 
 
 def _distinct(places: Iterable[Origin | None]) -> tuple[Origin, ...]:
-    """Return the places, each once as it is printed."""
+    """Return the places, each printed form once."""
     return (*{str(place): place for place in places if place is not None}.values(),)
 
 
-def _places_it_could_be(step: Sequence[KernelRecord], came: Collection[int]) -> list[int]:
-    """Return the places that what came could have, too: shifted as far as the step stays the same without it."""
+def _possible_indices(step: Sequence[KernelRecord], came: Collection[int]) -> list[int]:
+    """Return the other indices that new kernels could have: shifted as far as the rest of the step stays the same."""
     could_be: set[int] = set()
     for first in (at for at in came if at - 1 not in came):
         begin, end = first, next(at for at in range(first, len(step) + 1) if at not in came)

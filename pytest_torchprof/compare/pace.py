@@ -1,7 +1,7 @@
 """Whether code became slower, by pairs of processes that ran it as it was and as it is.
 
-What differs between two processes of the same code, as where their memory lies, stays for as long as they live, and no
-number of samples in one of them tells it from slower code. So a process counts once.
+Two processes of the same code differ, for example in where their memory lies, for as long as they live, and no number
+of samples in one of them distinguishes that from slower code. So a process counts once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, inter
 PaceVerdict = Literal["same", "better", "worse", "ambiguous"]
 
 LEAST_PAIRS: Final = 7
-"""Of fewer pairs even the clearest difference is chance in more than 1 of 100 runs."""
+"""With fewer pairs even the clearest difference is due to chance in more than 1 of 100 runs."""
 MOST_PAIRS: Final = 15
 CHANCE: Final = 0.01
-"""What chance would bring about less often than this is no chance."""
+"""A result that chance would produce less often than this is not put down to chance."""
 
 
 class TimePair(NamedTuple):
@@ -32,19 +32,19 @@ class TimePair(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdown:
-    """By how much the code became slower: shares of the time before, negative where it became faster."""
+    """By how much the code became slower, as shares of the time before; negative if it became faster."""
 
     share: float
     low: float
     high: float
     """The ends of the interval of 95 %."""
     floor: float
-    """By how much processes of the same code, that before, differ in the middle."""
+    """The median difference between processes of the same code, the old one."""
     chance: float
-    """How often chance would bring about as much, in this direction."""
+    """How often chance would produce as large a difference, in this direction."""
 
     def exceeds(self, allowed: float) -> bool:
-        """Whether so much is neither allowed nor to be had from the same code, nor by chance."""
+        """Whether the slowdown is more than what is allowed, than the same code shows, and than chance explains."""
         return self.share > max(allowed, self.floor) and self.chance < CHANCE
 
     @property
@@ -55,7 +55,7 @@ class Slowdown:
 
 @lru_cache(maxsize=1024)
 def slowdown(pairs: tuple[TimePair, ...]) -> Slowdown:
-    """Return what pairs of processes, in the order in which they ran, show; at least two."""
+    """Return the slowdown that pairs of processes show, at least two, in the order in which they ran."""
     ratios = [math.log(pair.here_us / pair.base_us) for pair in pairs]
     apart = [abs(math.log(later.base_us / earlier.base_us)) for earlier, later in pairwise(pairs)]
     low, high = interval(ratios)
@@ -82,7 +82,7 @@ class TimedPairs:
     """The share by which it may become slower."""
     pairs: tuple[TimePair, ...] = ()
     fresh: tuple[TimePair, ...] = ()
-    """Those that came after the first ones had shown it to be slower: they confirm that, or do not."""
+    """The pairs taken after the first ones had shown it to be slower: they confirm that, or they do not."""
 
     def with_pair(self, pair: TimePair) -> TimedPairs:
         """Return the times with one more pair."""
@@ -97,7 +97,7 @@ class TimedPairs:
 
     @property
     def wanting(self) -> int:
-        """How many more pairs it takes at least; 0 where all is decided, or more would not decide it."""
+        """The least number of further pairs; 0 if all is decided, or if more pairs would not decide it."""
         current = self.fresh if self.doubted else self.pairs
         if len(current) < LEAST_PAIRS:
             return LEAST_PAIRS - len(current)
@@ -115,7 +115,7 @@ class TimedPairs:
 
     @property
     def _decision(self) -> PaceVerdict | None:
-        """What the pairs show, None where they leave it open."""
+        """What the pairs show, None if they leave it open."""
         if len(self.pairs) < LEAST_PAIRS:
             return None
         if self.doubted:

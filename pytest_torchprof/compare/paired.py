@@ -1,4 +1,4 @@
-"""Statistics of a few paired differences: exact, without an assumption about their distribution but symmetry."""
+"""Exact statistics of a few paired differences, which assume nothing about their distribution but symmetry."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def hodges_lehmann(values: Sequence[float]) -> float:
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the ends between which the middle of the differences lies, with at least this confidence, 0..1.
+    """Return the bounds of the middle of the differences, with at least this confidence, 0..1.
 
-    By the exact distribution of Wilcoxon's signed ranks; of fewer than 6 values 95 % cannot be had, and the ends are
-    those of the widest interval.
+    They follow the exact distribution of Wilcoxon's signed ranks; with fewer than 6 values 95 % cannot be reached, and
+    the bounds are those of the widest interval.
     """
     averages = _walsh_averages(values)
     outside = _signed_rank_quantile(len(values), (1 - confidence) / 2)
@@ -28,14 +28,14 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[f
 
 
 def chance_of_sum(values: Sequence[float]) -> float:
-    """Return how often differences whose signs are drawn anew sum up to as much as these do, 0..1: one-sided, exact.
+    """Return how often differences with randomly drawn signs sum up to as much as these, 0..1: one-sided, exact.
 
-    All ways to draw them are counted: at most 20 values.
+    All combinations of signs are counted: at most 20 values.
     """
     sums = [0.0]
     for value in values:
         sums = [before + signed for before in sums for signed in (value, -value)]
-    # The sum itself is among them, by the same additions or by others that round differently.
+    # The sum itself is among them, by the same additions or by additions that round differently.
     reached = sums[0] - 1e-9 * sum(map(abs, values))
     return sum(total >= reached for total in sums) / len(sums)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.baseline.entry import records
 from pytest_torchprof.compare.change import Change, OtherEnvironment
 from pytest_torchprof.compare.comparison import Comparison, verdict_of
-from pytest_torchprof.compare.cost import cost_of
+from pytest_torchprof.compare.cost import cost_of, exchanged
 from pytest_torchprof.compare.difference import RULES, difference
 from pytest_torchprof.compare.kernel_changes import reordering
 from pytest_torchprof.compare.number_changes import median_changes
@@ -44,20 +44,24 @@ def diff(before: Analysis, after: Analysis) -> Comparison:
     differ = kinds[first] != kinds[second] or any(work_on_the_same(*pair) is NO for pair in delta.swapped)
     most = {max(analysis.steps, key=_count_kernels) for analysis in (before, after)}
     changes = (*_kernel_changes(delta), *median_changes(before, after))
+    sampled = (before.trace.samples_hardware, after.trace.samples_hardware)
+    alike = (_steps_alike(first, before.steps, kinds), _steps_alike(second, after.steps, kinds))
     return Comparison(
         verdict=verdict_of(changes),
         kernels_differ=differ,
         changes=changes,
         environment=_other_devices(before, after),
         same=dict(Counter(kind_of(kernel) for kernel, _ in (*delta.stayed, *delta.moved))),
-        cost=cost_of(before, after, (_like(first, before.steps, kinds), _like(second, after.steps, kinds))),
+        of_recordings=True,
+        exchanged=exchanged(records(first.kernels), records(second.kernels)) if any(sampled) else (),
+        cost=None if any(sampled) else cost_of(before, after, alike),
         steps=(first.name, second.name) if differ and {first, second} != most else None,
-        sampled=(before.trace.samples_hardware, after.trace.samples_hardware),
+        sampled=sampled,
     )
 
 
 def _kernel_changes(delta: Difference) -> Iterator[Change]:
-    """Yield what took the place of what, then what has another name, then that kernels moved."""
+    """Yield the replacements, then the renamings, then a change that says that kernels moved."""
     for (went, came), count in Counter(delta.places).items():
         yield Change(kind="replaced", what=(came or went)[0].short, before=went, after=came, times=count)
     renamed: dict[tuple[str, str], Change] = {}
@@ -92,8 +96,8 @@ def _compared_steps(
     )
 
 
-def _like(step: StepProfile, others: Sequence[StepProfile], kinds: Kinds) -> Sequence[StepProfile]:
-    """Return the steps that run the same kernels as this one."""
+def _steps_alike(step: StepProfile, others: Sequence[StepProfile], kinds: Kinds) -> Sequence[StepProfile]:
+    """Return the steps that run the same kernels as ``step``."""
     return [other for other in others if kinds[other] == kinds[step]]
 
 
@@ -102,7 +106,7 @@ def _count_kernels(step: StepProfile) -> int:
 
 
 def _kinds(steps: Sequence[StepProfile]) -> Kinds:
-    """Return how many kernels of each name and types each step runs; where some types are unknown, of each name.
+    """Return how many kernels of each name and types each step runs; only by name if some types are unknown.
 
     One of two recordings may hold no operands.
     """

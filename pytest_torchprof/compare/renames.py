@@ -1,4 +1,4 @@
-"""What changed from one kernel's name to another, in words: layout, dtype, tile, library, carried operators."""
+"""The difference between two kernel names in words: layout, dtype, tile, library, carried operators."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pytest_torchprof.kernels.names import decode, normal_name
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names import KernelName
 
-# In the order people ask for them: what it computes, on what, then how.
+# In the order in which people ask: what it computes, on what, then how.
 _FACTS: Final = ("family", "layout", "dtype", "tensor_core", "library", "triton", "collective", "helper")
 _TUNING: Final = ("tile", "stages", "cluster", "split_k", "epilogue", "alignment", "arch")
-# How ATen's pointwise kernels walk their operands shows what became of these (aten/src/ATen/native/cuda/CUDALoops.cuh).
+# The way ATen's pointwise kernels walk their operands shows what became of these
+# (aten/src/ATen/native/cuda/CUDALoops.cuh).
 _LOOPS: Final = {
     "vectorized_elementwise_kernel": "vectorized",
     "unrolled_elementwise_kernel": "unrolled, operands that are converted or not aligned",
@@ -71,7 +72,8 @@ def _explain_fact(fact: str, old: KernelName, new: KernelName) -> str | None:
     if before == after:
         return None
     if fact in _TUNING and (before in (None, ()) or after in (None, ())):
-        # What only one of the names can say is no change: cuBLAS names have no cluster, nvjet names no alignment.
+        # A field that only one of the names can have is no change: cuBLAS names have no cluster, nvjet names no
+        # alignment.
         return f"{'' if after else 'no '}{_WORDS.get(fact, fact)}" if fact == "split_k" else None
     if fact == "tile":
         return _explain_tile(before, after)
@@ -79,7 +81,7 @@ def _explain_fact(fact: str, old: KernelName, new: KernelName) -> str | None:
 
 
 def _explain_tile(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
-    """Compare two tiles as far as both are known; the K step is shown only where nothing else differs."""
+    """Compare two tiles as far as both are known; the K step is shown only if nothing else differs."""
     for length in (2, 3):
         old, new = before[:length], after[:length]
         if len(old) == len(new) and old != new:

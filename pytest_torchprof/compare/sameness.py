@@ -1,4 +1,4 @@
-"""Whether two kernels work on the same: yes, no, or not known."""
+"""Whether two kernels work on the same operands: yes, no, or not known."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _same_types(was: KernelRecord, now: KernelRecord) -> Reply:
 
 
 def _all_types(kernel: KernelRecord) -> tuple[str, ...] | None:
-    """Return the types of all that a kernel's operator was given, None where not all are known."""
+    """Return the types of all operands of a kernel's operator, None unless all are known."""
     if kernel.operands is not None:
         return types_of(kernel.operands)
     is_certain = kernel.dtype is not None and tells_all_types(kernel.name, kernel.op, kernel.family)
@@ -67,12 +67,12 @@ def _same_layout(was: KernelRecord, now: KernelRecord) -> Reply:
     untold = was if was.layout is None else now
     if untold.operands is None:
         return NOT_KNOWN
-    # A size of 1 has no layout, which contradicts none.
+    # An operand of size 1 has no layout, so it contradicts none.
     return known(holds=not has_no_unit_stride(untold.operands))
 
 
-def knew_less(was: KernelRecord, now: KernelRecord) -> bool:
-    """Whether a baseline's kernel lacks what this run knows of its operands: an earlier version kept none."""
+def lacks_operands(was: KernelRecord, now: KernelRecord) -> bool:
+    """Whether a baseline's kernel lacks the operands that this run knows: an earlier version kept none."""
     if was.op is None or was.op != now.op or was.operands is not None:
         return False
     return (leaves_open(*was.structure) or was.op in ALWAYS_ASKED) and (
@@ -81,7 +81,7 @@ def knew_less(was: KernelRecord, now: KernelRecord) -> bool:
 
 
 def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
-    """Yield the kernels of a baseline's entry that may be what this run launches, or not: it does not say on what.
+    """Yield a baseline's kernels of which it does not say on what they work, so that they may not be this run's.
 
     They count as the same where nothing contradicts that.
     """
@@ -89,7 +89,7 @@ def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
     for was in old.kernels:
         if name_is_the_code(was.name, was.op):
             continue
-        alike = [kernel for kernel in now if kernel.name == was.name and knew_less(was, kernel)]
+        alike = [kernel for kernel in now if kernel.name == was.name and lacks_operands(was, kernel)]
         if any(work_on_the_same(was, kernel).may_be for kernel in alike):
             yield was
 
@@ -99,11 +99,12 @@ def has_types(entry: Entry) -> bool:
     return any(not kernel.is_unspecific or kernel.name != kernel.op for kernel in entry.kernels)
 
 
-def as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
-    """Return the baseline's steps, with names that both entries have read as this version of the package reads them.
+def decoded_anew(old: Entry, new: Entry) -> tuple[Step, ...]:
+    """Return the baseline's steps, with the names that both entries have decoded as this version of the package does.
 
-    A raw name has one family: if the entries disagree, another version recorded the older one. If this version reads a
-    name in several ways, as an operator that runs on several types, the baseline's kernel may be any of them and stays.
+    A raw name has one family: if the entries disagree, another version recorded the older one. If this version decodes
+    a name in several ways, as for an operator that runs on several types, the baseline's kernel may be any of them and
+    stays.
     """
     readings: defaultdict[object, list[KernelRecord]] = defaultdict(list)
     for kernel in new.kernels:
@@ -116,7 +117,7 @@ def as_read_now(old: Entry, new: Entry) -> tuple[Step, ...]:
             return kernel
         (same,) = now
         now_called = structs.replace(kernel, family=same.family, helper=same.helper)
-        one_thing = knew_less(kernel, same) or name_is_the_code(kernel.name, kernel.op)
+        one_thing = lacks_operands(kernel, same) or name_is_the_code(kernel.name, kernel.op)
         if not one_thing or work_on_the_same(now_called, same) is NO:
             return now_called
         dtype, layout = kernel.dtype or same.dtype, kernel.layout or same.layout

@@ -1,4 +1,4 @@
-"""What became of the untraced times of a test since its baseline was recorded."""
+"""How the untraced times of a test changed since its baseline was recorded."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 TimeVerdict = Literal["same", "better", "worse", "ambiguous"]
 PROBABILITY: Final = 0.002
-"""Samples differ if chance would rank them so less often than this; it is small because a run judges many tests."""
+"""Samples differ if chance would rank them like this less often; it is small because a run judges many tests."""
 FLOOR_US: Final = {"events": 2.0, "perf_counter": 10.0}
-"""Smaller differences do not count, whatever share of a short step they are: the clock does not resolve them."""
+"""Smaller differences do not count, however large their share of a short step: the clock does not resolve them."""
 _BEST: Final = 2
-"""Which quantile stands for the undisturbed calls: an eighth of them are faster."""
+"""The quantile that represents the undisturbed calls: an eighth of them are faster."""
 
 
 def time_changes(old: Times | None, new: Times | None, share: float | None) -> Iterator[Change]:
-    """Return what changed in the times; ``share`` is the tolerance, None if times are not gated."""
+    """Yield the changes of the times; ``share`` is the tolerance, None if times are not gated."""
     if new is None:
         return
     undecided = _not_comparable(old, new)
@@ -42,7 +42,7 @@ def time_changes(old: Times | None, new: Times | None, share: float | None) -> I
 
 
 def disturbances(old: Times | None, new: Times | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what was wrong with the machine while each side's samples were taken, where these are compared."""
+    """Return the disturbances of the machine while each side's samples were taken, if these are compared."""
     if old is None or new is None or _not_comparable(old, new):
         return ((), ())
     return old.disturbed, new.disturbed
@@ -65,7 +65,7 @@ def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
     """Return whether the times are better or worse, by median, best calls and rank; worse only if measured twice."""
     floor = FLOOR_US.get(str(new.conditions.get("clock")), 0.0)
     # Slower code is slower in its best moments too; a busy machine moves the others.
-    slower, faster = _beyond(old, new, share, floor), _beyond(new, old, share, floor)
+    slower, faster = _exceeds_tolerance(old, new, share, floor), _exceeds_tolerance(new, old, share, floor)
     if any(slower):
         distinct = all(slower) and chance(old.quantiles_us, new.quantiles_us) < PROBABILITY
         return "worse" if distinct and new.confirmed else "ambiguous"
@@ -73,7 +73,7 @@ def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
 
 
 def unsure(old: Times | None, new: Times | None, share: float) -> bool:
-    """Whether to measure again before judging."""
+    """Whether the code has to be measured again before it is judged."""
     return (
         old is not None
         and new is not None
@@ -119,7 +119,7 @@ def _middle_and_best(times: Times) -> tuple[float, float]:
     return times.median_us, times.quantiles_us[min(_BEST, len(times.quantiles_us) - 1)]
 
 
-def _beyond(fewer: Times, more: Times, share: float, floor: float) -> list[bool]:
-    """Return whether the median, and the best calls, took longer by more than the tolerance."""
+def _exceeds_tolerance(fewer: Times, more: Times, share: float, floor: float) -> list[bool]:
+    """Return whether the median and the best calls each took longer by more than the tolerance."""
     pairs = zip(_middle_and_best(fewer), _middle_and_best(more), strict=True)
     return [longer - shorter > max(shorter * share, floor) for shorter, longer in pairs]

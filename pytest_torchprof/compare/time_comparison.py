@@ -1,4 +1,4 @@
-"""How the time of a measurement compares with another commit's, and the words for it."""
+"""The comparison of a measurement's time with another commit's, and the words for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TimeChange(Struct, frozen=True, kw_only=True):
-    """How a time differs from the other commit's: medians in microseconds, and shares of the time there."""
+    """The difference from the other commit's time: medians in microseconds, and shares of the other time."""
 
     base_us: float
     here_us: float
@@ -26,11 +26,11 @@ class TimeChange(Struct, frozen=True, kw_only=True):
     floor: float
     """By how much processes of the same code differ."""
     chance: float
-    """How often chance would bring about as much."""
+    """How often chance would produce as large a difference."""
 
     @property
     def words(self) -> str:
-        """Both medians and what lies between them: "1.0 ms -> 1.2 ms, +20.0% (95 % interval +18.0% to +23.0%)"."""
+        """Both medians and their difference: "1.0 ms -> 1.2 ms, +20.0% (95 % interval +18.0% to +23.0%)"."""
         interval = f"95 % interval {self.low:+.1%} to {self.high:+.1%}"
         return f"{show_us(self.base_us)} -> {show_us(self.here_us)}, {self.share:+.1%} ({interval})"
 
@@ -40,11 +40,11 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
 
     verdict: PaceVerdict | Literal["new", "not judged", "not measured"]
     tolerance: float | None = None
-    """By how much it may be slower."""
+    """The share by which it may be slower."""
     reason: AnyReason | None = None
-    """Why there are no times, or why those that there are leave it open."""
+    """Why there are no times, or why the times leave it open."""
     seed: int | None = None
-    """That of the order in which processes ran."""
+    """The seed of the order in which processes ran."""
     pairs: int = 0
     confirming_pairs: int = 0
     step: TimeChange | None = None
@@ -53,7 +53,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
     fails: bool = False
     """Whether it fails the test."""
     failed_before: bool = False
-    """Whether the test had failed already when its times were taken, and been reported without them."""
+    """Whether the test had already failed when its times were taken, and was reported without them."""
 
     @property
     def words(self) -> str:
@@ -66,7 +66,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What became of the time, a line each; without times only where that fails the test."""
+        """What became of the time, a line each; if there are no times, only if that fails the test."""
         if self.step is None:
             return (f"not measured: its time against the other commit: {self.reason}",) if self.fails else ()
         return tuple(f"    {line}" for line in self._figures(self.words))
@@ -81,7 +81,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
 
     @property
     def remedy(self) -> str | None:
-        """What to do where its times fail the test; None where nothing is to be done, or the reason says it."""
+        """What to do if its times fail the test; None if there is nothing to do, or if the reason says it."""
         if not self.fails or self.step is None:
             return None
         if self.verdict == "ambiguous":
@@ -90,7 +90,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
 
     @property
     def lines_with_remedy(self) -> tuple[str, ...]:
-        """What there is to say of the times, and what to do."""
+        """The lines about the times, with what to do."""
         return self.lines if self.remedy is None else (*self.lines, f"  do: {self.remedy}")
 
     def failure(self, reference: str) -> str:

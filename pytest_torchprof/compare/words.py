@@ -13,7 +13,7 @@ from pytest_torchprof.baseline.family_times import MEMORY
 from pytest_torchprof.compare.number_changes import ratio_of
 from pytest_torchprof.compare.renames import explain_rename
 from pytest_torchprof.kernels.names import decode
-from pytest_torchprof.kernels.names.kernelname import DTYPES, LAYOUTS
+from pytest_torchprof.kernels.names.kernelname import DTYPES, FAMILY_NOT_KNOWN, LAYOUTS
 from pytest_torchprof.text import (
     and_more,
     counted,
@@ -50,32 +50,32 @@ _NOUNS: Final = {
 }
 _SPELLED: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _HANDFUL: Final = 10
-"""Counts below it are said without their ratio."""
+"""Counts below it are shown without their ratio."""
 _SWITCHES: Final[dict[object, str]] = {None: "unknown", True: "on", False: "off"}
 _SPOKEN: Final = {"cuda": "CUDA", "rocm": "ROCm", "cudnn": "cuDNN", "triton": "Triton"}
 _MAIN: Final = 0.4
-"""So many of the calls have a dtype that is named for all of them."""
+"""A dtype that at least this share of the calls has is named for all of them."""
 _EXCHANGES: Final = 6
 _WORTH_NAMING: Final = 0.005
-"""Of the GPU time: families that moved by less are in no sentence."""
+"""The share of the GPU time below which a family's change is in no sentence."""
 _STILL: Final = 0.02
-"""Where no family moved by so much of the GPU time, there is nothing to explain."""
+"""If no family's time changed by this share of the GPU time, there is nothing to explain."""
 _ENOUGH: Final = 0.9
 _NAMED: Final = 3
-"""A sentence names families until they make up so much of the difference, but no more than these."""
+"""A sentence names families until they make up this share of the difference, but at most this many."""
 _WORTH_TELLING_OF: Final = 0.02
-"""Of the GPU time: families that moved by less are left out."""
+"""The share of the GPU time below which a family's change is left out."""
 _FAMILIES: Final = 5
-"""Families that a line names."""
+"""The most families that a line names."""
 _SHOWN: Final = 4
-"""Names, and kinds of changes, that one line has room for."""
+"""The most names, or kinds of changes, that a line has room for."""
 MOST_PLACES: Final = 5
-"""Places of a kernel that a line names."""
+"""The most places of a kernel that a line names."""
 STALE: Final = "the test was edited after its baseline was recorded (stale)"
 
 
 def change_words(change: Change) -> str:
-    """Return what a change is, in a few words that stand in a line."""
+    """Return a change in a few words that fit into a line."""
     if change.kind == "number":
         return (
             _time_words(change) if change.what == "time" else number_words(BY_NAME[change.what], change.old, change.new)
@@ -110,7 +110,7 @@ def _kernel_words(was: KernelRecord, now: KernelRecord) -> str:
 
 
 def rename_words(was: KernelRecord, now: KernelRecord) -> str:
-    """Return what differs between the names of two kernels."""
+    """Return the difference between the names of two kernels."""
     return printable(explain_rename(was.name, now.name))
 
 
@@ -160,7 +160,7 @@ def _one_for_one_words(was: KernelRecord, now: KernelRecord) -> str:
 
 
 def became_words(change: Change) -> str:
-    """Return what took the place of what: "two pointwise became one Triton kernel", "one GEMM became another"."""
+    """Return which kernels replaced which: "two pointwise became one Triton kernel", "one GEMM became another"."""
     was, now = _kinds_words(change.before), _kinds_words(change.after)
     if not change.after:
         return f"{was} gone"
@@ -189,7 +189,7 @@ def kernels_words(same: Mapping[str, int], changes: Sequence[Change]) -> str:
 
 
 def brief_words(same: Mapping[str, int], changes: Sequence[Change]) -> str:
-    """Return how many kernels stayed, went and came in two recordings, where naming them would fill the screen."""
+    """Return how many kernels stayed, went and came in two recordings, if naming them would fill the screen."""
     replaced = [change for change in changes if change.kind == "replaced"]
     went, came = (sum(len(getattr(change, side)) * change.times for change in replaced) for side in ("before", "after"))
     return (
@@ -203,7 +203,7 @@ def _count(changes: Iterable[Change], kind: Kind) -> int:
 
 
 def times_words(count: int) -> str:
-    """Return " (3x)", nothing for once."""
+    """Return " (3x)", or nothing for a count of one."""
     return f" ({count}x)" if count > 1 else ""
 
 
@@ -220,7 +220,7 @@ def same_words(same: Mapping[str, int]) -> str:
     if named and len(same) - len(named) <= 2:
         named = {**named, **same}
     rest = sum(same.values()) - sum(named.values())
-    # Without "all" these might be other ones than before.
+    # Without "all" these might be different from those before.
     others = [f"all {amount(rest)} other {noun('other', rest)}"] if rest and named else []
     if not named:
         named = {next(iter(same)) if len(same) == 1 else "other": rest}
@@ -265,7 +265,7 @@ def _undecided_words(undecided: Undecided | None) -> str:
 
 
 def number_words(number: Number, was: float | None, now: float | None, *, called: str | None = None) -> str:
-    """Return "syncs 1 -> 2", "busy 1.2 ms -> 9.4 ms, 7.8x": counts by their name, others by what they are called."""
+    """Return "syncs 1 -> 2", "busy 1.2 ms -> 9.4 ms, 7.8x": counts by their name, other numbers by their title."""
     factor = factor_words(number, was, now)
     return movement_words(number, was, now, called=called) + (f", {factor}" if factor else "")
 
@@ -278,9 +278,9 @@ def movement_words(number: Number, was: float | None, now: float | None, *, call
 
 
 def factor_words(number: Number, was: float | None, now: float | None) -> str:
-    """Return how many times as much it is, "7.8x"; empty where everybody sees it, or there is no factor."""
+    """Return the factor of a change, "7.8x"; empty if it is obvious, or if there is none."""
     ratio = ratio_of(was, now)
-    # Of a handful everybody sees it, and a share is one already.
+    # With small counts it is obvious, and a share is already a ratio.
     obvious = number.unit in ("share", "ratio") or (number.unit == "count" and max(was or 0, now or 0) < _HANDFUL)
     return "" if ratio is None or obvious else show_factor(ratio)
 
@@ -293,23 +293,21 @@ def show_factor(ratio: float) -> str:
 
 
 def disturbance_words(disturbed: tuple[Sequence[str], Sequence[str]]) -> Iterator[str]:
-    """Yield what was wrong with the machine while the times of either side were taken."""
+    """Yield the disturbances of the machine while the times of either side were taken."""
     for whose, side in zip(("the baseline's samples", "the samples"), disturbed, strict=True):
         yield from (f"during {whose} {disturbance}" for disturbance in side)
 
 
 def clock_words(sampled: tuple[bool, bool]) -> str:
-    """Return why times say nothing of the code, where one recording is of locked clocks; else nothing."""
-    if sampled[0] == sampled[1]:
+    """Return why times are not compared, if a side was recorded at locked clocks; else nothing."""
+    if not any(sampled):
         return ""
-    which = "first" if sampled[0] else "second"
-    return (
-        f"times say nothing about the code: in the {which} the GPU's units were sampled (PM sampling), at locked clocks"
-    )
+    which = "both" if all(sampled) else "the first" if sampled[0] else "the second"
+    return f"times are not compared: in {which} the GPU's units were sampled (PM sampling), at locked clocks"
 
 
 def environment_words(other: OtherEnvironment) -> str:
-    """Return both devices, or else the software and the precision flags that differ."""
+    """Return both devices if they differ, else the software and precision flags that differ."""
     first, second = other.sides
     if other.is_other_device:
         return f"{first} was recorded on {_device_words(other.old)}, {second} used {_device_words(other.new)}"
@@ -328,19 +326,19 @@ def _device_words(environment: Mapping[str, str | bool]) -> str:
 
 
 def kind_of(kernel: KernelRecord) -> str:
-    """Return the kind of kernel by which it is counted: its family, or that Triton wrote it."""
+    """Return the kind by which a kernel is counted: its family, or that Triton generated it."""
     if kernel.family not in STRUCTURAL and decode(kernel.name).triton is not None:
         return "triton"
     return kernel.family if kernel.family is not None and kernel.family in _NOUNS else "other"
 
 
 def family_noun(family: str) -> str:
-    """Return what one kernel of a family is called."""
-    return _NOUNS.get(family) or f"{family} kernel"
+    """Return the noun for one kernel of a family."""
+    return _NOUNS.get(family) or (_NOUNS["other"] if family == FAMILY_NOT_KNOWN else f"{family} kernel")
 
 
 def noun(kind: str, count: int) -> str:
-    """Return what so many kernels of a kind are called."""
+    """Return the noun for ``count`` kernels of a kind."""
     return numbered(count, _NOUNS[kind])
 
 
@@ -350,7 +348,7 @@ def number_of(kind: str, count: int) -> str:
 
 
 def amount(count: int) -> str:
-    """Return a number as prose has it, the small ones spelled out."""
+    """Return a number as prose writes it, with small ones spelled out."""
     return _SPELLED[count] if count < len(_SPELLED) else str(count)
 
 
@@ -372,7 +370,7 @@ def calls_words(row: Shift) -> str:
 
 
 def _dtypes(row: Shift) -> tuple[str, str]:
-    """Return what both sides are of, " fp32": of the other families only what differs, where both sides say it."""
+    """Return the dtypes of both sides, " fp32"; for other families only if they differ and both sides know theirs."""
     was, now = (
         [kind for kind, count in kinds.items() if count >= _MAIN * calls]
         for kinds, calls in zip(row.kinds, row.calls, strict=True)
@@ -394,7 +392,7 @@ def exchange_words(families: Iterable[Shift]) -> str | None:
 
 
 def family_words(shifts: Sequence[Shift]) -> list[str]:
-    """Return where the time is: of each of the few families in which it moved most."""
+    """Return where the time is spent, for each of the few families in which it changed most."""
     total = max((sum(shift.time_us[side] for shift in shifts) for side in (0, 1)), default=0.0)
     words = [_family_words(shift) for shift in shifts if abs(shift.difference_us) >= _WORTH_TELLING_OF * total]
     if len(words) > _FAMILIES:
@@ -438,7 +436,7 @@ def _each_words(row: Shift) -> str:
 
 
 def mean_ratio(row: Shift) -> float | None:
-    """Return how many times as long a call takes on average; None where a side has none."""
+    """Return how many times as long a call takes on average; None if a side has no calls."""
     if not all(row.calls):
         return None
     before, after = (time / calls for time, calls in zip(row.time_us, row.calls, strict=True))
@@ -446,7 +444,7 @@ def mean_ratio(row: Shift) -> float | None:
 
 
 def label_shift(row: Shift) -> str:
-    """Return what a row is of: "gemm fp32 tn -> bf16 tn", a kernel before and after where they differ, or a family."""
+    """Return a row's label: "gemm fp32 tn -> bf16 tn", a kernel before and after if they differ, or a family."""
     if not any(row.kernels):
         was, now = _dtypes(row)
         return f"{row.family}{was}" + (f" ->{now}" if was != now and all(row.calls) else now if not was else "")
@@ -458,7 +456,7 @@ def label_shift(row: Shift) -> str:
 
 
 def _label_words(names: Sequence[str], row: Shift) -> list[str]:
-    """Return the words of a side: of a GEMM with several names dtype and layout alone, on both sides."""
+    """Return the label of a side: for a GEMM with several names only dtype and layout, on both sides."""
     if not names:
         return []
     words = names[0].split()

@@ -1,17 +1,17 @@
-"""What differs between kinds of devices, as far as a recording is read; ``capture.devices`` has what is measured."""
+"""The differences between kinds of devices that matter to reading; ``capture.devices`` has those for measuring."""
 
 from __future__ import annotations
 
 import os
 
-# Here and not with the kinds, since the header of every pytest run asks.
+# It is not with the kinds, since the header of every pytest run asks for it.
 _LAUNCHES_WAIT = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 
 
 def launches_wait() -> str | None:
     """Return the setting of this process that makes the CPU wait for every kernel, as "CUDA_LAUNCH_BLOCKING=1".
 
-    Counts hold under it, times and ratios mean nothing.
+    Counts are valid under it, times and ratios mean nothing.
     """
     settings = ((name, os.environ.get(name, "")) for name in _LAUNCHES_WAIT)
     return next((f"{name}={value}" for name, value in settings if value not in ("", "0")), None)

@@ -1,4 +1,4 @@
-"""The CPU as device: its kernels are the operators that compute."""
+"""The CPU as device: the operators that compute are its kernels."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import cache
 from pytest_torchprof.devices.cpu_operators import ALONE, VIEWS
 from pytest_torchprof.devices.kinds import DeviceKind, OperatorWork
 
-# Fused loops, and templates of products and attention, whose names differ: what has a graph's number is one of them.
+# Fused loops, and templates of products and attention, whose names differ: a name with a graph's number is one of them.
 _FUSED = re.compile(r"(?:kernel_)?cpp_(?:\w+_)?fused_\w*|graph_\d+_\w+")
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::\w[\w.]*")
 FORKED = "<forked function>"
-"""The frame of what ``torch.jit.fork`` runs on a thread of torch's."""
-# Ranges of autograd, of torch.compile, of communication (whose operator is around it), of the profiler and our own.
+"""The frame around the function that ``torch.jit.fork`` runs on one of torch's threads."""
+# Ranges of autograd, torch.compile, communication (inside their operator), the profiler, and our own.
 _HOLDERS = re.compile(
     r"autograd::engine::evaluate_function: .*|torch::\w+::.*|\w+Backward\d*|Optimizer\..*"
     r"|Torch-Compiled Region.*|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|CompiledFunction\w*"
@@ -23,7 +23,7 @@ _HOLDERS = re.compile(
     rf"|{FORKED}",
     re.DOTALL,
 )
-# Views that torch does not declare as such.
+# Views that torch does not declare as views.
 _MORE_VIEWS = """
 _reshape_from_tensor _unsafe_view align_as align_tensors align_to atleast_1d atleast_2d atleast_3d broadcast_tensors
 concrete data flatten_dense_tensors lift meshgrid refine_names rename rename_ unflatten_dense_tensors unsafe_chunk
@@ -44,8 +44,8 @@ _efficientzerotensor _empty_affine_quantized _empty_per_channel_affine_quantized
 empty_like empty_permuted empty_quantized empty_strided new_empty new_empty_strided resize resize_ resize_as
 resize_as_
 """
-# These return their input where there is nothing to do (no mask to draw in eval mode, the right type or layout
-# already); where there is, they hold the operator that does it.
+# These return their input if there is nothing to do (no mask to draw in eval mode, the right type or layout already);
+# otherwise they contain the operator that does it.
 _WRAPPERS = """
 alpha_dropout alpha_dropout_ coalesce contiguous cpu cuda dropout dropout_ feature_alpha_dropout feature_dropout
 feature_dropout_ pin_memory to type_as
@@ -73,7 +73,7 @@ _OTHERS = {
 
 @cache
 def operator_work(name: str) -> OperatorWork:
-    """Return what the operator does by itself."""
+    """Return the work that the operator does by itself."""
     if _FUSED.fullmatch(name):
         return OperatorWork.FUSED
     if _HOLDERS.fullmatch(name):
@@ -86,7 +86,7 @@ def operator_work(name: str) -> OperatorWork:
     plain = name.removeprefix("aten::").partition(".")[0]
     if _VIEW_COPY.fullmatch(plain):
         return OperatorWork.MOVES
-    # What works in place does what its like does that makes a new tensor.
+    # An in-place operator does the work of the variant that makes a new tensor.
     return _ATEN.get(plain) or _ATEN.get(plain.rstrip("_"), OperatorWork.COMPUTES)
 
 

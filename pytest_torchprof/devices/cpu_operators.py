@@ -1,4 +1,4 @@
-"""What torch 2.13.0 says of its operators, and its own tests of them; written by ``tests/operator_table.py``."""
+"""Properties of the operators of torch 2.13.0, by torch and its tests; written by ``tests/operator_table.py``."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ argsort bucketize kthvalue msort searchsorted sort topk unique unique2 unique_co
 unique_dim_consecutive
 """,
 }
-"""By their canonical names, without what marks a variant that is in-place, private or of lists."""
+"""By canonical names, without the marks of in-place, private and foreach variants."""
 SEVERAL: Final = """
 cholesky cholesky_inverse cholesky_solve cholesky_solve_helper geqrf gru gru_cell linalg_cholesky linalg_cholesky_ex
 linalg_cond linalg_det linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh linalg_householder_product linalg_inv
@@ -194,7 +194,7 @@ quantized_lstm quantized_lstm_cell quantized_lstm_cell_dynamic quantized_rnn_rel
 quantized_rnn_tanh_cell quantized_rnn_tanh_cell_dynamic rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell spsolve svd
 triangular_solve
 """
-"""By the same names: operators that multiply matrices beside their other work, of which a single event shows."""
+"""By the same names: operators that multiply matrices besides other work, all of which is a single event."""
 VIEWS: Final = """
 __getitem__ _autocast_to_full_precision _autocast_to_reduced_precision _conj _fw_primal _grad_sum_to_size _indices
 _make_dual _ncf_unsqueeze _ncf_view _neg_view _nested_get_values _nested_view_from_buffer _nested_view_from_jagged
@@ -222,4 +222,4 @@ ormqr randperm repeat repeat_interleave scatter_reduce searchsorted segment_redu
 slow_conv_transpose3d smooth_l1_loss sort sparse_sampled_addmm std std_mean topk triangular_solve unfold_backward
 unique_consecutive unique_dim var var_mean
 """
-"""These keep more than a third of their time for themselves, beside what they call: a kernel each, with all inside."""
+"""Operators that spend more than a third of their time outside the operators that they call: each is one kernel."""

@@ -1,4 +1,4 @@
-"""CUDA's GPUs, and ROCm's, which torch calls by the same name."""
+"""GPUs of CUDA and of ROCm, for which torch has the same name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KERNEL_LAUNCH = (
     r"|hip(?:Ext|Hcc)?(?:Module)?Launch(?:Cooperative)?Kernel(?:ExC|MultiDevice)?"
     r"|hipExtLaunchMultiKernelMultiDevice|hipLaunchByPtr"
 )
-# cuGraphLaunch and cuLaunchCooperativeKernel are not kept by kineto today; they stand here for the day they are.
+# kineto does not record cuGraphLaunch and cuLaunchCooperativeKernel yet; they are listed for the day when it does.
 _CALLS = (
     (CallKind.GRAPH_LAUNCH, r"(?:cuda|cu|hip)GraphLaunch"),
     (CallKind.LAUNCH, _KERNEL_LAUNCH),
@@ -26,7 +26,7 @@ _CALLS = (
     (CallKind.FILL, r"(?:cuda|cu|hip)Memset\w*"),
     (CallKind.CAPTURE_BEGIN, r"(?:cuda|cu|hip)StreamBeginCapture\w*"),
     (CallKind.CAPTURE_END, r"(?:cuda|cu|hip)StreamEndCapture\w*"),
-    # cudaFreeAsync, and what goes back to a pool of the runtime's, does not wait.
+    # cudaFreeAsync, like any return to a pool of the runtime's, does not wait.
     (CallKind.FREE, r"(?:cuda|hip)Free(?:Host|Array|MipmappedArray)?|hipHostFree"),
     (CallKind.QUERY, r"(?:cuda|hip)(?:Event|Stream)Query"),
     (CallKind.ERROR_TEXT, r"(?:cuda|hip)GetError(?:String|Name)"),
@@ -52,5 +52,5 @@ KIND = DeviceKind(
 
 
 def is_rocm(calls: Iterable[str]) -> bool:
-    """Whether calls of the runtime, by name, are ROCm's."""
+    """Whether calls of the runtime, given by name, are ROCm's."""
     return any(name.startswith("hip") for name in calls)

@@ -1,4 +1,4 @@
-"""Looks at this machine as a measurement would use it, piece by piece, and says what is wrong with which."""
+"""Checks of this machine, piece by piece, as a measurement would use it, with the problem of each piece."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROFILER: Final = "a GPU that can be profiled"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something to look at, and what must be there for it."""
+    """A check, and what it requires."""
 
     name: str
     look: Callable[[Machine], Iterator[Answer]]
@@ -49,7 +49,7 @@ CHECKS = (
 
 
 def answers(checks: Iterable[Check] = CHECKS, begin: Callable[[str], None] = lambda _: None) -> Iterator[Answer]:
-    """Yield the answers of each check; ``begin`` is called with its name before. Nothing that goes wrong is raised."""
+    """Yield the answers of each check; ``begin`` is called with its name first. A check never raises."""
     machine = Machine()
     for check in checks:
         begin(check.name)
@@ -64,12 +64,12 @@ def _asked(check: Check, machine: Machine) -> Iterator[Answer]:
             yield from check.look(machine)
     except ChildFailed as failed:
         yield Answer(check.name, WRONG, str(failed), SEE_THE_GPU)
-    except Exception as problem:  # noqa: BLE001 - a check that fails is an answer like any other
+    except Exception as problem:  # noqa: BLE001 - a check that raises is an answer like any other
         yield Answer(check.name, UNKNOWN, f"the check itself failed: {public_line(problem)}")
 
 
 def _why_not(check: Check, machine: Machine) -> str | None:
-    """Return why a check is not made though it would have something to say."""
+    """Return why a check is not made although it would have an answer."""
     if check.needs == NOTHING:
         return None
     if machine.no_torch is not None:

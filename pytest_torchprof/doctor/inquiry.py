@@ -1,6 +1,6 @@
 """How a check asks, and its answer as text for a person and for a bug report.
 
-What may crash or hang is run in a fresh process with a time limit: how that ends is an answer, not the end.
+Code that may crash or hang runs in a fresh process with a time limit: the way it ends is an answer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HOMES = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s:'\"]+|(?<![\w.])/root(?=[/
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One line of the report, and what to do where something is wrong."""
+    """One line of the report, and what to do if something is wrong."""
 
     check: str
     status: Status
@@ -51,7 +51,7 @@ class Answer:
 
 
 def public(text: str) -> str:
-    """Return a text as it may stand in a bug report: no home folders, installed packages by their own path."""
+    """Return a text fit for a bug report: without home folders, with installed packages by their own path."""
     own = str(Path.home())
     anonymous = _PACKAGES.sub("", text)
     if len(own) > 1:
@@ -60,7 +60,7 @@ def public(text: str) -> str:
 
 
 def public_line(problem: object) -> str:
-    """Return the first line that says something of an exception or of what a process wrote, fit for a bug report."""
+    """Return the first non-blank line of an exception or of a process's output, fit for a bug report."""
     line = printable_line(public(first_line(str(problem))), _LONGEST)
     if isinstance(problem, BaseException):
         return f"{type(problem).__name__}: {line}" if line else type(problem).__name__
@@ -71,17 +71,17 @@ LIMIT_S = 90.0
 
 
 class ChildFailed(Exception):
-    """What ran in a process of its own raised, crashed or did not end; the text says which."""
+    """Code in a process of its own raised, crashed or did not end; the text says which."""
 
 
 def ask(work: Work, *given: object, limit_s: float = LIMIT_S) -> Mapping[str, Any]:
-    """Call a function of a module in a fresh process and return its facts, which must be JSON; else ChildFailed."""
+    """Call a function of a module in a fresh process and return its facts, which must be JSON; raises ChildFailed."""
     with TemporaryDirectory(prefix="torchprof-doctor-") as folder:
         facts, stderr = Path(folder, "facts.json"), Path(folder, "stderr.txt")
-        # -P: no module of the folder that the command is called in may take the place of an installed one.
+        # -P: no module in the current folder may replace an installed one.
         start = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
         command = [sys.executable, "-P", "-c", start, f"{work.__module__}:{work.__name__}", json.dumps(given)]
-        with stderr.open("wb") as file:  # No pipe, which a compiler that it has started could keep open.
+        with stderr.open("wb") as file:  # Not a pipe, which a compiler that it has started could keep open.
             ended = _run([*command, str(facts)], file, limit_s)
         errors = stderr.read_text(encoding="utf-8", errors="replace")
         if not facts.is_file():
@@ -94,9 +94,9 @@ def ask(work: Work, *given: object, limit_s: float = LIMIT_S) -> Mapping[str, An
 
 
 def _run(command: list[str], stderr: IO[bytes], limit_s: float) -> int | None:
-    """Return the exit status, None where the process had to be ended."""
+    """Return the exit status, None if the process had to be killed."""
     settings: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": stderr, "env": without_filters(os.environ)}
-    # With compilers that it has started.
+    # With the compilers that it has started.
     with running(command, own_group=True, patience_s=0, **settings) as process, suppress(subprocess.TimeoutExpired):
         return process.wait(limit_s)
     return None
@@ -111,12 +111,12 @@ def _how_it_ended(status: int | None, limit_s: float, stderr: str) -> str:
 
 
 def main(where: str, given: str, path: str) -> None:
-    """Do the work that `ask` was given, in the process that it started."""
+    """Do the work that was given to `ask`, in the process that it started."""
     module, _, name = where.partition(":")
     answer: dict[str, object]
     try:
         answer = {"facts": getattr(import_module(module), name)(*json.loads(given))}
-    except Exception as problem:  # noqa: BLE001 - whatever it is, it is the answer
+    except Exception as problem:  # noqa: BLE001 - whatever is raised is the answer
         answer = {"raised": public_line(problem)}
     with replacing(Path(path)) as unfinished:
         unfinished.write_text(json.dumps(answer), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The machine and its software: torch and what its profiler records, variables, the GPU and what its driver answers."""
+"""The machine and its software: torch, its profiler, variables, the GPU and its driver's answers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.capture import cupti_users, no_gpu, nvml, pick_device, reasons, torch_profiler
 from pytest_torchprof.capture.devices.cuda import gpu_uuid, has_gpu
 from pytest_torchprof.doctor.inquiry import OK, UNKNOWN, WRONG, Answer, ChildFailed, ask, public, public_line
+from pytest_torchprof.reasons.capturing import SLOW_EXPORT
 from pytest_torchprof.text import counted, printable_line, show_bytes, show_us
 
 if TYPE_CHECKING:
@@ -28,26 +29,26 @@ _DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 class Machine:
-    """This process's torch, and the GPU as a process of its own sees it."""
+    """This process's torch, and the GPU as another process sees it."""
 
     profiler_fails: str | None = None
-    """Why nothing more can be measured on the GPU, once a check has shown that."""
+    """Why nothing more can be measured on the GPU, as soon as a check has shown it."""
 
     @cached_property
     def no_torch(self) -> str | None:
-        """Why torch cannot be imported, None where it can."""
+        """Why torch cannot be imported, None if it can."""
         try:
             with warnings.catch_warnings():
-                # Without NumPy, which nothing here needs, torch warns at its import.
+                # Without NumPy, which nothing here needs, torch warns when it is imported.
                 warnings.simplefilter("ignore")
                 import_module("torch")
-        except Exception as problem:  # noqa: BLE001 - a library that is missing or of a wrong kind raises many things
+        except Exception as problem:  # noqa: BLE001 - a missing or wrong library raises many kinds of errors
             return public_line(problem)
         return None
 
     @cached_property
     def gpu(self) -> Mapping[str, Any]:
-        """What `use_gpu` returns; only "problem" where it fails."""
+        """The facts that `use_gpu` returns; only "problem" if it fails."""
         try:
             return ask(use_gpu)
         except ChildFailed as failed:
@@ -60,18 +61,21 @@ class Machine:
 
     @property
     def has_no_gpu(self) -> bool:
-        """Whether there is no GPU, and nobody would expect one."""
+        """Whether there is no GPU, and none is to be expected."""
         return self.no_torch is None and not self.gpu.get("surprising", True)
 
 
 def use_gpu() -> dict[str, Any]:
-    """Use the GPU once and describe it. Called in a process of its own: a broken driver may hang or crash it."""
+    """Use the GPU once and describe it.
+
+    It is called in a process of its own, which a broken driver may hang or crash.
+    """
     import torch
 
     built = {"cuda": torch.version.cuda, "rocm": torch.version.hip}
     if not has_gpu():
         lack = no_gpu()
-        # A GPU that was handed to this machine or container, and for which nothing of a driver can be loaded.
+        # A GPU that this machine or container has, but for which no driver can be loaded.
         handed = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
         return {**built, "none": lack.reason, "surprising": lack.surprising or handed}
     device = pick_device("auto")
@@ -100,7 +104,7 @@ def _describe_used(device: str) -> dict[str, Any]:
 
 
 def _driver() -> str | None:
-    """Return the CUDA version that the driver knows, None where it does not answer."""
+    """Return the CUDA version that the driver supports, None if it does not answer."""
     version = ctypes.c_int()
     try:
         failed = ctypes.CDLL(_DRIVER).cuDriverGetVersion(ctypes.byref(version))
@@ -110,7 +114,7 @@ def _driver() -> str | None:
 
 
 def of_torch(machine: Machine) -> Iterator[Answer]:
-    """Say which torch is imported here, built for what."""
+    """Say which torch is imported here, and what it was built for."""
     if machine.no_torch is not None:
         missing = machine.no_torch.startswith("ModuleNotFoundError: No module named 'torch'")
         text = "torch is not installed" if missing else f"torch cannot be imported: {machine.no_torch}"
@@ -125,7 +129,7 @@ def of_torch(machine: Machine) -> Iterator[Answer]:
 
 
 def of_kineto(machine: Machine) -> Iterator[Answer]:
-    """Say whether torch's profiler writes recordings, and of what."""
+    """Say whether torch's profiler writes recordings, and of which devices."""
     if not torch_profiler.records_files():
         yield Answer(
             "kineto",
@@ -136,7 +140,7 @@ def of_kineto(machine: Machine) -> Iterator[Answer]:
         return
     from torch.profiler import supported_activities
 
-    has_gpu()  # What torch warns of a driver that does not fit is said once, and better, by the check of the GPU.
+    has_gpu()  # The check of the GPU reports an unsuitable driver better than torch's warning does.
     names = sorted(activity.name for activity in supported_activities())  # type: ignore[no-untyped-call]
     if machine.gpu_works and not {"CUDA", "HIP"} & set(names):
         yield Answer(
@@ -148,10 +152,7 @@ def of_kineto(machine: Machine) -> Iterator[Answer]:
         return
     text = f"records {' and '.join(names)}"
     if torch_profiler.lacks_file_only():
-        text += (
-            "; it no longer knows trace_only, by which it is asked for the file alone: measurements are right, and "
-            "take longer than they need to. Please report it"
-        )
+        text += f"; {SLOW_EXPORT}"
     yield Answer("kineto", OK, text)
 
 
@@ -160,7 +161,7 @@ _WAITING = "every launch waits for its kernel: times and ratios are not measured
 _ATTACHED = "another profiling tool is attached, and CUPTI serves one"
 _RUN_WITHOUT = "run the tests without it, or with --torchprof=off"
 
-# Name, what it does, what to do where that is wrong on a machine with a GPU ("": it is not).
+# Name, effect, what to do if that is wrong on a machine with a GPU ("": it is not).
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"(CUDA|HIP|ROCR)_VISIBLE_DEVICES", "chooses the GPUs that torch sees", ""),
     (r"NSYS_PROFILING_SESSION_ID", _ATTACHED, _RUN_WITHOUT),
@@ -183,7 +184,7 @@ _SWITCHES = re.compile(r"\w+_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL|PYTORCH_NO_\w+
 
 
 def of_variables(machine: Machine) -> Iterator[Answer]:
-    """Say of each variable that is set what it does."""
+    """Say what each variable that is set does."""
     there = machine.no_torch is None and machine.gpu_works
     answers = [
         answer for name, value in sorted(os.environ.items()) if (answer := _variable_answer(name, value, gpu=there))
@@ -211,7 +212,7 @@ _FIRST = "nothing can be measured on a GPU until this is put right"
 
 
 def of_gpu(machine: Machine) -> Iterator[Answer]:
-    """Say which GPU is measured, or why none is."""
+    """Say which GPU is measured, or why no GPU is."""
     gpu = machine.gpu
     if "name" in gpu:
         what = f"{gpu['name']} ({gpu['kind']}, {show_bytes(gpu['memory'])})"
@@ -233,8 +234,8 @@ def _allocator(gpu: Mapping[str, Any]) -> Answer:
     return Answer("allocator", OK, f"torch's, backend {gpu['allocator']}")
 
 
-# nvmlReturn_t, those that nothing but the machine's owner can put right: the GPU fell off the bus; the driver was
-# updated and the one in the kernel is still the old one.
+# Values of nvmlReturn_t that only the machine's owner can put right: the GPU fell off the bus; the driver was updated
+# and the kernel still runs the old one.
 _BROKEN: Final = {
     15: "restart the machine; what the kernel's log says of NVRM or Xid tells more (dmesg)",
     18: "the driver was updated and the old one is still loaded: restart the machine",
@@ -252,10 +253,10 @@ _QUERIES: Mapping[str, Callable[[nvml.Gpu], Any]] = {
 
 
 def ask_nvml(device: str, uuid: str) -> Facts:
-    """Ask everything; each answer is a value or why there is none. Called in a process of its own."""
+    """Ask every question; each answer is a value, or why there is none. It is called in a process of its own."""
     import torch
 
-    # A measurement asks from a process that uses the GPU: one that does not is not listed among those that do.
+    # A measurement asks from a process that uses the GPU: only such processes are listed.
     torch.ones(1, device=device)
     with nvml.opened() as unknown:
         if unknown:
@@ -272,7 +273,7 @@ def _plain_answer(answer: Any) -> Facts:
 
 
 def of_nvml(machine: Machine) -> Iterator[Answer]:
-    """Say what the driver answers to each query, and which it does not answer."""
+    """Say how the driver answers each query, and which it does not answer."""
     if not machine.gpu["cuda"]:
         return
     facts = ask(ask_nvml, machine.gpu["device"], machine.gpu["uuid"])

@@ -1,4 +1,4 @@
-"""Measurements as tests make them: of CUDA graphs, Triton, cooperative kernels, a clock, the CPU, a compiler."""
+"""Measurements as tests make them: of CUDA graphs, Triton, cooperative kernels, the clock, the CPU, the compiler."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS = 3
 
 
 def measure(body: Callable[[], object], device: str) -> dict[str, Any]:
-    """Return why the measurement is not to be believed (None: it is), and its numbers where there is a recording."""
+    """Return why the measurement cannot be trusted (None: it can), and its numbers if there is a recording."""
     plan = Plan(
         device=device, asked=device, warmup=2, steps=STEPS, record=frozenset(), nodeid="torchprof doctor", label=None
     )
@@ -61,7 +61,7 @@ def _numbers(profile: Profile) -> dict[str, Any]:
 
 
 _GRAPH_KERNELS = 3
-# The driver translates it for whatever GPU there is, so that no compiler is needed.
+# The driver translates it for any GPU, so no compiler is needed.
 _PTX = b""".version 7.0
 .target sm_50
 .address_size 64
@@ -94,7 +94,7 @@ def triton(device: str) -> dict[str, Any]:
 
 
 def cooperative(device: str) -> dict[str, Any]:
-    """Launch a kernel by the driver's call for cooperative ones."""
+    """Launch a kernel by the driver's call for cooperative kernels."""
     import torch
 
     torch.ones(1, device=device)
@@ -177,7 +177,7 @@ def _per_step(numbers: list[int], noun: str) -> str:
 
 _LEAST_MS = 1.0
 _LARGEST = 16384
-# Clocks change between launches, and events take the launch itself with them; a wrong clock is off by factors.
+# Clock rates change between launches, and events include the launch itself; a wrong clock is off by factors.
 _BAND = 0.25
 
 
@@ -237,7 +237,7 @@ _COMPILER = re.compile(r"C\+\+ compiler|cl is not found|\bg\+\+|\bclang", re.IGN
 
 
 def eager() -> dict[str, Any]:
-    """Measure two operators with the CPU as device."""
+    """Measure two operators with the CPU as the device."""
     import torch
 
     x = torch.ones(8)
@@ -245,8 +245,8 @@ def eager() -> dict[str, Any]:
 
 
 def compiled(cache: str) -> dict[str, Any]:
-    """Compile a function for the CPU, nothing of it from a cache, and run it."""
-    # Read when Inductor is imported.
+    """Compile a function for the CPU without using a cache, and run it."""
+    # It is read when Inductor is imported.
     os.environ.update(TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
     import torch
 
@@ -256,7 +256,7 @@ def compiled(cache: str) -> dict[str, Any]:
 
 
 def of_cpu(_: Machine) -> Iterator[Answer]:
-    """Say what the CPU as device shows of two operators."""
+    """Say what the CPU as the device shows of two operators."""
     try:
         facts = ask(eager)
     except ChildFailed as failed:

@@ -1,4 +1,4 @@
-"""The profiler: the GPU's lock, the CUPTI that is loaded, a process's first session, ten with idle time between."""
+"""The profiler: the GPU's lock, the loaded CUPTI, a process's first session, ten sessions with pauses."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pytest_torchprof.capture.reasons import FreshProcess, fresh_process
 from pytest_torchprof.capture.sentinel import losses_of
 from pytest_torchprof.capture.session import Session
 from pytest_torchprof.doctor.inquiry import LIMIT_S, OK, SEE_THE_GPU, UNKNOWN, WRONG, Answer, ask, public, public_line
+from pytest_torchprof.reasons import cupti_versions
 from pytest_torchprof.reasons.capturing import GpuInUse
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.recording.reader import read
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
 
 
-# A test run gives it back after each measurement.
+# A test run releases it after each measurement.
 _WAIT_S = 5.0
 
 
@@ -50,36 +51,22 @@ def of_lock(machine: Machine) -> Iterator[Answer]:
             yield Answer("GPU lock", WRONG, public_line(problem), do)
 
 
-# cuptiGetVersion's numbers before CUDA 13, as cupti_version.h lists them; from there on 130100 is 13.1.
-_CUDA = {
-    18: "11.8",
-    19: "12.0",
-    20: "12.2",
-    21: "12.3",
-    22: "12.4",
-    23: "12.5",
-    24: "12.6",
-    26: "12.8",
-    27: "12.9",
-    28: "12.9.1",
-}
-# From CUDA 12.6 Update 2 on, until NVIDIA mended it in 13.1 (pytorch#192021). 24 is every 12.6.
-_LOSING = range(24, 130100)
 LOSING = "known to lose the first kernels of a session after idle time (CUDA 12.6.2 to 13.0, pytorch#192021)"
-# Since when, NVIDIA's release notes do not say.
-_NUMBERING = range(130101)
 NUMBERING = "may give CUDA graphs wrong correlation ids (before CUDA 13.1 Update 1)"
 
 
 def ask_cupti() -> dict[str, Any]:
-    """Ask the CUPTI that torch loads for its version. Called in a process of its own: without a driver it crashes."""
+    """Ask the CUPTI that torch loads for its version.
+
+    It is called in a process of its own: without a driver it crashes.
+    """
     import_module("torch")
     paths = loaded_paths()
     return {"paths": paths, "version": _version(paths[0]) if paths else None}
 
 
 def of_cupti(machine: Machine) -> Iterator[Answer]:
-    """Say which CUPTI is loaded, from where, and whether it is known for losing kernels."""
+    """Say which CUPTI is loaded, from where, and whether it is known to lose kernels."""
     torch = import_module("torch")
     if torch.version.cuda:
         yield _loaded(machine)
@@ -92,21 +79,22 @@ def _loaded(machine: Machine) -> Answer:
         shown = " and ".join(map(public, loaded_paths()))
         why = "there is no GPU" if machine.has_no_gpu else "torch cannot use the GPU"
         return Answer("CUPTI", OK, f"{shown or 'none loaded'}: not asked for its version, {why}")
-    cupti = ask(ask_cupti)
-    paths, number = cupti["paths"], cupti["version"]
+    loaded = ask(ask_cupti)
+    paths, number = loaded["paths"], loaded["version"]
     if not paths:
         return Answer("CUPTI", UNKNOWN, "none is loaded as a library of its own; some builds of torch hold it inside")
     if len(paths) > 1:
         return Answer(
             "CUPTI", WRONG, f"{len(paths)} are loaded at once: {', '.join(map(public, paths))}", _REMOVE_THE_OTHER
         )
-    text = f"{_cuda_of(number)}, {public(paths[0])}"
+    version = "an unknown version" if number is None else cupti_versions.name_of(number)
+    text = f"of {version}, {public(paths[0])}"
     if installed := shadowed(paths[0]):
         return Answer(
             "CUPTI", WRONG, f"{text}: not the one that was installed with torch, {installed}", _REMOVE_THE_OTHER
         )
-    losing = f"; {LOSING}: see sessions below" if number in _LOSING else ""
-    numbering = f"; {NUMBERING}: see CUDA graph below" if number in _NUMBERING else ""
+    losing = f"; {LOSING}: see sessions below" if number in cupti_versions.LOSES_FIRST_KERNELS else ""
+    numbering = f"; {NUMBERING}: see CUDA graph below" if number in cupti_versions.NUMBERS_GRAPHS_WRONGLY else ""
     return Answer("CUPTI", OK, f"{text}{losing}{numbering}")
 
 
@@ -127,20 +115,13 @@ def loaded_paths() -> list[str]:
 
 def _version(path: str) -> int | None:
     number = ctypes.c_uint32()
-    # As torch's own calls find it: what is put before all libraries is called in the library's place.
+    # As torch's own calls resolve it: a preloaded library is called instead of the installed one.
     function = getattr(ctypes.CDLL(None), "cuptiGetVersion", None) or ctypes.CDLL(path).cuptiGetVersion
     return None if function(ctypes.byref(number)) else number.value
 
 
-def _cuda_of(number: int | None) -> str:
-    if number is None:
-        return "of an unknown version"
-    release = f"{number // 10000}.{number // 100 % 100}" if number >= 130000 else _CUDA.get(number)
-    return f"of CUDA {release} (API {number})" if release else f"API {number}"
-
-
 def shadowed(loaded: str) -> str | None:
-    """Return the CUPTI that was installed with torch, where another one is loaded; else None."""
+    """Return the CUPTI that was installed with torch if another one is loaded, else None."""
     torch = import_module("torch")
     packages = Path(str(torch.__file__)).parents[1]
     patterns = ("nvidia/*/lib/libcupti.so*", "torch/lib/libcupti*.so*")
@@ -158,13 +139,23 @@ def of_probe(machine: Machine) -> Iterator[Answer]:
     """Probe in a fresh process, quoting kineto's log, and then in this process."""
     device = machine.gpu["device"]
     fresh = fresh_process(device, limit_s=LIMIT_S)
-    yield _of_fresh_process(fresh)
+    at_the_start = fresh.silent and fresh_process(device, limit_s=LIMIT_S, bare=True).kernels
+    yield _of_start(fresh, at_the_start) if at_the_start else _of_fresh_process(fresh)
     if fresh.failure:
         machine.profiler_fails = "the probe failed"
         return
     yield _of_this_process(device, sees=bool(fresh.kernels))
     if not fresh.kernels:
         machine.profiler_fails = "the probe saw no kernel"
+
+
+def _of_start(fresh: FreshProcess, bare: int) -> Answer:
+    text = (
+        f"a fresh process sees {fresh.kernels} of its {fresh.launched} kernels, and one that leaves out what runs "
+        f"whenever Python starts sees {bare}: something there opens a session of the profiler before all others, which "
+        "may be an empty one"
+    )
+    return Answer("probe", WRONG, text, _DISARMED)
 
 
 def _of_fresh_process(fresh: FreshProcess) -> Answer:
@@ -201,13 +192,13 @@ def _of_this_process(device: str, *, sees: bool) -> Answer:
 
 _SESSIONS = 10
 _KERNELS = 50
-# The losses of pytorch#192021 grow with the time for which the GPU did nothing.
+# The losses of pytorch#192021 grow with the time that the GPU is idle.
 _IDLE_S = 2.0
 _LIMIT_S = 150.0
 
 
 def open_sessions(device: str, idle_s: float) -> dict[str, Any]:
-    """Open the sessions one after the other; kernels launched and seen, the sentinel's and those after it."""
+    """Open sessions in turn; return the kernels launched and recorded, the sentinel's and those after it."""
     import torch
 
     arm(device)
@@ -237,7 +228,7 @@ def _seen(trace: Trace) -> dict[str, int]:
 
 
 def of_sessions(machine: Machine) -> Iterator[Answer]:
-    """Say how many kernels each session launched and saw."""
+    """Say how many kernels each session launched and recorded."""
     sessions = ask(open_sessions, machine.gpu["device"], _IDLE_S, limit_s=_LIMIT_S)["sessions"]
     seen = [session["seen"] for session in sessions]
     head = [session["sentinel_lost"] for session in sessions]
@@ -261,7 +252,7 @@ def _to_do(*, heads: bool) -> str:
 
 
 def _numbers(numbers: list[int]) -> str:
-    """Return what each session had: "5 each", "none", "0 1 2 3"."""
+    """Return the sessions' numbers as text: "5 each", "none", "0 1 2 3"."""
     if len(set(numbers)) > 1:
         return " ".join(map(str, numbers))
     return f"{numbers[0]} each" if numbers[0] else "none"

@@ -1,4 +1,4 @@
-"""A kernel for Triton; importing this module imports Triton, which only a GPU's process does."""
+"""A Triton kernel; importing this module imports Triton, which only the process that uses the GPU does."""
 
 from __future__ import annotations
 

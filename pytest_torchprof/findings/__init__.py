@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.findings.catalogue import AnyFinding, OtherFinding
-from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked, standing_out, with_thresholds
+from pytest_torchprof.findings.finding import Finding, Rule, Threshold, ranked, with_thresholds
+from pytest_torchprof.findings.overlaps import standing_out
 from pytest_torchprof.reasons.errors import NotMeasured
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "explaining",
     "find",
     "find_or_fail",
+    "find_with_events",
     "ranked",
     "standing_out",
     "with_thresholds",
@@ -37,6 +39,7 @@ _SUBJECTS = (
     "doubts",
     "waiting",
     "queued",
+    "silence",
     "copies",
     "kernels",
     "grids",
@@ -60,7 +63,20 @@ def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ..
 
 
 def find_or_fail(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
-    """Return what the rules find, and by their codes why those of other plugins that failed found nothing."""
+    """Return what the rules find, and by their codes why those of other plugins that failed found nothing.
+
+    The findings travel without their events, which say nothing where the recording is not at hand.
+    """
+    findings, failures = _find(analysis, rules)
+    return tuple(replace(finding, events=None) for finding in findings), failures
+
+
+def find_with_events(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
+    """Return what the rules find, as `find` does, each with its events in the recording."""
+    return _find(analysis, rules)[0]
+
+
+def _find(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
     if analysis.kernels_unknown is not None:
         return (), {}
     rules = tuple(rules)

@@ -19,6 +19,7 @@ from pytest_torchprof.findings.catalogue.compiling import (
     GuardOverhead,
     NotCompiled,
 )
+from pytest_torchprof.findings.events import Events, events_of_spans
 from pytest_torchprof.findings.evidence import evidence
 from pytest_torchprof.findings.finding import (
     CPU_SIDE,
@@ -97,7 +98,14 @@ def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
     if not inside:
         return
     spent, share = intervals.length(intervals.merged(inside)) / 1000, work.share_during(inside)
-    yield CompiledInWindow(time_us=spent, share=share, count=len(inside), saves_us=spent)
+    longest: dict[tuple[int, int], int] = {}
+    ops, begun = trace.ops, {(thread, start) for thread, start, _ in trace.compiling.ranges()}
+    for i, place in enumerate(zip(ops.thread, ops.start, strict=True)):
+        if place in begun and trace.step_at(place[1]) >= 0:
+            longest[place] = max(i, longest.get(place, i), key=ops.end.__getitem__)
+    yield CompiledInWindow(
+        time_us=spent, share=share, count=len(inside), events=Events(ops=tuple(longest.values())), saves_us=spent
+    )
 
 
 def _not_compiled(analysis: Analysis) -> Iterator[Finding]:
@@ -128,7 +136,9 @@ def _backward_not_compiled(analysis: Analysis) -> Iterator[Finding]:
     ranges = [(span.start_ns, span.end_ns) for span in own]
     spent, share = intervals.length(intervals.merged(ranges)) / 1000, analysis.gpu_work.share_during(ranges)
     names = dict.fromkeys(span.name.rpartition(": ")[2] for span in own)
-    yield BackwardNotCompiled(time_us=spent, share=share, nodes=tuple(names)[:10], count=len(own))
+    yield BackwardNotCompiled(
+        time_us=spent, share=share, nodes=tuple(names)[:10], count=len(own), events=events_of_spans(trace, own)
+    )
 
 
 def _graph_hash_changes(analysis: Analysis) -> Iterator[Finding]:
@@ -170,6 +180,7 @@ def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         cpu_share=min(spent / cpu_us, 1.0),
         per_call_us=spent / calls,
         calls=calls,
+        events=events_of_spans(trace, spans),
         # On a GPU that never waits it costs nothing.
         saves_us=spent * (1 - work.busy_share),
     )
@@ -213,8 +224,9 @@ def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
             continue
         more = compiled.cpu_time_us - eager.cpu_time_us
         # On the CPU as device the time of the kernels is part of the CPU's.
-        gained = (eager.gpu_busy_us or 0.0) - (compiled.gpu_busy_us or 0.0) if device.has_launches else 0.0
-        if more > max(gained, 0.0):
+        gained = (eager.gpu_busy_us or 0.0) - (compiled.gpu_busy_us or 0.0) if device.has_launches else None
+        won = max(gained or 0.0, 0.0)
+        if more > won:
             cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps)
             yield CompileOverhead(
                 time_us=more * len(analysis.steps),
@@ -222,7 +234,7 @@ def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
                 cpu_us=compiled.cpu_time_us,
                 cpu_us_uncompiled=eager.cpu_time_us,
                 gained_us=gained,
-                saves_us=(more - max(gained, 0.0)) * len(analysis.steps),
+                saves_us=(more - won) * len(analysis.steps),
             )
             return
 

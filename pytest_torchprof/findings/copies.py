@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.findings.catalogue.costs import CopiesTakeLong, CopyKernels
+from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import evidence, members
 from pytest_torchprof.findings.finding import GPU_WORK, SLOW_KERNELS, WHICH_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.trace import intervals
@@ -55,6 +56,7 @@ def _copies_take_long(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         longest_us=lasted[longest] / 1000,
         longest=trace.names[gpu.name[longest]],
         source=work.source_of(longest),
+        events=Events(gpu_ops=tuple(copies)),
         saves_us=max(alone) / 1000,
     )
 

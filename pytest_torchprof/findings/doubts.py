@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
+from pytest_torchprof.analysis.gpu_work import FIRST_CALL
 from pytest_torchprof.analysis.validity import at_stake
 from pytest_torchprof.findings.catalogue.recordings import (
     ColdRecording,
@@ -14,6 +15,7 @@ from pytest_torchprof.findings.catalogue.recordings import (
     NothingLaunched,
     ProfilerGap,
 )
+from pytest_torchprof.findings.events import Events, events_of_spans, events_of_steps
 from pytest_torchprof.findings.finding import GPU_WORK, HOST_PACE, LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.trace import intervals
 
@@ -33,11 +35,22 @@ def _no_gpu_work(analysis: Analysis) -> Iterator[Finding]:
     empty = [step for step in analysis.steps if not step.part.gpu_ops and not step.launches]
     if not empty:
         return
+    last = analysis.steps[-1]
+    ends_early = len(analysis.steps) > 1 and empty == [last] and _has_nothing(analysis.trace, last)
     yield NothingLaunched(
         steps=tuple(step.name for step in empty),
         of_steps=len(analysis.steps),
+        ends_early=ends_early,
         calls_recorded=len(analysis.trace.calls) > 0,
+        events=events_of_steps(analysis.trace, (step.name for step in empty)),
     )
+
+
+def _has_nothing(trace: Trace, step: StepProfile) -> bool:
+    """Whether no operator began in a step, and no call but those with which a profiler ends."""
+    spans = [(place.start_ns, place.end_ns) for place in step.part.ranges]
+    begun = [*trace.ops.start, *(trace.calls.start[i] for i in trace.links.launches)]
+    return not any(start <= instant < end for start, end in spans for instant in begun)
 
 
 def _lost_kernels(analysis: Analysis) -> Iterator[Finding]:
@@ -46,13 +59,19 @@ def _lost_kernels(analysis: Analysis) -> Iterator[Finding]:
     launches = len(stake.launches)
     lost = len(stake.lost) if len(trace.gpu) else launches
     if lost:
-        yield KernelsLost(lost_kernels=lost, launches=launches)
+        events = Events(calls=tuple(stake.lost if len(trace.gpu) else stake.launches))
+        yield KernelsLost(lost_kernels=lost, launches=launches, events=events)
 
 
 def _in_flight_kernels(analysis: Analysis) -> Iterator[Finding]:
     trace = analysis.trace
     if trace.orphans:
-        yield KernelsInFlight(orphans=trace.orphans, time_us=analysis.gpu_work.time_us(trace.links.orphans))
+        orphans = trace.links.orphans
+        yield KernelsInFlight(
+            orphans=trace.orphans,
+            time_us=analysis.gpu_work.time_us(orphans),
+            events=Events(gpu_ops=tuple(sorted(orphans))),
+        )
 
 
 def _profiler_gap(analysis: Analysis) -> Iterator[Finding]:
@@ -64,7 +83,8 @@ def _profiler_gap(analysis: Analysis) -> Iterator[Finding]:
     idle = [intervals.without(own, busy) for busy in work.busy.values()]
     lost = max(map(intervals.length, idle), default=0) / 1000
     if lost > 0:
-        yield ProfilerGap(time_us=lost, share=work.share_of_window(lost))
+        events = Events(overheads=tuple(work.profilers_own_events))
+        yield ProfilerGap(time_us=lost, share=work.share_of_window(lost), events=events)
 
 
 STEPS = Threshold("steps", 3, "of two steps nobody knows which one is the odd one")
@@ -106,6 +126,7 @@ def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
         share=work.share_of_window(min(lost_us, work.window_us)),
         steps=(analysis.steps[0].name,),
         **seen,
+        events=_cold_events(analysis, seen),
         saves_us=lost_us,
     )
 
@@ -123,6 +144,20 @@ class _Cold(TypedDict, total=False):
     first_took_us: float
     usual_us: float
     entered: str
+
+
+def _cold_events(analysis: Analysis, seen: _Cold) -> Events:
+    """Return what was done once, the first step where it is the long one, and the range whose first call came late."""
+    trace, work = analysis.trace, analysis.gpu_work
+    first_step = events_of_steps(trace, [analysis.steps[0].name] if seen.get("first_step_us") else [])
+    late = [span for name in (seen.get("entered"),) if name is not None for span in trace.ranges(name)[:1]]
+    set_up = seen.get("setup") is not None
+    return Events(
+        annotations=(*first_step.annotations, *events_of_spans(trace, late).annotations),
+        calls=tuple(work.setup_calls) if set_up else (),
+        ops=tuple(work.setup_ops) if set_up else (),
+        overheads=tuple(work.setup_overheads) if set_up else (),
+    )
 
 
 def _length_us(step: StepProfile) -> float:
@@ -151,7 +186,13 @@ def _setup(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
     if not work.setup or work.share_of_window(work.setup_us) < at[SETUP]:
         return {}
     order = sorted(work.setup, key=lambda name: -intervals.length(work.setup[name]))
-    return {"setup_us": work.setup_us, "setup": {name: len(work.setup[name]) for name in order}}
+    # A first call is one, however many stretches of it are long.
+    first = {f"{FIRST_CALL}{analysis.trace.names[stretch.name]}": set[int]() for stretch in work.first_calls}
+    for stretch in work.first_calls:
+        if analysis.trace.step_at(stretch.start) >= 0:
+            first[f"{FIRST_CALL}{analysis.trace.names[stretch.name]}"].add(stretch.member)
+    counts = {name: len(first.get(name) or work.setup[name]) for name in order}
+    return {"setup_us": work.setup_us, "setup": counts}
 
 
 def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
@@ -214,6 +255,7 @@ def _kernel_time_varies(analysis: Analysis, at: Mapping[Threshold, float]) -> It
         of_steps=len(analysis.steps),
         took_us=worst.took / 1000,
         usual_us=worst.usual / 1000,
+        events=Events(gpu_ops=tuple(run.gpu_op for run in slow)),
         saves_us=excess,
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, TypedDict
 
+from pytest_torchprof.findings.events import Events
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class KernelFacts(TypedDict):
     kernels: tuple[str, ...]
     ops: tuple[str, ...]
     source: str | None
+    events: Events
 
 
 def evidence(work: GpuWork, gpu_ops: Iterable[int]) -> KernelFacts:
@@ -38,6 +40,7 @@ def evidence(work: GpuWork, gpu_ops: Iterable[int]) -> KernelFacts:
         "kernels": kernels[:_MOST_NAMES],
         "ops": ops[:_MOST_NAMES],
         "source": work.source_of(max(these, key=lambda i: end[i] - start[i])),
+        "events": Events(gpu_ops=tuple(these)),
     }
 
 
@@ -49,13 +52,14 @@ def members(groups: Iterable[Group]) -> list[int]:
 def names_by_time(work: GpuWork, gpu_ops: Iterable[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what kernels and the operators that launched them are called, the longest time first."""
     gpu, launching, named, given = work.trace.gpu, work.launching, work.trace.ops.name, work.trace.ops.inputs
-    spent: Counter[tuple[int, int, int]] = Counter()
+    spent: dict[tuple[int, int, int], int] = defaultdict(int)
     one_of: dict[tuple[int, int, int], int] = {}
     for i in gpu_ops:
         op = launching.op_of[i]
         key = (gpu.name[i], named[op], given[op]) if op >= 0 else (gpu.name[i], ABSENT, ABSENT)
+        if key not in one_of:
+            one_of[key] = i
         spent[key] += gpu.end[i] - gpu.start[i]
-        one_of.setdefault(key, i)
     kernels: Counter[str] = Counter()
     ops: Counter[str] = Counter()
     for key, i in one_of.items():

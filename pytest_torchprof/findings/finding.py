@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from string import Formatter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
+from pytest_torchprof.findings.events import Events  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.findings import (
@@ -23,7 +24,7 @@ from pytest_torchprof.reasons.findings import (
 )
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
 from pytest_torchprof.reasons.wording import worded
-from pytest_torchprof.text import is_huge
+from pytest_torchprof.text import is_huge, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 Severity = Literal["recording", "warning", "information"]
 """About the recording itself; about time that is lost; good to know."""
+_NO_FACTS = ("finding", "saves_us", "events")
+_PLACES: Final[Mapping[Severity, int]] = {"recording": 0, "warning": 1, "information": 2}
 Fact: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 """A JSON value."""
 
@@ -58,13 +61,16 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     SENTENCE: ClassVar[str]
     REMEDY: ClassVar[str] = ""
     SEVERITY: ClassVar[Severity] = "warning"
-    LAST: ClassVar[bool] = False
-    """Whether there is nothing to do about it, so that it stands behind all others."""
 
     saves_us: float = 0.0
     """The most that could be saved over all steps, in microseconds; findings are ranked by it."""
     source: str | None = None
     """File and line of the user's code, where stacks were recorded."""
+    events: Events | None = None
+    """The events of the recording that it is of; None where it is told without them, or is of none."""
+
+    def __repr__(self) -> str:
+        return f"<Finding {printable_line(self.code + ': ' + self.message, 100)}>"
 
     @property
     def code(self) -> str:
@@ -92,9 +98,14 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
         return self.SEVERITY
 
     @property
+    def place(self) -> int:
+        """Where it stands: about the recording 0, about lost time 1, good to know 2, behind all others 3 and 4."""
+        return _PLACES[self.severity]
+
+    @property
     def evidence(self) -> dict[str, Fact]:
         """The facts as JSON values, without those that are not known."""
-        facts = {name: fact for name, fact in to_builtins(self).items() if name not in ("finding", "saves_us")}
+        facts = {name: fact for name, fact in to_builtins(self).items() if name not in _NO_FACTS}
         return {
             name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items() if fact is not None
         }
@@ -179,6 +190,9 @@ class Rule(Struct, frozen=True, kw_only=True):
     explains: Collection[str] = ()
     """Limits that may be missed for this reason; what a limit lists itself does not explain it."""
 
+    def __repr__(self) -> str:
+        return f"<Rule {self.code}>"
+
     def blind(self, analysis: Analysis) -> Reason | None:
         """Return why nothing can be told from this recording, None where it can."""
         values = {need: [self.changed.get(threshold, threshold.value) for threshold in need.by] for need in self.needs}
@@ -193,25 +207,11 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings about the recording first, then warnings by the time that could be saved, then the rest."""
-    order = {"recording": 0, "warning": 1, "information": 2}
-    return tuple(sorted(findings, key=lambda finding: (finding.LAST, order[finding.severity], -finding.saves_us)))
+    return tuple(sorted(findings, key=lambda finding: (finding.place, -finding.saves_us)))
 
 
 WORTH_TELLING = 0.01
 """The share of the window below which nothing stands out."""
-
-
-def standing_out(analysis: Analysis, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that are worth a reader's time: those about less than a hundredth of the window are not.
-
-    To forbid a finding is to forbid it below that too.
-    """
-
-    def is_worth_it(finding: Finding) -> bool:
-        won = analysis.gpu_work.share_of_window(finding.saves_us)
-        return finding.severity == "recording" or max(getattr(finding, "share", 1.0), won) >= WORTH_TELLING
-
-    return tuple(filter(is_worth_it, findings))
 
 
 def _shapes(analysis: Analysis) -> bool:

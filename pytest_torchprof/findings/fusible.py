@@ -13,6 +13,7 @@ from pytest_torchprof.findings.catalogue.kernels import (
     UnfusedAttention,
     UnfusedPointwise,
 )
+from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import evidence, members
 from pytest_torchprof.findings.finding import (
     GPU_WORK,
@@ -60,8 +61,10 @@ OF_OPTIMIZER = Threshold("share", 0.5, "where most of what the optimizer launche
 _SDPA_MATH = "aten::_scaled_dot_product_attention_math"
 _BATCHED = {"aten::bmm": 0, "aten::baddbmm": 1}
 """Where the first matrix stands among the operands."""
-_BETWEEN = 8
-"""Scale, mask, softmax, its cast and dropout lie between the two products of attention."""
+_BEFORE = 12
+"""Scale, mask, casts, and positions with two products of their own lie between the first product and the softmax."""
+_AFTER = 8
+"""A cast and dropout lie between the softmax and the second product."""
 _LAYOUTS = ("nchwToNhwc", "nhwcToNchw", "nchwAddPadding", "nhwcAddPadding", "nchwToFold", "tensorTransform")
 _STEP = "Optimizer.step#"
 
@@ -70,12 +73,14 @@ def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     """Find runs of pointwise kernels of ATen, launched one after the other on as many elements each."""
     work = analysis.gpu_work
     chains = list(_pointwise_chains(analysis, at[CHAIN]))
-    saved = _saved_us(analysis, chains)
+    saved = saved_us(analysis, chains)
     if not chains or saved < at[SAVED] * work.kernel_time_us:
         return
-    longest = max(chains, key=work.time_us)
+    longest, members_of = max(chains, key=work.time_us), [i for chain in chains for i in chain]
+    facts = evidence(work, members_of)
+    facts["events"] = Events(gpu_ops=tuple(members_of), chains=tuple(map(len, chains)))
     yield UnfusedPointwise(
-        **evidence(work, (i for chain in chains for i in chain)),
+        **facts,
         saved_us=saved,
         chains=len(chains),
         chain=tuple(_stem(work, i) for i in longest),
@@ -83,7 +88,19 @@ def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     )
 
 
-def _saved_us(analysis: Analysis, chains: Sequence[Sequence[int]]) -> float:
+def chains_to_fuse(analysis: Analysis) -> list[list[int]]:
+    """Return the chains of pointwise kernels that one kernel each could compute."""
+    return list(_pointwise_chains(analysis, CHAIN.value))
+
+
+def outside_optimizer(analysis: Analysis, chains: Iterable[Sequence[int]]) -> list[Sequence[int]]:
+    """Return the chains that no optimizer's step has launched."""
+    inside = set(_launched_inside(analysis, analysis.trace.spans_in_steps(_STEP)))
+    return [chain for chain in chains if inside.isdisjoint(chain)]
+
+
+def saved_us(analysis: Analysis, chains: Sequence[Sequence[int]]) -> float:
+    """Return what fusing these chains could save, in microseconds."""
     # Of a fused chain one kernel's time remains: it reads the inputs and writes the result once.
     time_us = analysis.gpu_work.time_us
     return sum(time_us(chain) - max(time_us([i]) for i in chain) for chain in chains)
@@ -147,12 +164,12 @@ def _elements(shapes: Sequence[Any] | None) -> int | None:
 
 
 def _sizes_known(analysis: Analysis, least: float, share: float) -> bool:
-    """Whether kernels of which nothing tells on how many elements they work could not save enough with the others."""
+    """Whether kernels with an unknown number of elements could not save enough together with the others."""
     work = analysis.gpu_work
     fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
     untold = [i for i in work.without_known_operator.intersection(work.kernels) if work.trace.gpu.name[i] in fusible]
     surely, undecided = (list(_pointwise_chains(analysis, least, undecided=either)) for either in (False, True))
-    most_us = _saved_us(analysis, undecided) + work.time_us(untold)
+    most_us = saved_us(analysis, undecided) + work.time_us(untold)
     return (surely == undecided and not untold) or most_us < share * work.kernel_time_us
 
 
@@ -173,8 +190,8 @@ def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
         attentions += _attentions(analysis, [i for i in ops if gpu.kind[i] == KERNEL], softmax)
     if not attentions:
         return
-    # The two products remain in a fused kernel; what lies between them does not.
-    between = work.time_us(i for kernels in attentions for i in kernels[1:-1])
+    # The two products remain in a fused kernel, and so do those of positions; what else lies between them does not.
+    between = work.time_us(i for kernels in attentions for i in kernels[1:-1] if not _batched(analysis, i))
     yield UnfusedAttention(
         time_us=work.time_us(i for kernels in attentions for i in kernels),
         share=work.share_of(i for kernels in attentions for i in kernels),
@@ -186,6 +203,7 @@ def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
             _SDPA_MATH in analysis.launching.chain(analysis.launching.op_of[first]) for first, *_ in attentions
         ),
         source=work.source_of(attentions[0][0]),
+        events=Events(gpu_ops=tuple(i for kernels in attentions for i in kernels), chains=tuple(map(len, attentions))),
         saves_us=between,
     )
 
@@ -200,11 +218,14 @@ def _attentions(analysis: Analysis, kernels: Sequence[int], softmax: set[int]) -
     name = analysis.trace.gpu.name
     at = 0
     for middle in [middle for middle, i in enumerate(kernels) if name[i] in softmax]:
-        before = range(middle - 1, max(at, middle - _BETWEEN) - 1, -1)
-        after = range(middle + 1, min(len(kernels), middle + _BETWEEN))
-        first = next((j for j in before if _batched(analysis, kernels[j])), None)
+        after = range(middle + 1, min(len(kernels), middle + _AFTER))
         last = next((j for j in after if _batched(analysis, kernels[j])), None)
-        if first is not None and last is not None and _fits(analysis, kernels[first], kernels[last]):
+        if last is None:
+            continue
+        before = range(middle - 1, max(at, middle - _BEFORE) - 1, -1)
+        products = (j for j in before if _batched(analysis, kernels[j]))
+        first = next((j for j in products if _fits(analysis, kernels[j], kernels[last])), None)
+        if first is not None:
             yield list(kernels[first : last + 1])
             at = last + 1
 

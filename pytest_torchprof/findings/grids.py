@@ -16,7 +16,7 @@ from pytest_torchprof.findings.finding import (
     Threshold,
     need_known_operations,
 )
-from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, ask
+from pytest_torchprof.kernels.reply import Replies
 from pytest_torchprof.reasons.findings import BlocksOfSomeUnknown, WarpsOfSomeUnknown
 from pytest_torchprof.trace.columns import KERNEL
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
-    from pytest_torchprof.kernels.reply import Replies, Reply
 
 FEW_BLOCKS = Threshold(
     "share", 0.2, "a fifth of the kernel time in grids that leave multiprocessors without a block is more than an edge"
@@ -91,11 +90,13 @@ def _beside_each_other(kernels: Iterable[int], start: Sequence[int], end: Sequen
     together: list[int] = []
     reached = 0
     for i in kernels:
-        if together and start[i] >= reached:
-            yield tuple(together)
-            together = []
-        together.append(i)
-        reached = max(reached, end[i])
+        if start[i] >= reached:
+            if together:
+                yield tuple(together)
+            together, reached = [i], end[i]
+        else:
+            together.append(i)
+            reached = max(reached, end[i])
     if together:
         yield tuple(together)
 
@@ -118,19 +119,21 @@ def _small_grids(analysis: Analysis) -> Replies[int]:
 def _small_among(analysis: Analysis, times: Iterable[_PartlyFilled]) -> Replies[int]:
     """Ask each kernel whether it leaves multiprocessors without a block, even with what runs beside it.
 
-    Communication needs no more. ``times`` are those in which a device was not filled.
+    Communication needs no more, and neither does what is made to take time. ``times`` are those in which a device was
+    not filled.
     """
-    blocks, talking = analysis.trace.gpu.blocks_per_sm, analysis.gpu_work.communication
+    gpu, work = analysis.trace.gpu, analysis.gpu_work
+    blocks, talking = gpu.blocks_per_sm, work.communication
+    if work.lasting:
+        talking = talking.union(i for i in work.kernels if gpu.name[i] in work.lasting)
     partly = {i for *_, kernels in times for i in kernels}
-
-    def is_small(kernel: int) -> Reply:
-        if blocks[kernel] >= 1 or kernel in talking:
-            return NO
-        if blocks[kernel] < 0:
-            return NOT_KNOWN
-        return YES if kernel in partly else NO
-
-    return ask(analysis.gpu_work.kernels, is_small)
+    kernels = work.kernels
+    computing = [i for i in kernels if i not in talking] if talking else kernels
+    # Lists, as a recording has tens of thousands.
+    unknown = tuple([i for i in computing if blocks[i] < 0])
+    small = tuple([i for i in computing if 0 <= blocks[i] < 1 and i in partly])
+    others = {*unknown, *small}
+    return Replies(yes=small, no=tuple([i for i in kernels if i not in others]), not_known=unknown)
 
 
 def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -152,14 +155,14 @@ def _low_occupancy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
 def _with_few_warps(analysis: Analysis, least: float, enough: float) -> Replies[int]:
     """Ask each kernel that needs many warps whether few of them fit, on a grid of enough blocks."""
     work, gpu = analysis.gpu_work, analysis.trace.gpu
-
-    def is_low(kernel: int) -> Reply:
-        occupancy, blocks = gpu.occupancy[kernel], gpu.blocks_per_sm[kernel]
-        if max(occupancy, 0) >= 100 * least or 0 <= blocks < enough:
-            return NO
-        return NOT_KNOWN if occupancy < 0 or blocks < 0 else YES
-
-    return ask((i for i in work.kernels if work.named[gpu.name[i]].family not in _FEW_WARPS), is_low)
+    occupancy, blocks, named = gpu.occupancy, gpu.blocks_per_sm, gpu.name
+    names = {name for name, decoded in work.named.items() if decoded.family not in _FEW_WARPS} - work.lasting
+    kernels = [i for i in work.kernels if named[i] in names]
+    low = [i for i in kernels if max(occupancy[i], 0) < 100 * least and not 0 <= blocks[i] < enough]
+    unknown = tuple([i for i in low if occupancy[i] < 0 or blocks[i] < 0])
+    few = tuple([i for i in low if occupancy[i] >= 0 and blocks[i] >= 0])
+    others = set(low)
+    return Replies(yes=few, no=tuple([i for i in kernels if i not in others]), not_known=unknown)
 
 
 RULES = (

@@ -9,6 +9,7 @@ from itertools import accumulate, compress
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.catalogue.costs import CostlyChildren, Hotspot, ManySmallCalls
+from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import members
 from pytest_torchprof.findings.finding import (
     CPU_SIDE,
@@ -25,9 +26,10 @@ from pytest_torchprof.findings.finding import (
 from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.trace.columns import Calls, Ranges
 
 
 SHARE = Threshold(
@@ -51,16 +53,22 @@ OF_CPU_TIME = Threshold("share", 0.25, "a fourth of the time of all operators is
 
 
 def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find a kernel name, or else an operator with all that it launches, that takes most of the kernel time."""
+    """Find a kernel name, or else an operator with all that it launches, that takes most of the kernel time.
+
+    What is made to take time could be no faster.
+    """
     trace, work = analysis.trace, analysis.gpu_work
     total = work.kernel_time_us
     if len(work.by_name) < at[NAMES] or not total:
         return
     by_op: dict[str, int] = defaultdict(int)
     for group in work.groups:
-        if group.op >= 0:
+        if group.op >= 0 and group.name not in work.lasting:
             by_op[trace.names[group.op]] += group.time_ns
-    spent = {name: sum(group.time_ns for group in groups) for name, groups in work.by_name.items()}
+    computing = {name: groups for name, groups in work.by_name.items() if name not in work.lasting}
+    spent = {name: sum(group.time_ns for group in groups) for name, groups in computing.items()}
+    if not spent:
+        return
     name = max(spent, key=lambda candidate: spent[candidate])
     op = max(by_op, key=lambda candidate: by_op[candidate], default=None)
     if spent[name] / 1000 >= at[SHARE] * total:
@@ -81,8 +89,9 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
         kernels=(trace.names[name],) if subject != launched else (),
         ops=(launched,) if launched else (),
         count=len(kernels),
-        idle_share=1 - work.busy_share if work.busy_share < at[BUSY] else None,
+        idle_share=work.idle_share if work.busy_share < at[BUSY] else None,
         source=work.source_of(kernels[0]),
+        events=Events(gpu_ops=tuple(kernels)),
     )
 
 
@@ -125,6 +134,7 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         mean_us={trace.names[op]: mean_us[op] for op in busy},
         launch_us=launch_us,
         source=work.source_of(launched[next(iter(busy))][0]),
+        events=Events(gpu_ops=tuple(i for op in busy for i in launched[op])),
         saves_us=total * launch_us,
     )
 
@@ -191,16 +201,16 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     if name is None or spent[name] < at[OF_CPU_TIME] * whole or not names[name].startswith("aten::"):
         return
     parents = {i for i in roots if named[i] == name}
-    inside: dict[int, int] = defaultdict(int)
-    for i in compress(range(len(parent)), map(parents.__contains__, parent)):
-        inside[named[i]] += end[i] - start[i]
+    inside = _time_by_name(ops, compress(range(len(parent)), map(parents.__contains__, parent)))
     # One that calls itself, as copy_ does from another device's memory, is no child to look at.
     inside.pop(name, None)
     # Files of torch before 2.4 cut times to whole microseconds: children then seem to overlap.
     share = min(sum(inside.values()) / spent[name], 1.0) if spent[name] else 0.0
     if not inside or share < at[INSIDE]:
         return
+    innermost, innermost_ns = _innermost(analysis, parents, inside)
     costliest = max(inside, key=lambda candidate: inside[candidate])
+    idle_us = work.window_us * work.idle_share
     yield CostlyChildren(
         time_us=spent[name] / 1000,
         share=work.share_during((start[i], end[i]) for i in parents),
@@ -208,7 +218,38 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
         inside_share=share,
         ops=(names[name], names[costliest]),
         child_us=inside[costliest] / 1000,
+        events=Events(ops=tuple(sorted(parents))),
+        innermost=names[innermost],
+        innermost_us=innermost_ns / 1000,
+        saves_us=min(spent[name] / 1000, idle_us),
     )
+
+
+def _innermost(analysis: Analysis, holders: set[int], inside: Mapping[int, int]) -> tuple[int, int]:
+    """Return the name, and the time in ns, of what takes the most, as deep as half of the time is in one place.
+
+    It is an operator, or a call within the last of them. ``inside`` is the time of what ``holders`` call, by name.
+    """
+    trace = analysis.trace
+    ops, parent, calls = trace.ops, trace.nesting.parent, trace.calls
+    innermost, spent = -1, 0
+    while inside and (innermost < 0 or 2 * max(inside.values()) >= spent):
+        innermost = max(inside, key=lambda candidate: inside[candidate])
+        spent = inside[innermost]
+        within = compress(range(len(parent)), map(holders.__contains__, parent))
+        holders = {i for i in within if ops.name[i] == innermost}
+        inside = _time_by_name(ops, compress(range(len(parent)), map(holders.__contains__, parent)))
+    called = (i for i, holder in trace.nesting.around_each(calls, range(len(calls))).items() if holder in holders)
+    by_call = _time_by_name(calls, called)
+    call = max(by_call, key=lambda candidate: by_call[candidate], default=None)
+    return (innermost, spent) if call is None or 2 * by_call[call] < spent else (call, by_call[call])
+
+
+def _time_by_name(columns: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
+    spent: dict[int, int] = defaultdict(int)
+    for i in members:
+        spent[columns.name[i]] += columns.end[i] - columns.start[i]
+    return dict(spent)
 
 
 RULES = (

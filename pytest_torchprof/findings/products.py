@@ -14,6 +14,7 @@ from pytest_torchprof.findings.catalogue.kernels import (
     Tf32Products,
     UnaskedFp64,
 )
+from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import KernelFacts, evidence, members
 from pytest_torchprof.findings.finding import (
     GPU_WORK,
@@ -37,7 +38,7 @@ from pytest_torchprof.reasons.findings import CopiesOfSomeUnknown, SizesOfSomeUn
 from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import Group
@@ -255,8 +256,9 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         share=work.share_of(copies),
         copies=len(copies),
         bytes=size,
-        ops=tuple(dict.fromkeys(name for i in copies if (name := _product_around(analysis, i)))),
+        ops=tuple(dict.fromkeys(name for name in _products_around(analysis, copies) if name is not None)),
         source=work.source_of(copies[0]),
+        events=Events(gpu_ops=tuple(copies)),
         saves_us=spent,
     )
 
@@ -265,10 +267,13 @@ def _bias_copies(analysis: Analysis) -> Replies[int]:
     """Ask each copy, and each kernel that copies or may, whether it puts a bias into the result of a product."""
     work, trace, launching = analysis.gpu_work, analysis.trace, analysis.launching
     copying = {name for name, decoded in work.named.items() if decoded.is_of("copy").may_be}
+    asked = [*work.copies, *(i for i in work.kernels if trace.gpu.name[i] in copying)]
+    # Of most of them the operator is known, and no product.
+    product_of = dict(zip(asked, _products_around(analysis, asked), strict=True))
 
     def puts_bias(gpu_op: int) -> Reply:
         untold = gpu_op in work.without_known_operator
-        if not untold and _product_around(analysis, gpu_op) is None:
+        if not untold and product_of[gpu_op] is None:
             return NO
         if trace.gpu.kind[gpu_op] == MEMCPY:
             on_device = same(copy_direction(trace.names[trace.gpu.name[gpu_op]]), "DtoD")
@@ -278,16 +283,18 @@ def _bias_copies(analysis: Analysis) -> Replies[int]:
             return NOT_KNOWN if decoded.is_of("copy").may_be else NO
         return known(holds=decoded.helper == "bias copy")
 
-    return ask([*work.copies, *(i for i in work.kernels if trace.gpu.name[i] in copying)], puts_bias)
+    return ask(asked, puts_bias)
 
 
-def _product_around(analysis: Analysis, gpu_op: int) -> str | None:
-    """Return the product's operator if it, or a copy directly inside it, launched this."""
-    trace, op = analysis.trace, analysis.launching.op_of[gpu_op]
-    if op >= 0 and trace.names[trace.ops.name[op]] == "aten::copy_":
-        op = trace.nesting.parent[op]
-    name = trace.names[trace.ops.name[op]] if op >= 0 else None
-    return name if name in _ADDING else None
+def _products_around(analysis: Analysis, gpu_ops: Iterable[int]) -> list[str | None]:
+    """Return for each the product's operator if it, or a copy directly inside it, launched this; None for others."""
+    trace, op_of = analysis.trace, analysis.launching.op_of
+    named, parent = trace.ops.name, trace.nesting.parent
+    products = {i: name for i, name in enumerate(trace.names) if name in _ADDING}
+    copies = {i for i, name in enumerate(trace.names) if name == "aten::copy_"}
+    launching = (op_of[i] for i in gpu_ops)
+    around = (parent[op] if op >= 0 and named[op] in copies else op for op in launching)
+    return [products.get(named[op]) if op >= 0 else None for op in around]
 
 
 RULES = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.analysis.gpu_time import KERNEL_WAIT_NS
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.waiting import LaunchedWorkWaits
+from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.trace import Trace
 
 WAITING = Threshold("share", 0.1, "a tenth of the time, as for the gaps that are the host's")
 
@@ -23,13 +26,14 @@ WAITING = Threshold("share", 0.1, "a tenth of the time, as for the gaps that are
 def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find idle time before operations whose launch had returned; of several GPUs the mean."""
     work, trace = analysis.gpu_work, analysis.trace
-    waits = sorted(_waits(analysis), reverse=True)
-    waited_us = sum(length for length, _ in waits) / 1000 / max(len(work.by_device), 1)
+    waits = sorted(((end - start, before, end) for start, end, before in launched_waits(analysis)), reverse=True)
+    waited_us = sum(length for length, *_ in waits) / 1000 / max(len(work.by_device), 1)
     if not waits or work.share_of_window(waited_us) < at[WAITING]:
         return
     graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
-    of_graphs = {before for _, before in waits if trace.calls.name[trace.links.call_of[before]] in graphs}
-    longest_ns, before = waits[0]
+    of_graphs = {before for _, before, _ in waits if trace.calls.name[trace.links.call_of[before]] in graphs}
+    starting = of_graphs & _first_of_their_calls(trace)
+    longest_ns, before, until = waits[0]
     name = trace.names[trace.gpu.name[before]]
     yield LaunchedWorkWaits(
         time_us=waited_us,
@@ -39,15 +43,40 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         longest_us=longest_ns / 1000,
         longest_before=decode(name).short if trace.gpu.kind[before] == KERNEL else name,
         longest_in_graph=before in of_graphs,
-        streams=max(len({trace.gpu.stream[i] for i in ops}) for ops in work.by_device.values()),
-        communicates=bool(work.communication),
+        graph_starts_us=sum([length for length, i, _ in waits if i in starting]) / 1000 / max(len(work.by_device), 1),
+        after_other_gpu=any(
+            until - KERNEL_WAIT_NS < trace.gpu.end[i] <= until
+            for ops in work.by_device.values()
+            if before not in set(ops)
+            for i in ops
+        ),
+        begins_with_it=trace.metadata is None and before in _first_of_their_streams(work),
         source=work.source_of(before),
+        events=Events(gaps=tuple((end - length, end, before) for length, before, end in waits)),
         saves_us=waited_us,
     )
 
 
-def _waits(analysis: Analysis) -> Iterator[tuple[int, int]]:
-    """Yield how long a device idled after an operation's launch had returned, and the operation."""
+def _first_of_their_calls(trace: Trace) -> set[int]:
+    """Return the operation of each call that started first."""
+    first: dict[int, int] = {}
+    for i in trace.gpu_order:
+        first.setdefault(trace.links.call_of[i], i)
+    return set(first.values())
+
+
+def _first_of_their_streams(work: GpuWork) -> set[int]:
+    """Return the operation of each device's streams that started first."""
+    stream = work.trace.gpu.stream
+    first: dict[tuple[int, int], int] = {}
+    for device, ops in work.by_device.items():
+        for i in ops:
+            first.setdefault((device, stream[i]), i)
+    return set(first.values())
+
+
+def launched_waits(analysis: Analysis) -> Iterator[tuple[int, int, int]]:
+    """Yield from when to when a device idled after an operation's launch had returned, and the operation."""
     work, trace = analysis.gpu_work, analysis.trace
     call_of, returned, started = trace.links.call_of, trace.calls.end, trace.gpu.start
     gaps = [(start, end, before) for start, end, _, before in work.gaps]
@@ -57,9 +86,9 @@ def _waits(analysis: Analysis) -> Iterator[tuple[int, int]]:
         gaps += [(start, end, ops[0]) for start, end in alone if trace.step_of_gpu_op[ops[0]] >= 0]
     for start, end, before in gaps:
         call = call_of[before]
-        waited = end - max(start, returned[call]) if call >= 0 else 0
-        if waited >= KERNEL_WAIT_NS:
-            yield waited, before
+        since = max(start, returned[call]) if call >= 0 else end
+        if end - since >= KERNEL_WAIT_NS:
+            yield since, end, before
 
 
 RULES = (

@@ -14,11 +14,13 @@ from pytest_torchprof.findings.finding import Finding, Need, Rule
 from pytest_torchprof.reasons.catalogue import from_stored
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.findings import CollectivesUnmatched, RanksNeeded
-from pytest_torchprof.reasons.limits import KernelsOfRankUnknown, MissingRanks, TimesOfRankMeanNothing
+from pytest_torchprof.reasons.limits import ClocksLocked, KernelsOfRankUnknown, MissingRanks, TimesOfRankMeanNothing
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (the type of a field, which msgspec looks up)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pytest_torchprof.reasons.collectives import RankDifference
 
 _WORTH = 0.1
 """Of a step, from where on exposed communication is a finding, as it is of one rank alone."""
@@ -58,16 +60,16 @@ def _rank_differs(job: Job) -> Iterator[OtherWorkOnRank]:
     first, *others = job.ranks
     for rank, names in sorted(job.alone.items()):
         yield OtherWorkOnRank(rank=rank, collectives=dict(names))
-    unlike: dict[int, list[str]] = {}
+    unlike: dict[int, list[RankDifference]] = {}
     for difference in job.differences:
-        unlike.setdefault(difference.rank, []).append(difference.text)
-    for rank, lines in sorted(unlike.items()):
-        yield OtherWorkOnRank(rank=rank, differences=tuple(lines))
+        unlike.setdefault(difference.rank, []).append(difference)
+    for rank, differences in sorted(unlike.items()):
+        yield OtherWorkOnRank(rank=rank, differences=tuple(differences))
     for other in others:
         if first.kernels is None or other.kernels is None:
             continue
-        if differences := tuple(map(str, kernel_differences(first.kernels, other.kernels))):
-            yield OtherWorkOnRank(rank=other.rank, differences=differences, against=first.rank)
+        if kernels := tuple(kernel_differences(first.kernels, other.kernels)):
+            yield OtherWorkOnRank(rank=other.rank, differences=kernels, against=first.rank)
 
 
 def _exposed(job: Job) -> Iterator[ExposedCommunication]:
@@ -105,6 +107,8 @@ def _why_no_straggler(job: Job) -> Reason | None:
     for part in job.ranks:
         if part.launches_wait is not None:
             return TimesOfRankMeanNothing(part.rank, part.launches_wait)
+        if part.samples_hardware:
+            return OfRank(part.rank, ClocksLocked())
     return _why_not_all(job) or job.why_no_straggler
 
 

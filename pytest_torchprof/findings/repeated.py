@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.catalogue.costs import RepeatedConstant
+from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import CPU_SIDE, Finding, Need, Rule, Threshold
 from pytest_torchprof.kernels.operands import DTYPES
 from pytest_torchprof.reasons.findings import SettingsNotRecorded
@@ -78,6 +79,7 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
         ops=tuple(dict.fromkeys(op for op, *_ in often[:5])),
         calls_per_step=tuple(most[constant] for constant in often[:5]),
         source=origin.file_line if origin else None,
+        events=Events(ops=tuple(op for constant in often for op in made[constant])),
         saves_us=spent,
     )
 

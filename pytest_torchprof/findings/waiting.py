@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, Literal
 
 from pytest_torchprof.analysis.parts import copy_direction
-from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.findings.catalogue.waiting import (
     ComputeBound,
     ExposedCommunication,
@@ -18,6 +17,7 @@ from pytest_torchprof.findings.catalogue.waiting import (
     OverheadBound,
     SyncOverLittleWork,
 )
+from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import (
     GPU_WORK,
     HOST_PACE,
@@ -25,18 +25,25 @@ from pytest_torchprof.findings.finding import (
     OPERATORS,
     SLOW_KERNELS,
     Finding,
+    Need,
     Rule,
     Threshold,
 )
+from pytest_torchprof.findings.queued import launched_waits
+from pytest_torchprof.findings.silence import silent_times
 from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.reasons.collectives import Gap
+from pytest_torchprof.reasons.limits import CollectiveTimesUnknown
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.findings.catalogue.waiting import WaitedFor
+    from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.intervals import Spans
 
 
@@ -69,6 +76,10 @@ _WRAPPERS: Final[tuple[tuple[Literal["ddp", "fsdp"], re.Pattern[str]], ...]] = (
     ("ddp", re.compile(r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.")),
     ("fsdp", re.compile(r"FullyShardedDataParallel\.|FSDP::")),
 )
+_INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
+_COUNTING = frozenset({"aten::nonzero", "aten::masked_select", "aten::masked_scatter", "aten::argwhere"})
+"""Operators whose result is as large as a mask says, for which the CPU has to wait."""
+_COPYING = frozenset({"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu", "aten::cuda"})
 _LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
 
@@ -79,36 +90,51 @@ def _late(work: GpuWork) -> float:
 
 
 def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find that most operations were launched too late while the GPU was mostly idle and the CPU was not waiting."""
+    """Find that most operations were launched too late while the GPU was mostly idle and the CPU was launching."""
     work = analysis.gpu_work
     busy_us = sum(step.gpu_busy_us or 0.0 for step in analysis.steps)
-    # What is done once is the cold start's: it would not be there in a second recording.
-    cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps) - work.setup_us
+    launching_us = intervals.length(launching_times(analysis)) / 1000
     warm = work.window_us - work.setup_us
-    if not busy_us or cpu_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
+    if not busy_us or launching_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
-    # Figures in the finding are those of all reports, set-up included.
-    ratio = analysis.median.cpu_gpu_ratio
-    if ratio is None or ratio <= 1:
+    late, gaps = _late(work), list(_late_gaps(analysis))
+    if not gaps or late < at[LATE]:
         return
-    late = _late(work)
-    longest_ns, before = max(((end - start, before) for start, end, _, before in work.gaps), default=(0, ABSENT))
-    if before == ABSENT or late < at[LATE]:
-        return
-    waited = work.idle.host_us / len(work.by_device)
+    waited = sum([end - start for start, end, _ in gaps]) / 1000 / len(work.by_device)
+    longest_ns, before = max((end - start, before) for start, end, before in gaps)
     yield OverheadBound(
         time_us=waited,
         share=work.share_of_window(waited),
-        cpu_gpu_ratio=ratio,
-        busy_share=work.busy_share,
+        gaps=len(gaps),
+        launch_ratio=launching_us / busy_us,
+        launching_us=launching_us,
         late_launches=late,
-        setup_us=work.setup_us,
-        setup_share=work.share_of_window(work.setup_us),
         busy_us=busy_us,
         longest_us=longest_ns / 1000,
         longest_before=_awaited(analysis, before),
-        saves_us=waited,
+        source=work.source_of(before),
+        events=Events(gaps=tuple(gaps)),
+        saves_us=max(waited - _set_up_us(analysis, [(start, end) for start, end, _ in gaps]), 0.0),
     )
+
+
+def launching_times(analysis: Analysis) -> Spans:
+    """Return when, inside the steps, the CPU was at work for the GPU, as far as events tell.
+
+    Left out are calls that wait for the GPU, copies that return only when they are done among them; what is done once,
+    which is the cold start's; data being loaded; the profiler's own buffers; and time in which nothing is recorded.
+    """
+    trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
+    waits = {*trace.blocking, *work.waiting_copies}
+    other = [
+        *((calls.start[i], calls.end[i]) for i in waits),
+        *work.setup_spans,
+        *work.profilers_own,
+        *_loading(trace),
+        *silent_times(analysis),
+    ]
+    steps = ((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
+    return intervals.without(intervals.merged(steps), intervals.merged(other))
 
 
 def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -127,22 +153,18 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
 
     The classes are HTA's, by when the launch began. But what of a gap lies behind the launch's end is not the host's.
     """
-    work, trace = analysis.gpu_work, analysis.trace
-    idle, call_of, ends = work.idle, trace.links.call_of, trace.calls.end
-    late = [
-        (length, before, start)
-        for start, end, cause, before in work.gaps
-        if cause == "host" and (length := min(end, ends[call_of[before]]) - start) > 0
-    ]
+    work = analysis.gpu_work
+    idle = work.idle_by_cause
+    late = [(end - start, before, start) for start, end, before in _late_gaps(analysis)]
     devices = max(len(work.by_device), 1)
     waited_us = sum([length for length, _, _ in late]) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
     longest_ns, before, _ = max(late)
-    loading_us = _loading_us(analysis)
-    gaps, capturing = [(start, start + length) for length, _, start in late], _calls_that_capture(analysis)
+    gaps, capturing = [(start, start + length) for length, _, start in late], work.capturing_calls
+    loading_us = _loading_ns(analysis, gaps) / 1000 / devices
     after_waits_us = _after_waits_ns(analysis, gaps) / 1000 / devices
-    captured_ns = sum(intervals.length(intervals.within([gap], capturing)) for gap in gaps)
+    captured_ns = sum(intervals.length(intervals.within([gap], capturing)) for gap in gaps) if capturing else 0
     yield LaunchGaps(
         time_us=waited_us,
         share=work.share_of_window(waited_us),
@@ -159,8 +181,30 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         capturing_us=captured_ns / 1000 / devices,
         graphs=bool(analysis.graph_launches),
         source=work.source_of(before),
-        saves_us=waited_us,
+        events=Events(gaps=tuple((start, start + length, before) for length, before, start in late)),
+        saves_us=max(waited_us - _set_up_us(analysis, gaps), 0.0),
     )
+
+
+def _set_up_us(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> float:
+    """Return how much of gaps passed in what is done once, which is the cold start's; of several GPUs the mean."""
+    work = analysis.gpu_work
+    inside = sum(intervals.length(intervals.within([gap], work.setup_spans)) for gap in gaps) if work.setup else 0
+    return inside / 1000 / max(len(work.by_device), 1)
+
+
+def _late_gaps(analysis: Analysis) -> Iterator[tuple[int, int, int]]:
+    """Yield the gaps, each up to the end of the launching call, that end with what was launched only in them."""
+    trace = analysis.trace
+    call_of, ends = trace.links.call_of, trace.calls.end
+    for start, end, cause, before in analysis.gpu_work.gaps:
+        if cause == "host" and (until := min(end, ends[call_of[before]])) > start:
+            yield start, until, before
+
+
+def late_gaps(analysis: Analysis) -> Spans:
+    """Return when a device idled because the next operation was not launched yet."""
+    return intervals.merged((start, end) for start, end, _ in _late_gaps(analysis))
 
 
 def _awaited(analysis: Analysis, gpu_op: int) -> str:
@@ -175,7 +219,9 @@ def _after_waits_ns(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> int:
     A call that began in a gap did not make it: the GPU had run dry before.
     """
     calls = analysis.trace.calls
-    waits = intervals.merged((calls.start[i], calls.end[i]) for i in {*_blocking(analysis), *_waiting_copies(analysis)})
+    waits = intervals.merged(
+        (calls.start[i], calls.end[i]) for i in {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
+    )
     begun = [start for start, _ in waits]
     total = 0
     for start, end in gaps:
@@ -185,18 +231,16 @@ def _after_waits_ns(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> int:
     return total
 
 
-def _calls_that_capture(analysis: Analysis) -> Spans:
-    """Return when outermost operators ran in which a CUDA graph was captured: such a call warms up and compiles too."""
-    ops = analysis.trace.ops
-    captured = analysis.gpu_work.setup.get("graph capture", [])
-    ran = ((ops.start[i], ops.end[i]) for i in analysis.gpu_work.outermost) if captured else ()
-    return intervals.merged(span for span in ran if any(span[0] <= start and end <= span[1] for start, end in captured))
-
-
-def _loading_us(analysis: Analysis) -> float:
-    trace = analysis.trace
+def _loading(trace: Trace) -> Spans:
+    """Return when data was loaded."""
     spans = [span for prefix in _LOADING for span in trace.spans_in_steps(prefix)]
-    return intervals.length(intervals.merged((span.start_ns, span.end_ns) for span in spans)) / 1000
+    return intervals.merged((span.start_ns, span.end_ns) for span in spans)
+
+
+def _loading_ns(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> int:
+    """Return how much of those gaps passed while data was loaded."""
+    loading = _loading(analysis.trace)
+    return sum(intervals.length(intervals.within([gap], loading)) for gap in gaps) if loading else 0
 
 
 def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -215,7 +259,11 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
         return
     late_us = first - middle
     yield LaunchDelay(
-        first_us=first, median_us=middle, time_us=late_us, share=work.share_of_window(max(late_us, middle))
+        first_us=first,
+        median_us=middle,
+        time_us=late_us,
+        share=work.share_of_window(max(late_us, middle)),
+        events=Events(gpu_ops=(linked[first_launched],)),
     )
 
 
@@ -233,26 +281,15 @@ EXPOSED = Threshold(
 )
 
 
-def _blocking(analysis: Analysis) -> list[int]:
-    """Return the blocking calls of the steps, the profiler's own aside."""
-    trace = analysis.trace
-    return [i for i in trace.blocking if i != trace.flush and trace.step_of_call[i] >= 0]
-
-
 def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find long blocking calls during which the GPU was hardly busy."""
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
-    idle_ns: dict[int, int] = {}
-    for i in _blocking(analysis):
-        spent = calls.end[i] - calls.start[i]
-        if spent > at[WAIT_US] * 1000:
-            worked = work.worked_ns(calls.start[i], calls.end[i])
-            if worked < at[WORK] * spent:
-                idle_ns[i] = spent - worked
+    idle_ns = _idle_in_calls(analysis, at[WORK], at[WAIT_US])
     if not idle_ns:
         return
     together = intervals.within(intervals.merged((calls.start[i], calls.end[i]) for i in idle_ns), [work.window])
     idle_us = sum(end - start - work.worked_ns(start, end) for start, end in together) / 1000
+    held_ns = intervals.length(intervals.within(together, held_on_gpu(analysis)))
     wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
     yield SyncOverLittleWork(
@@ -260,8 +297,29 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
         share=work.share_of_window(idle_us),
         calls=names,
         source=work.source_of_call(longest),
-        saves_us=wasted,
+        events=Events(calls=tuple(idle_ns)),
+        saves_us=max(wasted - held_ns / 1000, 0.0),
     )
+
+
+def _idle_in_calls(analysis: Analysis, most: float, longer_us: float) -> dict[int, int]:
+    """Return by call that blocks for longer, and in which the GPU works for less than that share, how long it idled."""
+    work, calls = analysis.gpu_work, analysis.trace.calls
+    idle_ns: dict[int, int] = {}
+    for i in analysis.gpu_work.blocking:
+        spent = calls.end[i] - calls.start[i]
+        if spent > longer_us * 1000:
+            worked = work.worked_ns(calls.start[i], calls.end[i])
+            if worked < most * spent:
+                idle_ns[i] = spent - worked
+    return idle_ns
+
+
+def waits_for_little(analysis: Analysis) -> Spans:
+    """Return when the CPU waited long for a GPU that hardly worked."""
+    calls = analysis.trace.calls
+    waited = _idle_in_calls(analysis, WORK.value, WAIT_US.value)
+    return intervals.merged((calls.start[i], calls.end[i]) for i in waited)
 
 
 def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
@@ -269,53 +327,86 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
 
     A copy from or to memory that is not pinned waits in its own call, before the synchronization that follows.
     """
-    trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
-    around, copies = trace.nesting.around_each(calls, _blocking(analysis)), _waiting_copies(analysis)
+    work, calls = analysis.gpu_work, analysis.trace.calls
+    around, copies, asked = _waits_and_operators(analysis)
     synchronized = set(around.values())
-    asked = _operators(analysis, synchronized.union(copies.values()))
     waits: dict[str, list[int]] = defaultdict(list)
     spent: dict[str, float] = defaultdict(float)
-    for i, op in around.items():
-        name = asked[op]
-        if name is not None:
-            waits[name].append(i)
-            spent[name] += (calls.end[i] - calls.start[i]) / 1000
-    for i, op in copies.items():
+    causes: Counter[WaitedFor] = Counter()
+    cause_of = _causes(analysis, asked)
+    for i, op in (*around.items(), *copies.items()):
         name = asked[op]
         if name is not None:
             spent[name] += (calls.end[i] - calls.start[i]) / 1000
-            if op not in synchronized:
+            causes[cause_of[op]] += calls.end[i] - calls.start[i]
+            if i in around or op not in synchronized:
                 waits[name].append(i)
     if not waits:
         return
     order = sorted(waits, key=lambda name: (-spent[name], name))
-    waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
+    waited = waits_in_operators(analysis)
     total = sum(spent.values())
-    idle_us = max((work.window_us - intervals.length(busy) / 1000 for busy in work.busy.values()), default=0.0)
+    held = held_on_gpu(analysis)
+    idle_ns = (work.window[1] - work.window[0] - intervals.length(busy) for busy in work.busy.values())
+    free_us = max(max(idle_ns, default=0) - intervals.length(held), 0) / 1000
+    held_us = intervals.length(intervals.within(waited, held)) / 1000
     longest = max(waits[order[0]], key=lambda i: calls.end[i] - calls.start[i])
     yield ImplicitSync(
         time_us=total,
-        share=work.share_during((calls.start[i], calls.end[i]) for i in waited),
+        share=work.share_during(waited),
         ops={name: len(waits[name]) for name in order},
         syncs=sum(map(len, waits.values())),
-        directions=_directions(analysis, {op for op, name in asked.items() if name in ImplicitSync.COPYING}),
+        causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
         source=work.source_of_call(longest),
-        # While the CPU waits for a busy GPU nothing is lost: no more than the idle time can be won.
-        saves_us=min(total, idle_us),
+        events=Events(calls=tuple(i for name in order for i in waits[name])),
+        # While the CPU waits for a busy GPU nothing is lost: no more than the idle time can be won, and nothing of what
+        # the GPU waits itself.
+        saves_us=min(max(total - held_us, 0.0), free_us),
     )
 
 
-def _directions(analysis: Analysis, ops: Collection[int]) -> dict[str, int]:
-    """Return in which directions these operators copied, and how often."""
+def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, int], dict[int, str | None]]:
+    """Return the calls that block and those of copies that do, each with its operator, and what the program called."""
+    trace = analysis.trace
+    work = analysis.gpu_work
+    around, copies = trace.nesting.around_each(trace.calls, work.blocking), work.waiting_copies
+    return around, copies, _operators(analysis, {*around.values(), *copies.values()})
+
+
+def waits_in_operators(analysis: Analysis) -> Spans:
+    """Return when calls made the CPU wait for which the program did not ask: operators made them."""
+    calls = analysis.trace.calls
+    around, copies, asked = _waits_and_operators(analysis)
+    waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
+    return intervals.merged((calls.start[i], calls.end[i]) for i in waited)
+
+
+def held_on_gpu(analysis: Analysis) -> Spans:
+    """Return when a device idled although work was launched: who waits for it then waits for what it waits for."""
+    return intervals.merged((start, end) for start, end, _ in launched_waits(analysis))
+
+
+def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
+    """Return by operator in which the CPU waited what it waited for."""
     trace, op_of = analysis.trace, analysis.launching.op_of
-    copied = [copy_direction(trace.names[trace.gpu.name[i]]) for i in analysis.gpu_work.copies if op_of[i] in ops]
-    return dict(Counter(direction for direction in copied if direction is not None).most_common())
+    wanted = set(ops)
+    directions: dict[int, set[str | None]] = defaultdict(set)
+    for i in analysis.gpu_work.copies:
+        if op_of[i] in wanted:
+            directions[op_of[i]].add(copy_direction(trace.names[trace.gpu.name[i]]))
+    return {op: _cause(analysis.launching.chain(op), directions[op]) for op in wanted}
 
 
-def _waiting_copies(analysis: Analysis) -> dict[int, int]:
-    """Return the calls of copies from or to pageable memory that came back only when the copy was done, by operator."""
-    call_of, op_of = analysis.trace.links.call_of, analysis.launching.op_of
-    return {call_of[i]: op_of[i] for i in waiting_copies(analysis.trace, analysis.gpu_work.copies)}
+def _cause(chain: Sequence[str], directions: Collection[str | None]) -> WaitedFor:
+    """Return what the innermost operator of a chain waits for, which copied in these directions."""
+    if not _COUNTING.isdisjoint(chain):
+        return "masks"
+    if chain[-1:] and chain[-1] in _COPYING:
+        to_gpu, to_cpu = "HtoD" in directions, "DtoH" in directions
+        if to_gpu == to_cpu:
+            return "copies"
+        return "to_cpu" if to_cpu else "to_gpu" if _INDEXING.isdisjoint(chain) else "indices"
+    return "value" if _INDEXING.isdisjoint(chain) else "masks"
 
 
 def _operators(analysis: Analysis, ops: Iterable[int]) -> dict[int, str | None]:
@@ -336,6 +427,9 @@ def _operators(analysis: Analysis, ops: Iterable[int]) -> dict[int, str | None]:
 
 def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find time in which a device ran a collective and computed nothing."""
+    if not analysis.trace.device_kind.has_launches:
+        yield from _exposed_on_cpu(analysis, at[EXPOSED])
+        return
     work = analysis.gpu_work
     if not work.communication:
         return
@@ -348,15 +442,33 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
     for i in work.communication:
         decoded = analysis.launching.decoded(i)
         spent[decoded.collective or decoded.stem] += gpu.end[i] - gpu.start[i]
+    yield _exposed(analysis, lost, spent)
+
+
+def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
+    """Find time in which a backend on the CPU, such as gloo, carried out a collective and no operator computed."""
+    lost = sum(step.exposed_us for step in analysis.communication_of_steps)
+    if not lost or analysis.gpu_work.share_of_window(lost) < least:
+        return
+    spent: Counter[str] = Counter()
+    for collective in analysis.collectives:
+        if collective.dur_ns is not None:
+            spent[collective.name or "communication"] += collective.dur_ns
+    yield _exposed(analysis, lost, spent)
+
+
+def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Finding:
     job = None if analysis.in_job is None else analysis.in_job.job
-    yield ExposedCommunication(
-        time_us=lost,
-        share=work.share_of_window(lost),
+    return ExposedCommunication(
+        time_us=lost_us,
+        share=analysis.gpu_work.share_of_window(lost_us),
+        on_cpu=not analysis.trace.device_kind.has_launches,
         kind=None if job is None else job.kind,
         wait_share=None if job is None else job.wait_share,
-        collectives_us={name: ns / 1000 for name, ns in spent.most_common()},
+        collectives_us={name: ns / 1000 for name, ns in spent_ns.most_common()},
         wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
-        saves_us=lost,
+        events=Events(gpu_ops=tuple(sorted(analysis.gpu_work.communication))),
+        saves_us=lost_us,
     )
 
 
@@ -366,6 +478,14 @@ def _exposed_ns(work: GpuWork, ops: list[int]) -> int:
     computing = work.covered(i for i in ops if kind[i] == KERNEL and i not in work.communication)
     return intervals.length(intervals.without(talking, computing))
 
+
+def _collective_times_known(analysis: Analysis) -> bool:
+    """Whether it is known when collectives ran: on a GPU their kernels tell, on the CPU the ranges of their backend."""
+    on_gpu = analysis.trace.device_kind.has_launches
+    return on_gpu or all(step.why_no_time is None for step in analysis.communication_of_steps)
+
+
+COLLECTIVE_TIMES = Need(missing=CollectiveTimesUnknown(Gap.NO_RANGE), there=_collective_times_known)
 
 RULES = (
     Rule(
@@ -410,7 +530,7 @@ RULES = (
     Rule(
         code="exposed-communication",
         find=_exposed_communication,
-        needs=(GPU_WORK,),
+        needs=(COLLECTIVE_TIMES,),
         thresholds=(EXPOSED,),
         explains=SLOW_KERNELS,
     ),

@@ -1,4 +1,4 @@
-"""Which type an operator was asked to compute in or to return, beside what its tensors have: its argument ``dtype``."""
+"""The type that an operator was asked to compute in or to return: its argument ``dtype``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_torchprof.kernels.operands import DTYPES, FLOAT, kind_of_dtype
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.operands import Launch
 
-# Where ``dtype`` stands, by how many arguments there are: overloads differ in that, and so do those with ``out``.
+# The position of ``dtype``, by the number of arguments: overloads differ in it, and so do those with ``out``.
 _PLACES: Final = (
     ("sum mean prod", {2: 1, 3: 1, 4: 3, 5: 3}),
     ("nansum _sparse_csr_sum _sparse_csr_prod", {4: 3, 5: 3}),
@@ -24,9 +24,9 @@ _PLACES: Final = (
     ("quantize_per_tensor_dynamic", {3: 1, 4: 1}),
 )
 TYPE_ARGUMENTS: Final = {f"aten::{op}": places for ops, places in _PLACES for op in word_list(ops)}
-"""The recording keeps the arguments of these, as ``WITH_SETTINGS`` says."""
+"""The operators whose arguments the recording keeps, as ``WITH_SETTINGS`` says."""
 ALWAYS_ASKED: Final = frozenset(op for op in TYPE_ARGUMENTS if op.startswith("aten::quantize_"))
-"""Operators that cannot be called without."""
+"""Operators that cannot be called without a ``dtype``."""
 # c10/core/ScalarType.h
 _SCALAR_TYPES: Final = dict(
     enumerate(
@@ -35,15 +35,15 @@ _SCALAR_TYPES: Final = dict(
         )
     )
 )
-# Of integers and bools these give int64 unasked.
+# These make int64 of integers and bools without being asked.
 _WIDENING: Final = frozenset(op for op in TYPE_ARGUMENTS if op.rpartition("::")[2].startswith(("sum", "prod", "cum")))
 
 
 def asked_type(launch: Launch) -> str | None:
-    """Return the type that an operator was asked for, None for none and for what it gives of its tensors anyhow."""
+    """Return the type that an operator was asked for; None if for none, or for the one it returns anyway."""
     settings, at = launch.settings or (), TYPE_ARGUMENTS.get(launch.op or "", {})
-    place = at.get(len(settings))
-    number = "" if place is None else str(settings[place])
+    index = at.get(len(settings))
+    number = "" if index is None else str(settings[index])
     if not number.isdecimal():
         return None
     asked = _SCALAR_TYPES.get(int(number), f"type{number}")

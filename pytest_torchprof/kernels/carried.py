@@ -1,7 +1,7 @@
 """Which operators a kernel carries: by Inductor's own code where a recording holds it, else by the kernel's name.
 
-Inductor writes into the name also what a kernel is given and what it is made for. So a name alone proves an operator
-only if no other kernel can be the one that computes it: see ``doubted`` of a :class:`Kernel`.
+Inductor also puts into a name the operators that a kernel's input comes from, and those that it was made for. So a name
+alone proves an operator only if no other kernel can have computed it: see ``doubted`` of a :class:`Kernel`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.kernels.kernel import Kernel
 
-# On Windows Inductor cuts long names, and puts a hash behind.
+# On Windows Inductor cuts long names and appends a hash.
 _CUT: Final = re.compile(r"[0-9a-f]{8}")
 
 
 def carries(kernel: Kernel, op: str) -> Reply:
-    """Tell whether this one kernel of Inductor's carries an operator (``add``, or ``aten::add``)."""
+    """Return whether this kernel of Inductor's carries an operator (``add``, or ``aten::add``)."""
     name = bare(op)
     if kernel.code is not None and kernel.code.ops is not None:
         return YES if name in kernel.code.ops else NOT_KNOWN if name in kernel.code.unclear else NO
@@ -32,12 +32,12 @@ def carries(kernel: Kernel, op: str) -> Reply:
 
 
 def carries_all(kernel: Kernel, group: Iterable[str]) -> Reply:
-    """Tell whether this one kernel of Inductor's carries all operators of a group."""
+    """Return whether this kernel of Inductor's carries all operators of a group."""
     return every(carries(kernel, op) for op in group)
 
 
 def possible_operators(kernel: Kernel) -> tuple[str, ...]:
-    """Return the operators that a kernel of Inductor's is told to carry, those in doubt included."""
+    """Return the operators that a kernel of Inductor's carries or may carry."""
     if kernel.code is not None and kernel.code.ops is not None:
         return (*kernel.code.ops, *kernel.code.unclear)
     return kernel.decoded.triton_ops
@@ -49,7 +49,7 @@ def doubts(kernel: Kernel) -> tuple[str, ...]:
 
 
 def hides_operators(kernel: Kernel) -> bool:
-    """Whether a kernel of Inductor's does not tell all operators that it carries: its name has none, or is cut."""
+    """Whether a kernel of Inductor's carries operators that its name does not show: it names none, or is cut."""
     if kernel.code is not None and kernel.code.ops is not None:
         return False
     named = kernel.decoded.triton_ops

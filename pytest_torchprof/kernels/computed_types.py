@@ -1,4 +1,4 @@
-"""Which types a kernel may compute in where its name tells none: those that its operator's operands leave possible."""
+"""The types a kernel may compute in where its name shows none: those that its operator's operands leave possible."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
 
 # Tensor cores multiply fp32 as TF32, which nothing else computes in.
 _NEVER_ON: Final = {True: "fp32", False: "tf32"}
-# Of these an elementwise operator may make floats.
+# An elementwise operator may turn these into floats.
 _MAKES_OTHERS: Final = frozenset({"int8", "complex64"})
 _LISTS: Final = frozenset({"TensorList", "GenericList"})
 _BYTES: Final = re.compile(r"(?P<bytes>\d+)-byte")
-# What joins a product's parts, or changes a layout for a convolution, may do so in fp32, whatever the operands are.
+# A kernel that joins the parts of a product, or changes a layout for a convolution, may do so in fp32, whatever the
+# operands are.
 _OF_HELPERS: Final = "fp32"
 
 
 def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[str]:
-    """Return the dtypes of which one is the kernel's, as its operator's operands tell; empty where they do not.
+    """Return the dtypes that the kernel's may be, by its operator's operands; empty where they do not show it.
 
-    By torch's rules of promotion; what is converted has two types.
+    Torch's rules of promotion apply; a conversion has two types.
     """
     if joined := _BYTES.fullmatch(decoded.operands or ""):
         return frozenset(dtype for dtype in ALL_DTYPES if _size_of(dtype) == int(joined["bytes"]))
@@ -70,7 +71,7 @@ def _is_atens(decoded: KernelName, launch: Launch) -> bool:
 
 
 def computes_in(name: str, decoded: KernelName, launch: Launch, dtype: str) -> Reply:
-    """Tell whether a kernel computes in a type, by its name or else its operator's operands."""
+    """Return whether a kernel computes in a type, by its name or else by its operator's operands."""
     by_name = decode(name).dtype
     elementwise = decoded.family in ELEMENTWISE and decoded.library == "aten"
     if decoded.dtype is not None and (by_name is not None or not elementwise or decoded.dtype not in _MAKES_OTHERS):

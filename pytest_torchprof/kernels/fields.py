@@ -66,9 +66,9 @@ def _ops(value: object) -> object:
 
 def checked_operator(token: str) -> str:
     """Return an operator's name, in which an overload may stand, if there may be one; else raise UnknownLimit."""
-    from pytest_torchprof.kernels.spelling import no_operator  # noqa: PLC0415 - who reads a file needs none
+    from pytest_torchprof.kernels.spelling import no_operator_text  # noqa: PLC0415 - who reads a file needs none
 
-    if (advice := no_operator(token.partition(".")[0] if "::" in token else token)) is not None:
+    if (advice := no_operator_text(token.partition(".")[0] if "::" in token else token)) is not None:
         raise UnknownLimit(f"{token!r} is no operator's name: {advice}", Code.BAD_PATTERN)
     return token
 

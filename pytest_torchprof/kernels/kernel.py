@@ -1,4 +1,4 @@
-"""One kernel of a step, with what launched it."""
+"""One kernel of a step, with the call and the operator that launched it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.text import show_us
+from pytest_torchprof.trace.graph_annotations import Annotation
 from pytest_torchprof.trace.metadata import GeneratedKernel
 
 
@@ -22,13 +23,16 @@ class Kernel(Struct, frozen=True, kw_only=True):
     op_chain: tuple[str, ...]
     """The names of all ranges around the launch, outermost first: regions, autograd nodes, operators."""
     forward_op: str | None = None
-    """Of a backward pass, the operator whose backward launched it; None elsewhere, and where no arrow tells."""
+    """In a backward pass, the operator whose backward launched it; None elsewhere, and where the recording links none.
+    """
     op_dtypes: tuple[str, ...] | None
     """The operator's operand types in torch's words, such as ``c10::BFloat16``."""
     op_shapes: tuple[Any, ...] | None
     op_strides: tuple[Any, ...] | None
     joined: frozenset[str] | None = None
-    """Of an operator that joins tensors, the types that these may have; None for others, and where nothing tells."""
+    """If its operator joins tensors, the types that these may have; None for other operators, and where nothing shows
+    it.
+    """
     start_ns: int
     dur_ns: int
     device: int | None = None
@@ -39,17 +43,22 @@ class Kernel(Struct, frozen=True, kw_only=True):
     in_graph: bool = False
     """Whether a graph launch ran it."""
     capture_known: bool = False
-    """Of a graph's kernel, whether the recording tells what launched it when the graph was captured."""
+    """For a graph's kernel, whether the recording shows what launched it when the graph was captured."""
     unsure_ops: tuple[str, ...] = ()
-    """Operators that may have launched it then, in the place of the one around them that is told, or not."""
+    """Operators that may have launched it then, inside the enclosing operator that is recorded, or without one."""
+    annotation: Annotation | None = None
+    """What a graph's kernel is annotated with, in recordings of others."""
     collective: str | None = None
     code: GeneratedKernel | None = None
     """What Inductor's code says of it; None where the recording does not hold the code."""
     doubted: tuple[str, ...] = ()
     """The operators in the name of a kernel of Inductor's that another kernel may compute, if there is no code."""
 
+    def __repr__(self) -> str:
+        return f"<Kernel {self}>"
+
     def __str__(self) -> str:
-        """Return what it is, how long it ran and what launched it: ``gemm bf16 tn cutlass, 12.3 us, aten::mm``."""
+        """Return name, duration and launching operator: ``gemm bf16 tn cutlass, 12.3 us, aten::mm``."""
         return ", ".join(filter(None, (self.short or self.name, show_us(self.duration_us), self.op)))
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
@@ -11,7 +11,7 @@ from pytest_torchprof.kernels.kernel import Kernel
 from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.reasons.recordings import MatchUnknown, NoSuchOperator
+from pytest_torchprof.reasons.recordings import MatchUnknown
 from pytest_torchprof.text import WIDTH, and_more, printable_line, show_us
 
 if TYPE_CHECKING:
@@ -19,19 +19,25 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 20
-"""How many of them are listed when they are printed."""
+"""The number of kernels that are listed when they are printed."""
 
 
 def by_name(kernels: Iterable[Kernel]) -> dict[str, list[Kernel]]:
-    """Return the kernels by their raw names, in the order in which the names come up."""
+    """Return the kernels by their raw names, in the order in which the names first occur."""
     grouped: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in kernels:
         grouped[kernel.name].append(kernel)
     return grouped
 
 
+def counted_names(kernels: Iterable[Kernel]) -> tuple[tuple[int, str], ...]:
+    """Return how many kernels have which name, as tables show it: most first."""
+    names = Counter(kernel.short or kernel.name for kernel in kernels)
+    return tuple((count, name) for name, count in names.most_common())
+
+
 class Kernels(Sequence[Kernel]):
-    """Kernels in launch order; those that no launch explains stand by their own start."""
+    """Kernels in launch order; kernels without a recorded launch are sorted in by their own start."""
 
     def __init__(
         self,
@@ -41,7 +47,7 @@ class Kernels(Sequence[Kernel]):
         refusal: Callable[[TorchprofError], TorchprofError] = lambda problem: problem,
         open_question: Reason | None = None,
     ) -> None:
-        """Take how many there are, and what builds them in their order when somebody looks at one.
+        """Take the number of kernels, and the function that builds them in their order when somebody looks at one.
 
         ``open_question``: why there may be more of them, None where these are all. ``refusal`` notes what is raised.
         """
@@ -52,12 +58,12 @@ class Kernels(Sequence[Kernel]):
 
     @cached_property
     def _kernels(self) -> tuple[Kernel, ...]:
-        """Those that are surely among them."""
+        """The kernels that surely belong here."""
         return tuple(self._build())
 
     @property
     def _all(self) -> tuple[Kernel, ...]:
-        """All of them; NotMeasured where there may be more: those that are sure would stand for all."""
+        """All kernels; NotMeasured where there may be more, since the sure ones would pass for all."""
         self._refuse_open()
         return self._kernels
 
@@ -72,13 +78,13 @@ class Kernels(Sequence[Kernel]):
         return self._count > 0 or self.count > 0
 
     def __contains__(self, wanted: object) -> bool:
-        """Whether a kernel is among them; a text is a pattern, as in :meth:`matching`."""
+        """Whether it contains a kernel; a text is a pattern, as in :meth:`matching`."""
         if isinstance(wanted, str):
             return bool(self.matching(wanted))
         return wanted in self._kernels or wanted in self._all
 
     def __iter__(self) -> Iterator[Kernel]:
-        # The one that a Sequence has asks for each by its number.
+        # The ``__iter__`` of Sequence would ask for each kernel by its index.
         return iter(self._all)
 
     @overload
@@ -86,12 +92,18 @@ class Kernels(Sequence[Kernel]):
     @overload
     def __getitem__(self, index: slice) -> Kernels: ...
     def __getitem__(self, index: int | slice) -> Kernel | Kernels:
-        return self._these(self._all[index]) if isinstance(index, slice) else self._all[index]
+        return self._selected(self._all[index]) if isinstance(index, slice) else self._all[index]
 
     def __repr__(self) -> str:
         if self._open_question is not None:
             return f"<Kernels: at least {self._count}; {self._open_question}>"
-        lines = [f"<Kernels: {self.count} of {len(self.names)} names, {show_us(self.time_us)}>"]
+        return f"<Kernels: {self.count} of {len(self.names)} names, {show_us(self.time_us)}>"
+
+    def __str__(self) -> str:
+        """Return a line for each of the first kernels, below how many there are."""
+        if self._open_question is not None:
+            return repr(self)
+        lines = [repr(self)]
         lines += [
             f"  [{index}] {printable_line(str(kernel), WIDTH - 10)}" for index, kernel in enumerate(self[:_SHOWN])
         ]
@@ -99,7 +111,7 @@ class Kernels(Sequence[Kernel]):
 
     @property
     def count(self) -> int:  # type: ignore[override]  # a number here, as max_kernels reads it
-        """How many; NotMeasured where it cannot be told for some kernels whether they match."""
+        """The number of kernels; NotMeasured where it is not known of some whether they match."""
         self._refuse_open()
         return self._count
 
@@ -116,11 +128,12 @@ class Kernels(Sequence[Kernel]):
     def matching(self, pattern: object) -> Kernels:
         """Return those that the pattern (substring, glob, ``re:`` or selector) surely matches.
 
-        UnknownLimit for what is no pattern. Where others may match too, the ones that match are NotMeasured, and so are
-        their number and their time: ``[kernel for kernel in profile.kernels if ...]`` asks what is known of each.
+        Raises UnknownLimit for a value that is no pattern. Where other kernels may match too, the result raises
+        NotMeasured when it is read, and so do its number and its time: ``[kernel for kernel in profile.kernels if
+        ...]`` asks what is known of each kernel.
         """
-        # Who reads a file needs none of these.
-        from pytest_torchprof.kernels.operator_checks import nothing_is  # noqa: PLC0415
+        # Whoever only reads a file needs none of these.
+        from pytest_torchprof.kernels.operator_checks import unmatched_operator  # noqa: PLC0415
         from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415
 
         try:
@@ -130,11 +143,11 @@ class Kernels(Sequence[Kernel]):
         answers = ask(self._kernels, compiled.verdict)
         if not answers.yes and compiled.operator is not None:
             around = {op for kernel in self._kernels for op in kernel.op_chain}
-            if (reason := nothing_is(compiled.operator, around)) is not None:
-                return self._these(answers.yes, NoSuchOperator(reason))
+            if (reason := unmatched_operator(compiled.operator, around)) is not None:
+                return self._selected(answers.yes, reason)
         if not (unknown := len(answers.not_known)):
-            return self._these(answers.yes, self._open_question)
-        return self._these(answers.yes, MatchUnknown(str(compiled), unknown))
+            return self._selected(answers.yes, self._open_question)
+        return self._selected(answers.yes, MatchUnknown(str(compiled), unknown))
 
-    def _these(self, kernels: Sequence[Kernel], open_question: Reason | None = None) -> Kernels:
+    def _selected(self, kernels: Sequence[Kernel], open_question: Reason | None = None) -> Kernels:
         return Kernels(lambda: kernels, len(kernels), refusal=self._refusal, open_question=open_question)

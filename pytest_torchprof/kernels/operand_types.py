@@ -1,4 +1,4 @@
-"""What a kernel's operator was given, in a few words: it tells kernels apart whose dtype and layout are not known."""
+"""A kernel's operands, in a few words: they distinguish kernels whose dtype and layout are not known."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _FOREIGN: Final = re.compile(r"[^\w.<>,]+")
 
 
 def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
-    """Return what is decoded with what Inductor's code tells: its family, and its type, None where there are several.
+    """Return a decoded name with what Inductor's code says: its family, and its type, None if there are several.
 
-    A kernel that computes in fp64 is one of fp64, whatever else it reads and writes; integers count where there is
-    nothing else.
+    A kernel that computes in fp64 counts as fp64, whatever else it reads and writes; integers count only if there are
+    no floats.
     """
     if code is None:
         return decoded
@@ -46,18 +46,19 @@ def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
 
 
 def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
-    """Return a completed name with what its operator was given, where dtype or, of a product, layout leaves that open.
+    """Return a completed name with its operator's operands, where dtype or, for a product, layout leaves them open.
 
-    "bf16 int64": the types of its tensors in order, equal neighbours once; of two kinds of numbers a Python number
-    counts only if it is of the higher one. Products, convolutions and attention also tell how an operand lies in memory
+    "bf16 int64" are the types of its tensors in order, equal neighbours once; a Python number counts only if it is of a
+    higher kind than the tensors. For products, convolutions and attention they also show how an operand lies in memory
     unless its last dimension is innermost: "bf16:0231" by the order of its dimensions, "bf16:strided" without a unit
-    stride. Of a list of tensors no recording of a GPU tells the types, but the names of kernels that join them tell the
-    size of an element: "2-byte". A mask of an operator that takes indices is "bool"; a type that the operator was asked
-    for stands at the end: "fp32 ->fp64". None where dtype and layout say all, and where nothing tells.
+    stride. No recording of a GPU holds the types in a list of tensors, but the names of the kernels that join them show
+    the size of an element: "2-byte". A mask of an operator that takes indices is "bool"; a type that the operator was
+    asked for comes last: "fp32 ->fp64". The operands are None where dtype and layout say everything, and where nothing
+    is recorded.
     """
     arranged = decoded.family in CONTRACTING and decoded.layout is None
     fields = (decoded.family, decoded.dtype, decoded.layout, decoded.helper)
-    # A name that is no operator's tells what its kernel computes in.
+    # A name that is no operator's shows the type that its kernel computes in.
     asked = asked_type(launch) if leaves_open(*fields) or name == launch.op else None
     if (not leaves_open(*fields) and asked is None) or decoded.family == "communication":
         return decoded
@@ -76,23 +77,23 @@ def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
 
 
 def leaves_open(family: str | None, dtype: str | None, layout: str | None, helper: str | None) -> bool:
-    """Whether dtype and layout leave open on what a kernel works; of floats of 8 bits there are several."""
+    """Whether dtype and layout leave open on what a kernel works; there are several 8-bit floats."""
     arranged = family in CONTRACTING and layout is None
     return helper is None and (arranged or dtype in (None, _FP8))
 
 
 def recorded_types(kernel: Kernel) -> str | None:
-    """Return on what types a kernel works, None where neither its name nor its operator tells."""
+    """Return the types that a kernel works on, None where neither its name nor its operator shows them."""
     operands = kernel.decoded.operands
     return " ".join(types_of(operands)) if operands and kernel.dtype in (None, _FP8) else kernel.dtype
 
 
 def hides_types(kernel: Kernel) -> bool:
-    """Whether an operator that is the kernel was given lists of tensors, or may have been, and no types are told."""
+    """Whether an operator that is the kernel was or may have been given lists of tensors without recorded types."""
     if kernel.name != kernel.op or kernel.decoded.helper is not None or recorded_types(kernel) is not None:
         return False
     if kernel.family == "communication":
-        return False  # What a collective sends is told by its backend, and limited by itself.
+        return False  # A collective's backend says what it sends, and that has limits of its own.
     if kernel.op_dtypes is None or kernel.op_shapes is None:
         return kernel.family in ("copy", "optimizer")
     return any(kind == "TensorList" and shape for kind, shape in zip(kernel.op_dtypes, kernel.op_shapes, strict=False))
@@ -109,7 +110,7 @@ def has_no_unit_stride(operands: str) -> bool:
 
 
 def may_compute_in(operands: str, dtype: str) -> bool:
-    """Whether a kernel of a dtype may be one with these operands: the dtype of their floats, or of all."""
+    """Whether a kernel of a dtype may have these operands: it is the dtype of their floats, or of all."""
     types = {given for given in types_of(operands) if not given.startswith(_ASKED)}
     types = {_FP8 if given.startswith(_FP8) else given for given in types}
     floats = {given for given in types if kind_of_dtype(given) >= kind_of_dtype("fp32")}
@@ -117,18 +118,19 @@ def may_compute_in(operands: str, dtype: str) -> bool:
 
 
 def tells_all_types(name: str, op: str | None, family: str | None) -> bool:
-    """Whether a dtype without operands says that all of them have it: where an operator is the kernel.
+    """Whether a dtype without operands means that all operands have it: only where an operator is the kernel.
 
-    Of products the operands alone tell it, not what is added; types that have to be asked for, no earlier version told.
+    For products it is the dtype of the factors, not of what is added; earlier versions kept no type that has to be
+    asked for.
     """
     return name == op and "::" in name and family not in CONTRACTING and op not in ALWAYS_ASKED
 
 
 def name_is_the_code(name: str, op: str | None) -> bool:
-    """Whether kernels of this name are surely one piece of code, which works on one type.
+    """Whether kernels of this name are surely the same code, which works on one type.
 
-    An operator, which is the kernel where the CPU is the device, works on any; so does a function that Triton compiles
-    for each type anew, and one of Inductor's C++ functions.
+    An operator, which is the kernel where the CPU is the device, works on any type; so does a function that Triton
+    compiles anew for each type, and a C++ function of Inductor's.
     """
     return name != op and not is_plain_name(name)
 
@@ -156,7 +158,7 @@ def _type(word: str) -> str:
 
 
 def _arrangement(shape: Any, strides: Any) -> str:
-    """Return in which order an operand's dimensions lie in memory, empty where that is the order they have."""
+    """Return the order in which an operand's dimensions lie in memory, empty if it is their own order."""
     if not isinstance(shape, list | tuple) or not isinstance(strides, list | tuple) or len(shape) != len(strides):
         return ""
     if not all(isinstance(number, int) for number in (*shape, *strides)):

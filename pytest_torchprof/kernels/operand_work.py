@@ -1,8 +1,8 @@
 """What a call of an operator has to compute and to move at least, from the operands that the recording holds.
 
 FLOPs are those of torch.utils.flop_counter, by the function named beside each formula: a product and a sum are two.
-Bytes are those of every operand read once and of the result written once; what overlaps in memory is read once.
-What the recording does not say stays None. A kernel that computes otherwise (Winograd, FFT, sparsity) does fewer FLOPs.
+Bytes are those of every operand read once and of the result written once; what overlaps in memory is read once. What
+the recording does not say stays None. A kernel that uses another algorithm (Winograd, FFT, sparsity) does fewer FLOPs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ FAMILIES: Final = {
     "attention": frozenset({"attention"}),
     **dict.fromkeys(("pointwise", "copy"), frozenset({"pointwise", "copy"})),
 }
-"""Which families of kernels may do the same work; what else an operator launches helps (splits, layouts, fills)."""
+"""Which families of kernels may do the same work; the other kernels that an operator launches help (splits, layouts,
+fills).
+"""
 _FLOATS: Final = frozenset({"fp64", "fp32", "bf16", "fp16"})
 _SAME_TYPE: Final = frozenset(
     word_list(
@@ -42,7 +44,9 @@ _SAME_TYPE: Final = frozenset(
         """
     )
 )
-"""Of operands of one floating-point type these make one result of that type, as large as the operands together."""
+"""From operands of one floating-point type these make one result of that type, of the shape that the operands are
+broadcast to.
+"""
 
 
 class OperandWork(Struct, frozen=True, kw_only=True):
@@ -53,7 +57,7 @@ class OperandWork(Struct, frozen=True, kw_only=True):
 
 
 def work_together(calls: Sequence[tuple[int, OperandWork]]) -> OperandWork:
-    """Return the work of so many calls each; a figure is None where it is not known of all."""
+    """Return the work of all calls, each made so many times; a figure is None unless it is known for all of them."""
 
     def total(name: str) -> int | None:
         known = [(count, getattr(work, name)) for count, work in calls]
@@ -71,7 +75,7 @@ class Operand(Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int | None:
-        """What it takes to read it once."""
+        """The bytes that are read when it is read once."""
         if self.strides is None or self.dtype not in DTYPE_BYTES:
             return None
         reach = 1 + sum((size - 1) * abs(stride) for size, stride in zip(self.shape, self.strides, strict=True))
@@ -79,12 +83,12 @@ class Operand(Struct, frozen=True, kw_only=True):
 
 
 def has_formula(op: str) -> bool:
-    """Whether the work of an operator can be told from its operands."""
+    """Whether the work of an operator follows from its operands."""
     return op in _FORMULAS or op.removeprefix("aten::").removesuffix("_") in _SAME_TYPE
 
 
 def has_formula_for(op: str, dtypes: Sequence[object] | None, shapes: Sequence[object] | None) -> bool:
-    """Whether the work of an operator on operands such as these can be told, or may be for all that is recorded."""
+    """Whether the work of an operator on operands such as these is known, or may be as far as the recording shows."""
     if op in _FORMULAS or not dtypes or not shapes or len(dtypes) != len(shapes):
         return has_formula(op)
     known = {DTYPES.get(str(dtype)) for shape, dtype in zip(shapes, dtypes, strict=True) if shape and _is_shape(shape)}
@@ -92,7 +96,7 @@ def has_formula_for(op: str, dtypes: Sequence[object] | None, shapes: Sequence[o
 
 
 def counts_flops(op: str) -> bool:
-    """Whether the work of an operator is told in FLOPs too."""
+    """Whether the work of an operator is known in FLOPs too."""
     return op in _FORMULAS and op != "aten::copy_"
 
 
@@ -103,7 +107,7 @@ def work_of(
     strides: Sequence[object] | None,
     settings: Sequence[object] | None,
 ) -> OperandWork:
-    """Return the work of one call; ``settings`` are the inputs that are no tensors, as text in their places."""
+    """Return the work of one call; ``settings`` are the inputs that are no tensors, as text at their positions."""
     formula: Callable[..., OperandWork] = _FORMULAS.get(op, _same_type)
     if not has_formula(op) or not shapes or not dtypes or len(dtypes) != len(shapes):
         return OperandWork()
@@ -112,12 +116,12 @@ def work_of(
     try:
         return formula(op, inputs, settings)
     except (IndexError, KeyError, ValueError):
-        # Operands that are not those of the operator that we know.
+        # These are not the operands of the operator that the formula is for.
         return OperandWork()
 
 
 def _operand(shape: object, strides: object, dtype: object) -> Operand | None:
-    """Return the tensor, None for any other input; a number without dimensions is one, of which nothing is read."""
+    """Return the tensor, None for any other input; a number is one without dimensions, of which nothing is read."""
     known = DTYPES.get(str(dtype))
     if known is None or not _is_shape(shape):
         return None
@@ -134,22 +138,25 @@ def _is_shape(value: object) -> TypeGuard[list[int]]:
 _Inputs = list[Operand | None]
 
 
-def _tensor(inputs: _Inputs, place: int) -> Operand:
-    operand = inputs[place]
+def _tensor(inputs: _Inputs, index: int) -> Operand:
+    operand = inputs[index]
     if operand is None:
-        raise ValueError(place)
+        raise ValueError(index)
     return operand
 
 
-def _moved(read: Sequence[Operand], written: int, dtype: str | None) -> int | None:
-    """Return the bytes of operands that are read and of so many elements that are written."""
+def _moved_bytes(read: Sequence[Operand], written: int, dtype: str | None) -> int | None:
+    """Return the bytes of the operands that are read and of the ``written`` elements."""
     sizes = [operand.bytes for operand in read]
     known = [size for size in sizes if size is not None]
     return sum(known) + written * DTYPE_BYTES[dtype] if len(known) == len(sizes) and dtype in DTYPE_BYTES else None
 
 
 def _product(first: int) -> Callable[..., OperandWork]:
-    """Return the formula of products, whose first matrix stands there; mm_flop, addmm_flop, bmm_flop, baddbmm_flop."""
+    """Return the formula of products whose first matrix is input ``first``.
+
+    It is that of mm_flop, addmm_flop, bmm_flop and baddbmm_flop.
+    """
 
     def formula(_op: str, inputs: _Inputs, _settings: Any) -> OperandWork:
         a, b = _tensor(inputs, first), _tensor(inputs, first + 1)
@@ -160,30 +167,33 @@ def _product(first: int) -> Callable[..., OperandWork]:
         out = prod(batch) * m * n
         added = [_tensor(inputs, 0)] if first else []
         return OperandWork(
-            flops=2 * out * k, bytes=_moved([*added, a, b], out, a.dtype if a.dtype == b.dtype else None)
+            flops=2 * out * k, bytes=_moved_bytes([*added, a, b], out, a.dtype if a.dtype == b.dtype else None)
         )
 
     return formula
 
 
-def _numbers(settings: Any, place: int) -> list[int]:
-    """Return the whole numbers that stand there; ValueError where they are not recorded."""
-    text = str(settings[place]) if settings else ""
+def _integers(settings: Any, index: int) -> list[int]:
+    """Return the integers of that setting; ValueError where they are not recorded."""
+    text = str(settings[index]) if settings else ""
     if not text.startswith("["):
         raise ValueError(text)
     return [int(number) for number in text.strip("[]").split(",")]
 
 
 def _convolution(padding_at: int, *, transposed: bool = False) -> Callable[..., OperandWork]:
-    """Return the formula of convolutions, whose paddings stand there; conv_flop_count, sizes as of torch.nn.Conv2d."""
+    """Return the formula of convolutions with their padding at ``padding_at``.
+
+    It is that of conv_flop_count, with the sizes of torch.nn.Conv2d.
+    """
 
     def formula(_op: str, inputs: _Inputs, settings: Any) -> OperandWork:
         x, weight = _tensor(inputs, 0), _tensor(inputs, 1)
         batch, _, *size = x.shape
         c_out, c_in, *kernel = weight.shape
-        padding = _numbers(settings, padding_at)
-        more = _numbers(settings, padding_at + 1) if transposed else [0] * len(size)
-        stride, dilation = (_numbers(settings, padding_at + 1 + transposed + at) for at in range(2))
+        padding = _integers(settings, padding_at)
+        more = _integers(settings, padding_at + 1) if transposed else [0] * len(size)
+        stride, dilation = (_integers(settings, padding_at + 1 + transposed + at) for at in range(2))
         each = [*zip(size, kernel, padding, stride, dilation, more, strict=True)]
         if transposed:
             out = [(n - 1) * s - 2 * p + d * (k - 1) + extra + 1 for n, k, p, s, d, extra in each]
@@ -193,7 +203,8 @@ def _convolution(padding_at: int, *, transposed: bool = False) -> Callable[..., 
             out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, p, s, d, _ in each]
             result = batch * c_out * prod(out)
         flops = 2 * batch * prod(size if transposed else out) * prod(kernel) * c_out * c_in
-        return OperandWork(flops=flops, bytes=_moved([x, weight], result, x.dtype if x.dtype == weight.dtype else None))
+        dtype = x.dtype if x.dtype == weight.dtype else None
+        return OperandWork(flops=flops, bytes=_moved_bytes([x, weight], result, dtype))
 
     return formula
 
@@ -202,11 +213,11 @@ def _attention(without: Sequence[int], causal_at: int) -> Callable[..., OperandW
     """Return the formula of attention, of tensors (batch, sequence, heads, size); sdpa_flop_count.
 
     With a causal mask half of it, as the authors of FlashAttention count. ``without`` are inputs that make it another
-    one: sequences of several lengths, windows.
+    formula: sequences of several lengths, windows.
     """
 
     def formula(_op: str, inputs: _Inputs, settings: Any) -> OperandWork:
-        q, k, v = (_tensor(inputs, place) for place in range(3))
+        q, k, v = (_tensor(inputs, index) for index in range(3))
         batch, of_q, heads, size = q.shape
         _, of_k, _, _ = k.shape
         if not settings or any(inputs[at] is not None or str(settings[at]) for at in without):
@@ -214,21 +225,21 @@ def _attention(without: Sequence[int], causal_at: int) -> Callable[..., OperandW
         causal = {"False": False, "0": False, "True": True, "1": True, "2": True}[str(settings[causal_at])]
         flops = 2 * batch * heads * of_q * of_k * (size + v.shape[-1])
         out = batch * of_q * heads * v.shape[-1]
-        return OperandWork(flops=flops // 2 if causal else flops, bytes=_moved([q, k, v], out, q.dtype))
+        return OperandWork(flops=flops // 2 if causal else flops, bytes=_moved_bytes([q, k, v], out, q.dtype))
 
     return formula
 
 
 def _same_type(op: str, inputs: _Inputs, _settings: Any) -> OperandWork:
-    """Return the bytes of an elementwise operator; its few operations an element are not counted, as by torch."""
+    """Return the bytes of an elementwise operator; like torch, this does not count its few operations per element."""
     tensors = [operand for operand in inputs if operand is not None and operand.shape]
     dtypes = {operand.dtype for operand in tensors}
     if len(dtypes) != 1 or not dtypes <= _FLOATS:
         raise ValueError(op)
-    return OperandWork(bytes=_moved(tensors, prod(_together(tensors)), tensors[0].dtype))
+    return OperandWork(bytes=_moved_bytes(tensors, prod(_broadcast_shape(tensors)), tensors[0].dtype))
 
 
-def _together(tensors: Sequence[Operand]) -> list[int]:
+def _broadcast_shape(tensors: Sequence[Operand]) -> list[int]:
     """Return the shape that the operands are broadcast to."""
     longest = max(len(operand.shape) for operand in tensors)
     padded = [(1,) * (longest - len(operand.shape)) + operand.shape for operand in tensors]
@@ -238,7 +249,7 @@ def _together(tensors: Sequence[Operand]) -> list[int]:
 def _copy(_op: str, inputs: _Inputs, _settings: Any) -> OperandWork:
     """Return the bytes of a copy: the second operand is read, the first one written."""
     target, source = _tensor(inputs, 0), _tensor(inputs, 1)
-    return OperandWork(bytes=_moved([source], prod(target.shape), target.dtype))
+    return OperandWork(bytes=_moved_bytes([source], prod(target.shape), target.dtype))
 
 
 _FORMULAS: Final[dict[str, Callable[..., OperandWork]]] = {

@@ -3,23 +3,24 @@
 The rules, in the order they are applied:
 
 - *Who wins.* The name is the code that ran, the operator is what was asked for. Where only one of them tells, it is
-  believed. Where both tell and agree, the name stands (it knows fp32 from tf32, the operator does not). Where they
-  contradict each other, the field is None: one of the two is not what it seems, and neither is reported.
+  believed. Where both tell and agree, the name stands (it distinguishes fp32 from tf32, the operator does not). Where
+  they contradict each other, the field is None: one of the two is not what it seems, and neither is reported.
 - *dtype.* The operands' types decide only where they are all the same type. A float operand may run as fp32 or as tf32:
   it confirms either, and completes a missing dtype only for a kernel that surely uses no tensor core.
 - *layout.* Strides decide only for a matrix product whose M, N and K are all above 1 and whose operands both have one
-  unit stride. A size of 1 makes a stride meaningless; an operand with no unit stride was copied before the product.
+  unit stride. A size of 1 makes a stride meaningless; an operand without a unit stride was copied before the product.
 - *Names without content.* A Triton kernel called ``triton_`` takes family, category and operators from the CPU range
   that launched it, which carries the descriptive name.
-- *Hand-written Triton kernels* have the name of their function and no more. A recording of ours tells which they are;
-  in others a driver's launch of a plain name is taken for one. Where ours does not tell, or a CUDA graph launched it,
-  it may be one.
+- *Hand-written Triton kernels* have the name of their function and no more. A recording of this package says which they
+  are; in others a kernel with a plain name that the driver launched is taken for one. Where our recording does not say,
+  or a CUDA graph launched the kernel, it may be one.
 - *Communication.* Collective and dtype come from the event's arguments: NCCL's names lie about the dtype.
-- *What is not known.* A kernel whose name tells no family is no product where an operator of ATen's launched it that is
-  none: what ``aten::add`` launches is no GEMM, whoever wrote it.
-- *Names without a word.* Where the function is called ``_fwd_kernel`` or ``kernel``, the words of the operator that
-  launched it tell the family: under ``mylib::attention`` it is attention, under ``aten::silu`` it is pointwise. Other
-  names that no table knows do say something, and no operator tells which of its kernels they are.
+- *What is not known.* A kernel whose name shows no family is no product if an operator of ATen's launched it that is no
+  product: what ``aten::add`` launches is no GEMM, whoever wrote it.
+- *Names without a word.* Where the function is called ``_fwd_kernel`` or ``kernel``, the words in the name of the
+  operator that launched it give the family: under ``mylib::attention`` it is attention, under ``aten::silu`` it is
+  pointwise. Other names that no table knows do say something, and an operator does not show which of its kernels they
+  are.
 - *Helpers.* A copy or fill that a product launches on its output is named as its helper, never as a second product.
 """
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.kernels.names import KernelName
 
-# Where mat1 and mat2 stand among the inputs of an operator that runs one matrix product.
+# The positions of mat1 and mat2 among the inputs of an operator that runs one matrix product.
 _PRODUCTS: Final = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), (0, 1)),
     **dict.fromkeys(
@@ -50,7 +51,7 @@ _PRODUCTS: Final = {
         (1, 2),
     ),
 }
-# Products with a vector, and convolutions: the operands' types tell, their strides do not.
+# Products with a vector, and convolutions: the operands' types count, their strides do not.
 OPERANDS: Final[dict[str, tuple[int, ...]]] = {
     **_PRODUCTS,
     **dict.fromkeys(
@@ -94,7 +95,8 @@ OPERANDS: Final[dict[str, tuple[int, ...]]] = {
     ),
 }
 CONTRACTING: Final = ("gemm", "conv", "attention")
-# Of the rest, families whose kernels work on the operator's inputs themselves, so that one type of input is theirs.
+# Further families whose kernels work on the operator's inputs themselves, so that a single type of all inputs is
+# theirs.
 ELEMENTWISE: Final = ("pointwise", "softmax", "normalization", "copy")
 
 _FLOATS: Final = {
@@ -118,7 +120,7 @@ _FLOATS: Final = {
     "signed char": "int8",
     "Char": "int8",
 }
-# The rest, which only selectors ask for: a kernel's own dtype is what products and kernels of floats are told apart by.
+# Other types, which only selectors ask for: a kernel's own dtype serves to distinguish products and kernels of floats.
 DTYPES: Final = {
     **_FLOATS,
     "c10::complex<double>": "complex128",
@@ -134,7 +136,7 @@ DTYPES: Final = {
     "Byte": "uint8",
     "bool": "bool",
 }
-# Inputs that are no tensors leave one of these words.
+# An input that is no tensor has one of these words as its type.
 NO_TENSOR: Final = frozenset(
     {"", "Scalar", "ScalarList", "None", "GenericList", "TensorList", "Device", "Layout", "Int", "Bool"}
 )
@@ -142,7 +144,7 @@ NO_TENSOR: Final = frozenset(
 _DRIVER_LAUNCHES: Final = frozenset(
     {"cuLaunchKernel", "cuLaunchKernelEx", "hipModuleLaunchKernel", "hipExtModuleLaunchKernel"}
 )
-# Compiled kernels that come through driver launches too, by the start of the name.
+# Compiled kernels that the driver launches too, by the start of their names.
 _NOT_TRITON: Final = word_list(
     """
     _Z nvjet cudnn cutlass kernel_cutlass flash fmha Cijk Custom_Cijk igemm_ miopen gemm_ bmm_ batched_transpose
@@ -159,7 +161,7 @@ _ADDING: Final = (
 )
 
 
-# Whole words of the names of libraries' operators; one that holds words of two of these tells nothing.
+# Whole words in the names of libraries' operators; a name with words of two families says nothing.
 _OPERATOR_WORDS: Final = tuple(
     (re.compile(rf"(?i)(?:^|_|(?<=[a-z]))(?:{words})(?=_|fn|func|backward|forward|with|$|\d)"), family)
     for words, family in (
@@ -175,7 +177,7 @@ _OPERATOR_WORDS: Final = tuple(
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What the recording says of a kernel's launch, in its own words; None or empty where it does not say."""
+    """What the recording says of a kernel's launch, in its own words; None or empty where it says nothing."""
 
     op: str | None = None
     op_chain: Sequence[str] = ()
@@ -184,15 +186,15 @@ class Launch(Struct, frozen=True, kw_only=True):
     shapes: Sequence[object] | None = None
     strides: Sequence[object] | None = None
     settings: Sequence[object] | None = None
-    """What it was given beside tensors, each in its place as text; kept of a few operators."""
+    """Its inputs that are no tensors, each at its position as text; recorded for a few operators."""
     by_mask: bool = False
-    """Whether the operator made indices of a mask, which it was given in a list of tensors."""
+    """Whether the operator turned a mask, which it was given in a list of tensors, into indices."""
     call: str | None = None
     """The runtime or driver call ("cuLaunchKernel")."""
     collective: str | None = None
     collective_dtype: str | None = None
     triton: bool | None = None
-    """Whether the recording says that Triton has made the kernel; None where it tells of none."""
+    """Whether the recording says that Triton made the kernel; None where it says so of no kernel."""
 
 
 def complete(name: str, launch: Launch, says: Callable[[str], KernelName] = decode) -> KernelName:
@@ -210,15 +212,15 @@ def complete(name: str, launch: Launch, says: Callable[[str], KernelName] = deco
         decoded = replace(decoded, family=_family_of_operator(launch.op, says), by_word=True)
     return replace(
         decoded,
-        never=decoded.never | _never(decoded, launch.op, says),
+        never=decoded.never | _excluded_families(decoded, launch.op, says),
         dtype=_dtype(decoded, launch),
         layout=_layout(decoded, launch),
         helper=decoded.helper or _helper(decoded, launch),
     )
 
 
-def _never(decoded: KernelName, op: str, says: Callable[[str], KernelName]) -> frozenset[str]:
-    """Return what a kernel of no known family is not, by the operator of ATen's that launched it."""
+def _excluded_families(decoded: KernelName, op: str, says: Callable[[str], KernelName]) -> frozenset[str]:
+    """Return the families that a kernel of unknown family does not belong to, by the ATen operator that launched it."""
     if decoded.family is not None or not op.startswith("aten::"):
         return frozenset()
     family = says(op).family
@@ -226,7 +228,7 @@ def _never(decoded: KernelName, op: str, says: Callable[[str], KernelName]) -> f
 
 
 def _family_of_operator(op: str, says: Callable[[str], KernelName]) -> str | None:
-    """Return the family that an operator's name tells: torch's by its table, any other one's by its words."""
+    """Return the family that an operator's name gives: for torch's own by a table, for any other by its words."""
     if op.startswith("aten::"):
         return says(op).family
     families = {family for words, family in _OPERATOR_WORDS if words.search(op.rpartition("::")[2])}
@@ -245,7 +247,7 @@ def _communication(decoded: KernelName, launch: Launch) -> KernelName:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a kernel's name is a function's alone, as Triton's are, and of no library that is sure."""
+    """Whether a kernel's name is just a function's name, as with Triton, and surely not that of a library."""
     return not any(mark in name for mark in ("::", "<", "(")) and decode(name).library in ("other", "triton", "flash")
 
 
@@ -255,19 +257,19 @@ def _looks_like_triton(name: str) -> bool:
 
 
 def _is_user_triton(name: str, launch: Launch) -> bool:
-    """Tell a hand-written Triton kernel, by what the recording says or by its looks."""
+    """Return whether it is a hand-written Triton kernel, by what the recording says or by the form of its name."""
     if launch.triton is not None:
         return launch.triton
     return launch.call in _DRIVER_LAUNCHES and _looks_like_triton(name)
 
 
 def may_be_triton(name: str, call: str | None, *, in_graph: bool) -> bool:
-    """Whether a kernel that nothing tells to be Triton's may be one all the same."""
+    """Whether a kernel may be Triton's although nothing shows it."""
     return (in_graph or call is None or call in _DRIVER_LAUNCHES) and _looks_like_triton(name)
 
 
 def tensor_types(types: Sequence[object], positions: Sequence[int] | None) -> list[str]:
-    """Return the words of the tensors among the inputs, at ``positions`` or all."""
+    """Return the recorded types of the tensors among the inputs, at ``positions`` or all."""
     if positions is not None and any(at >= len(types) for at in positions):
         return []
     chosen = types if positions is None else [types[at] for at in positions]
@@ -275,7 +277,7 @@ def tensor_types(types: Sequence[object], positions: Sequence[int] | None) -> li
 
 
 def _operator_dtype(decoded: KernelName, launch: Launch) -> str | None:
-    """Return the dtype that all operands of the operator share, None where they differ or it is no such operator."""
+    """Return the dtype that all operands of the operator share, None if they differ or no rule is about it."""
     if launch.dtypes is None or decoded.helper is not None:
         return None
     if decoded.family in CONTRACTING:
@@ -293,7 +295,7 @@ FLOAT: Final = 2
 
 
 def kind_of_dtype(dtype: str | None) -> int:
-    """Return the place of a dtype's kind: bools, integers, floats, complex numbers."""
+    """Return the rank of a dtype's kind: bools, integers, floats, complex numbers."""
     if dtype == "bool":
         return 0
     return 1 if str(dtype).startswith(("int", "uint")) else 3 if str(dtype).startswith("complex") else FLOAT
@@ -308,7 +310,8 @@ def _dtype(decoded: KernelName, launch: Launch) -> str | None:
         return of_operator if exact else None
     if of_operator == "fp32" and decoded.dtype == "tf32":
         return "tf32"
-    # Elementwise kernels read their operator's inputs through casts of their own: the name is the type computed in.
+    # Elementwise kernels read their operator's inputs through casts of their own: the name has the type that they
+    # compute in.
     return None if decoded.family in CONTRACTING else decoded.dtype
 
 
@@ -319,7 +322,7 @@ def _sizes(value: object) -> list[int] | None:
 
 
 def strides_layout(op: str, shapes: Sequence[object] | None, strides: Sequence[object] | None) -> str | None:
-    """Return the layout that the operands of a product operator have, None where strides do not tell.
+    """Return the layout of a product operator's operands, None where their strides leave it open.
 
     The first letter is mat2's (``t``: K contiguous), the second mat1's (``n``: row-major).
     """

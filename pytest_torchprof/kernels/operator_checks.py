@@ -1,4 +1,4 @@
-"""Whether there is an operator that a pattern asks for: one that nothing can have forbids nothing."""
+"""Whether there is an operator that a pattern asks for: a pattern that nothing can match forbids nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_torchprof.devices.cpu import operator_work
 from pytest_torchprof.devices.kinds import OperatorWork
 from pytest_torchprof.kernels.operator_names import is_registered, nearest_operator, of_torch, registered
+from pytest_torchprof.reasons.recordings import NoSuchOperator, OnlyNamespace, PartOfOperators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_torchprof.kernels.selectors import Operator
+    from pytest_torchprof.reasons.reason import Reason
 
-# What stands among a recording's operators and is none: ranges that only hold some, and kernels of Inductor's.
+# Events among a recording's operators that are none: ranges that only enclose operators, and Inductor's kernels.
 _RANGES: Final = (
     *("Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad", "CompiledFunction", "CompiledFunctionBackward"),
     *(
@@ -37,31 +39,28 @@ _RANGES: Final = (
 _TRITON: Final = re.compile(r"triton_\w+")
 
 
-def nothing_is(pattern: Operator, recorded: Iterable[str] = ()) -> str | None:
-    """Return that no operator is what a pattern asks for, with the nearest one; None where there is one.
+def unmatched_operator(pattern: Operator, recorded: Iterable[str] = ()) -> Reason | None:
+    """Return that no operator matches a pattern, with the nearest name; None if one matches.
 
-    ``recorded`` are names that a recording holds.
+    ``recorded`` are the names in a recording.
     """
     recorded = frozenset(recorded)
     if any(map(pattern.matches_op, recorded)):
         return None
-    if problem := _is_namespace(pattern, recorded) or _is_only_part_of(pattern, recorded):
+    if problem := _namespace(pattern, recorded) or _partial_name(pattern, recorded):
         return problem
-    if _is_range(pattern.written) or _is_autograds(pattern):
+    if _is_range(pattern.written) or _is_autograd_function(pattern):
         return None
     if any(_is_one_of(pattern, names()) for names in (of_torch, registered)):
         return None
-    if pattern.is_expression and any(map(pattern.matches_op, _ranges())):
+    if pattern.is_expression and any(map(pattern.matches_op, _range_names())):
         return None
-    problem = f"there is no operator {pattern.written!r}, neither in the recording nor in torch"
-    if "torch" not in sys.modules:
-        problem += " (which is not loaded here, so that libraries' own are not known)"
     near = nearest_operator(pattern.written, of_torch() | registered())
-    return f"{problem}; did you mean {near!r}?" if near else problem
+    return NoSuchOperator(pattern.written, near, "torch" in sys.modules)
 
 
-def refused(pattern: Operator) -> str | None:
-    """Return why torch, as it is loaded, has no operator that the pattern asks for; None where it may still come.
+def unregistered_operator_text(pattern: Operator) -> str | None:
+    """Return why the loaded torch has no operator that the pattern asks for; None if one may still be registered.
 
     A library's own operators may be registered later, unless it has registered others already.
     """
@@ -86,19 +85,19 @@ def _is_one_of(pattern: Operator, names: frozenset[str]) -> bool:
     return any(map(pattern.matches_op, names))
 
 
-def _is_namespace(pattern: Operator, recorded: frozenset[str]) -> str | None:
-    """Return that a word is only where a library has its operators; None where it is none, or in a name besides."""
+def _namespace(pattern: Operator, recorded: frozenset[str]) -> OnlyNamespace | None:
+    """Return that a word is only a library's namespace; None if it is none, or in a name too."""
     begin = f"{pattern.written}::"
     named = any(_is_one_of(pattern, names()) for names in (of_torch, registered))
     if any(operator.startswith(begin) for operator in (recorded if named else recorded | registered())):
-        return f"{pattern.written!r} is a namespace: all of its operators are '{begin}*'"
+        return OnlyNamespace(pattern.written)
     return None
 
 
-def _is_only_part_of(pattern: Operator, recorded: frozenset[str]) -> str | None:
-    """Return that a text is within words of what was recorded, and no operator's name; None where it is one.
+def _partial_name(pattern: Operator, recorded: frozenset[str]) -> PartOfOperators | None:
+    """Return that a text is only a part of words in recorded names; None if it is an operator's name.
 
-    ``mm`` is an operator, and ``aten::addmm`` is another one; ``conv`` is none, and means ``aten::conv2d`` too.
+    ``mm`` is an operator, and ``aten::addmm`` is another; ``conv`` is none, and means ``aten::conv2d`` too.
     """
     text = pattern.written
     if pattern.is_expression or "::" in text or any(f"aten::{text}" in names() for names in (of_torch, registered)):
@@ -108,23 +107,21 @@ def _is_only_part_of(pattern: Operator, recorded: frozenset[str]) -> str | None:
         for operator in recorded
         if "::" in operator and " " not in operator and text in operator.rpartition("::")[2]
     )
-    if not within:
-        return None
-    return f"no operator is called {text!r}, and it is a part of words of {', '.join(within[:_SHOWN])}: write these"
+    return PartOfOperators(text, tuple(within[:_SHOWN])) if within else None
 
 
 _SHOWN: Final = 4
 
 
 def _is_range(text: str) -> bool:
-    """Whether a text is the name of a range that holds operators, or of a kernel of Inductor's."""
+    """Whether a text is the name of a range that encloses operators, or of a kernel of Inductor's."""
     if text.startswith("prim::"):
         return False
     return operator_work(text) in (OperatorWork.NOTHING, OperatorWork.FUSED) or _TRITON.fullmatch(text) is not None
 
 
 @cache
-def _ranges() -> tuple[str, ...]:
+def _range_names() -> tuple[str, ...]:
     """Return names such as a range may have, for globs and expressions to match."""
     nodes = [
         "".join(map(str.capitalize, name.removeprefix("aten::").split("_")))
@@ -135,13 +132,13 @@ def _ranges() -> tuple[str, ...]:
     return (*_RANGES, *backward, *(f"{node}Backward0" for node in nodes))
 
 
-def _is_autograds(pattern: Operator) -> bool:
-    """Whether a function of autograd that somebody has written in Python is called so; it has a range of its name."""
+def _is_autograd_function(pattern: Operator) -> bool:
+    """Whether an autograd function written in Python has this name; its range is called so."""
     function = getattr(sys.modules.get("torch.autograd"), "Function", None)
-    return function is not None and any(pattern.matches_op(node.__name__) for node in _below(function))
+    return function is not None and any(pattern.matches_op(node.__name__) for node in _subclasses(function))
 
 
-def _below(kind: Any) -> Iterator[type]:
+def _subclasses(kind: Any) -> Iterator[type]:
     for subclass in type.__subclasses__(kind):
         yield subclass
-        yield from _below(subclass)
+        yield from _subclasses(subclass)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @cache
 def of_torch() -> frozenset[str]:
-    """Return the operators of torch 1.8 to 2.15, which recordings are judged by where no torch is."""
+    """Return the operators of torch 1.8 to 2.15, by which recordings are judged where torch is not installed."""
     return frozenset(Path(__file__).with_name("operators.txt").read_text(encoding="ascii").split())
 
 
@@ -33,7 +33,7 @@ def registered() -> frozenset[str]:
 
 
 def is_registered(space: str, name: str) -> bool:
-    """Whether torch knows this one by now; where it is not loaded, it knows none."""
+    """Whether torch knows this operator by now; it knows none while it is not loaded."""
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "ops") or not hasattr(getattr(torch.ops, space), name):
         return False
@@ -42,7 +42,7 @@ def is_registered(space: str, name: str) -> bool:
 
 
 def nearest_operator(written: str, known: Iterable[str]) -> str | None:
-    """Return the operator that is written most like this one, with a namespace if this one has one."""
+    """Return the operator whose spelling is nearest, with a namespace if ``written`` has one."""
     from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
 
     space, _, name = written.rpartition("::")

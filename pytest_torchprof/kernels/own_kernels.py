@@ -1,4 +1,4 @@
-"""What the users say of kernels that no table knows: ``{"my_rope_*": "pointwise", "mlp_fwd_*": "gemm bf16"}``."""
+"""What users declare about kernels that no table knows: ``{"my_rope_*": "pointwise", "mlp_fwd_*": "gemm bf16"}``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from msgspec.structs import replace
 from pytest_torchprof.kernels.names import KernelName, decode, without_index
 from pytest_torchprof.kernels.names.kernelname import DTYPES, FAMILIES, LAYOUT_CONVERSION, LAYOUTS
 from pytest_torchprof.kernels.names.text import parse
-from pytest_torchprof.kernels.patterns import compile_name
 from pytest_torchprof.kernels.reply import NO
-from pytest_torchprof.kernels.spelling import no_kernel
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.text import and_more, nearest, printable, printable_line
@@ -33,7 +31,7 @@ _OF_PRODUCTS: Final = ("gemm", "matmul", "mlp", "ffn", "linear", "proj", "_mm")
 
 
 class OwnKernel(Struct, frozen=True, kw_only=True):
-    """What kernels of one pattern are."""
+    """What the kernels that match one pattern are."""
 
     pattern: str
     family: str
@@ -41,14 +39,14 @@ class OwnKernel(Struct, frozen=True, kw_only=True):
     layout: str | None = None
 
     def matches(self, name: str) -> bool:
-        """Tell whether it is about the kernel of this raw name: by that, a shown one, or the function's own."""
+        """Return whether it is about the kernel of this raw name, by that, a displayed name or the function's own."""
         expression = _expression(self.pattern)
         return any(expression.search(own_name) or self.pattern in own_name for own_name in _names_of(name))
 
     def completed(self, decoded: KernelName) -> KernelName:
-        """Return what is known of a kernel, completed by this.
+        """Return what is known of a kernel, completed by this declaration.
 
-        Where the two contradict each other, what a library's grammar says stays, and what words say does not.
+        Where the two contradict each other, what a library's grammar says stays, and what mere words say gives way.
         """
         if decoded.is_of(self.family) is NO:
             if not decoded.by_word:
@@ -63,18 +61,18 @@ class OwnKernel(Struct, frozen=True, kw_only=True):
 
 
 class OwnKernels(Struct, frozen=True, kw_only=True):
-    """Declarations in the order in which they are asked: the first that matches a kernel's name is its own."""
+    """Declarations in the order in which they are asked: the first that matches a kernel's name applies."""
 
     declared: tuple[OwnKernel, ...] = ()
     supposed: frozenset[str] = frozenset()
-    """Names of kernels that are taken for ones of ``supposed_family``, to see what would become of a limit."""
+    """Names of kernels that are taken to be of ``supposed_family``, to see how a limit would turn out."""
     supposed_family: str | None = None
 
     def decode(self, name: str) -> KernelName:
-        """Return what a kernel's name says, and what is declared of it."""
+        """Return what a kernel's name says, completed by what is declared of it."""
         decoded = decode(name)
         if name in self.supposed:
-            # A copy may be one that only changes a layout; ATen's are those that a program asks for.
+            # A copy may only change a layout; ATen's copies are those that a program asks for.
             changes_layout = self.supposed_family == "copy" and decoded.library != "aten"
             helper = LAYOUT_CONVERSION if changes_layout else decoded.helper
             return replace(decoded, family=self.supposed_family, helper=helper)
@@ -86,11 +84,11 @@ class OwnKernels(Struct, frozen=True, kw_only=True):
         return tuple(declared.pattern for declared in self.declared if not any(map(declared.matches, names)))
 
     def before(self, others: OwnKernels) -> OwnKernels:
-        """Return these and others, of which these are asked first."""
+        """Return these declarations followed by ``others``."""
         return replace(others, declared=(*self.declared, *others.declared))
 
     def supposing(self, names: frozenset[str], family: str) -> OwnKernels:
-        """Return these declarations, and take kernels of these names for ones of a family."""
+        """Return these declarations with kernels of these names taken to be of a family."""
         return replace(self, supposed=names, supposed_family=family)
 
 
@@ -106,10 +104,10 @@ def read_own_kernels(value: object) -> OwnKernels:
 
 def read_own_lines(lines: Iterable[str]) -> OwnKernels:
     """Return the declarations in lines such as ``my_rope_* = pointwise``; UnknownLimit names a line that is none."""
-    return OwnKernels(declared=tuple(_read(*_halves(line)) for line in lines))
+    return OwnKernels(declared=tuple(_read(*_split_line(line)) for line in lines))
 
 
-def _halves(line: str) -> tuple[str, str]:
+def _split_line(line: str) -> tuple[str, str]:
     pattern, equals, words = line.rpartition("=")
     twice = any(half.split()[:1] and half.split()[0] in FAMILIES for half in pattern.split("=")[1:])
     if not equals or twice:
@@ -141,12 +139,14 @@ def _read(pattern: object, words: object) -> OwnKernel:
 
 
 def _checked(pattern: object) -> str:
-    """Return a pattern that is about kernels of the user's; UnknownLimit for any other."""
+    """Return a pattern that is about the user's own kernels; UnknownLimit for any other."""
+    from pytest_torchprof.kernels.spelling import no_kernel_text  # noqa: PLC0415 - few declare any
+
     text = pattern.strip() if isinstance(pattern, str) else ""
     expression = _expression(text)
     if not text:
         problem = f"{pattern!r} is no pattern on kernels' names: expected one such as my_rope_*"
-    elif advice := no_kernel(text):
+    elif advice := no_kernel_text(text):
         problem = f"{text!r} is no kernel's name: {advice}"
     elif len(_LETTERS.findall(_NO_NAME.sub("", text.removeprefix("re:")))) < _FEWEST:
         problem = (
@@ -163,9 +163,9 @@ def _checked(pattern: object) -> str:
 
 _FEWEST: Final = 3
 _LETTERS: Final = re.compile(r"[A-Za-z0-9]")
-# What in a pattern is no part of a name: what begins every C++ kernel, and what stands for any letter.
+# The parts of a pattern that are no part of a name: the beginning of every C++ kernel, and wildcards.
 _NO_NAME: Final = re.compile(r"\bvoid\b|\\.|\[[^\]]*\]|\{[^}]*\}")
-# Names of kernels of several libraries: what matches two of them means none of one's own.
+# Names of kernels from several libraries: a pattern that matches two of them does not mean the user's own.
 _COMMON: Final = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3> >(int)",
     "ampere_sgemm_128x64_tn",
@@ -178,19 +178,21 @@ _COMMON: Final = (
 
 @cache
 def _expression(pattern: str) -> re.Pattern[str]:
+    from pytest_torchprof.kernels.patterns import compile_name  # noqa: PLC0415 - few declare any
+
     return compile_name(pattern)
 
 
 def _names_of(name: str) -> tuple[str, ...]:
-    """Return the raw name, those under which it is shown, and the function's without what C++ puts around it."""
+    """Return the raw name, the names under which it is shown, and the function's name without C++ around it."""
     text, decoded = parse(name), decode(name)
     return (name, *decoded.titles, decoded.short, printable(name), text.base, text.last)
 
 
-def ask_for(names: Iterable[str], unmatched: Collection[str] = ()) -> tuple[str, ...]:
+def declaration_lines(names: Iterable[str], unmatched: Collection[str] = ()) -> tuple[str, ...]:
     """Return lines that ask the user what kernels of these names are, to be pasted into the ini file.
 
-    ``unmatched`` are declarations that match no kernel: one of them may be a slip of the pen.
+    ``unmatched`` are declarations that match no kernel: one of them may be a typo.
     """
     idle = [f"declared, and matches no kernel here: {printable_line(repr(pattern), 60)}" for pattern in unmatched]
     lines = dict.fromkeys(f"    {printable_line(_line_for(name), 110)}" for name in names)

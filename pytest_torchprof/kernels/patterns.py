@@ -1,4 +1,4 @@
-"""Patterns on kernels: strings and selectors alike, what writes them, and advice where one matches nothing."""
+"""Patterns on kernels, strings and selectors alike: reading them, and advice for a pattern that matches nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pytest_torchprof.kernels.names.kernelname import (
     COLLECTIVES,
@@ -15,7 +15,6 @@ from pytest_torchprof.kernels.names.kernelname import (
     LAYOUTS,
     LIBRARIES,
     TORCHS_DTYPES,
-    shortened,
 )
 from pytest_torchprof.kernels.names.text import word_table
 from pytest_torchprof.kernels.operator_names import of_torch
@@ -32,10 +31,10 @@ from pytest_torchprof.kernels.selectors import (
     launched_by,
 )
 from pytest_torchprof.kernels.shown_names import might_be_called
-from pytest_torchprof.kernels.spelling import no_kernel
+from pytest_torchprof.kernels.spelling import no_kernel_text
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.text import and_more, counted, nearest, printable
+from pytest_torchprof.text import nearest, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,14 +46,14 @@ class Pattern(Protocol):
     """What a string pattern and a selector have in common; ``str()`` prints it as it was written."""
 
     def matches(self, kernel: Kernel) -> bool:
-        """Tell whether the kernel surely matches."""
+        """Return whether the kernel surely matches."""
 
     @property
     def operator(self) -> Operator | None:
         """The operator that it asks for, None if it asks for none."""
 
     def verdict(self, kernel: Kernel) -> Reply:
-        """Tell whether the kernel matches."""
+        """Return whether the kernel matches."""
 
 
 _KERNELS_TEXT: Final = "a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn')"
@@ -64,10 +63,10 @@ _KERNELS_TEXT: Final = "a kernel name, a glob, re:EXPRESSION, or a selector such
 class NamePattern(TextPattern):
     """A string pattern on a kernel's raw name and on the one that tables show.
 
-    The words that begin a shown name ("attention", "gemm bf16", a library's) ask as the selector does, so that a kernel
-    of which that is not known neither matches nor does not; and so does whatever matches a name that would be shown if
-    more were known. An operator's name is no kernel's where kernels are launched: of what it has launched it is not
-    known whether it is meant, with its namespace or without.
+    The first words of a displayed name ("attention", "gemm bf16", a library's name) mean what the selector means, so a
+    kernel of which that is not known gives NOT_KNOWN; the same holds for text that matches a name which would be
+    displayed if more were known. Where kernels are launched, an operator's name is no kernel's: for the kernels that it
+    launched it is not known whether they are meant, with its namespace or without.
     """
 
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
@@ -76,24 +75,24 @@ class NamePattern(TextPattern):
 
     def __post_init__(self) -> None:
         text = checked_text(self.written, _KERNELS_TEXT)
-        if advice := no_kernel(text):
+        if advice := no_kernel_text(text):
             raise UnknownLimit(f"{text!r} is no kernel's name: {advice}", Code.BAD_PATTERN)
         object.__setattr__(self, "_regex", compile_name(text))
         object.__setattr__(self, "_asked", None if is_expression(text) else _asked_by(text))
         object.__setattr__(self, "_named", _named_operator(text) if self._asked is None else None)
 
     def verdict(self, kernel: Kernel) -> Reply:
-        """Tell whether the kernel matches; NOT_KNOWN without a name, and where it asks for what is not known."""
+        """Return whether the kernel matches; NOT_KNOWN if it has no name or the answer depends on what is not known."""
         if not kernel.name.strip():
             return NOT_KNOWN
-        # A piece of a C++ name may have an asterisk of its own.
+        # A part of a C++ name may contain an asterisk.
         if any(self._regex.search(name) or self.written in name for name in _names_of(kernel)):
             return YES
         asked = NO if self._asked is None else self._asked.verdict(kernel)
         return some((asked, might_be_called(kernel, self._regex), self._may_be_meant(kernel)))
 
     def _may_be_meant(self, kernel: Kernel) -> Reply:
-        """Tell whether the operator that it names may have launched the kernel, or one that does the same."""
+        """Return whether the operator that it names, or one that does the same, may have launched the kernel."""
         if self._named is None:
             return NO
         if (meant := _OF_FAMILIES.get(self.written.strip("*"))) is not None and kernel.decoded.is_of(meant).may_be:
@@ -116,7 +115,7 @@ class NamePattern(TextPattern):
         return self._named if self.written.startswith("aten::") else None
 
     def matches(self, kernel: Kernel) -> bool:
-        """Tell whether the kernel surely matches."""
+        """Return whether the kernel surely matches."""
         return self.verdict(kernel) is YES
 
 
@@ -133,7 +132,7 @@ _CUT: Final = re.compile(r"\.{3,}")
 
 
 def compile_name(text: str) -> re.Pattern[str]:
-    """Return what finds a text in a kernel's names; three dots stand for what a table has left out."""
+    """Return an expression that finds a text in a kernel's names; three dots stand for what a table left out."""
     if text.startswith("re:") or not _CUT.search(text):
         return compile_text(text)
     if is_expression(text):
@@ -142,9 +141,9 @@ def compile_name(text: str) -> re.Pattern[str]:
 
 
 def _asked_by(text: str) -> Selector | None:
-    """Return the selector that asks for what a shown name's first words say: "attention", "gemm bf16 tn", "cublas".
+    """Return the selector that a displayed name's first words stand for: "attention", "gemm bf16 tn", "cublas".
 
-    Or for a type, in the words of tables or of torch: "fp64", "float64".
+    Or that a type stands for, as tables or torch write it: "fp64", "float64".
     """
     word, *facts = text.lower().split() or [""]
     if not facts and (dtype := TORCHS_DTYPES.get(word, word)) in DTYPES:
@@ -180,13 +179,13 @@ def _bare_operator(word: str) -> Operator | None:
     return Operator(f"*::{word}") if word.isidentifier() else None
 
 
-# What people say for short, and kernels are called by no library but one.
+# Short names that people use, and that only one library gives its kernels.
 _ABBREVIATED: Final = {"sdpa": "scaled_dot_product_attention"}
-# What people say of whatever does it: nn.Linear runs a matmul, by another operator.
+# Names that people use for an operation, whichever operator does it: nn.Linear runs a matmul by another operator.
 _OF_FAMILIES: Final = {"matmul": "gemm", "convolution": "conv", "sdpa": "attention"}
 
 
-# What stands beside the kernels in a recording: no pattern on kernels would ever match it.
+# Events beside the kernels in a recording: no pattern on kernels would ever match them.
 _NO_KERNELS = re.compile(
     r"(?P<max_memcpys>Memcpy(?: |\*|$)|(?i:\*?memcpy\*?$|(?:h|d|p|a)to(?:h|d|p|a)$))"
     r"|(?P<max_memsets>Memset(?: |\*|$)|(?i:\*?memset\*?$))"
@@ -199,7 +198,7 @@ _CALLS: Final = {"family": "family('reduction')", "library": "library('cublas')"
 
 
 def compile_pattern(value: object) -> Pattern:
-    """Return the pattern that a string or selector stands for; anything else is an UnknownLimit."""
+    """Return the pattern that a string or selector stands for; UnknownLimit for anything else."""
     if isinstance(value, NamePattern | Selector):
         return value
     if isinstance(value, str):
@@ -222,7 +221,7 @@ def compile_pattern(value: object) -> Pattern:
 
 
 def selector_call(value: object) -> str | None:
-    """Return how to call a function that makes selectors, "gemm()"; None for what is none."""
+    """Return how to call a function that makes selectors, "gemm()"; None for anything else."""
     name = str(getattr(value, "__name__", ""))
     return _CALLS.get(name, f"{name}()") if name in SIGNATURES else None
 
@@ -248,7 +247,7 @@ def _evaluate(node: ast.expr) -> object:
         values = [_evaluate(entry) for entry in node.elts]
         return values if isinstance(node, ast.List) else tuple(values)
     if isinstance(node, ast.Dict):
-        # A key that is None stands for what ** would unpack.
+        # A key that is None stands for a mapping that ** would unpack.
         pairs = zip(node.keys, node.values, strict=True)
         return {_evaluate(key or ast.Name("**")): _evaluate(value) for key, value in pairs}
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -272,7 +271,7 @@ def _evaluate_selector(kind: str, call: ast.Call) -> Selector:
     return build(kind, positional, keywords)
 
 
-# What people look for in raw names -> the field and value they mean.
+# Text that people look for in raw names -> the field and value they mean.
 _WORDS_OF_DTYPES: Final = dict(
     word_table(
         """
@@ -298,24 +297,37 @@ _WORDS_OF_FAMILIES: Final = word_table(
 _NOUNS: Final = {"gemm": "GEMM", "conv": "convolution", "attention": "attention kernel", "triton": "Triton kernel"}
 
 
-def hint(pattern: object, kernels: Sequence[Kernel]) -> str | None:
-    """Return advice for a string ``pattern`` that matches none of ``kernels``, None where there is none to give."""
+class Unmatched(NamedTuple):
+    """Kernels that a pattern does not match, although its words ask for what they are."""
+
+    pattern: NamePattern
+    selector: Selector
+    """What matches them."""
+    kernels: Sequence[Kernel]
+
+    @property
+    def noun(self) -> str:
+        """What they are: "GEMM"."""
+        return _NOUNS.get(self.selector.kind, "communication kernel")
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """What the pattern's words ask for: "layout tn"."""
+        return tuple(f"{name} {value}" for name, value in self.selector.fields if name in ("layout", "dtype"))
+
+    @property
+    def names(self) -> Counter[str]:
+        """How many there are of each name."""
+        return Counter(kernel.name for kernel in self.kernels)
+
+
+def unmatched(pattern: object, kernels: Sequence[Kernel]) -> Unmatched | None:
+    """Return the kernels that a string ``pattern`` is meant for; None where it matches some, or none can be named."""
     if not isinstance(pattern, NamePattern) or any(pattern.matches(kernel) for kernel in kernels):
         return None
     selector = _guess_selector(pattern.written)
     matching = [kernel for kernel in kernels if selector.matches(kernel)] if selector else []
-    if selector is None or not matching:
-        return None
-    noun = _NOUNS.get(selector.kind, "communication kernel")
-    asked = [f"{name} {value}" for name, value in selector.fields if name in ("layout", "dtype")]
-    verb = "have" if len(matching) > 1 else "has"
-    says = (
-        f"{counted(len(matching), noun)} {verb} {' and '.join(asked)}"
-        if asked
-        else f"there {'are' if len(matching) > 1 else 'is'} {counted(len(matching), noun)}"
-    )
-    tried = f"{'matches' if is_expression(pattern.written) else 'contains'} `{pattern.written}`"
-    return f"no kernel name {tried}; {says} ({_list_names(matching)}): use {selector}"
+    return Unmatched(pattern, selector, matching) if selector is not None and matching else None
 
 
 def _guess_selector(written: str) -> Selector | None:
@@ -342,13 +354,7 @@ def _guess_selector(written: str) -> Selector | None:
     return build(kind, (), asked)
 
 
-def _list_names(kernels: Sequence[Kernel], shown: int = 3) -> str:
-    counts = Counter(kernel.name for kernel in kernels)
-    parts = [f"{shortened(_elide_tuning(name), 60)} x{count}" for name, count in counts.most_common(shown)]
-    return ", ".join(parts) + and_more(len(counts) - shown, "name")
-
-
-def _elide_tuning(name: str) -> str:
-    """Return an nvjet name with what tunes it left out, every other name as it is."""
+def without_tuning(name: str) -> str:
+    """Return an nvjet name without its tuning parameters, every other name as it is."""
     match = re.match(r"(nvjet(?:_sm\d+)?_[a-z]+(?:_tf32)?_\d+x\d+)_.+_([NT]{3})$", name)
     return f"{match[1]}_..._{match[2]}" if match else name

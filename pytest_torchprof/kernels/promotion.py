@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NOT_KNOWN: Final = frozenset[str]()
-# What two types of one kind, or of two, make together where it is neither of them.
+# The type that two types are promoted to where it is neither of them.
 _WIDER: Final = (
     (frozenset({"bf16", "fp16"}), "fp32"),
     (frozenset({"int8", "uint8"}), "int16"),
     (frozenset({"complex64", "fp64"}), "complex128"),
 )
-# Of elementwise operators, those that make integers and bools of integers and bools. The others make torch's default
-# type of them, which no recording tells.
+# Elementwise operators that turn integers and bools into integers and bools. The others turn them into torch's default
+# type, which no recording holds.
 _KEEPS_INTEGERS: Final = frozenset(
     word_list(
         """
@@ -32,7 +32,7 @@ _KEEPS_INTEGERS: Final = frozenset(
         """
     )
 )
-# Of these there may be one tensor more than they compute with: what they write to, whose type does not matter to them.
+# These may have one tensor more than they compute with: the one that they write to, whose type does not matter.
 _OF_TWO: Final = frozenset(
     word_list(
         """
@@ -41,27 +41,27 @@ _OF_TWO: Final = frozenset(
         """
     )
 )
-# These make real numbers of complex ones, or the other way round.
+# These turn complex numbers into real ones, or the other way round.
 _CROSSES: Final = frozenset(word_list("abs angle std std_mean var var_mean linalg_vector_norm norm _fft_r2c _fft_c2r"))
 _PARTS: Final = (("complex64", "fp32"), ("complex128", "fp64"))
 
 
 class TypedOperand(NamedTuple):
-    """A tensor that an operator was given; None for a type that is not known."""
+    """A tensor among an operator's inputs; its type is None where it is not known."""
 
     dtype: str | None
     is_number: bool
-    """Whether it has no dimensions, as a number of Python's: it decides only where it is of a higher kind."""
+    """Whether it has no dimensions, like a Python number: it decides only if it is of a higher kind."""
 
 
 def computed_in(operands: Sequence[TypedOperand], op: str, family: str | None) -> frozenset[str]:
-    """Return the types of which one is the operator's; empty where they do not tell."""
+    """Return the types that the operator may compute in; empty where its operands do not show it."""
     plain = op.rpartition("::")[2].rstrip("_")
-    # With weights, bincount adds in fp64 whatever is no fp32.
+    # With weights, bincount adds in fp64 everything but fp32.
     if not operands or any(operand.dtype is None for operand in operands) or plain == "bincount":
         return _NOT_KNOWN
     if family == "copy":
-        # What is converted is read in the one and written in the other type.
+        # A conversion reads one type and writes the other.
         return frozenset(str(operand.dtype) for operand in operands)
     given = _given(operands, plain)
     types = _promoted(given, plain, family)
@@ -69,7 +69,7 @@ def computed_in(operands: Sequence[TypedOperand], op: str, family: str | None) -
 
 
 def _given(operands: Sequence[TypedOperand], plain: str) -> Sequence[TypedOperand]:
-    """Return the operands but for a last one that is written to, or may be: it alone is of the highest kind."""
+    """Return the operands without a last one that is or may be written to, if it alone is of the highest kind."""
     if plain in _OF_TWO:
         return operands[:2]
     *others, last = operands
@@ -83,11 +83,11 @@ def _promoted(operands: Sequence[TypedOperand], plain: str, family: str | None) 
     ]
     kind, highest = max(map(kind_of_dtype, tensors)), max(kind_of_dtype(operand.dtype) for operand in operands)
     if highest < FLOAT and family not in ("index", "sort", "rng") and plain not in _KEEPS_INTEGERS:
-        # Sums and products of integers are wider.
+        # Sums and products of integers are widened.
         whole = family == "reduction" and plain != "logsumexp"
         return frozenset({*map(str, tensors), "int64"}) if whole else _NOT_KNOWN
     if kind < highest:
-        # Of Python's floats the result is of torch's default type, which no recording tells.
+        # With Python floats the result has torch's default type, which no recording holds.
         return _NOT_KNOWN if highest >= FLOAT else frozenset(("int64",))
     types = {str(dtype) for dtype in tensors if kind_of_dtype(dtype) == kind}
     types.update(wider for pair, wider in _WIDER if pair.issubset(tensors))

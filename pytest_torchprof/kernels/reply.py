@@ -14,13 +14,16 @@ Thing = TypeVar("Thing")
 
 
 class Reply(Enum):
-    """What is known of a question. It has no truth value: who asks says what becomes of NOT_KNOWN."""
+    """The answer to a question, as far as it is known.
+
+    It has no truth value: the caller decides what NOT_KNOWN means.
+    """
 
     YES = "yes"
     NO = "no"
     NOT_KNOWN = "not known"
 
-    # Enum hashes names in Python, and each question looks its reply up.
+    # Enum hashes in Python code, and each question looks its reply up.
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
@@ -28,7 +31,7 @@ class Reply(Enum):
 
     @property
     def may_be(self) -> bool:
-        """Whether it is yes, or may be for all that is known."""
+        """Whether it is yes or not known."""
         return self is not Reply.NO
 
 
@@ -36,29 +39,29 @@ YES, NO, NOT_KNOWN = Reply
 
 
 def known(*, holds: bool) -> Reply:
-    """Return the answer to a question that what is known decides."""
+    """Return YES or NO, for a question whose answer is known."""
     return YES if holds else NO
 
 
 def same(known_value: object, wanted: object) -> Reply:
-    """Return whether what is known is what is wanted; NOT_KNOWN where nothing is known."""
+    """Return whether the known value is the wanted one; NOT_KNOWN if the value is None."""
     return NOT_KNOWN if known_value is None else known(holds=known_value == wanted)
 
 
 def every(answers: Iterable[Reply]) -> Reply:
-    """Return NO where one is, else NOT_KNOWN where one is, else YES."""
+    """Return NO if any answer is NO, else NOT_KNOWN if any is NOT_KNOWN, else YES."""
     replies = set(answers)
     return next((reply for reply in (NO, NOT_KNOWN) if reply in replies), YES)
 
 
 def some(answers: Iterable[Reply]) -> Reply:
-    """Return YES where one is, else NOT_KNOWN where one is, else NO."""
+    """Return YES if any answer is YES, else NOT_KNOWN if any is NOT_KNOWN, else NO."""
     replies = set(answers)
     return next((reply for reply in (YES, NOT_KNOWN) if reply in replies), NO)
 
 
 class Replies(Struct, Generic[Thing], frozen=True, kw_only=True):
-    """Things by the answer that a question got of each; in the order in which they were asked."""
+    """Things grouped by the answer to one question about each; in the order in which they were asked."""
 
     yes: tuple[Thing, ...]
     no: tuple[Thing, ...]
@@ -66,7 +69,7 @@ class Replies(Struct, Generic[Thing], frozen=True, kw_only=True):
 
 
 def ask(things: Iterable[Thing], question: Callable[[Thing], Reply]) -> Replies[Thing]:
-    """Ask each of these."""
+    """Ask the question about each thing and group the things by the answer."""
     by_reply: dict[Reply, list[Thing]] = {YES: [], NO: [], NOT_KNOWN: []}
     for thing in things:
         by_reply[question(thing)].append(thing)

@@ -1,4 +1,4 @@
-"""What a test says about work by its meaning: selectors of kernels by what they compute, and operators by name."""
+"""How a test names work by its meaning: selectors of kernels by what they compute, and operators by name."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def compile_text(text: str) -> re.Pattern[str]:
-    """Return what ``text`` means as a regular expression, to be used with ``search``."""
+    """Return ``text`` as a regular expression, to be used with ``search``."""
     if text.startswith("re:"):
         try:
             return re.compile(text[3:])
         except re.error as error:
             raise UnknownLimit(f"{text!r} is no regular expression: {error}", Code.BAD_PATTERN) from None
     if is_expression(text):
-        # Square brackets stand in kernel names and operator types, so only * and ? are special.
+        # Square brackets occur in kernel names and operator types, so only * and ? are special.
         return re.compile(r"\A" + fnmatch.translate(text.replace("[", "[[]")), re.DOTALL)
     return re.compile(re.escape(text))
 
@@ -50,7 +50,7 @@ def checked_text(value: object, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TextPattern:
-    """What is written as a text, and printed so."""
+    """A pattern that is written as a text, and printed as it was written."""
 
     written: str
 
@@ -73,10 +73,10 @@ class Operator(TextPattern):
     _words: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        from pytest_torchprof.kernels.spelling import no_operator  # noqa: PLC0415 - who reads a file needs none
+        from pytest_torchprof.kernels.spelling import no_operator_text  # noqa: PLC0415 - who reads a file needs none
 
         checked_text(self.written, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION")
-        if advice := no_operator(self.written):
+        if advice := no_operator_text(self.written):
             raise UnknownLimit(f"{self.written!r} is no operator's name: {advice}", Code.BAD_PATTERN)
         object.__setattr__(self, "_regex", compile_text(self.written) if is_expression(self.written) else None)
         object.__setattr__(self, "_words", _words_of(self.written))
@@ -87,7 +87,7 @@ class Operator(TextPattern):
         return self._regex is not None
 
     def matches_op(self, name: str) -> bool:
-        """Tell whether the operator called ``name`` (``aten::addmm``) is meant."""
+        """Return whether the operator called ``name`` (``aten::addmm``) is meant."""
         if self._regex is not None:
             return self._regex.search(name) is not None
         if "::" in self.written:
@@ -102,7 +102,7 @@ def _words_of(name: str) -> tuple[str, ...]:
 
 
 def compile_op_pattern(value: object) -> Operator:
-    """Return the pattern on operator names that a string stands for; anything else is an UnknownLimit."""
+    """Return the pattern on operator names that a string stands for; UnknownLimit for anything else."""
     if isinstance(value, Operator):
         return value
     return Operator(checked_text(value, "an operator name such as 'aten::addmm', a glob or re:EXPRESSION"))
@@ -110,7 +110,7 @@ def compile_op_pattern(value: object) -> Operator:
 
 # Scaled dot product attention that torch computes as two products and a softmax; the operator is the sure sign.
 _MATH: Final = ("aten::_scaled_dot_product_attention_math", "aten::_scaled_dot_product_attention_math_for_mps")
-# This one has projections besides: of its products only the batched ones are attention.
+# This operator has projections as well: only the batched ones among its products are attention.
 _WITH_PROJECTIONS: Final = "aten::_native_multi_head_attention"
 _BATCHED: Final = ("aten::bmm", "aten::baddbmm")
 
@@ -129,13 +129,13 @@ class Selector:
         return next((value for name, value in self.fields if name == "op" and isinstance(value, Operator)), None)
 
     def verdict(self, kernel: Kernel) -> Reply:
-        """Tell whether the kernel is meant; NOT_KNOWN if it may be and neither its name nor its launch tells."""
+        """Return whether the kernel is meant; NOT_KNOWN if it may be and neither its name nor its launch shows it."""
         if not kernel.name.strip():
             return NOT_KNOWN
         return every(_TESTS[name](kernel, value) for name, value in self.fields)
 
     def matches(self, kernel: Kernel) -> bool:
-        """Tell whether the kernel is surely meant."""
+        """Return whether the kernel is surely meant."""
         return self.verdict(kernel) is YES
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ class Selector:
 
 
 def is_nameless(kernel: Kernel) -> bool:
-    """Whether a Triton kernel does not tell what it is: Inductor's ``unique_kernel_names`` is off."""
+    """Whether a Triton kernel's name does not say what it is: Inductor's ``unique_kernel_names`` is off."""
     return kernel.triton == "unk" and not kernel.decoded.triton_ops
 
 
@@ -156,7 +156,7 @@ def _same(attribute: str) -> Callable[[Kernel, object], Reply]:
 
 
 def of_dtype(kernel: Kernel, value: object) -> Reply:
-    """Tell whether a kernel computes in a type, by Inductor's code where its name leaves that open."""
+    """Return whether a kernel computes in a type, by Inductor's code where its name leaves that open."""
     if kernel.dtype is None and kernel.code is not None and kernel.code.dtypes:
         return NOT_KNOWN if value in kernel.code.dtypes else NO
     launch = Launch(op=kernel.op, dtypes=kernel.op_dtypes, shapes=kernel.op_shapes)
@@ -169,7 +169,7 @@ def _of_family(kernel: Kernel, value: object) -> Reply:
 
 
 def _is_kind(kernel: Kernel, value: object) -> Reply:
-    # A split-K reduction belongs to a GEMM, but is none: counting GEMMs must not count it.
+    # A split-K reduction belongs to a GEMM but is none: a count of GEMMs must leave it out.
     return kernel.decoded.is_of(str(value)) if kernel.decoded.helper is None else NO
 
 
@@ -187,7 +187,7 @@ def _chain(kernel: Kernel) -> tuple[str, ...]:
 
 
 def _around(kernel: Kernel, is_meant: Callable[[str], bool]) -> Reply:
-    """Tell whether one of the operators around the launch is meant; of a graph's kernels the capture may be known."""
+    """Return whether an operator around the launch is meant, or around its capture for a graph's kernel."""
     chain = _chain(kernel)
     if any(map(is_meant, chain)):
         return YES
@@ -197,7 +197,7 @@ def _around(kernel: Kernel, is_meant: Callable[[str], bool]) -> Reply:
 
 
 def launched_by(kernel: Kernel, value: object) -> Reply:
-    """Tell whether an operator that launched the kernel, or enclosed its launch, matches."""
+    """Return whether an operator that launched the kernel, or enclosed its launch, matches."""
     return _around(kernel, value.matches_op)  # type: ignore[attr-defined]
 
 
@@ -230,7 +230,7 @@ def _may_be_triton(kernel: Kernel) -> bool:
 def _of_library(kernel: Kernel, value: object) -> Reply:
     if value in ("triton", kernel.library) and kernel.library != "triton" and _may_be_triton(kernel):
         return NOT_KNOWN
-    # Where no table knows the name, it may be any library's that came out since; Triton's are told by looks.
+    # Where no table knows the name, it may be from any newer library; Triton's names are recognised by their form.
     is_known = value == "triton" or kernel.library != "other" or kernel.family is not None
     return same(kernel.library, value) if is_known else NOT_KNOWN
 
@@ -242,7 +242,7 @@ def _carries(kernel: Kernel, value: object) -> Reply:
 def _runs_collective(kernel: Kernel, value: object) -> Reply:
     collective = kernel.collective or kernel.decoded.collective
     if collective == "send_recv" and (asked_for := _collective_of(kernel.op_chain)) not in (None, collective):
-        # NCCL does many collectives by sends and receives, and older ones name the kernels of all of them so.
+        # NCCL does many collectives by sends and receives, and older versions name the kernels of all of them so.
         return NOT_KNOWN if value == collective else same(asked_for, value)
     return same(collective, value)
 
@@ -346,7 +346,7 @@ def attention(*values: object, **fields: object) -> Selector:
 def triton(*category: object, **fields: object) -> Selector:
     """Select Triton kernels, by category ("poi", "red", .., "user" for hand-written), ``ops`` they carry, ``dtype``.
 
-    Their names tell no type: the code of Inductor's does, where the recording holds it.
+    Their names show no type: Inductor's code does, where the recording holds it.
     """
     return build("triton", category, fields)
 

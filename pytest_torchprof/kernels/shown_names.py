@@ -1,4 +1,7 @@
-"""What tables might call a kernel of which not all is known: a pattern on that asks for what is not known."""
+"""The names that tables might give a kernel of which not all is known.
+
+Whether a pattern that matches only such a name is meant is not known.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def might_be_called(kernel: Kernel, expression: re.Pattern[str]) -> Reply:
-    """Tell whether one of the names that tables would show matches, if they knew what nobody tells of the kernel.
+    """Return whether a name matches that tables would show if all were known of the kernel.
 
-    YES where that is so whatever it is.
+    YES if every such name does.
     """
     matching = _matching_dtypes(expression, kernel.decoded)
     return some(every((reply, of_dtype(kernel, dtype))) for dtype, reply in matching)
@@ -30,7 +33,7 @@ def might_be_called(kernel: Kernel, expression: re.Pattern[str]) -> Reply:
 
 @lru_cache(maxsize=16384)
 def _matching_dtypes(expression: re.Pattern[str], decoded: KernelName) -> tuple[tuple[str, Reply], ...]:
-    """Return the types in which a kernel's shown name matches: YES where it does so whatever else is not known."""
+    """Return the types with which a kernel's displayed name matches: YES if it does so whatever else is not known."""
     matching = []
     for dtype in (decoded.dtype,) if decoded.dtype else DTYPES:
         names = (possible.titles for possible in _possible(replace(decoded, dtype=dtype)))
@@ -41,7 +44,7 @@ def _matching_dtypes(expression: re.Pattern[str], decoded: KernelName) -> tuple[
 
 
 def _possible(decoded: KernelName) -> Iterator[KernelName]:
-    """Yield what may be known of a kernel by its family, a product's layout and which collective it is."""
+    """Yield what the kernel may be: by its family, a product's layout, and the collective."""
     for family in (decoded.family,) if decoded.family else FAMILIES:
         if family in decoded.never:
             continue

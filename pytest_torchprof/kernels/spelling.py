@@ -1,4 +1,7 @@
-"""How people write kernels and operators as no recording does, and what they mean: to forbid that would always hold."""
+"""Spellings that occur in no recording, and the kernel or operator that is meant.
+
+A limit that forbids them would always hold.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Final
 from pytest_torchprof.kernels.names.kernelname import TORCHS_DTYPES
 from pytest_torchprof.kernels.operator_names import nearest_operator, of_torch
 
-# C++ has commas and bars in its names, between brackets or as arguments that a piece of a name begins or ends with.
+# C++ names contain commas and bars, between brackets or as arguments at the ends of a part of a name.
 _CPP: Final = re.compile(
     r"[<>()]|\b(?:true|false|void|float|double|int|long|unsigned|char|short|bool|half|__half|__nv_bfloat16)\b"
     r"|(?:^|,)\s*\d+\s*(?:,|$)|operator"
@@ -46,7 +49,9 @@ _CALLS: Final = {
     **dict.fromkeys(("numpy", "tolist", "print"), _ON_HOST),
     **dict.fromkeys(("sync", "synchronize"), _WAIT),
 }
-"""What methods and functions without an operator of their name are in a recording; a word of others is not them."""
+"""What a recording calls methods and functions that have no operator of their name; as part of another word they do not
+count.
+"""
 
 Forms = tuple[tuple[re.Pattern[str], str], ...]
 _OF_KERNELS: Final[Forms] = (
@@ -81,36 +86,36 @@ _OF_OPERATORS: Final[Forms] = (
 )
 
 
-def no_kernel(text: str) -> str | None:
-    """Return why no kernel's name holds this text, and what is meant; None where one may."""
+def no_kernel_text(text: str) -> str | None:
+    """Return why no kernel's name contains this text, and what is meant; None if one may."""
     if text.startswith("re:"):
         return None
     if text.startswith("torch.") and (dtype := TORCHS_DTYPES.get(text.removeprefix("torch."))) is not None:
         return f"it is a type: write {dtype!r}"
     problem = _common(text) or _advice(text, _OF_KERNELS)
-    if problem is None and not text.isidentifier() and (problem := no_operators_call(text)) is not None:
+    if problem is None and not text.isidentifier() and (problem := python_call_text(text)) is not None:
         return f"it is no kernel: {problem}"
-    # What C++ writes so, at::native::gelu(..), is in the names of kernels.
+    # The names of kernels do contain C++ such as at::native::gelu(..).
     in_names = _CPPS.fullmatch(text) or _SCHEMA.fullmatch(text) or _CALL.fullmatch(text)
     if problem is None and (text.startswith("aten::") or not in_names) and (meant := _operator_meant(text)) is not None:
         return f"it is an operator, as which ops, forbid_ops and op= ask for it: {meant!r}"
     return problem
 
 
-def no_operator(text: str) -> str | None:
-    """Return why no operator of a recording is called so, and what is meant; None where one may be."""
+def no_operator_text(text: str) -> str | None:
+    """Return why no operator of a recording has this name, and what is meant; None if one may."""
     if text.startswith("re:"):
         return None
-    problem = _common(text) or no_operators_call(text) or _advice(text, _OF_OPERATORS)
+    problem = _common(text) or python_call_text(text) or _advice(text, _OF_OPERATORS)
     if problem is None and (meant := _operator_meant(text)) is not None:
         return f"in a recording it is {meant!r}"
     return problem
 
 
-def no_operators_call(text: str) -> str | None:
-    """Return what a call of Python's that has no operator of its name is in a recording; None for all others."""
+def python_call_text(text: str) -> str | None:
+    """Return what a recording calls a Python call that has no operator of its name; None for all others."""
     forms = (form.fullmatch(text) for form in (_PYTHONS, _CALL, _BARE))
-    return next((problem for match in forms if match and (problem := in_a_recording(match["name"])) is not None), None)
+    return next((problem for match in forms if match and (problem := recorded_form(match["name"])) is not None), None)
 
 
 def _advice(text: str, forms: Forms) -> str | None:
@@ -119,7 +124,7 @@ def _advice(text: str, forms: Forms) -> str | None:
 
 
 def _common(text: str) -> str | None:
-    """Return what is wrong with a text in which more stands than one name."""
+    """Return what is wrong with a text that contains more than one name."""
     if text.strip() and text.strip() != text:
         return f"it has a blank at its {'beginning' if text[0].isspace() else 'end'}: write {text.strip()!r}"
     if (quoted := _QUOTED.fullmatch(text)) is not None:
@@ -135,7 +140,7 @@ def _common(text: str) -> str | None:
 
 
 def _operator_meant(text: str) -> str | None:
-    """Return the operator that a function, a module or an overload of torch's calls, as Python or C++ writes it."""
+    """Return the operator that a function, a module or an overload of torch's calls, as Python or C++ spells it."""
     if (schema := _SCHEMA.fullmatch(text)) is not None:
         return schema["name"]
     if (printed := _PRINTED.fullmatch(text)) is not None:
@@ -148,12 +153,12 @@ def _operator_meant(text: str) -> str | None:
 
 
 def _snake(name: str) -> str:
-    """Return what a module's class is called as a function: ``LayerNorm`` is ``layer_norm``, ``ReLU`` is ``relu``."""
+    """Return the name of a module's class as a function: ``LayerNorm`` is ``layer_norm``, ``ReLU`` is ``relu``."""
     parted = re.sub(r"(?<=[a-z]{2})(?=[A-Z])", "_", name).lower()
     return re.sub(r"(?<=norm)[123]d$", "", parted)
 
 
-def in_a_recording(name: str) -> str | None:
-    """Return what a call of this name is in a recording, where torch has no operator that is called so."""
+def recorded_form(name: str) -> str | None:
+    """Return what a recording calls a call of this name, where torch has no operator of the name."""
     operators = _CALLS.get(name)
     return None if operators is None else f"Python's {name}() is no operator: {operators}"

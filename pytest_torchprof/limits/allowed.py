@@ -23,9 +23,18 @@ from pytest_torchprof.limits.limit import (
     unmeasured,
 )
 from pytest_torchprof.limits.seen import CountSeen
+from pytest_torchprof.reasons.composed import AllowanceUntold
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.reasons.limits import AllowanceUntold, Polled
-from pytest_torchprof.text import enumerated, printable
+from pytest_torchprof.reasons.limits import Polled
+from pytest_torchprof.reasons.lines import (
+    CallerUnknown,
+    DestinationUnknown,
+    FileNotFound,
+    FunctionsWithoutLines,
+    LinesNotRecorded,
+    RepeatWentElsewhere,
+)
+from pytest_torchprof.text import enumerated
 from pytest_torchprof.trace.columns import MEMCPY
 
 if TYPE_CHECKING:
@@ -34,15 +43,10 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.limits.evidence import WorkRow
+    from pytest_torchprof.reasons.reason import Reason
 
     Items = Callable[[Analysis, StepProfile], list[Item]]
     Rows = Callable[..., tuple[WorkRow, ...]]
-
-
-_OTHER_WAY = (
-    "the repeat with stacks went another way: it had more or fewer of them, or worked in another order, or in other "
-    "ranges or operators"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,17 +147,17 @@ class _Count:
         lines = any(entry.needs_lines for entry in asked)
         no_lines = not analysis.launching.origins.recorded and analysis.repeat is None
         if all(entry.names_direction for entry in asked):
-            reason = "the recording does not tell where these copies go"
+            reason: Reason = DestinationUnknown()
         elif not lines:
-            reason = "the recording does not tell by which call and in which operators it was done"
+            reason = CallerUnknown()
         elif no_lines:
-            reason = "the recording holds no lines of the user's code"
+            reason = LinesNotRecorded()
         elif any(item.origin is not None and not item.origin.exact for item in tally.undecided):
-            reason = "the recording names the functions and not their lines"
+            reason = FunctionsWithoutLines()
         elif file := next((item.origin.file for item in tally.undecided if item.is_placed and item.origin), None):
-            reason = f"the recording tells no more of the file's path than {printable(file)}, and it is not found here"
+            reason = FileNotFound(file)
         else:
-            reason = tally.step.places.why_not or _OTHER_WAY
+            reason = tally.step.places.why_not or RepeatWentElsewhere()
         why = AllowanceUntold(tuple(map(str, asked)), len(tally.undecided), self.noun, reason)
         unknown = unmeasured(why, self.rows(tally.undecided), step=tally.step.name)
         return structs.replace(unknown, wants_lines=lines and no_lines)

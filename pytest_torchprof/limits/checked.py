@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from pytest_torchprof.limits import evidence, seen
 from pytest_torchprof.limits.evidence import LineInWords
-from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, NOT_MEASURED, Limit, Unit, Verdict, unmeasured
-from pytest_torchprof.limits.seen import InWords
+from pytest_torchprof.limits.limit import COMPILE, GPU, HOLDS, MISSED, NOT_MEASURED, Limit, Unit, Verdict, unmeasured
+from pytest_torchprof.limits.seen import InWords, Unworded
 from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, describe, is_of_the_code
@@ -111,6 +111,8 @@ def _readable(limit: str, verdict: Verdict) -> Verdict:
         return replace(converted, status=NOT_MEASURED)
     if converted.status == NOT_MEASURED and not converted.text:
         return replace(converted, reason=WithoutReason(limit))
+    if not converted.text and (converted.status == MISSED or converted.number is not None):
+        return replace(converted, seen=(Unworded(converted.number, converted.unit),))
     # Where a float is expected, a whole number is one, and stays whole in reports.
     return given if given == converted else converted
 

@@ -22,6 +22,7 @@ from pytest_torchprof.limits.limit import (
 )
 from pytest_torchprof.limits.quantities import duration_us, size_bytes
 from pytest_torchprof.limits.seen import CollectivesSeen, ExposedTime, HiddenShare, SentBytes
+from pytest_torchprof.reasons.collectives import Gap
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import (
     CollectiveTimesUnknown,
@@ -101,7 +102,7 @@ def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
         )
     unknown = [collective for _, collectives in sums for collective in collectives if collective.message_bytes is None]
     if unknown:
-        reason = unknown[0].why_no_bytes or "the size of its group is not known"
+        reason = unknown[0].why_no_bytes or Gap.NO_GROUP_SIZE
         return unmeasured(MessageSizesUnknown(len(unknown), unknown[0].name or "?", reason), _rows(unknown))
     return Verdict(number=known[worst], seen=(SentBytes(known[worst], len(collectives)),), status=HOLDS)
 

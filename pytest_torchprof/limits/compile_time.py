@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
 
 PHASES: Final[tuple[str, ...]] = get_args(Phase)
-_WARM_TOO: Final = "compile_cache='warm' in the marker measures both"
 
 
 def read_compile_time(value: object) -> float | dict[str, float]:
@@ -72,7 +71,7 @@ def _start(seen: Compile, phase: str | None) -> ColdStart | None:
 
 def _why_unknown(start: ColdStart | None, phase: str | None, doubt: Reason | None, own: str | None) -> Reason | None:
     if start is None:
-        return NotMeasuredWithCaches(str(phase), _WARM_TOO)
+        return NotMeasuredWithCaches(str(phase))
     if start.time_us is None:
         return NoCompileTimes()
     if not start.time_us.get("total"):

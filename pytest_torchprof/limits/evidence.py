@@ -10,11 +10,13 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.kernels.carried import possible_operators
-from pytest_torchprof.kernels.own_kernels import ask_for
+from pytest_torchprof.kernels.names.kernelname import shortened
+from pytest_torchprof.kernels.own_kernels import declaration_lines
 from pytest_torchprof.limits.seen import AnySeen, outcome_text
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.statement import Statement
-from pytest_torchprof.text import counted, path_from_here, show_bytes, show_us
+from pytest_torchprof.text import and_more, counted, path_from_here, show_bytes, show_us
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.kernels.kernel import Kernel
 
+_LONGEST_KERNEL: Final = 60
 _CACHES: Final = {"dynamo": "Dynamo", "aot_autograd": "AOTAutograd", "inductor": "Inductor", "triton": "Triton"}
 
 
@@ -113,7 +116,7 @@ class KernelsToDeclare(Evidence, frozen=True):
 
     @property
     def sentence(self) -> str:
-        return "\n".join(ask_for(self.kernels, self.unmatched))
+        return "\n".join(declaration_lines(self.kernels, self.unmatched))
 
 
 class AllowedNothing(Evidence, frozen=True):
@@ -235,9 +238,28 @@ class KernelCarries(Evidence, frozen=True):
 class PatternAdvice(Evidence, frozen=True):
     """How to ask for kernels that a pattern does not match."""
 
-    SENTENCE = "{advice}"
+    pattern: str
+    is_expression: bool
+    """Whether it is a glob or a regular expression; else a piece of a name."""
+    selector: str
+    """What matches them, as it is written."""
+    kernels: int
+    noun: str
+    """What they are: "GEMM"."""
+    asked: tuple[str, ...]
+    """What the pattern's words ask for: "layout tn"."""
+    names: tuple[tuple[int, str], ...]
+    """How many there are of the most frequent names."""
+    other_names: int
 
-    advice: str
+    @property
+    def sentence(self) -> str:
+        tried = f"{'matches' if self.is_expression else 'contains'} `{self.pattern}`"
+        they = counted(self.kernels, self.noun)
+        asked = " and ".join(self.asked)
+        are = self.words(f"{they} {{kernels:has|have}} {asked}" if asked else f"there {{kernels:is|are}} {they}")
+        named = ", ".join(f"{shortened(name, _LONGEST_KERNEL)} x{count}" for count, name in self.names)
+        return f"no kernel name {tried}; {are} ({named}{and_more(self.other_names, 'name')}): use {self.selector}"
 
 
 class IdleOperators(Evidence, frozen=True):
@@ -264,10 +286,11 @@ class LateRank(Evidence, frozen=True):
 class RankDiffers(Evidence, frozen=True):
     """How collectives of a rank differ from those of the others."""
 
-    SENTENCE = "rank {rank}: {how}"
+    difference: AnyRankDifference
 
-    rank: int
-    how: str
+    @property
+    def sentence(self) -> str:
+        return f"rank {self.difference.rank}: {self.difference}"
 
 
 class RankKernels(Evidence, frozen=True):

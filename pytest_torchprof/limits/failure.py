@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from dataclasses import dataclass
 from itertools import chain
+from operator import add
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
@@ -18,14 +17,18 @@ from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, LimitsMissed, NotMea
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.text import (
     and_more,
+    broken,
     counted,
+    cut,
     first_of,
     number_alike,
     printable,
     printable_line,
     reason_line,
     show_us,
+    width_of,
 )
+from pytest_torchprof.text.tables import lined_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,6 +44,7 @@ INDENT = 6
 MOST_PLACES = 3
 """Of one row, where a screen is all there is."""
 LONGEST_OPS = 28
+_LEAST_NAME = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +58,13 @@ class Screen:
     """Of what fails beside limits; with pytest's own lines around them, and the recordings' below, a screen of 40."""
     everything: bool = False
     """Whether nothing is to be left out (``-vv``)."""
-    rest: str = ": pytest -vv"
-    """What is said behind the number of what is left out: how to see it."""
+    rest: str = "pytest -vv"
+    """The command that shows what is left out; empty where none does."""
 
 
 DEFAULT = Screen()
 REMEDY = "  do: "
 """How a line begins that says what to do."""
-_COMMAND = re.compile(r": (?P<command>(?:pytest|torchprof) .*)")
 _MOVED = ("came", "changed", "went")
 """What lines are about that say what became of a kernel: first what is more likely to be the cause."""
 
@@ -72,53 +75,52 @@ class FailureLine(Struct, frozen=True):
     text: str
     about: Literal["headline", "came", "changed", "went", "other", "remedy"] = "other"
     """The headline comes first; if it is more than what there is to do, the lines below it say what it means."""
+    command: str = ""
+    """What stands behind the text, to be copied whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """The columns of a block of rows; places stand behind where all of them fit there, else below."""
+class Row:
+    """A row of work as it stands on a screen."""
 
-    screen: Screen
-    name: int
-    ops: int
-    note: int
-    beside: bool
+    line: str
+    places: tuple[str, ...]
+    """The lines below it that say where its work comes from; none where that stands behind it."""
 
-    @classmethod
-    def of(cls, rows: Sequence[WorkRow], screen: Screen) -> Layout:
-        """Return the layout in which these rows stand below one another."""
-        ops = max([len(_ops(row, screen)) for row in rows], default=0)
-        note = max([len(row.note) + 2 for row in rows if row.note], default=0)
-        fixed = INDENT + len("   9 x ") + len("   99.9 us  ") + note + ops
-        longest = max([len(_name(row, screen)) for row in rows], default=0)
-        name = longest if screen.everything else min(longest, max(screen.width - fixed, 16))
-        place = max([len(place) for row in rows for _, place in row.places], default=0)
-        alone = all(len(row.places) <= 1 for row in rows)
-        return cls(
-            screen=screen, name=name, ops=ops, note=note, beside=alone and fixed + name + 2 + place <= screen.width
-        )
 
-    def lines(self, row: WorkRow) -> list[str]:
-        """Return a row: one line, and one more for each place that has no room beside it."""
-        name = _name(row, self.screen)
-        name = name if len(name) <= self.name else f"{name[: self.name - 3]}..."
-        spent = show_us(row.time_us) if row.time_us is not None else ""
-        note = f"{row.note:>{self.note}}" if self.note else ""
-        line = (
-            f"{' ' * INDENT}{row.count:>4} x {name:<{self.name}} {spent:>9}{note}  {_ops(row, self.screen):<{self.ops}}"
-        )
-        if self.beside:
-            return [f"{line}  {row.places[0][1]}".rstrip() if row.places else line.rstrip()]
-        return [line.rstrip(), *self._places(row)]
+def _drawn(rows: Sequence[WorkRow], screen: Screen) -> dict[WorkRow, Row]:
+    """Return rows below one another in columns, each with its place behind it where all of them fit there."""
+    columns = [
+        [show_us(row.time_us) if row.time_us is not None else "" for row in rows],
+        [row.note for row in rows],
+        [_ops(row, screen) for row in rows],
+    ]
+    used = [texts for texts in columns if any(texts)]
+    # Beside them stand the indent, "9999 x " and the blanks before each.
+    room = screen.width - INDENT - len("9999 x ") - sum(2 + max(map(width_of, texts)) for texts in used)
+    names = [_name(row, screen) for row in rows]
+    names = names if screen.everything else [cut(name, max(room, _LEAST_NAME)) for name in names]
+    aligns = ["left", *("left" if texts is columns[-1] else "right" for texts in used)]
+    counts = [f"{' ' * INDENT}{row.count:>4} x " for row in rows]
+    lines = map(add, counts, lined_up(list(zip(names, *used, strict=True)), aligns))
+    beside = [row.places[0][1] if row.places else "" for row in rows]
+    if all(len(row.places) <= 1 for row in rows):
+        longer = [*map(add, counts, lined_up(list(zip(names, *used, beside, strict=True)), [*aligns, "left"]))]
+        if max(map(width_of, longer), default=0) <= screen.width:
+            return {row: Row(line=line, places=()) for row, line in zip(rows, longer, strict=True)}
+    return {
+        row: Row(line=line, places=tuple(_places_below(row, screen))) for row, line in zip(rows, lines, strict=True)
+    }
 
-    def _places(self, row: WorkRow) -> list[str]:
-        everything = self.screen.everything or len(row.places) == MOST_PLACES + 1
-        most = len(row.places) if everything else MOST_PLACES
-        several = len(row.places) > 1
-        indent = " " * (INDENT + 7)
-        places = [f"{indent}{f'{count} x ' if several else ''}{place}" for count, place in row.places[:most]]
-        left = len(row.places) - most
-        return [*places, *([f"{indent}{and_more(left, 'place').lstrip()}"] if left > 0 else [])]
+
+def _places_below(row: WorkRow, screen: Screen) -> list[str]:
+    everything = screen.everything or len(row.places) == MOST_PLACES + 1
+    most = len(row.places) if everything else MOST_PLACES
+    several = len(row.places) > 1
+    indent = " " * (INDENT + 7)
+    places = [f"{indent}{f'{count} x ' if several else ''}{place}" for count, place in row.places[:most]]
+    left = len(row.places) - most
+    return [*places, *([f"{indent}{and_more(left, 'place').lstrip()}"] if left > 0 else [])]
 
 
 def _name(row: WorkRow, screen: Screen) -> str:
@@ -128,32 +130,7 @@ def _name(row: WorkRow, screen: Screen) -> str:
 def _ops(row: WorkRow, screen: Screen) -> str:
     operators = row.launched_by(_name(row, screen))
     ops = ", ".join(operators if screen.everything else operators[:3])
-    return ops if screen.everything or len(ops) <= LONGEST_OPS else f"{ops[: LONGEST_OPS - 3]}..."
-
-
-def fit(text: str, screen: Screen, hanging: int = 0) -> str:
-    """Return prose with its lines broken where the screen ends; what is copied, a path or a command, stays whole.
-
-    The rest of a line stands a little to the right of its beginning, or at the column ``hanging``.
-    """
-    if screen.columns is None:
-        return text
-    lines = []
-    for line in text.split("\n"):
-        if len(line) <= screen.columns:
-            lines.append(line)
-            continue
-        indent = " " * (hanging or len(line) - len(line.lstrip()) + 2)
-        command = _COMMAND.search(line)
-        lines += textwrap.wrap(
-            line[: command.start("command")] if command else line,
-            screen.columns,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        lines += [f"{indent}{command['command']}"] if command else []
-    return "\n".join(lines)
+    return ops if screen.everything else cut(ops, LONGEST_OPS)
 
 
 def error_for(
@@ -193,24 +170,40 @@ def _failure_text(
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
     # What to do stands last, and is wanted the more the longer the rest is.
     remedy = others[-1:] if len(others) > most and others[-1].about == "remedy" else ()
-    details = _other_lines(others)[: len(others) - len(remedy)]
+    details = _with_colon(others)[: len(others) - len(remedy)]
     left = _left(len(details) - most, "line", 2, screen)
-    more = _broken([*details[:most], *left, *_other_lines(remedy)], screen)
+    more = [*_shown(details[:most], screen), *left, *_shown(remedy, screen)]
     if not verdicts:
         return "\n".join(more)
-    tail = [f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)]
+    tail = _broken([f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)], screen)
     tail += ["", *more] if more else []
-    tail += ["", *(f"{REMEDY}{line}" for line in _what_to_do(verdicts, analysis))]
+    tail += ["", *_broken([f"{REMEDY}{line}" for line in _what_to_do(verdicts, analysis)], screen)]
     caps = _caps(len(verdicts), screen)
     sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
     head = _broken([_headline(verdicts, analysis), ""], screen)
-    return "\n".join([*head, *chain.from_iterable(sections), *_broken(tail, screen)])
+    return "\n".join([*head, *chain.from_iterable(sections), *tail])
 
 
-def _other_lines(lines: Sequence[FailureLine]) -> list[str]:
+def _with_colon(lines: Sequence[FailureLine]) -> list[FailureLine]:
+    """Return the lines, where they are details of the headline with a colon behind it."""
+    return [replace(lines[0], text=f"{lines[0].text}:"), *lines[1:]] if _has_details(lines) else list(lines)
+
+
+def _shown(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
     """Return the lines as they stand on a screen."""
-    texts = [printable(f"{REMEDY}{line.text}" if line.about == "remedy" else line.text) for line in lines]
-    return [f"{texts[0]}:", *texts[1:]] if _has_details(lines) else texts
+    return [
+        part
+        for line in lines
+        for part in broken(_prose(line), screen.columns, command=printable(line.command)).split("\n")
+    ]
+
+
+def _unbroken(line: FailureLine) -> str:
+    return _prose(line) + printable(line.command)
+
+
+def _prose(line: FailureLine) -> str:
+    return printable(f"{REMEDY}{line.text}" if line.about == "remedy" else line.text)
 
 
 def _has_details(lines: Sequence[FailureLine]) -> bool:
@@ -219,7 +212,7 @@ def _has_details(lines: Sequence[FailureLine]) -> bool:
 
 
 def _broken(lines: Sequence[str], screen: Screen) -> list[str]:
-    return fit("\n".join(lines), screen).split("\n") if lines else []
+    return [part for line in lines for part in broken(line, screen.columns).split("\n")]
 
 
 class Caps(NamedTuple):
@@ -257,7 +250,7 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[str]], caps: Caps, 
             left += 1
     reasons = why(verdict.limit)[: caps.reasons] if verdict.status == MISSED else ()
     return [
-        *fit(limit_line(verdict), screen, hanging=INDENT).splitlines(),
+        *broken(limit_line(verdict), screen.columns, hanging=INDENT).splitlines(),
         *shown,
         *_left(left, "", INDENT + 3, screen),
         *chain.from_iterable(places[: caps.places]),
@@ -266,7 +259,8 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[str]], caps: Caps, 
 
 
 def _left(count: int, noun: str, indent: int, screen: Screen) -> list[str]:
-    return [f"{' ' * indent}{and_more(count, noun).lstrip()}{screen.rest}"] if count > 0 else []
+    command = f": {screen.rest}" if screen.rest else ""
+    return [f"{' ' * indent}{and_more(count, noun).lstrip()}{command}"] if count > 0 else []
 
 
 def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -302,7 +296,7 @@ def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:
         if verdict.rows
         for step in (analysis.steps if verdict.range is not None else steps.get(verdict.step, ()))
     ]
-    return [printable_line(reason) for reason in dict.fromkeys(step.places.why_not for step in shown) if reason]
+    return [reason_line(str(why)) for why in dict.fromkeys(step.places.why_not for step in shown) if why]
 
 
 def _headline(verdicts: tuple[Verdict, ...], analysis: Analysis) -> str:
@@ -342,9 +336,10 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], sc
         first_detail = [*sorted(moved, key=lambda line: _MOVED.index(line.about)), *others[1:]][:1]
         about = first_detail if _has_details(others) else []
         moved = [line for line in moved if line not in about]
-        head = printable_line(" ".join([_other_lines(others)[0], *(line.text.strip() for line in about)]))
+        headline = _unbroken(_with_colon(others)[0])
+        head = printable_line(" ".join([headline, *(line.text.strip() for line in about)]))
     left = _left(len(moved) - screen.lines, "line", 2, screen)
-    return "\n".join([head, *_other_lines(moved[: screen.lines]), *left, *_other_lines(remedy)])
+    return "\n".join([head, *map(_unbroken, moved[: screen.lines]), *left, *map(_unbroken, remedy)])
 
 
 def _brief_cause(verdict: Verdict) -> str:
@@ -369,14 +364,15 @@ def _detail_blocks(
     With the lines it is said whether they are a row's.
     """
     rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
-    layout = Layout.of(rows, screen)
+    drawn = _drawn(rows, screen)
     blocks: list[tuple[bool, list[str]]] = []
     for fact in evidence:
         if isinstance(fact, WorkRow):
-            blocks.append((True, layout.lines(fact)))
+            blocks.append((True, [drawn[fact].line, *drawn[fact].places]))
         else:
             blocks += [(False, _broken([f"{' ' * INDENT}{reason_line(line)}"], screen)) for line in fact.lines]
-    if screen.everything or layout.beside or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
+    below = any(row.places for row in drawn.values())
+    if screen.everything or not below or sum(len(lines) for _, lines in blocks) <= MOST_WITH_PLACES:
         return blocks, []
     of_rows = [(is_row, lines[:1] if is_row else lines) for is_row, lines in blocks]
     return of_rows, [_broken([_places_of(row)], screen) for row in rows if row.places]

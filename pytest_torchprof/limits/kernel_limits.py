@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.kernels.carried import carries, carries_all, doubts
 from pytest_torchprof.kernels.fields import bare, checked_operator
+from pytest_torchprof.kernels.kernels import counted_names
 from pytest_torchprof.kernels.patterns import (
     NamePattern,
     Pattern,
+    Unmatched,
     compile_pattern,
-    hint,
+    unmatched,
+    without_tuning,
 )
 from pytest_torchprof.kernels.reply import YES, ask, some
-from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern
+from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, is_expression
 from pytest_torchprof.limits.answers import StepAnswer, in_each_step
 from pytest_torchprof.limits.compile_limits import instead_of_compiling
 from pytest_torchprof.limits.evidence import (
@@ -54,7 +57,6 @@ from pytest_torchprof.reasons.limits import (
     OperatorRanWithoutKernel,
     OperatorUntold,
 )
-from pytest_torchprof.reasons.recordings import NoSuchOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,26 +89,27 @@ def _read_ops(value: object) -> list[Operator]:
 
 
 def _count_answers(
-    pattern: Pattern | Operator, count: tuple[int, int] | None, sure: int, unknown: int, noun: str
+    pattern: Pattern | Operator, count: tuple[int, int] | None, sure: int, untold: Sequence[Kernel], noun: str
 ) -> Iterator[StepAnswer]:
-    """Compare ``sure`` matches and ``unknown`` ones with a count; None asks for at least one."""
+    """Compare ``sure`` matches, and kernels of which it is not known, with a count; None asks for at least one."""
+    unknown = len(untold)
     low, high = count or (1, None)
     if sure + unknown < low or (high is not None and sure > high):
         yield StepAnswer(MISSED, MatchesSeen(sure, noun, str(pattern), low, high))
     elif sure < low or (high is not None and sure + unknown > high):
-        yield StepAnswer(NOT_MEASURED, reason=_cannot_tell(pattern, unknown, noun))
+        yield StepAnswer(NOT_MEASURED, reason=_cannot_tell(pattern, untold, noun))
 
 
-def _cannot_tell(pattern: Pattern | Operator, unknown: int, noun: str) -> Reason:
+def _cannot_tell(pattern: Pattern | Operator, untold: Sequence[Kernel], noun: str) -> Reason:
     if isinstance(pattern, NamePattern) and pattern.names_operator:
-        return NameOfOperator(str(pattern), unknown)
-    return OperatorMatchUntold(str(pattern), unknown, noun)
+        return NameOfOperator(str(pattern), len(untold))
+    return OperatorMatchUntold(str(pattern), len(untold), noun, named=counted_names(untold))
 
 
 def _no_such_operator(analysis: Analysis, asked: Operator | None) -> StepAnswer | None:
     """Return that there is no operator as it is asked for: a name that nothing can have forbids nothing."""
     reason = None if asked is None else analysis.launching.operators.no_such_operator(asked)
-    return None if reason is None else StepAnswer(NOT_MEASURED, reason=NoSuchOperator(reason), of_all_steps=True)
+    return None if reason is None else StepAnswer(NOT_MEASURED, reason=reason, of_all_steps=True)
 
 
 def _kernels(analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[StepAnswer]:
@@ -119,13 +122,30 @@ def _kernels(analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[
         if unasked and (none := _no_such_operator(analysis, pattern.operator)):
             yield none
             continue
-        for answer in _count_answers(pattern, count, len(matches.yes), len(matches.not_known), "kernel"):
+        for answer in _count_answers(pattern, count, len(matches.yes), matches.not_known, "kernel"):
             if answer.status == NOT_MEASURED:
                 yield replace(answer, evidence=_not_known(analysis, step, matches.not_known))
                 continue
-            advice = hint(pattern, step.kernels) if not matches.yes else None
+            meant = unmatched(pattern, step.kernels) if not matches.yes else None
             rows = (*group_kernels(step, matches.yes), *group_others(step, matches.yes))
-            yield replace(answer, evidence=(*((PatternAdvice(advice),) if advice else ()), *rows))
+            yield replace(answer, evidence=(*((_advice_on(meant),) if meant else ()), *rows))
+
+
+_NAMES_IN_ADVICE = 3
+
+
+def _advice_on(meant: Unmatched) -> PatternAdvice:
+    named = meant.names.most_common(_NAMES_IN_ADVICE)
+    return PatternAdvice(
+        meant.pattern.written,
+        is_expression(meant.pattern.written),
+        str(meant.selector),
+        len(meant.kernels),
+        meant.noun,
+        meant.asked,
+        tuple((count, without_tuning(name)) for name, count in named),
+        len(meant.names) - len(named),
+    )
 
 
 def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]) -> Iterator[StepAnswer]:
@@ -137,7 +157,7 @@ def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Patter
         elif none := _no_such_operator(analysis, pattern.operator):
             yield none
         elif unknown := matches.not_known:
-            reason = _cannot_tell(pattern, len(unknown), "kernel")
+            reason = _cannot_tell(pattern, unknown, "kernel")
             yield StepAnswer(NOT_MEASURED, evidence=_not_known(analysis, step, unknown), reason=reason)
         elif ran := _ran_without_kernel(step, pattern):
             yield ran
@@ -170,24 +190,31 @@ def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
     return Counter({name: calls for name, calls in ops.items() if pattern.matches_op(name)})
 
 
-def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> int:
-    """Return how many kernels of a step the recording does not tell the operators of."""
+def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> list[Kernel]:
+    """Return the kernels of a step the operators of which the recording does not tell."""
     no_operators = not len(analysis.trace.ops)
     # Of a graph's kernels only the launch of the graph is known, if not the capture too.
-    return sum(
-        not kernel.capture_known
-        and (kernel.in_graph or (kernel.op is None and (kernel.launch is None or no_operators)))
+    return [
+        kernel
         for kernel in step.kernels
-    )
+        if not kernel.capture_known
+        and (kernel.in_graph or (kernel.op is None and (kernel.launch is None or no_operators)))
+    ]
 
 
-def _undecided(step: StepProfile, pattern: Operator) -> int:
-    """Return how many kernels a matching operator may have launched, and another one around it as well."""
-    return sum(any(map(pattern.matches_op, kernel.unsure_ops)) for kernel in step.kernels)
+def _undecided(step: StepProfile, pattern: Operator) -> list[Kernel]:
+    """Return the kernels that a matching operator may have launched, and another one around it as well."""
+    return [kernel for kernel in step.kernels if any(map(pattern.matches_op, kernel.unsure_ops))]
 
 
-def _untold_operators(unknown: int) -> StepAnswer:
-    return StepAnswer(NOT_MEASURED, reason=OperatorUntold(unknown))
+def _annotated(step: StepProfile, pattern: Operator) -> list[Kernel]:
+    """Return the kernels of graphs that are annotated with a matching operator: it ran, whoever launched them."""
+    annotated = ((kernel, kernel.annotation.operator) for kernel in step.kernels if kernel.annotation is not None)
+    return [kernel for kernel, operator in annotated if operator is not None and pattern.matches_op(operator)]
+
+
+def _untold_operators(unknown: Sequence[Kernel]) -> StepAnswer:
+    return StepAnswer(NOT_MEASURED, reason=OperatorUntold(len(unknown), named=counted_names(unknown)))
 
 
 def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[StepAnswer]:
@@ -199,7 +226,7 @@ def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[St
         if none is not None and count is not None and count[0] == 0:
             yield none
             continue
-        untold = unknown + _undecided(step, pattern)
+        untold = [*unknown, *_undecided(step, pattern)]
         for answer in _count_answers(pattern, count, hits.total(), untold, "operator"):
             if answer.status == MISSED:
                 lines = [WhyLine(none.reason)] if none and none.reason else _idle_operators(step, pattern)
@@ -221,6 +248,9 @@ def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator])
             launching = step.ops_of_work if analysis.trace.device_kind.has_launches else hits
             rows = list_operators(step, dict(hits.most_common()), launching)
             yield StepAnswer(MISSED, ForbiddenMatches(hits.total(), "operator", str(pattern)), rows)
+        elif kernels := _annotated(step, pattern):
+            rows = group_kernels(step, kernels)
+            yield StepAnswer(MISSED, ForbiddenMatches(len(kernels), "kernel", str(pattern)), rows)
         elif none := _no_such_operator(analysis, pattern):
             yield none
         elif undecided := _undecided(step, pattern):

@@ -26,7 +26,7 @@ from pytest_torchprof.limits.limit import (
 )
 from pytest_torchprof.limits.quantities import duration_us, size_bytes
 from pytest_torchprof.limits.seen import NumberSeen, PeakShare
-from pytest_torchprof.reasons.limits import PeakUnknown
+from pytest_torchprof.reasons.limits import FlopsNotRecorded
 from pytest_torchprof.trace.columns import MEMCPY, MEMSET
 
 if TYPE_CHECKING:
@@ -162,8 +162,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
 def _mfu(analysis: Analysis, bound: float) -> Verdict:
     throughput = analysis.efficiency.throughput
     if throughput.mfu is None or throughput.peak_tflops is None:
-        unknown = PeakUnknown(throughput.why_not) if throughput.why_not else PeakUnknown()
-        return unmeasured(analysis.trace.device_kind.why_no("mfu") or unknown)
+        return unmeasured(analysis.trace.device_kind.why_no("mfu") or throughput.why_not or FlopsNotRecorded())
     return Verdict(
         number=throughput.mfu,
         seen=(PeakShare(throughput.mfu, throughput.peak_tflops, str(throughput.dtype)),),
@@ -179,7 +178,7 @@ NUMBER_LIMITS = (
             check=bound,
             settings=bound.settings,
             on_gpu_work=not bound.of_held_memory and bound.limit != "min_kernels",
-            on_time=bound.number.unit in ("us", "share", "ratio"),
+            on_time=bound.number.on_time,
             located=not bound.of_held_memory,
             unit=bound.number.unit,
             per_step=bound.number.scope == "step",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.kernels.operator_checks import refused
+from pytest_torchprof.kernels.operator_checks import unregistered_operator_text
 from pytest_torchprof.kernels.patterns import NamePattern
 from pytest_torchprof.kernels.selectors import Operator, Selector
 from pytest_torchprof.limits.allowances import Allowance
@@ -21,7 +21,7 @@ def refuse_unknown_operators(limits: Iterable[Asked]) -> None:
     """Raise UnknownLimit where a limit asks for an operator that torch, as it is loaded in this process, has not."""
     for wanted in limits:
         for operator in _operators(wanted):
-            if (refusal := refused(operator)) is not None:
+            if (refusal := unregistered_operator_text(operator)) is not None:
                 raise UnknownLimit(f"{wanted.limit.name}={wanted.shown}: {refusal}", Code.BAD_PATTERN)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_torchprof.analysis.annotated_ranges import without_annotation
 from pytest_torchprof.analysis.range_view import RangeView
 from pytest_torchprof.analysis.regions import regions_of
 from pytest_torchprof.analysis.user_ranges import instead_of
@@ -14,7 +16,8 @@ from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
 from pytest_torchprof.limits.limit import Limit, Verdict, unmeasured
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
-from pytest_torchprof.reasons.limits import RangeNotInStep, RangeOfLaunchesUnknown
+from pytest_torchprof.reasons.limits import RangeNotInStep, RangeOfGraphUnknown, RangeOfLaunchesUnknown
+from pytest_torchprof.trace.graph_annotations import is_of_graphs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,4 +86,11 @@ def _why_unknown(view: RangeView) -> Reason | None:
         )
     call_of = trace.links.call_of
     lost = sum(call_of[i] < 0 for step in view.whole.steps for i in step.part.gpu_ops)
-    return RangeOfLaunchesUnknown(lost, view.name) if lost else None
+    if lost:
+        return RangeOfLaunchesUnknown(lost, view.name)
+    if not is_of_graphs(view.name):
+        return None
+    unknown = without_annotation(trace, (i for step in view.whole.steps for i in step.part.gpu_ops))
+    names = Counter(view.launching.decoded(i).short or trace.names[trace.gpu.name[i]] for i in unknown)
+    named = tuple((count, name) for name, count in names.most_common())
+    return RangeOfGraphUnknown(view.name, len(unknown), named=named) if unknown else None

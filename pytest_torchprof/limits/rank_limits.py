@@ -20,6 +20,7 @@ from pytest_torchprof.reasons.composed import FindingUntold, OfRank
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import (
     AloneOfJob,
+    ClocksLocked,
     CollectivesDiffer,
     FamilyUnknown,
     KernelsOfRankUnknown,
@@ -79,6 +80,8 @@ def _why_not_judged(job: Job, *, on_time: bool) -> Reason | None:
             return OfRank(rank.rank, reason)
         if on_time and rank.launches_wait is not None:
             return TimesOfRankMeanNothing(rank.rank, rank.launches_wait)
+        if on_time and rank.samples_hardware:
+            return OfRank(rank.rank, ClocksLocked())
     return None
 
 
@@ -155,9 +158,9 @@ def _skew(job: Job, most_us: float) -> Verdict:
 
 
 def _unsure(job: Job) -> Verdict:
-    rows = tuple(RankDiffers(difference.rank, difference.text) for difference in job.differences[:_MOST_ROWS])
+    rows = tuple(map(RankDiffers, job.differences[:_MOST_ROWS]))
     first, *others = job.differences
-    return unmeasured(CollectivesDiffer(first.rank, first.text, len(others)), rows)
+    return unmeasured(CollectivesDiffer(first, len(others)), rows)
 
 
 def _if_others_were_matched(job: Job, seen: RankSkew) -> Verdict:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, Union
 
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.reasons.statement import Statement
-from pytest_torchprof.text import counted, show_bytes, show_share, show_us
+from pytest_torchprof.text import counted, show_bytes, show_ratio, show_share, show_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from pytest_torchprof.reasons.reason import Reason
 
@@ -24,6 +24,32 @@ class InWords(Seen, frozen=True):
     SENTENCE = "{said}"
 
     said: str
+
+
+class Unworded(Seen, frozen=True):
+    """What a limit of another plugin saw, where its check has no words for it: a number, or nothing at all."""
+
+    value: float | None = None
+    unit: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        if self.value is None:
+            return "its check does not say what it saw"
+        shown = _SHOWN.get(self.unit or "count")
+        if shown is not None:
+            return shown(self.value)
+        return f"{round(self.value):,}" if self.value == round(self.value) else f"{self.value:,}"
+
+
+_SHOWN: Final[Mapping[str, Callable[[float], str]]] = {
+    "us": show_us,
+    "s": lambda seconds: show_us(seconds * 1e6),
+    "bytes": lambda size: show_bytes(round(size)),
+    "share": show_share,
+    "ratio": show_ratio,
+}
+"""How a number of a unit is shown; a count as it is."""
 
 
 class NumberSeen(Seen, frozen=True):

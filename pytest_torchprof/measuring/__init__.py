@@ -1,1 +1,1 @@
-"""What a measurement takes wherever it is made, in a test or in a script: how it runs, and what explains it."""
+"""The parts that a measurement needs in a test and in a script: how it runs, and how it is explained."""

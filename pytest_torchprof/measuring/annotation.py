@@ -1,6 +1,6 @@
 """A range of the user's code that recordings show, and that may stay there: without a profiler it does nothing.
 
-Whether one runs only private names tell: run with torch 2.13.0 and 2.15.0.
+Only private names show whether a profiler runs: run with torch 2.13.0 and 2.15.0.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class mark:  # noqa: N801 - it is used as ``with mark("decode"):``
         """Take the name under which limits and reports know the range."""
         self.name = name
         self._open: tuple[Any, Any] | None = None
-        """The range that is open, and what was open before it: one object may be entered inside itself."""
+        """The open range, and those open around it: one object may be entered inside itself."""
 
     def __enter__(self) -> None:
         torch = sys.modules.get("torch")
-        # Dynamo drops ranges, and breaks the graph at a question for the profiler.
+        # Dynamo drops ranges, and breaks the graph where the profiler is asked for.
         if torch is None or torch.compiler.is_dynamo_compiling():
             return
         if not torch.autograd._profiler_enabled() and not _is_capturing(torch):  # noqa: SLF001 - nothing public tells

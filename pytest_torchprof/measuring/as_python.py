@@ -15,7 +15,7 @@ from typing import NoReturn
 from zipfile import is_zipfile
 
 _UNCAUGHT = 1
-"""What Python exits with after an exception, and where a program says in a text why it ends."""
+"""Python's exit status after an exception, and after ``sys.exit`` with a text."""
 _INTERRUPTED = 130
 _OURS = (__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
 
@@ -23,19 +23,19 @@ _OURS = (__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
 def run_as_python(program: list[str]) -> int:
     """Run SCRIPT ARGS or -m MODULE ARGS until its threads have ended, too; return its exit status, 0 to 255.
 
-    Only the process that was called returns: a fork that comes to the program's end has its own end here.
+    Only the process that was called returns: a fork that reaches the program's end ends here.
     """
     process = os.getpid()
     try:
         try:
             _run(program)
         finally:
-            # As Python does at the end of a program, whose threads may have work left.
+            # As Python does at the end of a program whose threads may still have work.
             threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
         status = 0
     except SystemExit as ended:
         status = _status_of(ended)
-    except BaseException as problem:  # noqa: BLE001 - whatever a program raises ends it
+    except BaseException as problem:  # noqa: BLE001 - any exception ends the program
         _print_without_us(problem)
         status = _INTERRUPTED if isinstance(problem, KeyboardInterrupt) else _UNCAUGHT
     if os.getpid() != process:
@@ -51,7 +51,7 @@ def _run(program: list[str]) -> None:
     main = sys.modules["__main__"] = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
     sys.argv = program[1:] if module else list(program)
-    # The first entry is where the torchprof command itself lies.
+    # The first entry is the folder of the torchprof command itself.
     sys.path[0] = os.getcwd() if module else os.path.dirname(path)  # noqa: PTH109, PTH120
     if module:
         runpy.run_module(program[1], run_name="__main__", alter_sys=True)
@@ -79,7 +79,7 @@ def _print_without_us(problem: BaseException) -> None:
 
 
 def _end(status: int) -> NoReturn:
-    """End a fork of the program as Python ends, but for the profiler, which is the first process's to stop."""
+    """End a fork of the program as Python would, but leave the profiler to the first process."""
     try:
         atexit._run_exitfuncs()  # noqa: SLF001
     finally:

@@ -24,7 +24,7 @@ _ONLY_MAKE_AN_OBJECT = (inspect.iscoroutinefunction, inspect.isgeneratorfunction
 
 
 def why_nothing_runs(function: Callable[..., Any]) -> Reason | None:
-    """Return why a call of the function runs none of its code; None where it does."""
+    """Return why a call of the function runs none of its code; None if it does run it."""
     if not any(is_kind(function) for is_kind in _ONLY_MAKE_AN_OBJECT):
         return None
     return OnlyMakesAnObject(repr(function))
@@ -47,7 +47,7 @@ class MeasuredBlock(ABC):
 
     @abstractmethod
     def _calls(self) -> Calls:
-        """Yield for each call of the measured code, and leave a profile behind."""
+        """Yield once for each call of the measured code, and leave a profile behind."""
 
     @property
     @abstractmethod
@@ -57,11 +57,11 @@ class MeasuredBlock(ABC):
     @property
     @abstractmethod
     def _profile(self) -> Profile | None:
-        """The profile of what was measured; None where nothing was."""
+        """The profile of the measurement; None if nothing was measured."""
 
     @abstractmethod
     def _left(self, reason: Reason) -> None:
-        """Raise why the block that was left has measured nothing, unless it is known why there is no profile."""
+        """Raise why the block measured nothing when it was left, unless it is known why there is no profile."""
 
     def __enter__(self) -> Self:
         if self._entered:
@@ -98,7 +98,7 @@ class MeasuredBlock(ABC):
             return
         explanation = self._explanation
         if value is not None and explanation is not None and explanation.running:
-            # The measurement stands: what is raised when it is repeated does not fail by itself.
+            # The measurement stands: an exception in its repeat is no failure.
             explanation.call_raised(value)
         if self._steps is not None:
             # An exception leaves the loop's generator suspended, and with it the profiler running.

@@ -1,4 +1,4 @@
-"""What explains a missed limit: the measured code, called once more, marks the lines that its work comes from."""
+"""The explanation of a missed limit: another call of the measured code finds the lines that its work comes from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pytest_torchprof import capture
 from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.limits import NOT_MEASURED
 from pytest_torchprof.profiles import load_file
-from pytest_torchprof.reasons.errors import TorchprofError, describe
+from pytest_torchprof.reasons.composed import RepeatUnmeasured
+from pytest_torchprof.reasons.errors import TorchprofError, describe, reason_of
+from pytest_torchprof.reasons.lines import BlockOver, LoopOver, RepeatFailed, RepeatRaised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -19,21 +21,22 @@ if TYPE_CHECKING:
     from pytest_torchprof.capture import Plan
     from pytest_torchprof.limits import Asked, Screen, Verdict
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons.reason import Reason
 
 
 @dataclass(slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Explanation:
-    """What is known of where a measurement's work comes from, and how to learn it; see ``profiles.Explainer``."""
+    """The known places that a measurement's work comes from, and the way to find them; see ``profiles.Explainer``."""
 
     screen: Screen
     judges: bool = True
-    """Whether limits are judged; at a commit that is only compared with, none is."""
+    """Whether limits are judged; at a commit that is only compared with, they are not."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """What changes how limits count, where they are given without."""
     repeat: Repeat | None = None
-    """The repeat, or why there is none; None before a repeat was asked for."""
+    """The repeat, or why there is none; None until a repeat is asked for."""
     recording: Path | None = None
-    """The repeat's, beside the one that is judged."""
+    """The recording of the repeat, beside the one that is judged."""
     again: Callable[[Explanation], None] | None = None
     """Calls the measured code once more, for this explanation; None where that cannot be done."""
     plan: Plan | None = None
@@ -41,11 +44,11 @@ class Explanation:
     asked: list[Asked] = field(default_factory=list)
     """The limits that the test's body has asked for."""
     unanswered: list[Verdict] = field(default_factory=list)
-    """The limits among these that could not be judged, whether or not the test noticed."""
+    """Those of these limits that could not be judged, whether or not the test noticed."""
     running: bool = False
-    """Whether the call that is under way is the repeat's."""
+    """Whether the current call is the repeat."""
     raised: BaseException | None = None
-    """What the measured code raised in the repeat."""
+    """The exception of the measured code in the repeat."""
 
     def made_by(self, plan: Plan) -> None:
         """Take how the measurement was made."""
@@ -54,6 +57,17 @@ class Explanation:
     def call_by(self, again: Callable[[Explanation], None] | None) -> None:
         """Take a function that calls the measured code once more; None where nothing can any more."""
         self.again = again
+
+    def repeated(
+        self, path: Callable[[], Path], *, now: bool, later: Callable[[Explanation], None] | None
+    ) -> Generator[None, None, None]:
+        """Yield for the one call of a repeat that is to be made ``now``; ``later`` makes one for what is asked then."""
+        if now and self.plan is not None:
+            yield from self.calls(self.plan, path())
+        elif now and self.again is not None:
+            self.again(self)
+        if self.plan is not None and later is not None:
+            self.again = later
 
     def expected(self, asked: Iterable[Asked]) -> None:
         """Note the limits that the test's body asks for."""
@@ -69,11 +83,11 @@ class Explanation:
             if self.again is not None:
                 self.again(self)
             elif self.plan is not None:
-                self.fail("the code cannot be called again, its block is over")
+                self.fail(BlockOver())
         return profile if self.repeat is None else profile.with_repeat(self.repeat)
 
     def calls(self, plan: Plan, path: Path) -> Generator[None, None, None]:
-        """Yield for the one call of the repeat; whatever goes wrong with it is a reason, and no failure."""
+        """Yield for the single call of the repeat; whatever goes wrong with it is a reason, not a failure."""
         self.running = True
         try:
             with closing(capture.once_more(plan, path)) as calls:
@@ -81,15 +95,16 @@ class Explanation:
                     yield
             self.read(path)
         except GeneratorExit:
-            self.fail("the code could not be called again, its loop was over")
+            self.fail(LoopOver())
             raise
         except Exception as problem:  # noqa: BLE001 - the verdict stands, whatever happens here
-            self.fail(f"the repeat with stacks failed: {problem}")
+            known = RepeatUnmeasured(reason_of(problem)) if isinstance(problem, TorchprofError) else None
+            self.fail(known or RepeatFailed(describe(problem)))
         finally:
             self.running = False
 
     def call_again(self, path: Path, function: Callable[[], object]) -> None:
-        """Call the measured code, a function that raises nothing, as often as the repeat takes."""
+        """Call the measured code, given as a function that never raises, as often as the repeat needs."""
         if self.plan is not None:
             with closing(self.calls(self.plan, path)) as calls:
                 for _ in calls:
@@ -102,20 +117,20 @@ class Explanation:
         try:
             profile = load_file(path)
         except TorchprofError as problem:
-            self.fail(str(problem))
+            self.fail(reason_of(problem))
             return
         self.recording = path
         if reason := profile.doubt or profile.kernels_unknown:
-            self.fail(f"the repeat with stacks was not measured: {reason}")
+            self.fail(RepeatUnmeasured(reason))
         else:
             self.repeat = Repeat(profile)
 
     def call_raised(self, problem: BaseException) -> None:
-        """Keep that the measured code raised when it was called once more."""
+        """Note that the measured code raised when it was called once more."""
         self.raised = problem
-        self.fail(f"the repeat with stacks raised {describe(problem)}")
+        self.fail(RepeatRaised(describe(problem)))
 
-    def fail(self, reason: str) -> None:
-        """Keep why there are no places; the first reason counts."""
+    def fail(self, reason: Reason) -> None:
+        """Note why there are no places; the first reason counts."""
         if self.repeat is None:
             self.repeat = Repeat(None, reason)

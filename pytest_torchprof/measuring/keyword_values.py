@@ -1,4 +1,4 @@
-"""The values of the keywords that say how to measure: how often, and on which device."""
+"""The values of keywords on how to measure: how often, and on which device."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEVICE, WARMUP, STEPS = "auto", 3, 5
-"""Where and how often is measured if nobody says otherwise."""
+"""The defaults: the device, and the numbers of calls."""
 
 
 def at_least(least: int) -> Callable[[object], int]:
-    """Return a function that reads a whole number from ``least`` on, and raises UnknownLimit at anything else."""
+    """Return a function that reads an integer of at least ``least``, and raises UnknownLimit for anything else."""
 
     def read(value: object) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and value >= least:

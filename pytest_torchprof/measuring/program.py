@@ -1,6 +1,6 @@
-"""A program from outside, run under the profiler in a process of its own and judged in the one that waits for it.
+"""A program that runs under the profiler in a process of its own, and is judged in the process that waits for it.
 
-A program that ends its process by ``os._exit``, ``exec`` or a signal leaves nothing behind there, and that is seen. The
+A program that ends its process by ``os._exit``, ``exec`` or a signal leaves nothing behind there, which is noticed. The
 process that runs it is a fork: this one has not imported torch, and has no thread.
 """
 
@@ -34,7 +34,7 @@ from pytest_torchprof.system.replacing import replacing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_torchprof.limits import Asked
+    from pytest_torchprof.limits import Asked, Verdict
     from pytest_torchprof.reasons.errors import LimitsMissed
     from pytest_torchprof.reasons.reason import Reason
 
@@ -45,27 +45,29 @@ _PR_SET_PDEATHSIG = 1
 
 
 class _Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """What the program's process leaves beside the recording when the program and the recording are at their end."""
+    """The record that the program's process leaves beside the recording when both are complete."""
 
     status: int = 0
     """The program's own exit status; nothing was recorded where it is not 0."""
     device: str | None = None
     """The device that was measured."""
     reason: StoredReason | None = None
-    """Why the recording, if there is one, cannot be believed."""
+    """Why the recording, if there is one, cannot be trusted."""
     refused: bool = False
-    """Whether the reason is that what was asked for cannot be had, and the program did not run."""
+    """Whether the reason is a request that cannot be met, so that the program did not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutcome:
-    """What came of a program: its own failure, or a recording and what is wrong with it."""
+    """The outcome of a program: its own failure, or a recording and what is wrong with it."""
 
     failed: int | None = None
-    """The exit status of a program that has failed by itself."""
+    """The exit status of a program that failed by itself."""
     problem: LimitsMissed | NotMeasured | None = None
     profile: Profile | None = None
-    """What was recorded, believed or not; None where nothing was."""
+    """The recording, trusted or not; None if there is none."""
+    verdicts: tuple[Verdict, ...] = ()
+    """On the limits, where the recording could be judged."""
 
 
 @contextmanager
@@ -74,7 +76,7 @@ def run_program(program: list[str], asked: Sequence[Asked], device: str) -> Iter
 
     Raises TorchprofError for a device that is not there. The other process ends in here, by SystemExit.
     """
-    # No object that removes the folder at its end: there would be one in either process.
+    # Not an object that removes the folder when it is collected: both processes would have one.
     folder = Path(tempfile.mkdtemp(prefix="torchprof-"))
     sys.stdout.flush()
     sys.stderr.flush()
@@ -96,11 +98,11 @@ def run_program(program: list[str], asked: Sequence[Asked], device: str) -> Iter
 
 @contextmanager
 def _passing_signals_on(process: int) -> Iterator[None]:
-    """Let the program decide what becomes of a signal that ends this process by default: this process waits for it."""
+    """Pass signals that would end this process on to the program, which decides: this process waits for it."""
 
     def pass_on(number: int, _: object) -> None:
         if signal.Signals(number).name in _FROM_A_TERMINAL and _in_the_foreground():
-            return  # Whoever is in front of the terminal gets it: the program has it already.
+            return  # The terminal sends it to the whole foreground group: the program has it already.
         with suppress(ProcessLookupError):
             os.kill(process, number)
 
@@ -156,7 +158,7 @@ def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[
         reason = reason or NoRecordingOfProgram()
         return ProgramOutcome(problem=not_measured(reason, ask_the_doctor=reason.for_the_doctor), profile=profile)
     verdicts = judge(profile, asked, stands_in=stands_in(device, ended.device or device))
-    return ProgramOutcome(problem=problem_of(verdicts, profile), profile=profile)
+    return ProgramOutcome(problem=problem_of(verdicts, profile), profile=profile, verdicts=verdicts)
 
 
 def _read_ended(folder: Path) -> _Ended | None:
@@ -170,7 +172,7 @@ def _read_ended(folder: Path) -> _Ended | None:
 
 
 def _end_with(judge_id: int) -> None:
-    """Let the system kill this process if the process that waits for it is killed: its caller started only that."""
+    """Let the system kill this process if the waiting one is killed, which is the only one that the caller knows."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != judge_id:
@@ -178,9 +180,9 @@ def _end_with(judge_id: int) -> None:
 
 
 def _measure(program: list[str], asked: Sequence[Asked], device: str, folder: Path) -> int:
-    """Run the program under the profiler, and leave what came of it; return its exit status."""
+    """Run the program under the profiler, and leave its outcome; return its exit status."""
     ended = _record(program, asked, device, folder / _RECORDING)
-    with suppress(OSError), replacing(folder / _ENDED) as unfinished:  # What is not there is not judged.
+    with suppress(OSError), replacing(folder / _ENDED) as unfinished:  # A missing device is not judged.
         unfinished.write_bytes(msgspec.json.encode(ended))
     return ended.status
 
@@ -199,6 +201,7 @@ def _record(program: list[str], asked: Sequence[Asked], device: str, recording: 
             label=None,
             repeatable=False,
         )
+        capture.tell_slow_export(measured)
         with closing(capture.iterations(plan, recording, lambda _: None)) as calls:
             for _ in calls:
                 if status := run_as_python(program):

@@ -63,12 +63,12 @@ def profile(
 ) -> Profile:
     """Call ``function(*args)`` ``warmup + steps`` times and return the Profile of the steps, in a script or notebook.
 
-    Keywords are limits, those of the marker. What ``function`` takes by keyword is bound to it:
-    ``profile(functools.partial(model, mask=mask), x)``. ``profile.result`` is what the last call returned. The Profile
-    keeps the function, to call it once more where ``profile.expect(...)`` is missed and asks for lines.
+    Keywords are limits, as in the marker. Keyword arguments of ``function`` are bound to it:
+    ``profile(functools.partial(model, mask=mask), x)``. ``profile.result`` is the value that the last call returned.
+    The Profile keeps the function, to call it once more if ``profile.expect(...)`` is missed and lines are looked for.
 
     Raises LimitsMissed or NotMeasured as a test would fail, and whatever ``function`` raises. Without a GPU, "auto"
-    tells what the compiler did and no more: limits and numbers of the GPU's are not measured. "cpu" measures the CPU.
+    shows only what the compiler did: limits and numbers of the GPU are not measured. "cpu" measures the CPU.
     """
     block = ScriptBlock(None, limits, steps=steps, warmup=warmup, device=device)
     _refuse_ambiguous(function, {"steps": steps, "warmup": warmup, "device": device, **limits})
@@ -99,17 +99,17 @@ def measure(
             for _ in m.steps():
                 model.prefill(x)
 
-    The label stands in front of what is raised. Limits, device and errors are as in ``profile``; what is missed is
-    raised at the end of the block.
+    The label begins the text of errors. Limits, device and errors are as in ``profile``; a missed limit is raised at
+    the end of the block.
     """
     return ScriptBlock(label, limits, steps=steps, warmup=warmup, device=device)
 
 
 def _refuse_ambiguous(function: Callable[..., Any], given: Mapping[str, object]) -> None:
-    """Raise UnknownLimit for a keyword that may be meant for the measured function, which has one of that name too."""
+    """Raise UnknownLimit for a keyword that the measured function has too, for which it may be meant."""
     try:
         parameters = set(inspect.signature(function).parameters) - set(getattr(function, "keywords", ()))
-    except (TypeError, ValueError):  # Some that are written in C have no signature.
+    except (TypeError, ValueError):  # Some functions written in C have no signature.
         return
     for name, value in given.items():
         if name in parameters and (name not in _OPTIONS or value != _OPTIONS[name][1]):
@@ -131,7 +131,7 @@ class ScriptBlock(MeasuredBlock):
         self._options: dict[str, Any] = {name: read_option(name, value) for name, value in options.items()}
         self._device = ""
         self._measured: Profile | None = None
-        # Whoever has a view of the Profile has this, too: the recording's folder goes with it.
+        # Every view of the Profile refers to this too: the recording's folder is removed with it.
         self._own = Explanation(screen=_SCREEN)
 
     def _begin(self) -> None:
@@ -161,6 +161,7 @@ class ScriptBlock(MeasuredBlock):
             measured = Profile.from_trace(read(recording)).with_own_kernels(self._own_kernels)
             return measured.doubt
 
+        capture.tell_slow_export(self._device)
         try:
             with closing(capture.iterations(plan, folder / "recording.json", check)) as calls:
                 yield from calls
@@ -175,7 +176,7 @@ class ScriptBlock(MeasuredBlock):
             yield from self._own.calls(plan, folder / _STACKS)
 
     def can_call(self, function: Callable[[], object]) -> None:
-        """Let limits that are asked for later be explained by one more call of the measured code."""
+        """Let limits that are asked for later be explained by another call of the measured code."""
         if self._measured is not None and self._measured.trace.path is not None:
             stacks = Path(self._measured.trace.path).with_name(_STACKS)
             self._own.call_by(partial(_call_again, stacks, function))
@@ -214,7 +215,7 @@ class ScriptBlock(MeasuredBlock):
 
 
 def device_for(asked: Sequence[Asked], device: str) -> str:
-    """Return the device that is measured where ``device`` is asked for; NotMeasured where these limits need another."""
+    """Return the device that is measured if ``device`` is asked for; NotMeasured if these limits need another."""
     picked = capture.pick_device(device)
     if stands_in(device, picked) and (names := [wanted.limit.name for wanted in asked if wanted.limit.needs == GPU]):
         raise _needs_gpu(", ".join(names))
@@ -227,7 +228,7 @@ def stands_in(asked: str, device: str) -> bool:
 
 
 def judge(measured: Profile, asked: Sequence[Asked], *, stands_in: bool) -> tuple[Verdict, ...]:
-    """Return the verdicts on limits, or without any on whether anything ran."""
+    """Return the verdicts on limits, or without limits on whether anything ran."""
     if asked:
         return check_limits(measured, asked)
     unknown = None if stands_in else nothing_known(measured, ())
@@ -235,7 +236,7 @@ def judge(measured: Profile, asked: Sequence[Asked], *, stands_in: bool) -> tupl
 
 
 def problem_of(verdicts: Iterable[Verdict], measured: Profile) -> LimitsMissed | NotMeasured | None:
-    """Return the error for verdicts that do not hold; None where all do."""
+    """Return the error for verdicts that do not hold; None if all do."""
     return error_for(verdicts, measured, measured.why_missed, screen=_SCREEN)
 
 
@@ -243,14 +244,14 @@ def _call_again(path: Path, function: Callable[[], object], explanation: Explana
     def call() -> None:
         try:
             function()
-        except Exception as problem:  # noqa: BLE001 - a reason to have no lines, and nothing else
+        except Exception as problem:  # noqa: BLE001 - it is only a reason why there are no lines
             explanation.call_raised(problem)
 
     explanation.call_again(path, call)
 
 
 def read_option(name: str, value: object) -> Any:
-    """Return the value of steps, warmup or device; UnknownLimit for what it cannot be."""
+    """Return the value of steps, warmup or device; UnknownLimit for an invalid one."""
     if is_huge(value):
         raise UnknownLimit(f"{name}: {HUGE}")
     try:
@@ -274,6 +275,6 @@ def _needs_gpu(what: str) -> NotMeasured:
 
 
 def _refuse_gpu_numbers(name: str) -> None:
-    """Raise NotMeasured at a look at anything that only a GPU can tell."""
+    """Raise NotMeasured when a number is read that only a GPU has."""
     if name not in READABLE_WITHOUT_GPU:
         raise _needs_gpu(f"profile.{name}")

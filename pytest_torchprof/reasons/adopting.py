@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
-from pytest_torchprof.text import counted, first_of
+from pytest_torchprof.text import counted, first_of, printable_line
 
 
 class NoFileThere(Reason, frozen=True):
@@ -54,15 +54,15 @@ class TooFewRecordings(Reason, frozen=True):
     ADVICE = "as for [no-recording-left](#no-recording-left)"
 
     wanted: str
-    waited: str
-    """How long was waited for them, " after 30 s"; empty where nothing was."""
+    after_s: float | None
+    """How long was waited for them; None where nothing was."""
     files: tuple[str, ...]
 
     @property
     def sentence(self) -> str:
         files = len(self.files)
         are = "is" if files == 1 else "are"
-        return f"{files} of {self.wanted} recordings {are} there{self.waited}: {first_of(self.files)}"
+        return f"{files} of {self.wanted} recordings {are} there{_after(self.after_s)}: {first_of(self.files)}"
 
 
 class NoRecordingLeft(Reason, frozen=True):
@@ -72,44 +72,72 @@ class NoRecordingLeft(Reason, frozen=True):
     MEANING = "what `torchprof.adopt` called left no recording of torch.profiler in the folder within the timeout"
     ADVICE = (
         "let it write to the folder that it is given; make it wait until the profiler has stopped; raise "
-        "`timeout=`. With torch 2.15's `CuspyConfig` the profiler skips the export, with one warning, where it "
-        "could not register (*Cuspy observer unavailable*), and writes late with `cuspy_async_export`: call "
-        "`wait_for_exports()`"
+        "`timeout=`. With torch 2.15's `CuspyConfig` a profiler of another process skips its export, with one "
+        "warning, where it could not register (*Cuspy observer unavailable*), and writes late with "
+        "`cuspy_async_export`: call `wait_for_exports()`"
     )
 
-    waited: str
-    """How long was waited for one, " after 30 s"; empty where nothing was."""
+    after_s: float | None
+    """How long was waited for one; None where nothing was."""
     others: tuple[str, ...]
     """Files of JSON that are no recordings."""
 
     @property
     def sentence(self) -> str:
         beside = f"; JSON without a trace's events is in {first_of(self.others)}" if self.others else ""
-        return f"no recording (.json or .json.gz) was left there{self.waited}{beside}"
+        return f"no recording (.json or .json.gz) was left there{_after(self.after_s)}{beside}"
+
+
+class ExportSkipped(Reason, frozen=True):
+    """Recordings are missing, and a profiler of this process has skipped its export."""
+
+    CODE = Code.NO_RECORDING_LEFT
+    REMEDY = "record without CuspyConfig, or mend what keeps it from CUPTI"
+    MEANING = "torch 2.15 goes on without a recording where its monitor has no CUPTI of 13.2 or newer for itself"
+
+    because: str
+    """What the monitor said."""
+    there: int
+    after_s: float | None
+    """How long was waited for the others; None where nothing was."""
+
+    @property
+    def sentence(self) -> str:
+        return self.words(
+            "torch's own monitor of CUPTI (CuspyConfig) could not register ({because}), and a profiler then skips "
+            "its export: {there:recording} {there:is|are} there"
+        ) + _after(self.after_s)
 
 
 class StillUnnamed(Reason, frozen=True):
     """A recording is still being written under another name."""
 
     CODE = Code.UNFINISHED_RECORDING
-    SENTENCE = "{file:line} has not got its own name{waited}: it is still being written, or its writer is dead"
     MEANING = "there is a file such as `trace.json.tmp`, which its writer renames when it is complete"
     ADVICE = "wait for it in the function; raise `timeout=`"
 
     file: str
-    waited: str
+    after_s: float | None
+
+    @property
+    def sentence(self) -> str:
+        still = "it is still being written, or its writer is dead"
+        return f"{printable_line(self.file)} has not got its own name{_after(self.after_s)}: {still}"
 
 
 class StillIncomplete(Reason, frozen=True):
     """A recording has no end yet."""
 
     CODE = Code.UNFINISHED_RECORDING
-    SENTENCE = "{file} is still incomplete{waited}: whoever writes it is slow (timeout=), or dead"
     MEANING = "its writer was not done when the time was over, or has died"
     ADVICE = "wait for it in the function; raise `timeout=`"
 
     file: str
-    waited: str
+    after_s: float | None
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.file} is still incomplete{_after(self.after_s)}: whoever writes it is slow (timeout=), or dead"
 
 
 class WrittenBefore(Reason, frozen=True):
@@ -254,6 +282,10 @@ class RanksNotAdopted(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         return f"no recording of rank {', '.join(map(str, self.missing))}: nothing is known of it"
+
+
+def _after(after_s: float | None) -> str:
+    return "" if after_s is None else f" after {after_s:g} s"
 
 
 def _seconds(seconds: float) -> str:

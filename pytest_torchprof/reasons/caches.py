@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+
+AOT_AUTOGRAD: Final = "AOTAutograd"
+_SEE_MISSES: Final = (
+    "see what misses: TORCH_LOGS=torch._inductor.codecache,torch._functorch._aot_autograd.autograd_cache"
+)
+# Asked after Inductor's: where that found all, AOTAutograd's lacks what it never kept.
+_BACKWARD: Final = (
+    "it keeps a graph with a backward pass once that was called: call it, or measure under torch.no_grad(); "
+)
 
 
 class CachesMoved(Reason, frozen=True):
@@ -75,7 +86,6 @@ class NotFoundInCache(Reason, frozen=True):
 
     CODE = Code.COMPILE_CACHE
     SENTENCE = "{misses} of {lookups:entry} not found in {cache}'s cache, which a process before this one has filled"
-    REMEDY = "{advice}"
     MEANING = (
         "the process before this one compiled the same test, and the key of a graph has changed in between: "
         "something in it differs from process to process; of AOTAutograd's, or the graph has a backward pass that "
@@ -89,7 +99,10 @@ class NotFoundInCache(Reason, frozen=True):
     misses: int
     lookups: int
     cache: str
-    advice: str
+
+    @property
+    def remedy(self) -> str:
+        return f"{_BACKWARD if self.cache == AOT_AUTOGRAD else ''}{_SEE_MISSES}"
 
 
 class CompiledByTriton(Reason, frozen=True):
@@ -107,7 +120,7 @@ class NothingWasWarm(Reason, frozen=True):
     """torch found nothing in its caches, and could not have."""
 
     CODE = Code.COMPILE_CACHE
-    REMEDY = "{advice}"
+    REMEDY = _SEE_MISSES
     MEANING = "the caches are switched off, the backend has none, or the graphs hold what cannot be kept"
     ADVICE = (
         "switch them on (`TORCHINDUCTOR_FORCE_DISABLE_CACHES`, `TORCHINDUCTOR_FX_GRAPH_CACHE`), or measure "
@@ -116,7 +129,6 @@ class NothingWasWarm(Reason, frozen=True):
 
     bypassed: bool
     """Whether torch cannot keep any of the graphs."""
-    advice: str
 
     @property
     def sentence(self) -> str:

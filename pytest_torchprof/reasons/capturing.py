@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+
+SLOW_EXPORT: Final = (
+    "torch's profiler no longer knows trace_only, by which it is asked for the file alone: measurements are right, and "
+    "take longer than they need to. Please report it"
+)
+"""What is said once where a private option of torch's has another name than it had."""
 
 
 class Forked(Reason, frozen=True):

@@ -2,75 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec import ValidationError, convert
 from msgspec.json import encode
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import KINDS, AnyReason
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["KINDS", "OF_CODE", "AnyReason", "from_plain", "from_stored", "portable", "to_stored"]
-
-
-OF_CODE: Final[Mapping[Code, tuple[str, str]]] = {
-    Code.ANOTHER_PROFILER: (
-        "a torch.profiler ran before, during or after the measured code",
-        "take it out of the test; `--torchprof=off` runs the test plainly, for example under nsys",
-    ),
-    Code.MIXED_JOBS: (
-        (
-            "two are of the same rank or the same recording; or they are of jobs of different sizes, tests or process "
-            "groups; or one tells its rank and another does not"
-        ),
-        "one call of `adopt`, or of a command with `--ranks`, for each job, each with a folder of its own",
-    ),
-    Code.RAN_UNCOMPILED: (
-        (
-            "a stance or `torch._dynamo.config.disable` was in force for a part of the measured code, about which "
-            "breaks and recompiles say nothing"
-        ),
-        "set the stance around other code, or measure the parts by themselves",
-    ),
-    Code.NO_COMPILE_EVIDENCE: (
-        "the limit is on compiled code, and there was none, or an earlier test had compiled it",
-        "compile in the measured code (the warm-up counts)",
-    ),
-    Code.LAUNCHES_WAIT: (
-        "times and ratios then mean nothing; counts are still judged",
-        "unset it",
-    ),
-    Code.NOT_RECORDED: (
-        (
-            "what the limit, the finding or the baseline needs is not in the file: it was recorded by another program, "
-            "by another version, or without the option that the sentence names"
-        ),
-        "record it again with what is missing, or do without the limit",
-    ),
-    Code.MATCH_UNKNOWN: (
-        (
-            "neither the names of the listed kernels nor the inputs of their operators say it, for instance the dtype "
-            "of a Triton kernel; one of them may match"
-        ),
-        (
-            'ask for what is known: a name, a family, an operator (`op="mul"`); or record the inputs of operators '
-            "(recordings of others: `record_shapes=True`)"
-        ),
-    ),
-    Code.OTHER_RANK: (
-        "the measured code has ended there, so nothing is known of all ranks together",
-        "that rank's own failure says where",
-    ),
-    Code.NO_RANK: (
-        "the job has more ranks than there are recordings, so limits may be missed where nobody looks",
-        "add the missing recordings, or check those you have one by one; in a test, say how many to expect (`files=2`)",
-    ),
-}
-"""What the kinds of a code mean that do not say it themselves, and what to do: for docs/messages.md."""
+__all__ = ["KINDS", "AnyReason", "from_plain", "from_stored", "portable", "to_stored"]
 
 
 def from_plain(plain: Mapping[str, Any] | str) -> Reason:

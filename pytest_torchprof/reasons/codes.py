@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """One kind of error or reason; each has a heading of this name in docs/messages.md."""
+    """One kind of error or reason; each has an article (`reasons.articles`)."""
 
     # What a marker, a fixture or an option asks for.
     UNKNOWN_KEYWORD = "unknown-keyword"
@@ -45,9 +45,13 @@ class Code(StrEnum):
     BASELINE_NEWER = "baseline-newer"
     BASELINE_NOT_WRITTEN = "baseline-not-written"
     REPORT_NOT_WRITTEN = "report-not-written"
+    # The history of runs.
+    BAD_RECORD = "bad-record"
+    NO_HISTORY = "no-history"
     # What came of limits.
     LIMITS_MISSED = "limits-missed"
     NOT_MEASURED = "not-measured"
+    LINES_NOT_KNOWN = "lines-not-known"
     # Why something is not measured: the profiler and the device.
     LOST_KERNELS = "lost-kernels"
     LOST_GRAPH_KERNELS = "lost-graph-kernels"

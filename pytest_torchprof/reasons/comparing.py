@@ -70,7 +70,11 @@ class BaseUnmeasured(Reason, frozen=True):
 
     CODE = Code.BASE_NOT_MEASURED
     SENTENCE = "at {commit} {because}"
-    ADVICE = "look at the reason; `--torchprof-against-tests=own` runs the commit's own tests"
+    MEANING = "the commit has the test, and there it failed, was skipped, or could not be collected or measured"
+    ADVICE = (
+        "look at the reason; where the working tree's test needs something that the commit lacks, "
+        "`--torchprof-against-tests=own` runs the commit's own; `baseline=False` in the marker leaves the test out"
+    )
 
     commit: str
     because: str
@@ -99,7 +103,6 @@ class WorkersShareDevice(Reason, frozen=True):
     CODE = Code.NO_TIMES
     SENTENCE = "{workers} workers of pytest-xdist share the device, and times taken beside other tests mean nothing"
     REMEDY = "run the tests with a time tolerance by themselves, with -n 0"
-    MEANING = "times taken beside other tests mean nothing"
 
     workers: int
 

@@ -12,6 +12,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     compiling,
     findings,
     limits,
+    lines,
     measuring,
     recordings,
     testing,
@@ -121,6 +122,35 @@ class SkippedGraphsUnknown(_KnownAsItsCause, Reason, frozen=True):
     @property
     def text(self) -> str:
         return f"whether Inductor skipped a graph is not known: {self.why.text}"
+
+
+class RepeatUnmeasured(_KnownAsItsCause, Reason, frozen=True):
+    """The repeat with stacks, which is to tell lines, was not measured itself."""
+
+    why: AnyReason
+
+    @property
+    def text(self) -> str:
+        return f"the repeat with stacks was not measured: {self.why.text}"
+
+
+class AllowanceUntold(Reason, frozen=True):
+    """Whether calls or copies are among those that are allowed cannot be told."""
+
+    CODE = Code.NOT_RECORDED
+    MEANING = "the limit has exceptions, and the recording does not tell whether these calls or copies are among them"
+    ADVICE = "record what the text says is missing"
+
+    allowed: tuple[str, ...]
+    count: int
+    noun: str
+    """What is counted: "blocking call"."""
+    because: AnyReason
+
+    @property
+    def sentence(self) -> str:
+        what = counted(self.count, self.noun)
+        return f"whether {enumerated(self.allowed)} allows {what} cannot be told: {self.because.text}"
 
 
 class FindingUntold(Reason, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.collectives import Gap  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import counted
 
@@ -58,7 +59,7 @@ class NothingLinked(Reason, frozen=True):
 
 
 class NoOperatorLaunched(Reason, frozen=True):
-    """Nothing tells which operators launched work."""
+    """It is not recorded which operators launched work."""
 
     CODE = Code.NOT_RECORDED
     SENTENCE = "no operator is known to have launched anything"
@@ -261,7 +262,7 @@ class CollectivesUnmatched(Reason, frozen=True):
 
     CODE = Code.NOT_RECORDED
 
-    collectives: tuple[tuple[int, str], ...]
+    collectives: tuple[tuple[int, Gap], ...]
     """How many, and why."""
 
     @property
@@ -269,6 +270,6 @@ class CollectivesUnmatched(Reason, frozen=True):
         return f"some collectives are not compared with those of other ranks ({unmatched_text(self.collectives)})"
 
 
-def unmatched_text(collectives: Iterable[tuple[int, str]]) -> str:
+def unmatched_text(collectives: Iterable[tuple[int, Gap]]) -> str:
     """Return how many collectives are not compared, and why, in words."""
     return "; ".join(f"{counted(number, 'collective')}: {cause}" for number, cause in collectives)

@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.findings import unmatched_text
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import ranges_instead
-from pytest_torchprof.text import and_more, counted, enumerated, printable_line
+from pytest_torchprof.text import and_more, counted, first_of, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_NAME = 60
+"""Characters of a kernel's name in a sentence."""
+
+
+def _which(named: Sequence[tuple[int, str]]) -> str:
+    """Return ": 3 x gemm bf16, 1 x fill"; empty where nothing is named."""
+    names = [f"{count} x {printable_line(name, _NAME)}" for count, name in named]
+    return f": {first_of(names, noun='name')}" if names else ""
 
 
 class NothingRan(Reason, frozen=True):
@@ -137,30 +147,51 @@ class WithoutReason(Reason, frozen=True):
 
 
 class PeakUnknown(Reason, frozen=True):
-    """The share of the GPU's peak cannot be computed."""
+    """The GPUs are none whose peak is known."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "{because}"
 
-    because: str = "the share of the peak is not known"
-
-
-class AllowanceUntold(Reason, frozen=True):
-    """Whether calls or copies are among those that are allowed cannot be told."""
-
-    CODE = Code.NOT_RECORDED
-    MEANING = "the limit has exceptions, and the recording does not tell whether these calls or copies are among them"
-    ADVICE = "record what the text says is missing"
-
-    allowed: tuple[str, ...]
-    count: int
-    noun: str
-    because: str
+    gpus: tuple[str, ...]
 
     @property
     def sentence(self) -> str:
-        what = counted(self.count, self.noun)
-        return f"whether {enumerated(self.allowed)} allows {what} cannot be told: {self.because}"
+        return f"the peak of {', '.join(self.gpus)} is not known"
+
+
+class FlopsNotRecorded(Reason, frozen=True):
+    """No step has its floating-point operations counted."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the recording does not hold the floating-point operations of a step"
+
+
+class NothingCounted(Reason, frozen=True):
+    """A step has no work whose floating-point operations are counted."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "the step has no FLOPs that are counted: no product, convolution or attention"
+
+
+class NothingOnGpu(Reason, frozen=True):
+    """A step has work, and none of it on a GPU."""
+
+    CODE = Code.NOT_RECORDED
+    SENTENCE = "nothing ran on a GPU"
+
+
+class PeakOfTypeUnknown(Reason, frozen=True):
+    """The kernels compute in a type of which the GPU's peak is not known."""
+
+    CODE = Code.NOT_RECORDED
+
+    dtypes: tuple[str | None, ...]
+    """None for one that no name tells; empty where none of the kernels is counted."""
+
+    @property
+    def sentence(self) -> str:
+        named = (dtype or "a type that no name tells" for dtype in self.dtypes)
+        which = ", ".join(named) or "no product, convolution or attention"
+        return f"the kernels compute in {which}, whose peak is not known"
 
 
 class Polled(Reason, frozen=True):
@@ -185,7 +216,6 @@ class OperatorUntold(Reason, frozen=True):
     """The recording does not tell which operator launched kernels."""
 
     CODE = Code.OPERATOR_UNKNOWN
-    SENTENCE = "which operator launched them cannot be told for {kernels:kernel}"
     MEANING = (
         "they ran in a CUDA graph whose capture was not seen, or in an operator inside of another one there, or the "
         "recording has no operators"
@@ -196,6 +226,12 @@ class OperatorUntold(Reason, frozen=True):
     )
 
     kernels: int
+    named: tuple[tuple[int, str], ...] = ()
+    """How many of which, most first."""
+
+    @property
+    def sentence(self) -> str:
+        return self.words("which operator launched them cannot be told for {kernels:kernel}") + _which(self.named)
 
 
 class CarriedUntold(Reason, frozen=True):
@@ -255,10 +291,13 @@ class OperatorMatchUntold(Reason, frozen=True):
     pattern: str
     count: int
     noun: str
+    named: tuple[tuple[int, str], ...] = ()
+    """How many of which, most first."""
 
     @property
     def sentence(self) -> str:
-        return f"whether {self.pattern} matches cannot be told for {counted(self.count, self.noun)}"
+        what = counted(self.count, self.noun)
+        return f"whether {self.pattern} matches cannot be told for {what}{_which(self.named)}"
 
 
 class MatchesUntold(Reason, frozen=True):
@@ -308,7 +347,7 @@ class MessageSizesUnknown(Reason, frozen=True):
 
     collectives: int
     first: str
-    because: str
+    because: Gap
 
 
 class CollectiveTimesUnknown(Reason, frozen=True):
@@ -317,7 +356,7 @@ class CollectiveTimesUnknown(Reason, frozen=True):
     CODE = Code.NOT_RECORDED
     SENTENCE = "when a collective ran is not known: {because}"
 
-    because: str
+    because: Gap
 
 
 class NoCommunication(Reason, frozen=True):
@@ -397,6 +436,29 @@ class RangeOfLaunchesUnknown(Reason, frozen=True):
     name: str
 
 
+class RangeOfGraphUnknown(Reason, frozen=True):
+    """Work of CUDA graphs carries no annotation, and may belong to the range that others carry."""
+
+    CODE = Code.NOT_RECORDED
+    MEANING = (
+        "the range is known by what torch's `mark_kernels` noted of the nodes of CUDA graphs, and of these it noted "
+        "nothing: their graph was captured without `enable_annotations=True`, or they ran on a stream that the scope "
+        "did not see"
+    )
+    ADVICE = "annotate all graphs that the steps replay; or limit the kernels of the whole step"
+
+    name: str
+    operations: int
+    named: tuple[tuple[int, str], ...] = ()
+    """How many of which, most first."""
+
+    @property
+    def sentence(self) -> str:
+        without = self.words("{operations:GPU operation} of CUDA graphs without an annotation")
+        whether = self.words('whether they belong to "{name:line}" is not known')
+        return f"{without}{_which(self.named)}; {whether}"
+
+
 class NoCompileTimes(Reason, frozen=True):
     """The recording does not tell how long compilation took."""
 
@@ -432,12 +494,11 @@ class NotMeasuredWithCaches(Reason, frozen=True):
 
     CODE = Code.COMPILE_CACHE
     SENTENCE = "the recording has no measurement with {phase} caches"
-    REMEDY = "{advice}"
+    REMEDY = "compile_cache='warm' in the marker measures both"
     MEANING = '`max_compile_time={"cold": ...}` was asked of a profile whose test does not measure with such caches'
     ADVICE = 'put `compile_cache="warm"` into the marker'
 
     phase: str
-    advice: str
 
 
 class AloneOfJob(Reason, frozen=True):
@@ -475,7 +536,7 @@ class SkewMayBeMore(Reason, frozen=True):
 
     CODE = Code.NOT_RECORDED
 
-    collectives: tuple[tuple[int, str], ...]
+    collectives: tuple[tuple[int, Gap], ...]
     """How many, and why."""
 
     @property
@@ -496,17 +557,15 @@ class CollectivesDiffer(Reason, frozen=True):
         "With NCCL such a program may hang"
     )
 
-    rank: int
-    """The first on which a collective is another one."""
-    difference: str
-    """What it is there and elsewhere, `RankDifference.text`."""
+    difference: AnyRankDifference
+    """The first."""
     others: int
     """How many further differences there are."""
 
     @property
     def sentence(self) -> str:
         more = and_more(self.others, "difference")
-        return f"ranks have different collectives: rank {self.rank}: {self.difference}{more}"
+        return f"ranks have different collectives: rank {self.difference.rank}: {self.difference}{more}"
 
 
 class NoCollectiveInCommon(Reason, frozen=True):
@@ -522,7 +581,7 @@ class NoCollectiveCompared(Reason, frozen=True):
 
     CODE = Code.NOT_RECORDED
 
-    collectives: tuple[tuple[int, str], ...]
+    collectives: tuple[tuple[int, Gap], ...]
     """How many, and why."""
 
     @property

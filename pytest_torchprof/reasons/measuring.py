@@ -10,7 +10,7 @@ from pytest_torchprof.reasons.reason import Reason
 
 
 class NothingMeasured(Reason, frozen=True):
-    """There is no measurement, and nothing tells why."""
+    """There is no measurement, and the reason is not known."""
 
     CODE = Code.NOTHING_MEASURED
     SENTENCE = "nothing was measured"
@@ -34,7 +34,6 @@ class StepsNotStarted(Reason, frozen=True):
     CODE = Code.NOT_RUN_TO_END
     SENTENCE = "m.steps() of {block} was never started"
     REMEDY = "run `for _ in m.steps():` to its end"
-    MEANING = "the block's loop did not run to its end"
 
     block: str
 
@@ -45,7 +44,6 @@ class StepsLeft(Reason, frozen=True):
     CODE = Code.NOT_RUN_TO_END
     SENTENCE = "m.steps() of {block} was left after {calls:call}"
     REMEDY = "run `for _ in m.steps():` to its end"
-    MEANING = "the block's loop did not run to its end"
 
     block: str
     calls: int

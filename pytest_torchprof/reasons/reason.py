@@ -21,9 +21,9 @@ class Reason(Statement, frozen=True, tag_field="reason"):
     REMEDY: ClassVar[str] = ""
     """What to do; empty where nothing can be done, or the sentence says it."""
     MEANING: ClassVar[str] = ""
-    """What it means, where docs/messages.md says more than the class's docstring; in Markdown, as what follows."""
+    """What it means, where there is more to say than the sentence does: for `reasons.articles`, as what follows."""
     ADVICE: ClassVar[str] = ""
-    """What to do, where the page says more than the text does."""
+    """What to do, where there is more to say than the text does."""
     FOR_THE_DOCTOR: ClassVar[bool] = True
     """Whether ``torchprof doctor`` may know more, where the profiler or the device is what failed."""
 

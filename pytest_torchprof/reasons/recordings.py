@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.reasons import cupti_versions
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import first_of
@@ -67,7 +68,6 @@ class NoOperator(Reason, frozen=True):
 
     CODE = Code.NOTHING_RAN
     SENTENCE = "the recording has no operator"
-    MEANING = "the recording is one of the CPU, and no operator of torch's ran in it"
     ADVICE = "let the measured code compute something; record with `ProfilerActivity.CPU`"
 
 
@@ -77,7 +77,6 @@ class MadeWithoutGpu(Reason, frozen=True):
     CODE = Code.NO_GPU_SIDE
     SENTENCE = "the recording has no GPU operation and no launch: it was made without the GPU"
     REMEDY = 'where the CPU was to be measured, say so: --device cpu, load(path, device="cpu")'
-    MEANING = "the file was recorded without the GPU"
     ADVICE = (
         "record it with `ProfilerActivity.CUDA`; if the CPU was to be measured, use `--device cpu` or `load(path, "
         'device="cpu")`'
@@ -201,7 +200,6 @@ class LostSteps(Reason, frozen=True):
 
     CODE = Code.LOST_STEPS
     SENTENCE = "{found} of {measured:step} {found:is|are} in the recording (the profiler lost events)"
-    MEANING = "the profiler lost events"
     ADVICE = "as for [lost-kernels](#lost-kernels)"
 
     found: int
@@ -227,7 +225,6 @@ class SawNothingOfGpu(Reason, frozen=True):
 
     CODE = Code.NO_GPU_SIDE
     SENTENCE = "no launch is in the recording, not even the sentinel's (the profiler saw nothing of the GPU)"
-    MEANING = "the profiler saw nothing of the GPU"
     ADVICE = "see [no-kernels-recorded](#no-kernels-recorded)"
 
 
@@ -236,7 +233,6 @@ class NoGpuOperations(Reason, frozen=True):
 
     CODE = Code.NO_GPU_SIDE
     SENTENCE = "{launches:launch} and no GPU operation in the recording (the GPU's side is missing)"
-    MEANING = "the GPU side of the recording is missing"
     ADVICE = "see [no-kernels-recorded](#no-kernels-recorded)"
 
     launches: int
@@ -381,7 +377,6 @@ class PackageRan(Reason, frozen=True):
     CODE = Code.AOTINDUCTOR
     SENTENCE = "a package of AOTInductor ran, whose kernels leave no event on the CPU"
     REMEDY = "measure the model under torch.compile instead, or on a GPU"
-    MEANING = "with the CPU as device, its kernels leave no event"
 
 
 class PackageMayHaveRun(Reason, frozen=True):
@@ -465,41 +460,71 @@ class LossNoted(Reason, frozen=True):
     note: str
 
 
-_CUPTI = ". CUPTI before CUDA 13.1 Update 1 numbers graphs wrongly in all sessions of a process but the first"
-NEWER_CUPTI = (
+_NEWER_CUPTI = (
     "torch 2.15 brings a newer one, and a torch built for CUDA 13 works with one: "
     "pip install 'nvidia-cuda-cupti>=13.1.115'"
 )
+_REPORT_IT = "report it, with the recording: only CUPTI before CUDA 13.1 Update 1 is known to do that"
 
 
-class SharedGraphNumbers(Reason, frozen=True):
+class _WrongGraphNumbers:
+    """Launches or kernels of graphs have wrong correlation ids, which some versions of CUPTI are known for."""
+
+    __slots__ = ()
+    cupti: int | None
+
+    @property
+    def _whose_fault(self) -> str:
+        if self.cupti is None:
+            return "CUPTI before CUDA 13.1 Update 1 numbers graphs wrongly in all sessions of a process but the first"
+        which = f"CUPTI of {cupti_versions.name_of(self.cupti)}, which recorded this,"
+        if self.cupti in cupti_versions.NUMBERS_GRAPHS_WRONGLY:
+            return f"{which} numbers graphs wrongly in all sessions of a process but the first"
+        return f"{which} is not known to do that"
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        is_known = self.cupti is None or self.cupti in cupti_versions.NUMBERS_GRAPHS_WRONGLY
+        return _NEWER_CUPTI if is_known else _REPORT_IT
+
+
+class SharedGraphNumbers(_WrongGraphNumbers, Reason, frozen=True):
     """Launches of graphs have the correlation ids of other calls."""
 
     CODE = Code.WRONG_GRAPH_NUMBERS
-    SENTENCE = (
-        "{shared} of {launches:launch} of graphs {shared:has|have} the correlation id of another call as well" + _CUPTI
-    )
-    REMEDY = NEWER_CUPTI
+    SENTENCE = "{shared} of {launches:launch} of graphs {shared:has|have} the correlation id of another call as well"
     MEANING = "the kernels of several calls are under one number, so nobody can tell which of them launched them"
 
     shared: int
     launches: int
+    cupti: int | None = None
+    """The version of CUPTI that recorded it, by its own number; None where the recording does not say."""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.words(self.SENTENCE)}. {self._whose_fault}"
 
 
-class StrayGraphNumbers(Reason, frozen=True):
+class StrayGraphNumbers(_WrongGraphNumbers, Reason, frozen=True):
     """Operations of graphs are under other correlation ids than those of the launches, some of which have none."""
 
     CODE = Code.WRONG_GRAPH_NUMBERS
     SENTENCE = (
         "{strays} {strays:operation of a CUDA graph is|operations of CUDA graphs are} in the recording under other "
-        "correlation ids than their launch's: {empty} of {launches:launch} of graphs {empty:has|have} none" + _CUPTI
+        "correlation ids than their launch's: {empty} of {launches:launch} of graphs {empty:has|have} none"
     )
-    REMEDY = NEWER_CUPTI
     MEANING = "the kernels are there, and nobody can tell by which launch, and so in which step, they ran"
 
     strays: int
     empty: int
     launches: int
+    cupti: int | None = None
+    """The version of CUPTI that recorded it, by its own number; None where the recording does not say."""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.words(self.SENTENCE)}. {self._whose_fault}"
 
 
 class UnknownLaunch(Reason, frozen=True):
@@ -560,7 +585,6 @@ class NeedsGpu(Reason, frozen=True):
 
     CODE = Code.NEEDS_GPU
     SENTENCE = "the {device} as device has no {what}: this limit needs a GPU"
-    MEANING = "the limit needs a GPU"
     ADVICE = "run it on a GPU, or replay a recording of one"
 
     device: str
@@ -629,17 +653,45 @@ class NothingWasRun(Reason, frozen=True):
 
 
 class NoSuchOperator(Reason, frozen=True):
-    """What is asked for is no operator that torch knows."""
+    """Neither the recording nor torch has an operator of the name."""
 
     CODE = Code.NO_SUCH_OPERATOR
-    SENTENCE = "{said}"
     MEANING = (
         "nothing can have the name, so that to forbid it would always hold; a library's operators are known where "
         "it is imported"
     )
     ADVICE = "write the operator as `profile.ops` or `torchprof analyze --by op` shows it, or as the text says"
 
-    said: str
+    written: str
+    near: str | None
+    torch_loaded: bool
+
+    @property
+    def sentence(self) -> str:
+        unsure = "" if self.torch_loaded else " (which is not loaded here, so that libraries' own are not known)"
+        meant = "" if self.near is None else "; did you mean {near!r}?"
+        return self.words("there is no operator {written!r}, neither in the recording nor in torch" + unsure + meant)
+
+
+class OnlyNamespace(Reason, frozen=True):
+    """What is asked for is the namespace of operators."""
+
+    CODE = Code.NO_SUCH_OPERATOR
+    SENTENCE = "{written!r} is a namespace: all of its operators are '{written}::*'"
+    ADVICE = "write it so"
+
+    written: str
+
+
+class PartOfOperators(Reason, frozen=True):
+    """What is asked for is a part of operators' names."""
+
+    CODE = Code.NO_SUCH_OPERATOR
+    SENTENCE = "no operator is called {written!r}, and it is a part of words of {operators:list}: write these"
+    ADVICE = "write those that are meant"
+
+    written: str
+    operators: tuple[str, ...]
 
 
 class MatchUnknown(Reason, frozen=True):

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
 from pytest_torchprof.reasons.wording import worded
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Phrase(Enum):
+    """One of a closed list: a code, by which it travels, and the words in which people read it inside a sentence."""
+
+    text: str
+
+    def __new__(cls, code: str, text: str) -> Self:
+        """Make a member of its code and its words."""
+        member = object.__new__(cls)
+        member._value_, member.text = code, text
+        return member
+
+    def __str__(self) -> str:
+        """Return the words."""
+        return self.text
 
 
 def _tag(name: str) -> str:

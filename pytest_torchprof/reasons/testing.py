@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.statement import Phrase
 
 
 class NotRunToEnd(Reason, frozen=True):
@@ -58,7 +59,16 @@ class FixtureUnused(Reason, frozen=True):
     CODE = Code.NOTHING_MEASURED
     SENTENCE = "the test is marked torchprof and requests the fixture, but measured nothing"
     REMEDY = "call torchprof(...) in it"
-    MEANING = "a marked test requests the fixture and never calls it"
+
+
+class Trait(Phrase):
+    """Why the body of a test cannot be called several times."""
+
+    ASYNC = "async", "is async, and its body cannot be called again and again"
+    HYPOTHESIS = (
+        "hypothesis",
+        "is a test of hypothesis (@given), which runs other and more examples at each call: it cannot be called",
+    )
 
 
 class BodyUnrepeatable(Reason, frozen=True):
@@ -73,8 +83,7 @@ class BodyUnrepeatable(Reason, frozen=True):
     )
 
     test: str
-    trait: str
-    """Why it cannot be, "is a coroutine, which cannot be called again"."""
+    trait: Trait
 
 
 class MarkedTooLate(Reason, frozen=True):
@@ -115,13 +124,20 @@ class NoProcessOfItsOwn(Reason, frozen=True):
     """Cold or warm caches take a process for the test alone."""
 
     CODE = Code.COMPILE_CACHE
-    SENTENCE = "compile_cache={asked!r} takes a process that pytest starts for the test alone, and {because}"
     REMEDY = "put the marker at the function, and call pytest without a launcher for this test"
     MEANING = "pytest runs as a rank of a job, or the marker came after collection"
     FOR_THE_DOCTOR = False
 
     asked: str
-    because: str
+    rank: int | None = None
+    """Which rank of a job this process is; None where the marker came too late."""
+    world_size: int = 1
+
+    @property
+    def sentence(self) -> str:
+        rank = self.words("this one is rank {rank} of {world_size}")
+        here = rank if self.rank is not None else "this test has none (it got its marker after collection)"
+        return self.words("compile_cache={asked!r} takes a process that pytest starts for the test alone, and ") + here
 
 
 class CalledDifferentlyOften(Reason, frozen=True):

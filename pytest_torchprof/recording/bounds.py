@@ -1,4 +1,4 @@
-"""How large a recording may be; what goes beyond is no recording, and would take all memory or hours to read.
+"""How large a recording may be; a larger file is no recording, and would take all memory or hours to read.
 
 The largest that people keep, with stacks and shapes, have some three million events in a gigabyte of text.
 """
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 MIB = 1024**2
 UNPACKED = 1024 * MIB
-"""Bytes of text in a gzip-compressed file; a plain one says itself how much memory and time it takes."""
+"""Bytes of text in a gzip-compressed file; the size of a plain one shows how much memory and time it takes."""
 MEMBERS = 100_000
 """Parts of a gzip-compressed file, each packed by itself."""
 UNCUT = 32 * MIB
-"""Bytes of text that is decoded at once, because it does not come apart between its events."""
+"""Bytes of text that are decoded at once, because the text cannot be cut between its events."""
 AROUND = 16 * MIB
-"""Bytes before the list of events, behind it, and of one event."""
+"""Bytes before the list of events, after it, and of one event."""
 EVENTS = 3_000_000
 GPU_OPERATIONS = 500_000
 STEPS = 100_000
 DISTINCT = 256 * MIB
-"""Bytes of memory for what is kept once of each: names, operands, threads, streams."""
+"""Bytes of memory for values that are kept once each: names, operands, threads, streams."""
 LARGEST = 2**63 - 1
-"""Of any number that is no time: ids, sizes, graphs."""
+"""The largest value of a number that is no time: ids, sizes, graphs."""
 LATEST_US = 2**64
-"""Half of it is what CUPTI writes for a time that it does not know."""
+"""CUPTI writes half of it for a time that it does not know."""
 DEVICES = 1000
 KERNEL_NAMES = 10_000
 """Fewer than kernels.names keeps decoded: beyond, each kernel would be decoded anew."""
 
 
 def too_large(what: str) -> UnreadableRecording:
-    """Return the error for a file that is beyond one of these bounds."""
+    """Return the error for a file that exceeds one of these bounds."""
     return UnreadableRecording(f"it {what}. Record fewer steps, or less of each.", Code.RECORDING_TOO_LARGE)
 
 

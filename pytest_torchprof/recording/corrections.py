@@ -1,12 +1,12 @@
-"""What a trace file has under another name, kind or thread than it was: put right once, before anybody looks.
+"""Corrections of events that a trace file has under another name, kind or thread: made once, before anything is read.
 
 - Fills and copies that ROCm's runtime runs as kernels of its own.
 - Operators by the names under which the code of Inductor's C++ wrapper calls them: ``aoti_torch_cpu_mm_out``.
-- Calls under the number of another thread. CUPTI tells threads by the lower half of their pthread ids. For each of
+- Calls under the number of another thread. CUPTI identifies threads by the lower half of their pthread ids. For each of
   these kineto keeps the first system id that it saw with it, as long as the process lives (``recordThreadInfo`` of its
   ``GenericActivityProfiler``; seen with torch 2.15). A thread that is started where a profiled one has ended often has
   that one's pthread id, and its calls are then written under the number of the ended one: no operator and no range is
-  around them there. But what an operator launched has the operator's own number.
+  around them there. But work that an operator launched has the operator's own number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def name_fills_and_copies(names: Sequence[str], gpu: GpuOps) -> None:
             gpu.kind[i] = MEMSET if kinds[gpu.name[i]] == "fill" else MEMCPY
 
 
-# Behind the operator's name stands that of its overload, which events of operators leave out.
+# The operator's name is followed by that of its overload, which events of operators leave out.
 _SHIM = re.compile(
     r"aoti_torch_(?:cpu|cuda|mps|xpu)_(\w+?)(?:(?<!wait)_(?:Scalar|Tensor|Tensor_Scalar|Tensor_Tensor|bin_ct|binary|binary_tensor"
     r"|dim|dtype|dtype_out|float|generator|low|low_dtype|low_out|out|source_Tensor|src_out|stable|tensor|two_out"
@@ -51,7 +51,7 @@ _LIBRARIES = (
 
 
 def operator_of(name: str) -> str | None:
-    """Return the operator that a call of the C shim is, ``aten::mm``; None for any other name."""
+    """Return the operator behind a call of the C shim, ``aten::mm``; None for any other name."""
     if (shim := _SHIM.fullmatch(name)) is None:
         return None
     for beginning, namespace in _LIBRARIES:
@@ -77,9 +77,8 @@ def put_calls_on_their_threads(ops: Ranges, annotations: Ranges, calls: Calls, g
     """Give calls that are written under another thread's number their own, in place.
 
     A call was made on another thread if its work names an operator of that thread, the call began inside of the
-    operator, and the thread under whose number it is written was in no range then. If all that is known of a number's
-    calls is that they are of one other thread, so are those of which nothing is known: no two threads have a pthread
-    id at once.
+    operator, and the thread under whose number it is written was in no range then. If all known calls under a number
+    belong to one other thread, so do those of which nothing is known: no two threads have a pthread id at once.
     """
     if len({*ops.thread, *calls.thread}) == 1:
         return
@@ -106,11 +105,11 @@ def put_calls_on_their_threads(ops: Ranges, annotations: Ranges, calls: Calls, g
 
 
 def _operators(ops: Ranges, calls: Calls, gpu: GpuOps) -> Mapping[int, int]:
-    """Return the operator that a call's work names, by call; not where pieces of it name different ones."""
+    """Return the operator that a call's work names, by call; none if parts of the work name different ones."""
     op_at = dict(zip(ops.external, count()))
     call_at = dict(zip(calls.correlation, count()))
     for at in (op_at, call_at):
-        # Some ROCm files write 0 where they know none.
+        # Some ROCm files write 0 for an unknown operator.
         at.pop(0, None)
         at.pop(ABSENT, None)
     op_of: dict[int, int] = {}

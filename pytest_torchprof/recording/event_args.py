@@ -1,19 +1,22 @@
-"""The ``args`` of a trace's events, as msgspec decodes them: what nobody asks for is left out."""
+"""The ``args`` of a trace's events, as msgspec decodes them: fields that nothing uses are left out."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
 from pytest_torchprof.recording.bounds import LARGEST
 from pytest_torchprof.trace.columns import Message
+from pytest_torchprof.trace.graph_annotations import annotation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EMPTY = Raw(b"")
+    from pytest_torchprof.trace.graph_annotations import Annotation
+
+_EMPTY, _NULL = Raw(b""), Raw(b"null")
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 Fraction = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
@@ -31,10 +34,16 @@ class Args(
         "blocks_per_sm": "blocks per SM",
         "occupancy": "est. achieved occupancy %",
         "size": "bytes",
+        "registers": "registers per thread",
+        "shared": "shared memory",
         "graph": "graph id",
         "node": "graph node id",
         "ran_on": "original_stream",
-        "annotation": "name",
+        "scope": "name",
+        "bare_scope": "annotation",
+        "first_scope": "str",
+        "module": "module_fqn",
+        "phase": "autograd_phase",
         "collective": "Collective name",
         "collective_dtype": "dtype",
         "in_elements": "In msg nelems",
@@ -49,24 +58,36 @@ class Args(
         "receiver": "Dst Rank",
     },
 ):
-    """What an event's ``args`` hold: operands of operators, correlation of calls and GPU operations, and so on."""
+    """The fields of an event's ``args``: operands of operators, correlation of calls and GPU operations, and so on."""
 
     external: Whole = -1
-    dims: Raw = _EMPTY
-    strides: Raw = _EMPTY
-    types: Raw = _EMPTY
-    settings: Raw = _EMPTY
+    dims: Raw = _NULL
+    strides: Raw = _NULL
+    types: Raw = _NULL
+    settings: Raw = _NULL
     correlation: Whole = -1
     stream: Whole | str | None = None
     ran_on: Whole | str | None = None
-    """The stream, where the exporter moved what ran on it to another one (torch 2.15, ``graph_lanes="all"``)."""
+    """The original stream, if the exporter moved its work to another one (torch 2.15, ``graph_lanes="all"``)."""
     blocks_per_sm: float = -1.0
     occupancy: float = -1.0
     size: Whole = -1
+    grid: Raw = _EMPTY
+    block: Raw = _EMPTY
+    registers: Raw = _EMPTY
+    shared: Raw = _EMPTY
     graph: Whole = 0
     node: Whole = 0
-    annotation: Raw = _EMPTY
-    """Of a CUDA graph's node, what torch's ``mark_kernels`` called the innermost scope of its capture."""
+    scope: Raw = _EMPTY
+    """For a CUDA graph's node, the name that torch's ``mark_kernels`` gave the innermost scope of its capture."""
+    bare_scope: Raw = _EMPTY
+    """The same where a scope without fields was written as it was, or with all its fields in a text (Cuspy)."""
+    first_scope: Raw = _EMPTY
+    """The same as the first versions wrote it."""
+    module: Raw = _EMPTY
+    """The path of a node's module, as torchtitan annotates it."""
+    phase: Raw = _EMPTY
+    """"backward" where torch has carried an annotation over to the backward pass."""
     collective: str | None = None
     collective_dtype: str | None = None
     in_elements: Whole = -1
@@ -82,14 +103,14 @@ class Args(
 
 
 class Allocation(Struct, frozen=True, gc=False, rename={"size": "Bytes", "device_type": "Device Type"}):
-    """The ``args`` of an allocation, which is an instant, as far as anybody asks for them."""
+    """The ``args`` of an allocation, which is an instant, as far as they are used."""
 
     size: Whole = 0
     device_type: Whole = -1
 
 
-def messages_of(events: Sequence[Any], first: int) -> dict[int, Message]:
-    """Return what the events say of collectives, by their places in a column."""
+def messages_of(events_args: Sequence[Args], first: int) -> dict[int, Message]:
+    """Return the messages of collectives in the events, by their index in a column."""
     return {
         i: Message(
             args.collective,
@@ -104,17 +125,44 @@ def messages_of(events: Sequence[Any], first: int) -> dict[int, Message]:
             args.comms_id,
             max(args.sender, args.receiver),
         )
-        for i, args in enumerate((event.args for event in events), first)
+        for i, args in enumerate(events_args, first)
         if args.collective is not None
     }
 
 
-def annotations_of(args: Sequence[Args], first: int) -> dict[int, str]:
-    """Return what nodes of CUDA graphs are annotated with, by their places in a column."""
-    annotated = (
-        (i, event_args.annotation)
-        for i, event_args in enumerate(args, first)
-        if event_args.node and event_args.annotation
-    )
-    decoded = ((i, msgspec.json.decode(text)) for i, text in annotated)
-    return {i: name for i, name in decoded if isinstance(name, str)}
+def annotations_of(args: Sequence[Args], first: int) -> dict[int, Annotation]:
+    """Return the annotations of nodes of CUDA graphs, by their index in a column."""
+    nodes = ((i, event_args) for i, event_args in enumerate(args, first) if event_args.graph or event_args.node)
+    return {i: annotated for i, event_args in nodes if (annotated := _annotation(event_args)) is not None}
+
+
+def _annotation(args: Args) -> Annotation | None:
+    written = (args.scope, args.bare_scope, args.first_scope, args.module, args.phase)
+    if not any(written):
+        return None
+    scope, bare, first, module, phase = map(_text, written)
+    if bare is not None and bare.startswith(("[", "{")):
+        scopes = _fields_of(bare)
+        named = [scopes.get(key) for key in ("name", "module_fqn", "autograd_phase")]
+        scope, module, phase = (ours or theirs for ours, theirs in zip((scope, module, phase), named, strict=True))
+        bare = None
+    return annotation(scope or bare or first, module, backward=phase == "backward")
+
+
+def _text(raw: Raw) -> str | None:
+    value = msgspec.json.decode(raw) if raw else None
+    return value if isinstance(value, str) and value else None
+
+
+def _fields_of(text: str) -> dict[str, str]:
+    """Return the fields of scopes that are written as one text; of the same field the first, as torch has it."""
+    try:
+        scopes = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    fields: dict[str, str] = {}
+    for scope in scopes if isinstance(scopes, list) else [scopes]:
+        for key, value in scope.items() if isinstance(scope, dict) else ():
+            if isinstance(value, str):
+                fields.setdefault(key, value)
+    return fields

@@ -1,12 +1,12 @@
-"""The events of a trace file: as msgspec decodes each, without what nobody asks for, and collected into columns."""
+"""The events of a trace file: decoded by msgspec without unused fields, and collected into columns."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
 from functools import cache
-from itertools import count, islice
-from operator import attrgetter, gt
+from itertools import count, islice, repeat
+from operator import add, attrgetter
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
@@ -27,12 +27,15 @@ from pytest_torchprof.trace.columns import (
     Arrows,
     Calls,
     GpuOps,
+    GpuRanges,
     Message,
     Ranges,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from pytest_torchprof.trace.graph_annotations import Annotation
 
 
 class Kinds(NamedTuple):
@@ -50,9 +53,9 @@ class Kinds(NamedTuple):
     single: msgspec.json.Decoder[Any]
 
 
-RANGE, NOTE, FRAME, CALL, OWN = "range", "note", "frame", "call", "own"
+RANGE, NOTE, FRAME, CALL, OWN, GPU_NOTE = "range", "note", "frame", "call", "own", "GPU note"
 GPU = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
-"""What of the GPU's work is what kind of operation."""
+"""The kinds of operations of the GPU's work, by category."""
 FORWARD_BACKWARD, MEMORY = "fwdbwd", "[memory]"
 """The category of arrows from an operator to its backward, and the name of allocations."""
 ROLES = {
@@ -71,15 +74,16 @@ ROLES = {
     "gpu_memset": "memset",
     "memset": "memset",
     "overhead": OWN,
+    "gpu_user_annotation": GPU_NOTE,
 }
-"""What complete events of a category are; the oldest files begin some of the names with a capital."""
+"""The roles of complete events by category; in the oldest files some names begin with a capital."""
 _LEFT_OUT = {
-    *("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "external_correlation", "trace"),
+    *("cuda_sync", "cuda_event", "cuda_profiler_range", "external_correlation", "trace"),
     *("cpu_instant_event", "collective_comm", "gpu_pm_counter", "xpu_sync", "glow_runtime"),
     # torch 2.15's own profiler (CuspyConfig): nodes of graphs that run on the CPU, or only record an event.
     *("graph_host_node", "graph_event_node", "hardware_counters"),
 }
-"""Categories of kineto's that are no work of the GPU's, though some name a stream (kineto's ActivityType.cpp)."""
+"""Categories of kineto that are no work of the GPU, though some name a stream (kineto's ActivityType.cpp)."""
 
 # The phases of Chrome's trace format; of these kineto writes s, t, f (arrows), i (instants), M (names), C (counters).
 _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
@@ -87,7 +91,7 @@ _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
 
 @cache
 def kinds(stamps: str = WHOLE) -> Kinds:
-    """Return the event types that read time stamps so; exact ones take three times as long."""
+    """Return the event types for this way of reading time stamps; exact ones take three times as long."""
     stamp: Any = Whole if stamps == WHOLE else Whole | Fraction
     identity: Any = Whole | str
     if stamps == EXACT:
@@ -135,18 +139,20 @@ def _is_of_hardware(counter: tuple[str, str]) -> bool:
     return category == _SAMPLES or _METRIC.fullmatch(name) is not None
 
 
-_NO_INPUTS = b"\0\0"
+_NO_INPUTS = b"[null,null,null]"
+_NO_SHAPE, _MOST_SHAPES = b"\0\0\0", 2**16 - 1
+_JSON = msgspec.json.Encoder()
 _NAME_OF, _THREAD_OF = attrgetter("name"), attrgetter("tid")
 
 
 class _Numbering(defaultdict[Any, int]):
-    """Numbers values in the order they come."""
+    """Numbers values in the order in which they come."""
 
     def __init__(self) -> None:
         super().__init__(count().__next__)
 
 
-_DIGITS = 19  # As many as 64 bits hold.
+_DIGITS = 19  # The most that 64 bits hold.
 
 
 class _Threads(defaultdict[Any, int]):
@@ -169,7 +175,7 @@ class _Threads(defaultdict[Any, int]):
 
 
 class _Roles(dict[str, Any]):
-    """Takes an event by its category, ``roles[category](event)``, and keeps it under what it is."""
+    """Takes an event by its category, ``roles[category](event)``, and keeps it under its role."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +195,7 @@ class _Roles(dict[str, Any]):
 
 
 def _nowhere(_: Any) -> None:
-    """Take an event that nobody asks for."""
+    """Drop an event that nothing uses."""
 
 
 class Columns:
@@ -205,27 +211,30 @@ class Columns:
         self.processes = _Threads()
         self.inputs = _Numbering()
         self.inputs[_NO_INPUTS]
+        self.shapes = _Numbering()
+        self.shapes[_NO_SHAPE]
         self.ops, self.annotations, self.frames, self.overheads = Ranges(), Ranges(), Ranges(), Ranges()
-        self.calls, self.gpu = Calls(), GpuOps()
+        self.calls, self.gpu, self.gpu_annotations = Calls(), GpuOps(), GpuRanges()
         self.arrows, self.allocations = Arrows(), Allocations()
         self.unended = 0
         self.unknown: Counter[str] = Counter()
         self.samples_hardware = False
-        self._parts: dict[str, Ranges | Calls | GpuOps] = {
+        self._parts: dict[str, Ranges | Calls | GpuOps | GpuRanges] = {
             RANGE: self.ops,
             NOTE: self.annotations,
             FRAME: self.frames,
             OWN: self.overheads,
             CALL: self.calls,
+            GPU_NOTE: self.gpu_annotations,
             **dict.fromkeys(GPU, self.gpu),
         }
         self.collectives: dict[int, Message] = {}
-        self.annotated: dict[int, str] = {}
+        self.annotated: dict[int, Annotation] = {}
         self.parameters: dict[int, Message] = {}
 
     @property
     def empty(self) -> bool:
-        """Whether no event so far has a place in a column."""
+        """Whether no event so far is in a column."""
         return not any(len(part) for part in self._parts.values())
 
     def fold(self, events: list[Any], types: Kinds, stamps: str) -> None:
@@ -247,26 +256,34 @@ class Columns:
         self.unknown += roles.unknown
         self.samples_hardware |= _SAMPLES in roles or any(map(_is_of_hardware, counters))
         known = len(self.names), len(self.inputs)
-        for role, (start, end) in times.items():
+        for role, (start, took) in times.items():
             part = self._parts[role]
-            backward = sum(map(gt, start, end))
-            self.unended += backward if isinstance(part, GpuOps) else 0
+            if min(took) < 0:
+                self.unended += sum(map((0).__gt__, took)) if isinstance(part, GpuOps) else 0
+                took = list(map(max, took, repeat(0)))  # noqa: PLW2901 - it has no end
             part.start.extend(start)
-            part.end.extend(map(max, start, end) if backward else end)
-            names, threads, members = self.names, self.threads, roles.events[role]
+            part.end.extend(map(add, start, took))
+            names, members = self.names, roles.events[role]
             part.name.extend(map(names.__getitem__, map(_NAME_OF, members)))
-            if isinstance(part, GpuOps):
-                self._gpu(part, role, members)
-                continue
-            part.thread.extend(map(threads.__getitem__, map(_THREAD_OF, members)))
-            if isinstance(part, Ranges):
-                self._operands(part, role, members)
-            elif isinstance(part, Calls):
-                part.correlation.extend([event.args.correlation for event in members])
+            self._arguments(part, role, members)
         self._weigh(known)
 
+    def _arguments(self, part: Ranges | Calls | GpuOps | GpuRanges, role: str, members: list[Any]) -> None:
+        """Append where events of one kind stand, and what is known of them besides their names and times."""
+        if isinstance(part, GpuOps):
+            self._gpu(part, role, members)
+        elif isinstance(part, GpuRanges):
+            part.process.extend([event.pid for event in members])
+            part.stream.extend([event.tid if event.args.stream is None else event.args.stream for event in members])
+        else:
+            part.thread.extend(map(self.threads.__getitem__, map(_THREAD_OF, members)))
+            if isinstance(part, Ranges):
+                self._operands(part, role, members)
+            else:
+                part.correlation.extend([event.args.correlation for event in members])
+
     def count(self, events: int) -> None:
-        """Count the events; UnreadableRecording where they are more than any recording has."""
+        """Count the events; UnreadableRecording if there are more than any recording has."""
         self.events += events
         if self.events > EVENTS:
             raise too_large(f"has more than {EVENTS:,} events")
@@ -301,8 +318,7 @@ class Columns:
         """Append what operators were given, and annotations: those of collectives are given what they send."""
         if role not in (RANGE, NOTE):
             return
-        inputs, joined = self.inputs, b"\0".join
-        # Of most operators they differ from call to call, and tell nothing of the work.
+        # For most operators they differ from call to call, and say nothing about the work.
         operands = [
             (args.dims, args.types, args.strides, args.settings)
             if event.name in WITH_SETTINGS
@@ -311,11 +327,11 @@ class Columns:
             for args in (event.args,)
         ]
         first = len(part.inputs)
-        part.inputs.extend([inputs[joined(texts)] for texts in operands])
+        part.inputs.extend(map(self.inputs.__getitem__, _texts(operands)))
         if role == RANGE:
             part.external.fromlist([event.args.external for event in events])
             if PARAMETERS in self.names:
-                self.parameters |= messages_of(events, first)
+                self.parameters |= messages_of([event.args for event in events], first)
 
     def _gpu(self, gpu: GpuOps, role: str, events: list[Any]) -> None:
         streams, processes, first = self.streams, self.processes, len(gpu.kind)
@@ -324,13 +340,26 @@ class Columns:
         gpu.process.extend([processes[event.pid] for event in events])
         shown = [event.tid if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
         true = [stream if arg.ran_on is None else arg.ran_on for stream, arg in zip(shown, args, strict=True)]
-        gpu.stream.extend([streams[stream] for stream in true])
+        gpu.stream.extend(map(streams.__getitem__, true))
         gpu.correlation.extend([arg.correlation for arg in args])
         gpu.external.fromlist([arg.external for arg in args])
         gpu.blocks_per_sm.fromlist([arg.blocks_per_sm for arg in args])
         gpu.occupancy.fromlist([arg.occupancy for arg in args])
         gpu.size.extend([arg.size for arg in args])
+        shapes, joined = self.shapes, b"\0".join
+        numbers = [shapes[joined((arg.grid, arg.block, arg.registers, arg.shared))] for arg in args]
+        if any(numbers):
+            known = [number if number <= _MOST_SHAPES else 0 for number in numbers]
+            gpu.shape.fromlist([0] * (first - len(gpu.shape)) + known)
         gpu.graph.extend([arg.graph for arg in args])
         gpu.node.extend([arg.node for arg in args])
         self.annotated |= annotations_of(args, first)
-        self.collectives |= messages_of(events, first)
+        self.collectives |= messages_of(args, first)
+
+
+def _texts(operands: Sequence[tuple[msgspec.Raw, ...]]) -> list[bytes]:
+    """Return what each was given as the text of a JSON list."""
+    # One by one takes three times as long.
+    lines = _JSON.encode_lines(operands).split(b"\n")
+    # A list that is written over several lines has more of them.
+    return lines[:-1] if len(lines) == len(operands) + 1 else list(map(_JSON.encode, operands))

@@ -1,4 +1,4 @@
-"""Where runs keep what nobody commits, and what the files of recordings are called there."""
+"""The folder of files that nobody commits, and the names of recordings in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STACKS_ENDING: Final = ".stacks.json"
 
 
 def hide(folder: Path) -> None:
-    """Let git overlook a folder; a link that stands there is replaced, not followed."""
+    """Let git ignore a folder; a link in its place is replaced, not followed."""
     ignored = folder / ".gitignore"
     if ignored.is_symlink() or not ignored.exists():
         ignored.unlink(missing_ok=True)

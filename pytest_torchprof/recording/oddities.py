@@ -1,4 +1,4 @@
-"""What others write in the place of JSON and of events as torch writes them: repaired, or read with care."""
+"""Files that differ from JSON, or from events as torch writes them: repaired, or read with care."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NUMBER = rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _END = rb"(?=\s*[,}\]])"
-# What kineto writes for "blocks per SM" when it does not know the device: by far the most frequent, and quick to find.
+# kineto's "blocks per SM" for an unknown device: by far the most frequent case, and quick to find.
 _INFINITE = re.compile(rb'(?<=[^\\]":)\s*[-+]?(?:inf|nan|infinity)' + _END, re.IGNORECASE)
 # A string, which is kept, closed or not, so that nothing in it is looked at twice; a word or number that JSON does not
 # know, which becomes null; a comma before a bracket.
@@ -52,7 +52,7 @@ def repairs(text: bytes) -> Iterator[bytes]:
 
 
 def _thorough(text: bytes) -> bytes:
-    # Not by re.sub, which keeps every piece until the end: thirty times the text.
+    # Not by re.sub, which keeps every piece until the end, in thirty times the memory of the text.
     repaired, kept = bytearray(), 0
     for token in _TOKENS.finditer(text):
         if token[1] is None:
@@ -110,6 +110,8 @@ def _args(given: Mapping[str, Any]) -> Args:
         if field.name in ("dims", "types", "strides"):
             if isinstance(value, list):
                 values[field.name] = msgspec.Raw(msgspec.json.encode(value))
+        elif field.name in _OF_GRAPHS:
+            values[field.name] = msgspec.Raw(msgspec.json.encode(value))
         elif field.name in ("stream", "ran_on"):
             if isinstance(value, str) or (isinstance(value, int) and _quantity(value) is not None):
                 values[field.name] = value
@@ -122,6 +124,7 @@ def _args(given: Mapping[str, Any]) -> Args:
 
 
 _NO_ARGS = Args()
+_OF_GRAPHS = frozenset({"scope", "bare_scope", "first_scope", "module", "phase"})
 _TEXTS = frozenset({"collective", "collective_dtype", "group", "group_description", "group_ranks", "comms_id"})
 
 
@@ -131,7 +134,7 @@ def _fields() -> Mapping[str, msgspec.structs.FieldInfo]:
 
 
 def _quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:
-    """Return the number that an argument is or spells, None if it is none or larger than any that is meant."""
+    """Return the number in an argument, None if there is none or it is larger than any real one."""
     if isinstance(value, str):
         try:
             value = Decimal(value)

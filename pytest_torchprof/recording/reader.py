@@ -53,7 +53,7 @@ _AGAIN = "Record or copy it again."
 
 
 class _NoTraceError(Exception):
-    """The file cannot be read as a trace; the text says why, ``code`` what that is called."""
+    """The file cannot be read as a trace; the text says why, under ``code``."""
 
     def __init__(self, text: str, code: Code = Code.NO_RECORDING) -> None:
         super().__init__(text)
@@ -133,13 +133,13 @@ def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
 
 
 def repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw], _Read]) -> _Read:
-    """Read the text, or what it is with a repair; the error is that of the text as it is."""
+    """Read the text, or a repaired version of it; the error is that of the original text."""
     try:
         return reading(text)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        from pytest_torchprof.recording.oddities import repairs  # noqa: PLC0415 - only what is broken needs it
+        from pytest_torchprof.recording.oddities import repairs  # noqa: PLC0415 - only broken files need it
 
         for mended in repairs(bytes(text)):
             try:
@@ -150,7 +150,7 @@ def repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw],
 
 
 def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
-    """Read the events' time stamps as those before were, or more finely; one by one where an event is odd."""
+    """Read the events' time stamps like the earlier ones, or more finely; one by one if an event is odd."""
     for stamps in STAMPS[STAMPS.index(columns.stamps) :]:
         types = kinds(stamps)
         try:
@@ -163,7 +163,7 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
             break
         columns.stamps = stamps
         return
-    from pytest_torchprof.recording.oddities import events_of  # noqa: PLC0415 - only what is odd needs it
+    from pytest_torchprof.recording.oddities import events_of  # noqa: PLC0415 - only odd events need it
 
     columns.fold(events_of(text, types, columns.events), types, EXACT)
 
@@ -243,7 +243,7 @@ def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
 
 
 def _syntax(error: str, length: int | None = None) -> _NoTraceError:
-    # Of a number that ends with the text nobody knows how it goes on.
+    # A number at the end of the text may go on.
     if "truncated" in error or error.endswith(f"(byte {length})"):
         message = f"it ends in the middle of the JSON: it was cut off while it was written or copied. {_AGAIN}"
         return _NoTraceError(message, Code.RECORDING_CUT_OFF)
@@ -283,6 +283,8 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         unended=columns.unended,
         unknown_work=columns.unknown,
         samples_hardware=columns.samples_hardware,
+        gpu_annotations=columns.gpu_annotations,
+        shapes=list(columns.shapes),
         collectives=columns.collectives,
         parameters=columns.parameters,
     )
@@ -291,7 +293,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
 
 
 def _check_counts(trace: Trace) -> None:
-    """Refuse more of what is looked at one by one than any recording has."""
+    """Refuse more GPU operations, devices, names or steps than any recording has."""
     gpu = trace.gpu
     if len(gpu) > GPU_OPERATIONS:
         raise too_large(f"has more than {GPU_OPERATIONS:,} GPU operations")

@@ -1,8 +1,7 @@
-"""Time stamps of a trace file, in the three forms that there are, as ns."""
+"""Time stamps of a trace file, in any of their three forms, as ns."""
 
 from __future__ import annotations
 
-from operator import add
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.reasons.errors import UnreadableRecording
@@ -16,6 +15,8 @@ WHOLE, FRACTIONAL, EXACT = "whole", "fractional", "exact"
 STAMPS = (WHOLE, FRACTIONAL, EXACT)
 # Microseconds from which on a double times 1000 is not every nanosecond, and from which on the double itself is not.
 _FAR_US, _TOO_FAR_US = 2**42, 2**43
+# Up to which a double times 1000 is close enough to be the right nanosecond of one that is off by half of it.
+_NEAR_US = 2**36
 
 
 class TooFineError(Exception):
@@ -23,20 +24,24 @@ class TooFineError(Exception):
 
 
 def times_ns(events: list[Any], stamps: str) -> tuple[list[int], list[int]]:
-    """Return starts and ends in ns."""
+    """Return starts and durations in ns."""
     if stamps == WHOLE:
-        return [event.ts * 1000 for event in events], [(event.ts + event.dur) * 1000 for event in events]
-    start = in_ns([event.ts for event in events], stamps)
-    return start, list(map(add, start, in_ns([event.dur for event in events], stamps)))
+        return [event.ts * 1000 for event in events], [event.dur * 1000 for event in events]
+    return in_ns([event.ts for event in events], stamps), in_ns([event.dur for event in events], stamps)
 
 
 def in_ns(times: list[Any], stamps: str) -> list[int]:
-    """Return times in ns; TooFineError where they need the exact types."""
+    """Return times in ns; TooFineError if they need the exact types."""
     if stamps == EXACT:
         _check(times)
     elif stamps == FRACTIONAL and (latest := max(times, default=0)) >= _FAR_US:
         if latest >= _TOO_FAR_US:
             raise TooFineError
+        # Differences of doubles so large are exact, and small within a recording.
+        earliest = min(times) // 1
+        if latest - earliest < _NEAR_US:
+            earliest_ns = int(earliest) * 1000
+            return [earliest_ns + round((us - earliest) * 1000) for us in times]
         return [int(us // 1) * 1000 + round(us % 1 * 1000) for us in times]
     return [round(us * 1000) for us in times]
 

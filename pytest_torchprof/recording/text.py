@@ -11,7 +11,7 @@ from pytest_torchprof.recording.bounds import AROUND, MEMBERS, UNPACKED, bounded
 
 try:
     from isal import isal_zlib as gunzip
-except ImportError:  # There are platforms without a wheel of it; zlib takes three times as long.
+except ImportError:  # Some platforms have no wheel of it; zlib takes three times as long.
     import zlib as gunzip  # type: ignore[no-redef]
 
 if TYPE_CHECKING:
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 
 PIECE = 256 * 1024
-"""How much text is decoded at once, in bytes; more costs memory, less costs time."""
+"""The bytes of text that are decoded at once; more costs memory, less costs time."""
 _SLICE = 16 * 1024
 GZIP = b"\x1f\x8b"
 SPECIAL = "it is no file, but a pipe, a socket or a device; write what comes out of it to a file, and name that"
-"""What to say of what :func:`is_special`."""
+"""The text about a path that :func:`is_special`."""
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
 """How the events of a file begin: all alike, as a program wrote them."""
 _BORDER = re.compile(rb"\}\s*,\s*$")
 _ANY_OPENING = b"{"
 _TRIES = 1000
-"""How often a border is looked for in a part; where a program wrote it, the first or second is one."""
+"""How often a border is searched in a part; in a file by a program the first or second candidate is one."""
 
 
 _GUNZIP_ERROR: Any = gunzip.error
 
 
 class DamagedGzipError(Exception):
-    """What is packed in a gzip-compressed file is not what was packed."""
+    """The content of a gzip-compressed file does not match its checksum."""
 
 
 class UncuttableError(Exception):
-    """The file does not come apart between its events; it has to be decoded whole."""
+    """The file cannot be cut between its events; it has to be decoded whole."""
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a pipe, a socket or a device, at which a reader may wait for ever."""
+    """Whether a path is a pipe, a socket or a device, on which a reader may wait forever."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - as below
     except OSError:
@@ -68,6 +68,23 @@ def inflated(path: str) -> Iterator[bytes]:
         while part:
             yield part
             part = file.read(PIECE)
+
+
+def inflated_bytes(data: bytes, most: int) -> bytes:
+    """Return the content of one gzip member, and at most one byte more than ``most`` of a larger one.
+
+    DamagedGzipError where it is damaged or none, or goes on behind its end, EOFError where it is cut off.
+    """
+    unpack = gunzip.decompressobj(wbits=31)
+    try:
+        content: bytes = unpack.decompress(data, most + 1)
+    except _GUNZIP_ERROR as error:
+        raise DamagedGzipError(str(error)) from None
+    if len(content) <= most and not unpack.eof:
+        raise EOFError
+    if unpack.unused_data:
+        raise DamagedGzipError("something stands behind its end")
+    return content
 
 
 def _unpacked(file: FileIO, part: bytes) -> Iterator[bytes]:
@@ -125,7 +142,7 @@ def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
             return before if before.strip() else b"", bytes(text[events:])
         if len(text) > AROUND:
             break
-        # The key may lie across the border of two parts.
+        # The key may cross the border of two parts.
         looked = max(0, len(text) - 64)
     raise UncuttableError
 

@@ -1,4 +1,4 @@
-"""What is written into recordings, and copies of them: whole, or not at all."""
+"""Data that is written into recordings, and copies of them: whole, or not at all."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def write_adopted(trace: Trace, target: str, adoption: Adoption) -> None:
 
 
 def copy(source: str, target: str | os.PathLike[str]) -> None:
-    """Copy a recording, packing or unpacking it as the target's name asks; the target appears whole or not at all."""
+    """Copy a recording, packed or unpacked by the target's name; the target appears whole or not at all."""
     target = fspath(target)
     try:
         # No time stamp in the header, and no name: the same recording gives the same file.
@@ -101,7 +101,7 @@ def _own_key(file: BinaryIO, trace: Trace) -> tuple[int, dict[str, Any]]:
         begin = text.rfind(_OPENING)
         if begin > 0 and (trace.metadata or trace.adoption):
             return begin, msgspec.json.decode(b"{" + text[begin + 1 :])[KEY]
-        # Another program wrote the file anew, or our key was never in it.
+        # Another program rewrote the file, or our key was never in it.
         return text.rfind(b"}"), {} if trace.metadata is None else msgspec.json.decode(encode(trace.metadata))
 
 

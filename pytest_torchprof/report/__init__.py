@@ -1,13 +1,13 @@
-"""What a run came to, as plain data, and the formats of its files; the terminal and CI have modules of their own."""
+"""The results of a run as plain data, and the formats of its files; the terminal and CI have modules of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_torchprof.text import first_of
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Disuse(StrEnum):
-    """Why an entry of a baseline is of no use any more, or of less than it could be."""
+    """Why an entry of a baseline is no longer useful, or less useful than it could be."""
 
     GONE = "gone"
     """The test file no longer has the test."""
@@ -28,24 +28,23 @@ class Disuse(StrEnum):
     REMOVED = "removed"
     """The test ran without measuring it, and the run removed the entry."""
     UNTOLD = "untold"
-    """It does not say on what types kernels work that the run has measured."""
+    """It lacks the types that kernels measured in the run work on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnusedEntries:
-    """Entries of a baseline file that nothing measures any more, or that say too little to compare all of it."""
+class UnusedEntries(Struct, frozen=True, kw_only=True):
+    """Entries of a baseline file that nothing measures any more, or that lack a part of what is compared."""
 
     file: str
     why: Disuse
     keys: tuple[str, ...]
     became: tuple[str, ...] = ()
-    """For each key the test that it seems to be now."""
+    """For each key the test that seems to be its new name."""
     command: str | None = None
-    """What renames them; None where it is not clear which test is which."""
+    """The command that renames them; None if it is not clear which test is which."""
 
     @property
     def words(self) -> str:
-        """What is the matter with them, with the first of their keys: a file that was renamed leaves all."""
+        """What is wrong with them, with the first of their keys: a file that was renamed leaves all of its keys."""
         names = (
             [f"{key} -> {now}" for key, now in zip(self.keys, self.became, strict=True)] if self.became else self.keys
         )
@@ -70,8 +69,7 @@ _DISUSE = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(Struct, frozen=True, kw_only=True):
     """The commit that a run compares the working tree with."""
 
     ref: str
@@ -87,31 +85,29 @@ class Reference:
         return short if self.sha.startswith(self.ref) else f"{self.ref} ({short})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class Commit(Struct, frozen=True, kw_only=True):
     """The commit that was checked out while the tests ran."""
 
     sha: str
     branch: str | None
-    """Its branch; None where none is checked out and no CI service has said which it is."""
+    """Its branch; None if none is checked out and no CI service names it."""
     dirty: bool
     """Whether the working tree has changes that are not committed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResults:
+class RunResults(Struct, frozen=True, kw_only=True):
     """All results of a run, in the order in which the tests ran."""
 
     results: tuple[Result, ...]
     unused: tuple[UnusedEntries, ...] = ()
     against: Reference | None = None
-    """What the results are compared with, where that is no baseline."""
+    """The commit that the results are compared with, if they are not compared with a baseline."""
     gone: tuple[str, ...] = ()
-    """What was measured there, and not in this run."""
-    rootdir: Path = field(default_factory=Path)
-    """Below which the paths of recordings are."""
+    """The measurements that only the other commit has."""
+    rootdir: str = ""
+    """The folder to which the paths of recordings are relative."""
     commit: Commit | None = None
-    """Whose code was measured; None outside a working tree of git."""
+    """The commit whose code was measured; None outside a working tree of git."""
 
     @property
     def environment(self) -> Environment | None:
@@ -125,12 +121,12 @@ class RunResults:
 
     @property
     def gone_words(self) -> str | None:
-        """What was measured at the other commit alone, in a line; None where nothing was."""
+        """The measurements that only the other commit has, in a line; None if there are none."""
         return f"measured only at {self.compared_with}: {first_of(self.gone)}" if self.gone else None
 
 
 Reporter = Callable[[RunResults], str]
-"""Turns a run's results into the text of one file."""
+"""Turns the results of a run into the text of one file."""
 
 _FILES = (
     "history",

@@ -1,4 +1,4 @@
-"""A recording's analysis as plain data: what ``torchprof analyze --json`` prints."""
+"""A recording's analysis as plain data, for ``torchprof analyze --json``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import msgspec
 from pytest_torchprof.analysis import numbers
 from pytest_torchprof.analysis.analysis import numbers_within
 from pytest_torchprof.analysis.kernel_rows import by_kernel
-from pytest_torchprof.analysis.range_rows import EACH_STEP, IN_GRAPHS
+from pytest_torchprof.analysis.range_rows import EACH_STEP
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.findings import RULES, find, standing_out
+from pytest_torchprof.findings.headline import headline_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report.columns import COLUMNS, Among, json_values
+from pytest_torchprof.trace.graph_annotations import WITHOUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,13 +40,16 @@ def as_dict(  # noqa: PLR0913 - the options of the command
     top: int | None = None,
     findings: bool = True,
 ) -> dict[str, Any]:
-    """Return the analysis; ``step`` N is ProfilerStep#N alone, TorchprofError if there is none."""
+    """Return the analysis; with ``step`` N only of ProfilerStep#N, TorchprofError if there is none."""
     tables = _tables(analysis, by, step, top)
     if not findings:
         return {**tables, "findings": []}
     efficiency = msgspec.to_builtins(analysis.efficiency)
+    why_not = analysis.efficiency.throughput.why_not
+    efficiency["throughput"]["why_not"] = None if why_not is None else why_not.text
     shown = standing_out(analysis, find(analysis, tuple(rules)))
-    return {**tables, "efficiency": efficiency, "findings": finding_values(shown)}
+    headline = headline_of(analysis).in_words()
+    return {**tables, "efficiency": efficiency, "headline": headline, "findings": finding_values(shown)}
 
 
 def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> dict[str, Any]:
@@ -63,6 +68,7 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
             "measured": analysis.measured,
             "why_not": analysis.why_not,
             "attribution": trace.attribution,
+            "samples_hardware": trace.samples_hardware,
             "devices": [{"index": device.index, "name": device.name} for device in trace.devices],
             "events": trace.events,
         },
@@ -88,12 +94,12 @@ def _tables(analysis: Analysis, by: str, step: int | None, top: int | None) -> d
 
 
 def finding_values(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Return findings as people read them."""
+    """Return findings with the words that people read."""
     return [finding.in_words() for finding in findings]
 
 
 def chosen_steps(analysis: Analysis, step: int | None) -> Sequence[StepProfile]:
-    """Return all steps, or ProfilerStep#N; TorchprofError naming those there are."""
+    """Return all steps, or ProfilerStep#N; TorchprofError names the existing ones."""
     if step is None:
         return analysis.steps
     chosen = [known for known in analysis.steps if known.name == f"ProfilerStep#{step}"]
@@ -109,7 +115,7 @@ def encoded(value: object) -> str:
     """Return JSON in plain ASCII, so that no name out of a trace reaches a terminal as anything but text."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
     text = text if text.isascii() else _NOT_PLAIN.sub(_escape_units, text)
-    # What CI services take for a command to themselves; nothing but a text holds it.
+    # Text that CI services take for a command; it can only be inside a string.
     return text.replace("##", "\\u0023#") + "\n"
 
 
@@ -121,7 +127,7 @@ def _escape_units(match: re.Match[str]) -> str:
 def _row_values(analysis: Analysis, steps: Sequence[StepProfile], by: str, row: Any) -> dict[str, Any]:
     """Return the row's columns; of a user annotation the numbers of ``Profile.range`` too, but for the steps' own."""
     values = json_values(COLUMNS[by], row, Among(steps=steps))
-    if by == "range" and row.name != EACH_STEP and not row.name.endswith(IN_GRAPHS):
+    if by == "range" and row.name not in (EACH_STEP, WITHOUT):
         within = numbers_within(analysis.trace, [step.part for step in steps], row.name)
         values["worst"] = _values(within, *numbers.OF_STEP)
     return values

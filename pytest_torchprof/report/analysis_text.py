@@ -1,7 +1,8 @@
-"""A recording's analysis as text: all that ``torchprof analyze`` shows."""
+"""A recording's analysis as text, for ``torchprof analyze``."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,9 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.findings import RULES, find, standing_out
+from pytest_torchprof.findings.catalogue.headlines import NotMeasuredHeadline
+from pytest_torchprof.findings.headline import headline_of
+from pytest_torchprof.reasons.limits import ClocksLocked
 from pytest_torchprof.report.analysis_json import chosen_steps
 from pytest_torchprof.report.analysis_tables import rows_of
 from pytest_torchprof.report.bars import share_lines
@@ -17,6 +21,7 @@ from pytest_torchprof.text import (
     and_more,
     counted,
     cut_inside,
+    path_from_here,
     printable,
     show_rate,
     show_share,
@@ -55,10 +60,10 @@ def _number_column(number: Number, leaves: int, device: DeviceKind) -> Column:
 
 
 _ROLES = {"cpu": "operators, annotations and Python", "runtime": "runtime calls"}
-"""What parts of a step's time are called where people read of them."""
+"""The names of the parts of a step's time."""
 _MOST_GAPS = 5
 _WORTH = 0.01
-"""What is listed of a step's time: below a hundredth of it there is nothing to be won."""
+"""The share of a step's time below which a part is not listed: there is nothing to gain."""
 _MOST_STEPS = 10
 _MOST_SHARES = 5
 
@@ -74,9 +79,10 @@ def text(  # noqa: PLR0913 - the options of the command
     width: int = WIDTH,
     bars: Bars | None = None,
 ) -> str:
-    """Return the whole analysis, ending in a line break; ``step`` N is ProfilerStep#N alone."""
+    """Return the whole analysis, ending in a line break; with ``step`` N only of ProfilerStep#N."""
     steps = chosen_steps(analysis, step)
     parts = [
+        _headline(analysis, width) if findings and step is None else "",
         _describe_recording(analysis, width),
         _draw_numbers(analysis, steps, width),
         _draw_steps(analysis, steps, width),
@@ -87,9 +93,11 @@ def text(  # noqa: PLR0913 - the options of the command
         if analysis.communication.collectives:
             parts.append(rows_of(analysis, steps, by="collective", sort_by=None, top=top, width=width))
     if findings:
+        standing = standing_out(analysis, find(analysis, rules))
         looked_at = [
             _describe_efficiency(analysis, width, bars),
-            _list_findings(analysis, standing_out(analysis, find(analysis, rules)), width),
+            _list_findings(analysis, standing, width),
+            _what_to_do(analysis, standing, width),
         ]
         if len(steps) < len(analysis.steps):
             parts.append(f"of the whole recording, all its {len(analysis.steps)} steps:")
@@ -97,11 +105,35 @@ def text(  # noqa: PLR0913 - the options of the command
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _headline(analysis: Analysis, width: int) -> str:
+    """Return what it comes to; of numbers that cannot be believed the recording's description says why."""
+    headline = headline_of(analysis)
+    return (
+        ""
+        if isinstance(headline, NotMeasuredHeadline)
+        else "\n".join(wrapped(printable(headline.message), "", width=width))
+    )
+
+
+def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
+    """Return what to do next: about the costliest finding, to see it, and to keep it from coming back."""
+    if analysis.why_not is not None or not analysis.trace.path:
+        return ""
+    path = printable(shlex.quote(path_from_here(analysis.trace.path)))
+    costly = next((finding for finding in findings if finding.severity == "warning"), None)
+    lines = [] if costly is None else [f"{costly.title}: {costly.remedy}" if costly.remedy else costly.title]
+    lines.append(f"see it: torchprof report {path} -o page.html")
+    if costly is not None:
+        lines.append(f"keep it from coming back: torchprof check {path} --limit forbid={costly.code}")
+    parts = [part for line in lines for part in wrapped(printable(line), "    ", first="  ", width=width)]
+    return "\n".join(["next", *parts])
+
+
 def _describe_recording(analysis: Analysis, width: int) -> str:
     trace = analysis.trace
     counts = Counter(device.name or "GPU without a name" for device in trace.devices)
     devices = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
-    device = trace.device_kind.title or devices or "no GPU"
+    device = trace.device_kind.title or devices or "no GPU events"
     steps = (
         counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
     )
@@ -111,6 +143,8 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
     ]
     if analysis.why_not is not None:
         lines += wrapped(f"NOT MEASURED: {printable(analysis.why_not)}", "", width=width)
+    if trace.samples_hardware:
+        lines += wrapped(printable(ClocksLocked().text), "  ", width=width)
     if trace.attribution == "time":
         lines += wrapped(
             "launches and kernels are not linked in this file: kernels count where they ran", "", width=width
@@ -125,7 +159,7 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
 
 
 def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) -> str:
-    """Return the numbers: the median over steps and the worst beside it, or those of the one step.
+    """Return the numbers: the median over steps with the worst step beside it, or those of a single step.
 
     A number of the whole recording is left out for a single step.
     """
@@ -167,7 +201,7 @@ def _draw_steps(analysis: Analysis, steps: Sequence[StepProfile], width: int) ->
 
 
 def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile], width: int, bars: Bars | None) -> str:
-    """Return which families and which launching operators take the kernels' time."""
+    """Return the families and the launching operators that take the kernels' time."""
     gpu, op_of = analysis.trace.gpu, analysis.launching.op_of
     families: Counter[str] = Counter()
     operators: Counter[str] = Counter()
@@ -194,7 +228,7 @@ def _list_shares(what: str, spent: Counter[str], width: int, bars: Bars | None) 
 
 
 def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> str:
-    """Return where the time of a step goes, by kineto's priority, and how fast products and copies are."""
+    """Return how the time of a step is spent, by kineto's priority, and how fast products and copies are."""
     if not analysis.trace.device_kind.has_launches or not len(analysis.trace.gpu):
         return ""
     efficiency = analysis.efficiency
@@ -204,7 +238,7 @@ def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> s
     if spent := [(name, us) for name, us in asdict(efficiency.step_time).items() if us > 0.0005 * total]:
         shares = [(_ROLES.get(name, name.replace("_", " ")), us / total) for name, us in spent]
         steps = f"; the mean of {len(analysis.steps)}" if len(analysis.steps) > 1 else ""
-        what = f"of a step's time ({show_us(total)} to the end of its last GPU operation{steps})"
+        what = f"of a step's time ({show_us(total)} until CPU and GPU are done{steps})"
         shared = share_lines(what, shares, bars, width)
     if efficiency.tensor_core_share is not None:
         lines.append(
@@ -230,7 +264,7 @@ def _describe_efficiency(analysis: Analysis, width: int, bars: Bars | None) -> s
 
 
 def _draw_other(analysis: Analysis, other: Sequence[SilentTime], total_us: float, width: int) -> str:
-    """Return between which ranges of the CPU neither CPU nor GPU has an event."""
+    """Return the ranges of the CPU between which neither CPU nor GPU has an event."""
     columns = (
         Column("after", lambda row: printable(_name_beginning(row)), "left"),
         Column(
@@ -255,7 +289,7 @@ def _name_beginning(row: SilentTime) -> str:
 
 
 def _describe_window(analysis: Analysis) -> str:
-    return f"{show_us(analysis.gpu_work.window_us)} from the first step's start to the last GPU operation's end"
+    return f"{show_us(analysis.gpu_work.window_us)} from the first step's start until CPU and GPU are done"
 
 
 def _list_findings(analysis: Analysis, findings: Iterable[Finding], width: int) -> str:

@@ -1,4 +1,4 @@
-"""Shares as bars, where a terminal can show them; elsewhere as a sentence."""
+"""Shares as bars if a terminal can show them, otherwise as a sentence."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Bars:
     """How a terminal draws bars."""
 
     blocks: bool
-    """Whether its encoding has the block characters; else bars are of ``#``."""
+    """Whether its encoding has block characters; otherwise bars consist of ``#``."""
     colour: bool
 
 
 def bars_on(stream: TextIO) -> Bars | None:
-    """Return how bars are drawn on a stream, or None where it is no terminal and no colours are forced.
+    """Return how bars are drawn on a stream, None if it is no terminal and no colours are forced.
 
-    Colours go by pytest's rules: PY_COLORS, NO_COLOR and FORCE_COLOR decide, in this order, then what the stream is.
+    Colours follow pytest's rules: PY_COLORS, NO_COLOR and FORCE_COLOR decide, in this order, then what the stream is.
     """
     terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     asked = {"1": True, "0": False}.get(os.environ.get("PY_COLORS", ""))
@@ -47,7 +47,7 @@ def bars_on(stream: TextIO) -> Bars | None:
 
 
 def share_lines(heading: str, shares: Sequence[tuple[str, float]], bars: Bars | None, width: int) -> list[str]:
-    """Return shares, 0..1, under a heading, a bar for each; in a sentence where there are no bars or no room."""
+    """Return shares, 0..1, under a heading, with a bar for each; as a sentence if there are no bars or no room."""
     names = [cut_inside(printable(name), _NAME) for name, _ in shares]
     percents = [show_share(share) for _, share in shares]
     room = min(width - max(map(width_of, names), default=0) - 12, _LONGEST)

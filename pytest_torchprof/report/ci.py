@@ -1,4 +1,4 @@
-"""What CI shows of a run: GitHub's annotations and step summary, and the properties of a test in JUnit XML."""
+"""The parts of a run that CI shows: GitHub's annotations and step summary, and properties in JUnit XML."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.result import Result
 
 
-# An annotation shows so much before it is folded, and a summary is for reading: the report has the rest.
+# An annotation shows this much before it is folded, and a summary is meant to be read: the report has the rest.
 _LONGEST_MESSAGE = 4000
 _MOST_FAILURES = 20
 _MOST_LINES = 40
 PREFIX = "torchprof"
-"""With which the names of a test's properties begin."""
+"""The beginning of the names of a test's properties."""
 
 
 def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[str]:
@@ -49,7 +49,7 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
 
 
 def step_summary(run: RunResults) -> str:
-    """Return Markdown: one line, and below it what failed with the kernels that differ and how to accept them."""
+    """Return Markdown: one line, and below it each failure with the kernels that differ and how to accept them."""
     failed = [result for result in run.results if result.outcome.is_failure]
     place = f" on {escaped(describe_environment(run.environment))}" if run.environment else ""
     place += f", against {escaped(run.against.shown)}" if run.against is not None else ""
@@ -95,7 +95,7 @@ def _escape_property(text: str) -> str:
 
 
 def properties(result: Result) -> list[tuple[str, str]]:
-    """Return names and values: ``torchprof.kernels``, or ``torchprof[label].kernels`` where there is a label."""
+    """Return names and values: ``torchprof.kernels``, or ``torchprof[label].kernels`` if there is a label."""
     prefix = f"{PREFIX}[{printable(result.label)}]" if result.label else PREFIX
     values = {
         "outcome": result.outcome,

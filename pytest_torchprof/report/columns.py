@@ -1,4 +1,4 @@
-"""The columns of each kind of rows, one table each: what the terminal, Markdown, JSON and the page show of a row."""
+"""The columns of each kind of rows, in one table each, for the terminal, Markdown, JSON and the page."""
 
 from __future__ import annotations
 
@@ -28,49 +28,49 @@ Unit = Literal["text", "count", "us", "bytes", "share", "rate"]
 
 
 class Among(Struct, frozen=True, kw_only=True):
-    """What the rows of a table stand among."""
+    """What the columns of a row depend on besides the row: the whole table."""
 
     steps: Sequence[StepProfile] = ()
     total_us: float = 0.0
-    """The time of all rows, those that are left out too."""
+    """The time of all rows, including those that are left out."""
     names: Mapping[str, str] = {}
-    """What kernels are called, by their raw names."""
+    """The display names of kernels, by their raw names."""
     backward: bool = False
     """Whether any row is of a backward pass."""
     words: Mapping[str, str] = {}
-    """What titles leave open, such as what they call the device whose time is shown."""
+    """The words that titles leave open, such as the name of the device whose time is shown."""
     brief: bool = False
-    """Whether a comparison is shown by its state alone."""
+    """Whether a comparison is shown only by its state."""
     has_gpu: bool = True
     on_gpu: bool = True
     """Whether times of single calls are those on the GPU."""
     stays: frozenset[str] = frozenset()
-    """The keys of columns that leave no terminal."""
+    """The keys of columns that no terminal leaves out."""
 
 
 class RowColumn(Struct, frozen=True, kw_only=True):
-    """One column of a kind of rows, in each form in which it is shown."""
+    """One column of a kind of rows, in every form in which it is shown."""
 
     key: str
-    """What JSON and the page call it."""
+    """Its key in JSON and on the page."""
     unit: Unit = "text"
-    """How its values are shown. Texts sort upwards and stand to the left, all others sort downwards."""
+    """How its values are shown. Texts sort upwards and are aligned to the left, all others sort downwards."""
     of: Callable[[Any, Among], Any] | None = None
-    """Returns the value of a row; None: the attribute of that name is the value."""
+    """Returns the value of a row; if it is None, the attribute named ``key`` is the value."""
     title: str | None = None
-    """Over a terminal's column, with `Among.words` filled in; None: a terminal does without it."""
+    """The title of a terminal's column, with `Among.words` filled in; None: a terminal does not have it."""
     show: Callable[[Any, Among], str] | None = None
-    """Returns a row's cell in a terminal, where the unit alone does not say how its value is shown."""
+    """Returns a row's cell in a terminal, if the unit alone does not decide how its value is shown."""
     leaves: int = 0
-    """When a narrow terminal does without it, 1 the first; 0: never."""
+    """The order in which columns leave a narrow terminal, 1 first; 0: never."""
     optional: bool = False
     """Whether a terminal shows it only where a row has a value."""
     when: Callable[[Among], bool] | None = None
-    """Whether a terminal and the page show it beside these rows; None: always."""
+    """Whether a terminal and the page show it for these rows; None: always."""
     page: str | None = None
-    """Over the page's column; "": the page has it below the row's name; None: the page does without it."""
+    """The title of the page's column; "": the page has it below the row's name; None: the page does not have it."""
     compared: bool = False
-    """Whether the page shows beside it what the same name had before."""
+    """Whether the page shows the former value of the same name beside it."""
     json: bool = True
 
     def value(self, row: Any, among: Among) -> Any:
@@ -115,7 +115,7 @@ def terminal_columns(columns: Iterable[RowColumn], rows: Sequence[Any], among: A
 
 def json_values(columns: Iterable[RowColumn], row: Any, among: Among) -> dict[str, Any]:
     """Return what JSON has of a row."""
-    # Sums of nanoseconds need no more digits.
+    # Sums of nanoseconds do not need more digits.
     return {
         column.key: round(value, 3)
         if isinstance(value := column.value(row, among), float) and column.unit in ("us", "rate")
@@ -126,7 +126,7 @@ def json_values(columns: Iterable[RowColumn], row: Any, among: Among) -> dict[st
 
 
 def page_columns(columns: Iterable[RowColumn], among: Among) -> list[RowColumn]:
-    """Return the columns that the page has, those below a row's name too."""
+    """Return the columns of the page, including those below a row's name."""
     return [column for column in columns if column.page is not None and _is_beside(column, among)]
 
 
@@ -186,7 +186,7 @@ def _decoded(key: str, page: str | None = None) -> RowColumn:
 
 def _launched_by(row: KernelRow, among: Among) -> str:
     """Return the operator, and in a backward pass the operator whose backward it is: ``< conv2d``."""
-    # What a backward pass launches tells whose backward it is, and needs more room for it.
+    # A kernel of a backward pass shows whose backward it is, and needs more room for that.
     width = 30 if among.backward else 22
     op = printable(row.op or "-")
     if row.forward_op is None:
@@ -299,7 +299,7 @@ OPERATORS: Final = (
     RowColumn(
         key="name",
         title="name",
-        # The nodes of autograd differ in what they evaluate.
+        # Nodes of autograd differ in the operator that they evaluate.
         show=lambda row, _: printable(row.name.replace(_EVALUATED, "autograd:: .. ")),
         page="",
     ),
@@ -356,7 +356,7 @@ def _number(key: str, title: str, *, page: str = "", leaves: int) -> RowColumn:
 
 
 def _show_caches(row: Result, _: Among) -> str:
-    """Return how the caches were, and how much they held of what a compilation asked for: "warm 2/2"."""
+    """Return the state of the caches, and how many of a compilation's requests they answered: "warm 2/2"."""
     caches = row.compile_caches
     if caches is None or caches.phase is None:
         return "-"
@@ -401,10 +401,10 @@ COLUMNS: Final[Mapping[str, tuple[RowColumn, ...]]] = {
     "module": RANGES,
     "collective": COLLECTIVES,
 }
-"""By what a row stands for; `analysis.tables` makes the rows."""
+"""By the kind of rows, which `analysis.tables` makes."""
 
 
-def among(  # noqa: PLR0913 - what a table says in its options
+def among(  # noqa: PLR0913 - the options of a table
     way: str,
     analysis: Analysis,
     steps: Sequence[StepProfile],
@@ -413,7 +413,7 @@ def among(  # noqa: PLR0913 - what a table says in its options
     *,
     sorted_by: str | None = None,
 ) -> Among:
-    """Return what the shown ones of the rows stand among; ``sorted_by`` is the key of a column."""
+    """Return what the columns of the shown rows depend on; ``sorted_by`` is the key of a column."""
     if way in ("kernel", "family", "collective"):
         kernels = shown if way == "kernel" else ()
         labels = number_alike([printable(_kernel_name(row)) for row in kernels])
@@ -427,7 +427,7 @@ def among(  # noqa: PLR0913 - what a table says in its options
     on_gpu = has_gpu and sorted_by not in ("cpu_us", "self_cpu_us")
     return Among(
         steps=steps,
-        # Where operators on the CPU are the kernels, theirs is the time.
+        # If operators on the CPU are the kernels, the time is theirs.
         words={"device": "GPU" if analysis.trace.device_kind.has_launches else "kernels'"},
         has_gpu=has_gpu,
         on_gpu=on_gpu,
@@ -438,7 +438,7 @@ def among(  # noqa: PLR0913 - what a table says in its options
 
 
 def _kernel_name(row: KernelRow) -> str:
-    """Return what it computes, on what, and then how it is called."""
+    """Return what the kernel computes, on what, and then its name."""
     decoded = row.decoded
     if decoded.family in (None, "other"):
         return decoded.short or row.name

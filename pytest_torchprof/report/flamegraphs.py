@@ -22,7 +22,7 @@ def collapsed(tree: StackTree, weight: str) -> str:
 
 
 def speedscope(tree: StackTree, title: str) -> str:
-    """Return a file for speedscope, with a profile of the GPU's time and one of the CPU's, as far as there is any."""
+    """Return a file for speedscope, with the GPU's time and the CPU's, as far as there is any."""
     frames: dict[str, int] = {}
     profiles = []
     for weight, name in WEIGHTS.items():

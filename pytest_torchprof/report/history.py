@@ -1,4 +1,4 @@
-"""The run's results for keeping, run after run: a line or a row per measurement, and PyTorch's own benchmark format."""
+"""The results of a run for a history: a line or a row per measurement, and PyTorch's own benchmark format."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _BENCHMARK: Final = "pytest-torchprof"
 
 
 def json_lines(run: RunResults) -> str:
-    """Return a JSON object per measurement and line, so that the files of many runs can be put one behind another."""
+    """Return a JSON object per measurement, one a line, so that the files of many runs can be concatenated."""
     return "".join(json.dumps({"schema": SCHEMA, **row}) + "\n" for row in _rows(run))
 
 
 def table(run: RunResults) -> str:
-    """Return comma-separated values with a heading: what ``json_lines`` holds, a column for each number."""
+    """Return comma-separated values with a heading: the data of ``json_lines``, with a column for each number."""
     text = io.StringIO()
     names = ("commit", "branch", "dirty", "test", "label", "device", *_VERSIONS, "verdict", "baseline", "structure")
     columns = (*names, *(number.name for number in TABLE), _TIME)
@@ -46,8 +46,8 @@ def table(run: RunResults) -> str:
 def pytorch(run: RunResults) -> str:
     """Return the records of PyTorch's benchmark database, version 3: one per measurement and headline number.
 
-    The fields are those of the table ``oss_ci_benchmark_v3`` in pytorch/test-infra; who uploads them adds the commit,
-    the job and the machine. What stood in for a missing GPU is left out.
+    The fields are those of the table ``oss_ci_benchmark_v3`` in pytorch/test-infra; the uploader adds the commit, the
+    job and the machine. Measurements on a CPU that stood in for a GPU are left out.
     """
     return json_text([record for result in judged_results(run) for record in _records(result)])
 
@@ -80,7 +80,7 @@ def _median_us(result: Result) -> float | None:
 
 
 def _cell(value: object) -> object:
-    """Return a value as a row has it: one line, which a spreadsheet takes for no formula."""
+    """Return a value for a row: one line, which no spreadsheet takes for a formula."""
     if not isinstance(value, str):
         return value
     text = printable(value)

@@ -1,7 +1,8 @@
-"""The run's results as one HTML file that opens anywhere: verdicts, what changed, timelines and tables."""
+"""The results of a run as one HTML file that opens anywhere: verdicts, changes, timelines and tables."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.analysis import Analysis
@@ -13,7 +14,6 @@ from pytest_torchprof.report.terminal import better_words, count_outcomes, descr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pytest_torchprof.report import RunResults
     from pytest_torchprof.report.result import Result
@@ -37,7 +37,7 @@ def render(run: RunResults) -> str:
 
 
 def _measured(run: RunResults) -> Iterator[Measured]:
-    """Yield the measurements in the order of the run, with the recordings that are at hand."""
+    """Yield the measurements in the order of the run, with the recordings that are available."""
     drawn = in_page(run.results)
     for result in run.results:
         if result.recording is None:
@@ -45,7 +45,7 @@ def _measured(run: RunResults) -> Iterator[Measured]:
         elif id(result) not in drawn:
             yield Measured(result=result, missing=_ENOUGH)
         else:
-            yield _with_recording(result, run.rootdir / result.recording)
+            yield _with_recording(result, Path(run.rootdir, result.recording))
 
 
 def _with_recording(result: Result, recording: Path) -> Measured:

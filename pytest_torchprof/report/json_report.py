@@ -1,13 +1,14 @@
 """The run's results as JSON: all of them, and the numbers in the forms of tools that draw their history.
 
-A history has only what was measured on the device that was asked for, so that no chart jumps where a runner had no GPU.
+A history has only measurements on the device that was asked for, so that no chart jumps when a runner had no GPU.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report import Disuse
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.result import Result
 
 SCHEMA: Final = 1
-# All of them are better the smaller they are. Times are medians; the others are the worst step's, as they are gated.
+JUDGED: Final = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED})
+"""The outcomes of measurements whose numbers stand in a history."""
+# For all of them smaller is better. Times are medians; the others are those of the worst step, as they are gated.
 _SHOWN: Final = tuple(number for number in TABLE if number.headline)
 _OF_WORST: Final = ("count", "bytes")
 _LONGEST_NAME: Final = 1024
@@ -48,7 +51,7 @@ def render(run: RunResults) -> str:
 
 
 def benchmark(run: RunResults) -> str:
-    """Return what github-action-benchmark reads as ``customSmallerIsBetter``: name, unit, value, range."""
+    """Return the JSON that github-action-benchmark reads as ``customSmallerIsBetter``: name, unit, value, range."""
     rows = []
     for result in judged_results(run):
         for name, unit, value in _headline_values(result):
@@ -73,13 +76,12 @@ def bmf(run: RunResults) -> str:
 
 
 def judged_results(run: RunResults) -> Iterator[Result]:
-    """Yield what was measured on the device that was asked for."""
-    judged = (Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED)
-    return (result for result in run.results if result.outcome in judged and result.summary is not None)
+    """Yield the results that were measured on the device that was asked for."""
+    return (result for result in run.results if result.outcome in JUDGED and result.summary is not None)
 
 
 def reported_value(result: Result, number: Number) -> float | None:
-    """Return a number of a measurement: counts and sizes of the worst step, as they are gated, else the median."""
+    """Return a number of a measurement: counts and sizes of the worst step, which are gated; others as the median."""
     if result.summary is None:
         return None
     value: float | None = getattr(result.summary.worst if number.unit in _OF_WORST else result.summary, number.name)
@@ -99,7 +101,7 @@ def _quartiles(time: Times) -> tuple[float, float, float]:
 
 
 def _shorten_name(name: str) -> str:
-    """Return a name no longer than Bencher takes, and still unlike any other."""
+    """Return a name that is short enough for Bencher, and still unique."""
     if len(name) <= _LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:10]

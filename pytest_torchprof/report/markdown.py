@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def render(run: RunResults) -> str:
-    """Return what failed first, with its kernels, then one row per measurement."""
+    """Return the failures with their kernels, then one row per measurement."""
     lines = [f"## {escaped(title(run))}", ""]
     for result in run.results:
         if result.outcome.is_failure:
@@ -28,7 +28,7 @@ def render(run: RunResults) -> str:
 
 
 def unused_entries(run: RunResults) -> Iterator[str]:
-    """Yield a paragraph for each baseline file with entries that nothing measures any more, and for what is gone."""
+    """Yield a paragraph for each baseline file with entries that nothing measures, and for lost measurements."""
     if run.gone_words:
         yield from (escaped(run.gone_words), "")
     for unused in run.unused:
@@ -37,13 +37,13 @@ def unused_entries(run: RunResults) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Return text with nothing left of markup: names out of traces and test ids are data."""
+    """Return text without any markup: names from traces and test ids are data."""
     line = printable("".join(" " if char.isspace() else char for char in text))
     return "".join(f"\\{char}" if char in "\\`*_{}[]()<>#+!|~&@" else char for char in line)
 
 
 def fenced(text: str) -> str:
-    """Return text as it is, but for what is not printable, in a fence that it cannot end."""
+    """Return text, unchanged but for unprintable characters, in a fence that it cannot end."""
     text = "\n".join(map(printable, text.split("\n")))
     fence = "```"
     while fence in text:

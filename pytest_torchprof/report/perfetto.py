@@ -1,4 +1,4 @@
-"""A recording for Perfetto, which drops a slice without a word where it overlaps another one of its track."""
+"""A recording for Perfetto, which silently drops a slice that overlaps another one of its track."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _EVENTS = "traceEvents"
 _ARROWS = frozenset("stf")
 _NO_ARGUMENTS = msgspec.Raw(b"{}")
 _Track = tuple[Any, Any]
-"""Process and thread ids; of GPU work they are the device and the stream."""
+"""Process and thread ids; for GPU work they are the device and the stream."""
 
 
 class _Event(Struct, frozen=True):
-    """What of an event says where it is drawn."""
+    """The fields of an event that decide where it is drawn."""
 
     ph: str = ""
     name: str = ""
@@ -54,7 +54,7 @@ class _Event(Struct, frozen=True):
 
 
 class LanesFile(Struct, frozen=True, kw_only=True):
-    """A trace file whose slices all have room, and what was done to it."""
+    """A trace file whose slices all have room, and how it was changed."""
 
     content: bytes
     slices: int
@@ -65,16 +65,16 @@ class LanesFile(Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """What was done, in words."""
+        """The changes, in words."""
         lanes = f"{self.moved:,} of them on {counted(self.lanes, 'lane')} of their own"
         return f"{counted(self.slices, 'slice')}, {lanes if self.moved else 'none of which overlap'}"
 
 
 def with_lanes(path: str) -> LanesFile:
-    """Return a trace file anew, each slice that overlaps another of its track on a lane of its own below it.
+    """Return a new trace file in which each slice that overlaps another of its track has a lane of its own below it.
 
-    What is not moved stays as it stands in the file, byte by byte; what the plugin keeps beside the events is left out.
-    UnreadableRecording as for any other reading.
+    Slices that are not moved stay as they are in the file, byte by byte; the plugin's own data beside the events is
+    left out. Raises UnreadableRecording, as any other reading does.
     """
     read(path)
     around, raw = repaired(b"".join(inflated(path)), _document)
@@ -97,7 +97,7 @@ def with_lanes(path: str) -> LanesFile:
 def lanes_of_track(starts: Sequence[Any], ends: Sequence[Any], alone: Sequence[bool]) -> list[int]:
     """Return a lane for each slice of a track, in order of their starts, the longest first of those that tie.
 
-    It is the first one where the slice overlaps nothing or lies wholly inside what runs there; of two that are
+    It is the first lane where the slice overlaps nothing or lies entirely inside another slice; of two that are
     ``alone``, as kernels are, neither is drawn inside the other.
     """
     lanes: list[list[int]] = []
@@ -117,12 +117,12 @@ def lanes_of_track(starts: Sequence[Any], ends: Sequence[Any], alone: Sequence[b
 
 
 def _document(text: bytes | msgspec.Raw) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
-    """Return what is around the events by its key, and the events, undecoded; the oldest files have no key."""
+    """Return the fields around the events by key, and the events, undecoded; the oldest files have no keys."""
     if bytes(text[:64]).lstrip()[:1] == b"[":
         return {}, msgspec.json.decode(text, type=list[msgspec.Raw])
     document = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     events = msgspec.json.decode(document.pop(_EVENTS), type=list[msgspec.Raw])
-    # It holds checksums of the file as it was.
+    # It holds checksums of the original file.
     document.pop(KEY, None)
     return document, events
 
@@ -131,12 +131,12 @@ def _event(raw: msgspec.Raw) -> _Event:
     try:
         return msgspec.json.decode(raw, type=_Event)
     except msgspec.ValidationError:
-        # What has no time, or arguments of another kind, is nothing that could overlap.
+        # An event without a time, or with arguments of another kind, cannot overlap.
         return _Event()
 
 
 def _lanes(events: Sequence[_Event]) -> dict[int, int]:
-    """Return the lane of each complete event by its place in the file."""
+    """Return the lane of each complete event by its index in the file."""
     tracks: dict[_Track, list[int]] = defaultdict(list)
     for i, event in enumerate(events):
         if event.ph == "X":
@@ -152,7 +152,7 @@ def _lanes(events: Sequence[_Event]) -> dict[int, int]:
 
 
 def _new_tids(events: Sequence[_Event], lanes: Mapping[int, int]) -> dict[tuple[_Track, int], int]:
-    """Return a thread id that nobody has for each lane but the first of each track."""
+    """Return an unused thread id for each lane but the first of each track."""
     numbers = count(1 + max((event.tid for event in events if isinstance(event.tid, int)), default=0))
     wanted = sorted({(str(events[i].track), lane, i) for i, lane in lanes.items() if lane})
     thread_ids: dict[tuple[_Track, int], int] = {}
@@ -163,7 +163,7 @@ def _new_tids(events: Sequence[_Event], lanes: Mapping[int, int]) -> dict[tuple[
 
 
 def _arrows(events: Sequence[_Event], moved: Mapping[int, int]) -> dict[int, int]:
-    """Return where the ends of arrows go whose slice was moved: they are on its track, and at its start."""
+    """Return the new tracks of ends of arrows whose slice was moved: they are on its track, at its start."""
     touched = {(events[i].track, events[i].ts) for i in moved}
     starts: dict[tuple[_Track, Decimal], list[int]] = defaultdict(list)
     for i, event in enumerate(events):
@@ -172,7 +172,7 @@ def _arrows(events: Sequence[_Event], moved: Mapping[int, int]) -> dict[int, int
     ids = {}
     for i, event in enumerate(events):
         there = starts.get((event.track, event.ts), []) if event.ph in _ARROWS else []
-        # Several may start together: of arrows from launches the id is the correlation.
+        # Several slices may start together: for arrows from launches the id is the correlation.
         meant = [other for other in there if len(there) == 1 or events[other].argument("correlation") == event.id]
         if meant and meant[0] in moved:
             ids[i] = moved[meant[0]]
@@ -186,7 +186,7 @@ def _moved(raw: msgspec.Raw, tid: int) -> bytes:
 
 
 def _names(events: Sequence[_Event], tids: Mapping[tuple[_Track, int], int]) -> Iterator[dict[str, Any]]:
-    """Yield what names the new lanes as their tracks are named, and puts them beside those."""
+    """Yield events that name the new lanes after their tracks, and sort them beside these."""
     metadata = {(event.track, event.name): event for event in events if event.ph == "M"}
     for (track, lane), tid in tids.items():
         named, sorted_by = (metadata.get((track, name)) for name in ("thread_name", "thread_sort_index"))

@@ -1,4 +1,4 @@
-"""The ranks of a job together, as text and as plain data: what ``torchprof analyze DIR --ranks`` shows."""
+"""The ranks of a job together, as text and as plain data, for ``torchprof analyze DIR --ranks``."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class JoinedRow(NamedTuple):
     skew_us: float
     """The median."""
     last: str
-    """The rank that was last most often, and how often."""
+    """The rank that most often came last, and how often."""
     kind: Kind
     bus_gb_per_s: float | None
     """The median."""
 
 
 def rows_of(job: Job) -> list[JoinedRow]:
-    """Return the collectives that ranks had together in rows, the longest time first."""
+    """Return the collectives that ranks had in common in rows, the longest time first."""
     by_size: dict[tuple[str, int | None], list[JoinedCollective]] = defaultdict(list)
     for collective in job.collectives:
         by_size[collective.name, collective.message_bytes].append(collective)
@@ -165,7 +165,7 @@ def _caused_us(job: Job, rank: RankPart) -> float | None:
 
 
 def _at_least(us: float | None, *, is_all: bool) -> str:
-    """Return a time that may be longer unless it is of all collectives; of none of them nothing is known."""
+    """Return a time, which may be longer unless it is of all collectives; it is not known without any."""
     if is_all or us is None:
         return show_us(us)
     return f">={show_us(us)}" if us else "-"
@@ -197,7 +197,7 @@ def as_dict(job: Job) -> dict[str, Any]:
         "skew_us": job.skew_us,
         "straggler": job.straggler,
         "unpaired": sum(job.not_joined.values()),
-        "not_joined": dict(job.not_joined),
+        "not_joined": {gap.value: count for gap, count in job.not_joined.items()},
         "ranks": [json_values(_rank_columns(job), rank, Among()) for rank in job.ranks],
         "collectives": [_meeting_values(collective) for collective in job.collectives],
         "findings": finding_values(find_in_job(job)),
@@ -241,7 +241,11 @@ _COMPARED: dict[str, Callable[[Any], str]] = {
 
 
 def differences(before: Job, after: Job) -> tuple[dict[str, Any], list[str]]:
-    """Return how the ranks of two jobs differ, as pairs of values and as lines."""
+    """Return how the ranks of two jobs differ, as pairs of values and as lines; nothing where clocks were locked."""
+    if any(rank.samples_hardware for job in (before, after) for rank in job.ranks):
+        return {name: [None, None] for name in _COMPARED}, [
+            "times are not compared: the GPU's units were sampled (PM sampling), at locked clocks"
+        ]
     pairs = {name: [getattr(job, name) for job in (before, after)] for name in _COMPARED}
     lines = [
         f"{name.removesuffix('_us').replace('_', ' ')}: "

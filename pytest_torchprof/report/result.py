@@ -1,4 +1,4 @@
-"""One measurement and what it came to: the form in which it travels between processes and lies in reports."""
+"""One measurement with its outcome: the form in which it travels between processes and is kept in reports."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pytest_torchprof.baseline.entry import Times, times_of
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
-from pytest_torchprof.limits import NOT_MEASURED, Verdict
+from pytest_torchprof.limits import Verdict  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Verbatim
+from pytest_torchprof.report.verdicts import words_for
 from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
@@ -33,20 +34,20 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
     NOT_MEASURED = "not measured"
     XFAILED = "xfailed"
-    """Failed, and the test is marked as one that does."""
+    """It failed, and the test is marked as expected to fail."""
     RECORDED = "recorded"
-    """A recording by itself, of which nothing was asked."""
+    """A recording by itself, without any limit."""
     GONE = "gone"
-    """Measured only on the side that is compared with."""
+    """It was measured only on the side that is compared with."""
 
     @property
     def is_failure(self) -> bool:
-        """Whether it is one of those that fail a test."""
+        """Whether it fails a test."""
         return self in (Outcome.FAILED, Outcome.NOT_MEASURED)
 
 
 class BaselineState(StrEnum):
-    """How a measurement compares with its baseline, or what became of the entry that it should have written."""
+    """How a measurement compares with its baseline, or what became of the entry that it was to write."""
 
     SAME = "same"
     BETTER = "better"
@@ -55,14 +56,14 @@ class BaselineState(StrEnum):
     WORSE = "worse"
     NEW = "new"
     UNKNOWN = "unknown"
-    """The other commit has the test, and did not measure it."""
+    """The other commit has the test but did not measure it."""
     WRITTEN = "written"
     LEFT_TO_RANK_0 = "left to rank 0"
     NOT_WRITTEN = "not written"
 
 
 NOTHING_COMPARED: Final = (None, BaselineState.NEW, BaselineState.UNKNOWN)
-"""The states of measurements that have nothing to be compared with."""
+"""The states of measurements without anything to compare them with."""
 _WRITING: Final = (BaselineState.WRITTEN, BaselineState.LEFT_TO_RANK_0, BaselineState.NOT_WRITTEN)
 
 
@@ -70,7 +71,7 @@ class Summary(Numbers, frozen=True, kw_only=True):
     """The numbers of a measurement: medians over the steps."""
 
     worst: Numbers = Numbers()
-    """The same of the step where each is worst."""
+    """The same numbers, each of its worst step."""
 
 
 def summary_of(median: Numbers, worst: Numbers) -> Summary:
@@ -92,43 +93,51 @@ class KernelCalls(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """One measurement, how it came out, and what is known of it."""
+    """One measurement, its outcome, and what is known of it."""
 
     nodeid: str
     label: str | None = None
+    rank: int | None = None
+    """Which rank of a job it is of; None of a process alone."""
+    ranks: int | None = None
+    """How many ranks the job has; None of a process alone."""
+    device: str = "auto"
+    """As it was asked for."""
+    source: str | None = None
+    """A hash of the test's source; as ``structure``, only for later readers."""
     outcome: Outcome
     message: str = ""
     """The text of its failure, or why it was skipped or not measured; empty when it passed."""
     reason: AnyReason | None = None
-    """Why it is not measured, where that is known as a fact."""
+    """Why it is not measured, as a reason, if there is one."""
     baseline_state: BaselineState | None = None
-    """None where no comparison with a baseline was asked for."""
+    """None if no comparison with a baseline was asked for."""
     comparison: Comparison | None = None
-    """How it compares with its baseline; None where there is none."""
+    """How it compares with its baseline; None if there is none."""
     baseline_fails: bool = False
     """Whether the comparison fails the test, whose message then says what differs."""
     limits: tuple[Verdict, ...] = ()
     summary: Summary | None = None
-    """None where nothing was measured."""
+    """None if nothing was measured."""
     environment: Environment | None = None
     findings: tuple[AnyFinding, ...] = ()
     kernels: tuple[KernelCalls, ...] = ()
-    """The kernels of the step shown; where it failed, or reports are written."""
+    """The kernels of the step that is shown, if it failed or reports are written."""
     recording: str | None = None
     structure: str | None = None
-    """A hash of the kernels in launch order: while it stays, a baseline sees the same. Only for reports."""
+    """A hash of the kernels in launch order: while it stays, a baseline sees the same. Only for later readers."""
     time: Times | None = None
-    """Untraced times where the test asks for them: median, quantiles, conditions."""
+    """Untraced times if the test asks for them: median, quantiles, conditions."""
     time_share: float | None = None
-    """By how much it may become slower than it was; None where times are not compared."""
+    """By how much it may become slower; None if times are not compared."""
     compile_caches: CompileCaches | None = None
-    """What was found in the caches of torch.compile; None where it was not in use."""
+    """The use of torch.compile's caches; None if it was not in use."""
     against_time: TimeComparison | None = None
-    """How its time compares with another commit's; None where that was not asked."""
+    """How its time compares with another commit's; None if that was not asked for."""
     location: tuple[str, int] | None = None
     """The test's file, relative to the root directory, and line."""
     culprit: tuple[str, int] | None = None
-    """The line by which it failed, where it is known and lies in the root directory."""
+    """The line that made it fail, if it is known and lies in the root directory."""
 
     @property
     def name(self) -> str:
@@ -145,7 +154,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
     @property
     def change_lines(self) -> tuple[str, ...]:
-        """What differs and no failure shows, a line each."""
+        """The differences that no failure shows, a line each."""
         return (*self.decided_lines(), *self.varied_lines)
 
     def decided_lines(self, *, every: bool = True) -> tuple[str, ...]:
@@ -166,7 +175,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
     @property
     def _shown(self) -> Comparison | None:
-        """The comparison where no failure shows it, and no new entry makes it a thing of the past."""
+        """The comparison, unless a failure shows it or a new entry has replaced it."""
         return None if self.baseline_fails or self.baseline_state in _WRITING else self.comparison
 
 
@@ -175,7 +184,7 @@ def _time_lines(time: TimeComparison) -> tuple[str, ...]:
 
 
 def with_numbers(result: Result, analysis: Analysis) -> Result:
-    """Return a result with what it holds of each measurement that was judged, whatever was asked of it."""
+    """Return a result with the numbers that every judged measurement has, whatever was asked of it."""
     return replace(result, summary=summary_of(analysis.median, analysis.worst), time=times_of(analysis))
 
 
@@ -185,12 +194,12 @@ def encode(results: Iterable[Result]) -> list[dict[str, Any]]:
 
 
 def decode(plain: Iterable[Mapping[str, Any]]) -> tuple[Result, ...]:
-    """Return the results of which these are the JSON values; msgspec.ValidationError where they are of none."""
+    """Return the results that these JSON values represent; msgspec.ValidationError if they represent none."""
     return convert(plain, tuple[Result, ...])
 
 
 def as_reported(result: Result) -> dict[str, Any]:
-    """Return a result as JSON values for those who read a report: with the words for its facts beside them."""
+    """Return a result as JSON values for the readers of a report, with the words for its facts."""
     (plain,), time = encode([result]), result.against_time
     return {
         **plain,
@@ -198,7 +207,7 @@ def as_reported(result: Result) -> dict[str, Any]:
         "changes": list(result.change_lines),
         "noise": list(result.varied_lines),
         "limits": [
-            {**facts, **_words_for(verdict)} for facts, verdict in zip(plain["limits"], result.limits, strict=True)
+            {**facts, **words_for(verdict)} for facts, verdict in zip(plain["limits"], result.limits, strict=True)
         ],
         "findings": [finding.in_words() for finding in result.findings],
         "summary": plain["summary"] or {},
@@ -209,7 +218,7 @@ def as_reported(result: Result) -> dict[str, Any]:
 
 
 def from_report(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result that a report shows as msgspec takes it for a `Result`."""
+    """Return a reported result in the form from which msgspec makes a `Result`."""
     shown, time = plain.get("findings", ()), plain.get("against_time")
     return {
         **plain,
@@ -219,22 +228,12 @@ def from_report(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _time_from_report(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return how a time compares as msgspec takes it: earlier versions wrote in words alone why there are no times."""
+    """Return a time comparison in msgspec's form: earlier versions wrote only in words why there are no times."""
     if plain.get("step") is not None or "reason" in plain or not isinstance(plain.get("words"), str):
         return plain
     return {**plain, "reason": Verbatim(plain["words"]).to_plain()}
 
 
 def known_of(environment: Environment | None) -> dict[str, Any]:
-    """Return what is known of where something was measured, as JSON values."""
+    """Return the known fields of an environment as JSON values."""
     return {name: value for name, value in to_builtins(environment).items() if value is not None} if environment else {}
-
-
-def _words_for(verdict: Verdict) -> dict[str, Any]:
-    measured = verdict.number if verdict.number is not None else verdict.text
-    return {
-        "name": verdict.limit,
-        "measured": None if verdict.status == NOT_MEASURED else measured,
-        "message": verdict.text,
-        "details": [line.strip() for evidence in verdict.evidence for line in evidence.lines],
-    }

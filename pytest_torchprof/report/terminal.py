@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.limits.failure import Screen, fit
 from pytest_torchprof.report.columns import CALLS, TESTS, Among, terminal_columns
 from pytest_torchprof.report.result import NOTHING_COMPARED, BaselineState, Outcome
-from pytest_torchprof.text import cut, ending, first_of, printable, width_of
+from pytest_torchprof.text import broken, cut, ending, first_of, printable, width_of
 from pytest_torchprof.text.tables import cells, fitted, headed, ruled
 
 if TYPE_CHECKING:
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
 
 
 MIN_NAME_WIDTH: Final = 30
-"""What the names of tests have before columns leave."""
+"""The width that test names have before columns leave."""
 REQUIRE_PLUGIN: Final = """\
 torchprof: where the plugin is missing or switched off, marked tests pass unmeasured; in pytest's ini file
   required_plugins = pytest-torchprof
 makes such a run fail"""
-"""Said once, with the first baseline."""
+"""Printed once, with the first baseline."""
 _NARROWEST_NAME: Final = 16
-"""What they have where no column is left that can."""
+"""The width that they have when no further column can leave."""
 _OUTCOMES: Final = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "failed",
@@ -47,27 +46,27 @@ def describe_environment(known: Environment) -> str:
 
 
 def title(run: RunResults) -> str:
-    """Return the section's heading: where it was measured, if anything was, and what it is compared with."""
+    """Return the section's heading: the environment, if anything was measured, and what it is compared with."""
     return ": ".join(["torchprof", *_where(run)])
 
 
 def _where(run: RunResults) -> list[str]:
-    """Return what a heading says of a run behind its name, in one text; empty where there is nothing to say."""
+    """Return the part of a heading after its name, in one text; empty if there is nothing to say."""
     compared = f"against {printable(run.against.shown)}" if run.against is not None else None
     known = [describe_environment(run.environment) if run.environment else None, compared]
     return [", ".join(part for part in known if part)] if any(known) else []
 
 
 def heading_lines(run: RunResults, *, width: int, who: str = "") -> list[str]:
-    """Return the heading, and below it what does not fit between two dashes; ``who`` is the rank that says it."""
+    """Return the heading, and below it what does not fit between two dashes; ``who`` is the reporting rank."""
     heading = f"{title(run)}{who}"
     if width_of(heading) + 4 <= width:
         return [heading]
-    return ["torchprof", *fit(f"{''.join(_where(run))}{who}", Screen(columns=width)).split("\n")]
+    return ["torchprof", *broken(f"{''.join(_where(run))}{who}", width).split("\n")]
 
 
 def result_columns(run: RunResults, *, brief: bool = False) -> tuple[Column, ...]:
-    """Return the columns of a run's table; ``brief`` ones say how a measurement compares without the details."""
+    """Return the columns of a run's table; ``brief`` leaves out the details of how a measurement compares."""
     return terminal_columns(TESTS, run.results, Among(words={"compared": _compared(run)}, brief=brief))
 
 
@@ -77,7 +76,7 @@ def kernel_columns(result: Result) -> tuple[Column, ...]:
 
 
 def _compared(run: RunResults) -> str:
-    """Return the title of the column of comparisons: what is compared with a commit has no baseline."""
+    """Return the title of the column of comparisons: a comparison with a commit has no baseline."""
     return "baseline" if run.against is None else "against"
 
 
@@ -98,10 +97,12 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
             parts.append(
                 headed(result.kernels, kernel_columns(result), f"{name}: kernels of the step with most", width=width)
             )
-    parts += map(_unused_text, run.unused)
-    parts += [printable(run.gone_words)] if run.gone_words else []
-    # Tables are as wide as the screen already.
-    return fit("\n\n".join([*parts, closing(run)]), Screen(columns=width))
+    # Tables already fit the screen.
+    parts = [broken(part, width) for part in parts]
+    parts += (broken(_unused_prose(unused), width, command=unused.remedy or "") for unused in run.unused)
+    parts += [broken(printable(run.gone_words), width)] if run.gone_words else []
+    prose, command = _closing(run)
+    return "\n\n".join([*parts, broken(prose, width, command=command)])
 
 
 def render_briefly(run: RunResults) -> list[str]:
@@ -118,7 +119,7 @@ def render_briefly(run: RunResults) -> list[str]:
 
 
 def _held_limits(name: str, result: Result) -> Iterator[str]:
-    """Yield the details of limits that hold, such as what was allowed."""
+    """Yield the details of limits that hold, such as the calls that were allowed."""
     for verdict in result.limits:
         if verdict.evidence:
             head = f"{name}: {verdict.written}: {verdict.text}"
@@ -127,7 +128,11 @@ def _held_limits(name: str, result: Result) -> Iterator[str]:
 
 
 def _unused_text(unused: UnusedEntries) -> str:
-    return printable(f"{unused.file}: {unused.words}") + (f"\n  do: {unused.remedy}" if unused.remedy else "")
+    return _unused_prose(unused) + (unused.remedy or "")
+
+
+def _unused_prose(unused: UnusedEntries) -> str:
+    return printable(f"{unused.file}: {unused.words}") + ("\n  do: " if unused.remedy else "")
 
 
 def _draw_results(run: RunResults, width: int) -> str:
@@ -140,7 +145,7 @@ def _draw_results(run: RunResults, width: int) -> str:
 
 
 def _shorten_name(name: str, room: int) -> str:
-    """Return a test's name as it fits: its file, then its end, which tells parameters and labels apart.
+    """Return a test's name shortened to fit: its file, then its end, which distinguishes parameters and labels.
 
     The folder is the same for most tests, and every test begins with "test_".
     """
@@ -157,13 +162,18 @@ def _shorten_name(name: str, room: int) -> str:
 
 
 def closing(run: RunResults) -> str:
-    """Return how many measurements came out how, and what is better, in one line."""
-    better = better_words(run)
-    return f"{count_outcomes(run)}; {better}" if better else count_outcomes(run)
+    """Return the number of measurements by outcome, and of those that are better, in one line."""
+    return "".join(_closing(run))
+
+
+def _closing(run: RunResults) -> tuple[str, str]:
+    """Return that line as its prose and the command behind it."""
+    prose, command = _better(run)
+    return f"{count_outcomes(run)}; {prose}" if prose else count_outcomes(run), command
 
 
 def count_outcomes(run: RunResults) -> str:
-    """Return how many measurements came out how."""
+    """Return the number of measurements by outcome."""
     counts = [
         f"{number} {words}"
         for outcome, words in _OUTCOMES.items()
@@ -173,10 +183,15 @@ def count_outcomes(run: RunResults) -> str:
 
 
 def better_words(run: RunResults) -> str:
-    """Return how many are better than what they are compared with; empty where none is."""
+    """Return how many are better than what they are compared with; empty if none is."""
+    return "".join(_better(run))
+
+
+def _better(run: RunResults) -> tuple[str, str]:
+    """Return what is better as prose, and the command behind it."""
     better = sum(result.baseline_state is BaselineState.BETTER for result in run.results)
     if not better:
-        return ""
+        return "", ""
     if run.against is not None:
-        return f"{better} better than at {printable(run.compared_with)}"
-    return f"{better} better, to keep: pytest --torchprof-baseline=update"
+        return f"{better} better than at {printable(run.compared_with)}", ""
+    return f"{better} better, to keep: ", "pytest --torchprof-baseline=update"

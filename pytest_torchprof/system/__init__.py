@@ -1,1 +1,1 @@
-"""What is asked of the operating system: files that appear whole, processes that end."""
+"""The operating system's part: files that appear whole, processes that end."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: each is written beside its place and takes it in one step."""
+"""Files that appear whole or not at all: each is written beside its path and moved there in one step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNFINISHED: Final = ".torchprof.*.tmp"
-"""What a folder holds beside its files where a process was killed while it wrote one."""
+"""The name pattern of files that remain if a process was killed while it wrote one."""
 
 
 @contextmanager
 def replacing(path: Path, *, lasting: bool = False) -> Iterator[Path]:
-    """Yield a file to write, which then takes the place of ``path``; where writing fails, it is removed.
+    """Yield a file to write, which then replaces ``path``; if writing fails, it is removed.
 
-    Its name is new, so that nothing is written through a link. ``lasting``: it is on the disk when the block ends, so
-    that not even a power cut leaves half of it.
+    Its name is new, so that nothing is written through a link. With ``lasting`` it is on the disk when the block ends,
+    so that not even a power cut leaves half of it.
     """
     unfinished = path.parent / f".torchprof.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
@@ -32,7 +32,7 @@ def replacing(path: Path, *, lasting: bool = False) -> Iterator[Path]:
             unfinished.unlink()
         raise
     if lasting:
-        # Not every file system lets a folder be synced; the rename itself is whole without it.
+        # Not every file system lets a folder be synced; the rename is atomic without it.
         with suppress(OSError):
             _sync(path.parent, os.O_RDONLY)
 

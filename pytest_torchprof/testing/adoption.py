@@ -14,33 +14,36 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from pytest_torchprof import capture
-from pytest_torchprof.analysis.joining import joined
-from pytest_torchprof.analysis.rank_parts import part_of, rank_and_size
-from pytest_torchprof.analysis.ranks import InJob
+from pytest_torchprof.capture.cupti_users import monitor_failures
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.measuring.block import why_nothing_runs
-from pytest_torchprof.profiles import Profile
 from pytest_torchprof.reasons.adopting import (
+    ExportSkipped,
     GpuWorkForCpu,
+    NoRecordingLeft,
     NothingOfGpu,
     OtherDevice,
     OtherNumberAdopted,
-    RanksNotAdopted,
+    TooFewRecordings,
 )
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.writer import write_adopted
-from pytest_torchprof.testing.gates import gated, guarded
+from pytest_torchprof.testing.believed import as_asked, other_code
+from pytest_torchprof.testing.gates import guarded, unmeasured
 from pytest_torchprof.testing.left_recordings import left_in, numbers_of, why_mixed, why_stale
+from pytest_torchprof.testing.rank_recordings import of_one_job
 from pytest_torchprof.testing.replayed import kept_trace
 from pytest_torchprof.trace.metadata import Adoption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.left_recordings import LeftRecording
+    from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.testing.test_run import TestRun
     from pytest_torchprof.trace import Trace
 
@@ -86,32 +89,29 @@ def adopt(run: TestRun, request: AdoptionRequest, limits: Mapping[str, object]) 
 
     NotMeasured where they are not there, are not what was asked for, or cannot be believed.
     """
-    options, label = run.test.state.options, run.start(request.label, limits)
-    try:
-        if not options.enabled:
-            profiles = _unmeasured(run, label, request)
-        elif options.replay is not None:
-            profiles = _of_kept(run, label, request)
-        else:
-            profiles = _of_left(run, label, request)
-    except NotMeasured as problem:
-        if label in run.measurements:
-            raise run.put(run.measurements[label].refused(reason_of(problem))).error from None
-        raise
-    except Exception as problem:
-        run.stopped(label, problem)
-        raise
+    options = run.test.state.options
+    with run.taking(run.start(request.label, limits)) as asked:
+        try:
+            if not options.enabled:
+                profiles = _unmeasured(run, asked, request)
+            elif options.replay is not None:
+                profiles = _of_kept(run, asked.label, request)
+            else:
+                profiles = _of_left(run, asked.label, request)
+        except NotMeasured as problem:
+            if asked.label in run.measurements:
+                raise run.put(run.measurements[asked.label].refused(reason_of(problem))).error from None
+            raise
     return profiles[0] if request.files == 1 else profiles
 
 
-def _unmeasured(run: TestRun, label: str | None, request: AdoptionRequest) -> list[Profile]:
+def _unmeasured(run: TestRun, asked: Measurement, request: AdoptionRequest) -> list[Profile]:
     """Call what produces the recordings, and look at none."""
     if not isinstance(request.source, Path):
         with tempfile.TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True) as folder, run.alone():
             request.source(Path(folder))
-    profile = Profile.unmeasured(gate=gated(run, frozenset(), "measuring is off (--torchprof=off)"))
-    run.put(dataclasses.replace(run.measurements[label], profile=profile))
-    return [profile] * (1 if request.files == "any" else request.files)
+    profiles = _profiles_of(run.put(unmeasured(asked, readable=frozenset())))
+    return profiles * (1 if request.files == "any" else request.files)
 
 
 def _of_left(run: TestRun, label: str | None, request: AdoptionRequest) -> list[Profile]:
@@ -121,11 +121,25 @@ def _of_left(run: TestRun, label: str | None, request: AdoptionRequest) -> list[
     try:
         # By the clock of the files: that of the process may be ahead of it.
         began_ns = folder.stat().st_mtime_ns
-        with run.alone():
-            request.source(folder)
-        return _take_left(run, label, request, folder, began_ns=began_ns)
+        with monitor_failures() as failures:
+            with run.alone():
+                request.source(folder)
+            try:
+                return _take_left(run, label, request, folder, began_ns=began_ns)
+            except NotMeasured as problem:
+                raise _why_missing(problem, failures) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _why_missing(problem: NotMeasured, failures: Sequence[str]) -> NotMeasured:
+    """Return why recordings are missing: torch's own monitor of CUPTI made none, where it said so."""
+    match problem.reason:
+        case NoRecordingLeft(after_s=after_s) if failures:
+            return NotMeasured(ExportSkipped(failures[-1], 0, after_s))
+        case TooFewRecordings(after_s=after_s, files=files) if failures:
+            return NotMeasured(ExportSkipped(failures[-1], len(files), after_s))
+    return problem
 
 
 def _take_left(
@@ -191,51 +205,32 @@ def _labels(run: TestRun, label: str | None, numbers: Sequence[int]) -> list[str
 
 def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRequest, *, live: bool) -> list[Profile]:
     """Leave the measurements behind, and return their profiles; NotMeasured where one of them cannot be believed."""
-    problems, believed = [], {}
+    problems: list[NotMeasured] = []
+    believed: dict[str | None, Profile] = {}
     for label, trace in taken.items():
         measurement = run.put(dataclasses.replace(run.measurements[label], recording=Path(str(trace.path))))
         reason, asked = _as_asked(run, trace, live=live)
         profile = run.test.profile_of(asked)
-        if reason := reason or profile.doubt or run.test.other_code(elsewhere=True):
+        if reason := reason or profile.doubt or other_code(run.test.state.options.against, elsewhere=True):
             problems.append(run.put(measurement.refused(reason)).error)
             continue
         believed[label] = profile
     try:
-        believed = believed if problems else _of_one_job(believed, with_all=request.files == "any")
+        believed = believed if problems else of_one_job(believed, with_all=request.files == "any")
     except NotMeasured as mixed:
         problems = [run.put(run.measurements[label].refused(reason_of(mixed))).error for label in believed]
         believed = {}
-    profiles = []
-    for label, profile in believed.items():
-        measurement = run.measurements[label]
-        guarded_profile = guarded(run, profile, measurement.explanation, replay=False)
-        profiles.append(guarded_profile)
-        run.put(dataclasses.replace(measurement, profile=guarded_profile))
+    taken_over = [
+        run.put(guarded(run.test, as_asked(run.test, dataclasses.replace(run.measurements[label], profile=profile))))
+        for label, profile in believed.items()
+    ]
     if problems:
         raise problems[0]
-    return profiles
+    return _profiles_of(*taken_over)
 
 
-def _of_one_job(profiles: dict[str | None, Profile], *, with_all: bool) -> dict[str | None, Profile]:
-    """Return the profiles as those of a job's ranks, where they are several and say which rank each is of.
-
-    NotMeasured where they are not of one job, or ranks are missing that are to be there (``with_all``).
-    """
-    named = [rank_and_size(profile.trace) for profile in profiles.values()]
-    places = [place for place in named if place is not None]
-    if len(places) < len(named):
-        return profiles
-    missing = set(range(places[0][1])) - {rank for rank, _ in places}
-    if with_all and missing:
-        raise NotMeasured(RanksNotAdopted(tuple(sorted(missing)), len(places)))
-    if len(places) < 2:
-        return profiles
-    parts = {label: part_of(profile) for label, profile in profiles.items()}
-    try:
-        job = joined(parts.values())
-    except TorchprofError as problem:
-        raise NotMeasured(str(problem)) from None
-    return {label: profile.with_ranks(InJob(job=job, rank=parts[label].rank)) for label, profile in profiles.items()}
+def _profiles_of(*measurements: Measurement) -> list[Profile]:
+    return [measurement.profile for measurement in measurements if measurement.profile is not None]
 
 
 def _as_asked(run: TestRun, trace: Trace, *, live: bool) -> tuple[Reason | None, Trace]:

@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pytest_torchprof import capture
+from pytest_torchprof.capture import torch_profiler
 from pytest_torchprof.capture.lockstep import OtherRanks
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.errors import TorchprofError, reason_of
@@ -59,6 +60,8 @@ def _arm(state: RunState, devices: list[str], config: pytest.Config) -> None:
             if not this_rank().alone:
                 capture.live_device(picked).make_current()
             capture.arm(picked, partial(waits_of, config, "the run"))
+            if picked != "cpu" and torch_profiler.lacks_file_only():
+                state.note_slow_export()
         except TorchprofError as problem:
             # The tests that ask for it say so themselves; one that is skipped anyway must not stop the others.
             state.refuse_device(device, reason_of(problem))

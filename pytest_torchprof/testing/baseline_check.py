@@ -31,7 +31,7 @@ from pytest_torchprof.reasons.comparing import (
     WorkersShareDevice,
 )
 from pytest_torchprof.testing.options import BaselineMode
-from pytest_torchprof.text import first_of, printable_line, quoted
+from pytest_torchprof.text import first_of, quoted, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -329,11 +329,11 @@ class BaselineCheck:
         headline = f"worse than {compared_with}" if is_worse else f"ambiguous against {compared_with} (strict)"
         yield FailureLine(headline, "headline")
         yield from (FailureLine(f"  {line.text}", line.about) for line in comparison.decided_lines())
-        yield from (FailureLine(f"    lines: not known: {printable_line(reason)}") for reason in blame.unknown)
+        yield from (FailureLine(f"    lines: not known: {reason_line(str(why))}") for why in blame.unknown)
         yield from (FailureLine(f"  {line}") for line in comparison.varied())
         if side is None:
-            accept = f"accept the change: pytest {quoted(self.nodeid)} --torchprof-baseline=update"
-            yield FailureLine(f"fix the code, or {accept}", "remedy")
+            update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
+            yield FailureLine("fix the code, or accept the change: ", "remedy", update)
         else:
             allowed = compare.tolerance_for(comparison.changes)
             tolerance = ", ".join(f'"{name}": {more:g}' for name, more in allowed.items())
@@ -344,13 +344,13 @@ class BaselineCheck:
         missing = f"no baseline for this test and device in {self.run.shown(judgement.file)} (strict)"
         if not judgement.formers:
             yield FailureLine(missing, "headline")
-            yield FailureLine(f"pytest {quoted(self.nodeid)} --torchprof-baseline=add", "remedy")
+            yield FailureLine("", "remedy", f"pytest {quoted(self.nodeid)} --torchprof-baseline=add")
             return
         formers = first_of([gone.test for gone in judgement.formers])
         rename = "run the command that the end of this run names (torchprof baseline rename)"
         yield FailureLine(f"{missing}, and its kernels are those of {formers}, which is gone", "headline")
         yield FailureLine(f"if it was renamed, {rename}", "remedy")
-        yield FailureLine("if it is new, remove the entries of what is gone: torchprof baseline prune", "remedy")
+        yield FailureLine("if it is new, remove the entries of what is gone: ", "remedy", "torchprof baseline prune")
 
     def is_failed_by(self, judgement: BaselineJudgement) -> bool:
         """Whether a comparison fails the test, as far as the mode of the run lets it."""

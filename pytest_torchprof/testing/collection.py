@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +23,7 @@ from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__
 from pytest_torchprof.report import reporters
 from pytest_torchprof.testing import STATE, is_ours
 from pytest_torchprof.testing.baseline_files import BaselineFiles
+from pytest_torchprof.testing.brought import brought, checked_reporters
 from pytest_torchprof.testing.options import (
     MARKER_OPTIONS,
     BaselineMode,
@@ -66,8 +67,9 @@ def _new_state(config: pytest.Config) -> RunState:
         raise pytest.UsageError(coded(f"torchprof_thresholds: {problem.text}", Code.BAD_OPTION)) from None
     own_kernels = _own_kernels(config)
     known = reporters()
-    for more in _answers(config.hook.pytest_torchprof_reporters()):
-        known.update(more)
+    for given in brought(config, "pytest_torchprof_reporters"):
+        with given.read():
+            known.update(checked_reporters(given))
     options, files, caches = run_options(config), BaselineFiles(), config.stash.get(CACHES, None)
     if fills := caches is not None and caches.fills:
         options = replace(options, baseline=BaselineMode.OFF, save=None)
@@ -91,36 +93,27 @@ def _new_state(config: pytest.Config) -> RunState:
 def _known_rules(config: pytest.Config) -> tuple[Rule, ...]:
     """Return all rules for findings, those of other plugins too."""
     rules = RULES
-    for brought in _answers(config.hook.pytest_torchprof_findings()):
-        try:
-            rules += checked_rules(brought, rules)
-        except UnknownLimit as problem:
-            message = coded(f"pytest_torchprof_findings: {problem.text}", Code.BAD_OPTION)
-            raise pytest.UsageError(message) from None
+    for given in brought(config, "pytest_torchprof_findings"):
+        with given.read() as answer:
+            rules += checked_rules(answer, rules)
     return rules
 
 
 def _known_limits(config: pytest.Config, rules: Iterable[Rule]) -> tuple[Limit, ...]:
     """Return all limits that a marker may have, those of other plugins too."""
-    brought: list[Limit] = []
-    for limits in _answers(config.hook.pytest_torchprof_limits()):
-        try:
-            brought += checked_limits(limits, catalogue(rules, brought), MARKER_OPTIONS)
-        except UnknownLimit as problem:
-            message = coded(f"pytest_torchprof_limits: {problem.text}", Code.BAD_OPTION)
-            raise pytest.UsageError(message) from None
-    return catalogue(rules, brought)
+    limits: list[Limit] = []
+    for given in brought(config, "pytest_torchprof_limits"):
+        with given.read() as answer:
+            limits += checked_limits(answer, catalogue(rules, limits), MARKER_OPTIONS)
+    return catalogue(rules, limits)
 
 
 def _own_kernels(config: pytest.Config) -> OwnKernels:
     """Return what the ini file says of kernels, and after it what plugins say of theirs."""
     declared = run_options(config).own_kernels or NOTHING_DECLARED
-    for declarations in _answers(config.hook.pytest_torchprof_kernels()):
-        try:
-            declared = declared.before(read_own_kernels(declarations))
-        except UnknownLimit as problem:
-            message = coded(f"pytest_torchprof_kernels: {problem.text}", Code.BAD_OPTION)
-            raise pytest.UsageError(message) from None
+    for given in brought(config, "pytest_torchprof_kernels"):
+        with given.read() as answer:
+            declared = declared.before(read_own_kernels(answer))
     return declared
 
 
@@ -191,7 +184,3 @@ def _whole_files(session: pytest.Session, collected: Iterable[pytest.Item]) -> d
         Path(session.config.invocation_params.dir, arg.partition("::")[0]) for arg in session.config.args if "::" in arg
     ]
     return {path: ids for path, ids in files.items() if path not in parts}
-
-
-def _answers(hook_results: list[Any]) -> list[Any]:
-    return [result for result in hook_results if result is not None]

@@ -39,8 +39,7 @@ def why_no_phase(asked: str | None, phase: CachePhase | None) -> Reason | None:
     if asked is None or phase is not None:
         return None
     here = this_rank()
-    why = f"this one is {here}" if not here.alone else "this test has none (it got its marker after collection)"
-    return NoProcessOfItsOwn(asked, why)
+    return NoProcessOfItsOwn(asked) if here.alone else NoProcessOfItsOwn(asked, here.number, here.world)
 
 
 def doubt_of(profile: Profile) -> Reason | None:

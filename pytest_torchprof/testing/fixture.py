@@ -66,11 +66,11 @@ class Torchprof:
 
         Raises NotMeasured where the recording cannot be believed after three attempts.
         """
-        label = self._run.start(None, {})
-        if self._run.test.state.options.enabled and (reason := why_nothing_runs(function)):
-            raise self._run.put(self._run.measurements[label].refused(reason)).error
-        result = measure_function(self._run, label, partial(function, *args, **kwargs))
-        measurement = self._run.measurements[label]
+        with self._run.taking(self._run.start(None, {})) as asked:
+            if self._run.test.state.options.enabled and (reason := why_nothing_runs(function)):
+                raise self._run.put(asked.refused(reason)).error
+            result = measure_function(self._run, asked, partial(function, *args, **kwargs))
+        measurement = self._run.measurements[asked.label]
         if measurement.profile is None:
             raise measurement.error
         return measurement.profile.with_result(result)
@@ -174,11 +174,10 @@ class TestBlock(MeasuredBlock):
 
     def _begin(self) -> None:
         self._run.enter(self._label)
-        self._run.start(self._label, self._limits)
-        self._last = self._run.measurements[self._label]
+        self._last = self._run.start(self._label, self._limits)
 
     def _calls(self) -> Generator[None, None, None]:
-        return measured_calls(self._run, self._label)
+        return measured_calls(self._run, self._run.measurements[self._label])
 
     @property
     def _measurement(self) -> Measurement | None:
@@ -200,7 +199,7 @@ class TestBlock(MeasuredBlock):
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(value, Exception):
-            self._run.stopped(self._label, value)
+            self._run.stop(self._label, value)
         super().__exit__(kind, value, traceback)
 
     def _left(self, reason: Reason) -> None:

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-import pytest
-
-from pytest_torchprof.profiles import READABLE_WITHOUT_GPU
+from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
+from pytest_torchprof.testing.measurement import Gate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pytest_torchprof.testing.measured_test import MeasuredTest
+    from pytest_torchprof.testing.measurement import Measurement
 
-    from pytest_torchprof.measuring.explanation import Explanation
-    from pytest_torchprof.profiles import Profile
-    from pytest_torchprof.testing.test_run import TestRun
-
-
-def guarded(run: TestRun, profile: Profile, explanation: Explanation, *, replay: bool) -> Profile:
-    """Return the profile with the rules of other plugins, and a gate where numbers are not to be looked at."""
-    gate, test = None, run.test
-    if test.stands_in(profile):
-        names = ", ".join(test.unanswerable(run.measurements.values())) or "GPU numbers"
-        reason = f"body passed so far; not judged without a GPU: {names}{test.why_no_gpu()}"
-        gate = gated(run, READABLE_WITHOUT_GPU, reason)
-    elif replay:
-        gate = gated(run, None, "a replay does not run the measured code, so there is no result")
-    return profile.with_context(rules=test.state.rules, gate=gate).with_explainer(explanation)
+OFF: Final = "measuring is off (--torchprof=off)"
 
 
-def gated(run: TestRun, readable: frozenset[str] | None, reason: str) -> Callable[[str], None]:
-    """Return a gate that skips the test at a look at anything but ``readable``; None: at ``result`` only."""
+def guarded(test: MeasuredTest, measurement: Measurement) -> Measurement:
+    """Return the measurement with its profile as the test may look at it, with the rules of other plugins."""
+    options, gate = test.state.options, None
+    if not options.enabled:
+        return unmeasured(measurement, readable=frozenset({"result"}))
+    if (profile := measurement.profile) is None:
+        return measurement
+    if measurement.stands_in:
+        names = ", ".join(measurement.unanswerable) or "GPU numbers"
+        gate = Gate(f"body passed so far; not judged without a GPU: {names}{test.why_no_gpu()}", READABLE_WITHOUT_GPU)
+    elif options.replay is not None and profile.trace.adoption is None:
+        gate = Gate("a replay does not run the measured code, so there is no result", None)
+    profile = profile.with_context(rules=test.state.rules, gate=gate).with_explainer(measurement.explanation)
+    return replace(measurement, profile=profile, gate=gate)
 
-    def gate(name: str) -> None:
-        if name == "result" if readable is None else name not in readable:
-            why = f"{reason}, profile.{name}"
-            run.end_early(why)
-            pytest.skip(why)
 
-    return gate
+def unmeasured(measurement: Measurement, *, readable: frozenset[str]) -> Measurement:
+    """Return the measurement of a run in which measuring is off: its profile is of nothing."""
+    gate = Gate(OFF, readable)
+    return replace(measurement, profile=Profile.unmeasured(gate=gate), gate=gate)

@@ -39,6 +39,8 @@ class ProcessResults(Struct, frozen=True, kw_only=True):
     """What went wrong, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
+    slow_export: bool = False
+    """torch could not be asked for the file alone, so that measurements on a GPU took longer than they need to."""
 
     def to_json(self) -> str:
         """Return it as JSON."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,12 +21,14 @@ from pytest_torchprof.limits import (
     nothing_known,
     something_ran,
 )
-from pytest_torchprof.limits.failure import fit
 from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, NotMeasured, TorchprofError
 from pytest_torchprof.reasons.testing import NotRunToEnd
-from pytest_torchprof.text import reason_line
+from pytest_torchprof.text import broken, reason_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_torchprof.baseline import Entry
     from pytest_torchprof.limits import Screen
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons.errors import LimitsMissed
@@ -54,6 +56,8 @@ class Judgement:
     """The CPU was measured only because there was no GPU."""
     only_elsewhere: bool = False
     """The CPU stands in, and all baselines of the measurement are of other devices."""
+    entries_of_others: Mapping[int, Entry] = field(default_factory=dict)
+    """What the other ranks of a job would leave in the baseline, by their numbers."""
     shows_nothing: bool = False
     """The CPU stands in, nothing is known to have run on it, and nothing else was asked."""
 
@@ -75,7 +79,7 @@ class Judgement:
         if (profile := self.profile) is not None:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
         reason = self.measurement.why_not or NotRunToEnd()
-        brief = fit(f"not measured: {reason_line(str(reason))}", screen)
+        brief = broken(f"not measured: {reason_line(str(reason))}", screen.columns)
         doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else ""
         error = NotMeasured(reason, screen=f"{brief}{doctor}")
         error.brief = brief
@@ -97,6 +101,7 @@ class JudgedOnRank(Struct, frozen=True, kw_only=True):
 class JudgedAlone:
     """What one measurement came to when it was taken, before the test's other ones were known."""
 
+    measurement: Measurement
     judgement: Judgement | None = None
     """None where it could not be judged."""
     of_ranks: tuple[JudgedOnRank, ...] = ()
@@ -105,23 +110,28 @@ class JudgedAlone:
     """Why it is not to be believed after all: another rank did not come so far."""
 
     @property
+    def is_disbelieved(self) -> bool:
+        """Whether whoever asked for it is to be told that there is no profile to be believed."""
+        return self.measurement.is_missing or self.why_not is not None
+
+    @property
     def lacks_lines(self) -> bool:
         """Whether it fails, here or on another rank, by work of which a repeat with stacks would tell the lines."""
         own = self.judgement is not None and self.judgement.lacks_lines
         return any(rank.lacks_lines for rank in self.of_ranks) if self.of_ranks else own
 
 
-def judge_alone(test: MeasuredTest, measurement: Measurement) -> Judgement | None:
-    """Return what a measurement comes to by itself; None where it cannot be judged yet."""
-    if measurement.why_not is not None or measurement.profile is None:
-        return None
+def judge_alone(test: MeasuredTest, measurement: Measurement) -> JudgedAlone:
+    """Return what a measurement comes to by itself, as far as it can be judged yet."""
+    if measurement.why_not is not None or measurement.profile is None or not test.state.options.enabled:
+        return JudgedAlone(measurement=measurement)
     judgement = None
     # A baseline that cannot be read comes up again when the test is judged.
     with suppress(TorchprofError):
         judgement = judge_measurement(test, measurement)
     # Only what the test itself asks from here on is its own to answer for, not what a plugin's finding asked.
     measurement.profile.launching.refused.clear()
-    return judgement
+    return JudgedAlone(measurement=measurement, judgement=judgement)
 
 
 def judge_measurement(
@@ -142,7 +152,7 @@ def judge_measurement(
     check, label, repeat = test.baseline, measurement.label, measurement.explanation.repeat
     profile = measurement.profile.with_context(rules=test.state.rules, gate=None).with_others(siblings)
     profile = profile if repeat is None else profile.with_repeat(repeat)
-    stands_in = test.stands_in(profile)
+    stands_in = measurement.stands_in
     asked = (*measurement.limits, *measurement.explanation.asked)
     unknown = nothing_known(profile, asked)
     nothing = tuple(check.not_comparable(label, profile, unknown, stands_in=stands_in)) if unknown else ()

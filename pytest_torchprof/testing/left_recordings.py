@@ -107,11 +107,11 @@ def left_in(place: Path, wanted: int | Literal["any"], *, timeout_s: float, pati
             return sorted(whole, key=lambda file: file.name)
         hopeless = not (patient or waiting or parts)
         if hopeless or time.monotonic() >= deadline:
-            after = "" if hopeless else f" after {timeout_s:g} s"
+            after_s = None if hopeless else timeout_s
             if waiting or parts:
-                raise NotMeasured(_why_unfinished(waiting[0] if waiting else parts[0], after))
+                raise NotMeasured(_why_unfinished(waiting[0] if waiting else parts[0], after_s))
             others = [file.name for file in files.values() if file.is_something_else]
-            raise _too_few(whole, others, wanted, after)
+            raise _too_few(whole, others, wanted, after_s)
         time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
         pause = min(pause * 1.5, _LONGEST_PAUSE_S)
 
@@ -176,17 +176,19 @@ def _too_many(files: Sequence[LeftRecording], wanted: int) -> NotMeasured:
     return NotMeasured(TooManyRecordings(len(files), wanted, tuple(file.name for file in files)))
 
 
-def _too_few(files: Sequence[LeftRecording], others: Sequence[str], wanted: object, after: str) -> NotMeasured:
+def _too_few(
+    files: Sequence[LeftRecording], others: Sequence[str], wanted: object, after_s: float | None
+) -> NotMeasured:
     if files:
-        return NotMeasured(TooFewRecordings(str(wanted), after, tuple(file.name for file in files)))
-    return NotMeasured(NoRecordingLeft(after, tuple(others)))
+        return NotMeasured(TooFewRecordings(str(wanted), after_s, tuple(file.name for file in files)))
+    return NotMeasured(NoRecordingLeft(after_s, tuple(others)))
 
 
-def _why_unfinished(file: _Candidate | Path, after: str) -> Reason:
+def _why_unfinished(file: _Candidate | Path, after_s: float | None) -> Reason:
     if not isinstance(file, _Candidate):
-        return StillUnnamed(file.name, after)
+        return StillUnnamed(file.name, after_s)
     if file.problem is None or file.problem.code == Code.RECORDING_CUT_OFF or not file.stamp[0]:
-        return StillIncomplete(file.name, after)
+        return StillIncomplete(file.name, after_s)
     return reason_of(file.problem)
 
 

@@ -14,53 +14,54 @@ from pytest_torchprof.limits import needs_flops
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.testing.compile_cache import why_no_phase
-from pytest_torchprof.testing.other_ranks import with_other_recordings
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+    from pytest_torchprof.capture.compile_log import CompileLog
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.measured_test import MeasuredTest
     from pytest_torchprof.testing.measurement import Measurement
-    from pytest_torchprof.testing.test_run import TestRun
 
 
-def live(run: TestRun, asked: Measurement) -> Generator[None, None, Measurement]:
+def live(
+    test: MeasuredTest, asked: Measurement, compiled: CompileLog, *, after_test: bool
+) -> Generator[None, None, Measurement]:
     """Yield once for each call of the measured code; return the measurement, also where it is not to be believed."""
-    path = run.test.state.recordings.new_file(run.test.nodeid, asked.label)
+    path = test.state.recordings.new_file(test.nodeid, asked.label)
     measurement = replace(asked, recording=path)
     try:
-        return (yield from _measured(run, measurement, path))
+        coordination = test.state.coordination(test.nodeid, asked.label, after_test=after_test)
+        return (yield from _measured(test, measurement, path, compiled, coordination))
     except NotMeasured as problem:
         return measurement.doubted(problem.reason)
 
 
-def _measured(run: TestRun, asked: Measurement, path: Path) -> Generator[None, None, Measurement]:
-    test, options = run.test, run.test.options
-    coordination = test.state.coordination(test.nodeid, asked.label, after_test=run.judged)
-    if (reason := test.state.unarmed.get(options.device)) is not None:
+def _measured(
+    test: MeasuredTest, asked: Measurement, path: Path, compiled: CompileLog, coordination: capture.Coordination
+) -> Generator[None, None, Measurement]:
+    options = test.options
+    unarmed = test.state.unarmed.get(options.device)
+    if (reason := unarmed or test.why_no_phase) is None:
+        plan = _plan(test, asked, compiled, coordination)
+        profile = yield from _captured(test, plan, path)
+        if profile is None:
+            return asked
+        asked.explanation.made_by(plan)
+        compiled.note_run(regions_of(profile.trace).ids)
+        return replace(asked, profile=profile)
+    if unarmed is not None:
         times = test.baseline.takes_times
-        yield from capture.calls_of_refused(coordination, reason, options.warmup, options.steps, times=times)
-        return asked.doubted(reason)
-    if (reason := why_no_phase(options.compile_cache, test.state.caches)) is not None:
-        return asked.doubted(reason)
-    plan = _plan(run, asked, coordination)
-    profile = yield from _captured(test, plan, path)
-    if profile is None:
-        return asked
-    run.compiled.note_run(regions_of(profile.trace).ids)
-    asked.explanation.made_by(plan)
-    if coordination.in_step:
-        profile = with_other_recordings(profile, partial(coordination.exchange, "the recordings"))
-    return replace(asked, profile=profile, why_not=test.other_code() or test.doubt_of_caches(profile))
+        yield from capture.calls_of_refused(coordination, unarmed, options.warmup, options.steps, times=times)
+    raise NotMeasured(reason)
 
 
-def _plan(run: TestRun, asked: Measurement, coordination: capture.Coordination) -> capture.Plan:
-    test, options = run.test, run.test.options
-    device = capture.pick_device(options.device)
+def _plan(
+    test: MeasuredTest, asked: Measurement, compiled: CompileLog, coordination: capture.Coordination
+) -> capture.Plan:
+    options, device = test.options, capture.pick_device(test.options.device)
     takes_times = test.baseline.takes_times and (options.device != "auto" or kind_of(device).has_launches)
     return capture.Plan(
         device=device,
@@ -71,7 +72,7 @@ def _plan(run: TestRun, asked: Measurement, coordination: capture.Coordination) 
         nodeid=test.nodeid,
         label=asked.label,
         count_flops=needs_flops(asked.limits),
-        compiled=run.compiled,
+        compiled=compiled,
         times=options.tolerance.cache if takes_times else None,
         caches=test.state.caches,
         coordination=coordination,

@@ -10,6 +10,8 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from _pytest.nodes import Node
 
 
@@ -23,6 +25,11 @@ def merged_marker(item: pytest.Item) -> dict[str, object] | None:
             raise UnknownLimit(message, Code.POSITIONAL_ARGUMENT)
         merged = {**marker.kwargs, **(merged or {})}
     return merged
+
+
+def marked_since(item: pytest.Item, planned: Mapping[str, object] | None) -> bool:
+    """Whether a test has got a marker since it was planned with this one, or with none."""
+    return merged_marker(item) != planned
 
 
 def _nearest_first(node: Node) -> list[pytest.Mark]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import capture
-from pytest_torchprof.against.imports import foreign_code, foreign_origin
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED
-from pytest_torchprof.limits import GPU
 from pytest_torchprof.limits.own_code import OWN
 from pytest_torchprof.profiles import Profile
-from pytest_torchprof.testing.compile_cache import doubt_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Screen
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.baseline_check import BaselineCheck
-    from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.testing.options import TestOptions
     from pytest_torchprof.testing.progress import ShowTestProgress
     from pytest_torchprof.testing.session import RunState
@@ -37,8 +33,12 @@ class MeasuredTest:
     options: TestOptions
     state: RunState
     baseline: BaselineCheck
+    why_no_phase: Reason | None
+    """Why the compile caches cannot be as the test asks for; None where they can, or where it has not asked."""
     screen: Screen
     """How much text a failure may have."""
+    properties: list[tuple[str, Any]]
+    """Where JUnit looks for what a test has to tell."""
     progress: ShowTestProgress
     """Shows on the terminal which measurement has made how many calls of how many."""
 
@@ -53,14 +53,6 @@ class MeasuredTest:
         """What is said of kernels that no table knows: by the marker, and after it by the ini file and plugins."""
         return (self.options.own_kernels or NOTHING_DECLARED).before(self.state.own_kernels)
 
-    def stands_in(self, profile: Profile) -> bool:
-        """Whether the CPU was measured only because there was no GPU."""
-        if profile.trace.device_kind.has_launches or self.options.device != "auto":
-            return False
-        # A recording made for the cpu as device is judged so wherever it is replayed.
-        whose = profile.trace.metadata or profile.trace.adoption
-        return whose is None or whose.device_asked in (None, "auto")
-
     def why_no_gpu(self) -> str:
         """Return what to add where something is not judged without a GPU: why there is none, if that may surprise."""
         if self.state.options.replay is not None:
@@ -68,25 +60,6 @@ class MeasuredTest:
         lack = capture.no_gpu()
         return f"; torch sees none: {lack.reason}" if lack.surprising else ""
 
-    def unanswerable(self, measurements: Iterable[Measurement]) -> list[str]:
-        """Return the limits on these measurements that the CPU cannot answer for a GPU."""
-        limits = (asked.limit for measurement in measurements for asked in measurement.limits)
-        names = (limit.name for limit in limits if limit.needs == GPU)
-        return [*dict.fromkeys(names), *(["tolerance of time"] if self.baseline.of_times else [])]
-
     def profile_of(self, trace: Trace) -> Profile:
         """Return the profile of a recording, where kernels that no table knows are what the test says."""
         return Profile.from_trace(trace).with_own_kernels(self.own_kernels)
-
-    def doubt_of_caches(self, profile: Profile) -> Reason | None:
-        """Return why the compile caches were not as asked; how a CPU compiles that stands in for a GPU is no matter."""
-        return None if self.stands_in(profile) else doubt_of(profile)
-
-    def other_code(self, *, elsewhere: bool = False) -> Reason | None:
-        """Return why what was measured is not the code of this side of a comparison with a commit; None where it is.
-
-        ``elsewhere``: in another process, which finds its modules as this one would.
-        """
-        if (side := self.state.options.against) is None:
-            return None
-        return (foreign_origin(side) if elsewhere else None) or foreign_code(side)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec import structs
 
 from pytest_torchprof.limits.evidence import CaughtByTest
@@ -23,6 +24,23 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
 
 
+@dataclass(slots=True, eq=False)
+class Gate:
+    """Skips the test at a look at a number that this run does not have."""
+
+    reason: str
+    readable: frozenset[str] | None
+    """What may be looked at; None: all but the result of the measured code."""
+    reached: str | None = None
+    """Why the rest of the test was skipped; None where it has not looked. The test may have caught the skip."""
+
+    def __call__(self, name: str) -> None:
+        """Let a look at what is readable pass."""
+        if name == "result" if self.readable is None else name not in self.readable:
+            self.reached = f"{self.reason}, profile.{name}"
+            pytest.skip(self.reached)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """One measurement of a test; without a profile or with a reason it is not measured."""
@@ -35,6 +53,8 @@ class Measurement:
     """Whether the whole body of the test is the measured step."""
     profile: Profile | None = None
     """As the test may look at it."""
+    gate: Gate | None = None
+    """What skips the rest of a test that looks at a number which this run does not have; None where it has all."""
     recording: Path | None = None
     why_not: Reason | None = None
     """Why there is no believable profile."""
@@ -42,6 +62,10 @@ class Measurement:
     """Whether that is what the measured code itself raised."""
     ask_the_doctor: bool = False
     """Whether the profiler or the device is the cause of that."""
+    stands_in: bool = False
+    """Whether the CPU was measured only because there was no GPU."""
+    unanswerable: tuple[str, ...] = ()
+    """What was asked of it that the CPU cannot answer in place of a GPU."""
 
     def refused(self, reason: Reason) -> Self:
         """Return a copy that is not measured for this reason."""

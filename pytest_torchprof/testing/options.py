@@ -40,6 +40,7 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("gpus", "all|each", "each: every worker of pytest-xdist sees a GPU of its own, as long as there are enough"),
     ("save", "DIR", "keep every recording in DIR"),
     ("replay", "DIR", "judge the recordings in DIR without running the measured code"),
+    ("history", "DIR", "add a record of the run to the history in DIR (torchprof history)"),
 )
 
 
@@ -100,7 +101,7 @@ class BaselineMode(StrEnum):
         return self.updates or self is BaselineMode.ADD
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """The options of a run; ``None`` where neither command line nor ini file says anything."""
 
@@ -116,6 +117,8 @@ class RunOptions:
     save: Path | None
     replay: Path | None
     reports: tuple[Path, ...]
+    history: Path | None
+    """The folder to which the run adds a record of itself."""
     rootdir: Path
     tolerance: Tolerance | None
     settings: Mapping[str, object]
@@ -132,6 +135,11 @@ class RunOptions:
     """Which tests of several ranks share a job: those of a file, or each has its own."""
     against: Side | None = None
     """Which side of a comparison with a commit this is; None where it is none."""
+
+    @property
+    def keeps_results(self) -> bool:
+        """Whether results outlive the run, with what only their readers ask for."""
+        return bool(self.reports) or self.history is not None
 
     def shown(self, path: Path) -> str:
         """Return a path as messages name it: relative to the root directory where it lies below."""
@@ -150,13 +158,17 @@ def run_options(config: pytest.Config) -> RunOptions:
 
 def _read_run_options(config: pytest.Config) -> RunOptions:
     source = _Source(config)
-    (folder, save, replay) = (next(iter(source.paths(name)), None) for name in ("baseline-dir", "save", "replay"))
+    folder, save, replay, history = (
+        next(iter(source.paths(name)), None) for name in ("baseline-dir", "save", "replay", "history")
+    )
     if save and replay:
         raise _bad_option("--torchprof-save and --torchprof-replay exclude each other: a replay records nothing")
     if save and (existing := next((place for place in (save, *save.parents) if place.exists()), save)).is_file():
         raise _bad_option(f"--torchprof-save: {existing} is a file; name a folder for the recordings")
     if replay and not replay.is_dir():
         raise _bad_option(f"--torchprof-replay: {replay} is no folder; name one made by --torchprof-save")
+    if history and (":/" in str(history) or history.is_file()):
+        raise _bad_option(f"--torchprof-history: {history} is no folder; name one, which is made if it is not there")
     options = RunOptions(
         enabled=source.read("", _one_of(("on", "off"))) != "off",
         baseline=BaselineMode(source.read("baseline", _one_of(BaselineMode)) or "compare"),
@@ -169,6 +181,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         save=save,
         replay=replay,
         reports=source.paths("report"),
+        history=history,
         rootdir=config.rootpath,
         tolerance=source.tolerance(),
         settings=source.settings(),
@@ -195,6 +208,7 @@ def _of_side(options: RunOptions) -> RunOptions:
         against=side,
         save=side.recordings,
         reports=(),
+        history=None,
         require_gpu=False,
     )
 
@@ -282,7 +296,7 @@ def _shown(name: str) -> str:
     return "--torchprof" + (f"-{name}" if name else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TestOptions:
     """What the markers of one test ask for, with the run's options applied."""
 

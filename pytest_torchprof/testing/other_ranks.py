@@ -3,80 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import convert, structs, to_builtins
+from msgspec import structs
 
 from pytest_torchprof import baseline
-from pytest_torchprof.analysis.joining import joined
-from pytest_torchprof.analysis.rank_parts import from_plain, part_of, rank_and_size, to_plain
-from pytest_torchprof.analysis.ranks import InJob
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, FailureLine, Verdict
 from pytest_torchprof.limits.evidence import OtherwiseOnRank, WorstRank
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
-from pytest_torchprof.profiles import Profile
-from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, reason_of
-from pytest_torchprof.reasons.testing import RankUntold
-from pytest_torchprof.recording.reader import read
-from pytest_torchprof.testing.judgement import JudgedAlone, JudgedOnRank, judge_alone
+from pytest_torchprof.reasons.errors import NotMeasured
+from pytest_torchprof.testing.judgement import JudgedAlone, JudgedOnRank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.capture import Coordination
-    from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.judgement import Judgement
     from pytest_torchprof.testing.measured_test import MeasuredTest
-    from pytest_torchprof.testing.measurement import Measurement
 
 _MOST_LINES = 5
 
 
-def with_other_recordings(profile: Profile, exchange: Callable[[Any], list[Any]]) -> Profile:
-    """Return the profile as that of one of the ranks, each of which calls this; where it cannot be, with why not.
+def agreed(test: MeasuredTest, judged: JudgedAlone) -> JudgedAlone:
+    """Return what a measurement comes to here and on the ranks that measure it in step.
 
-    ``exchange`` returns the JSON values that all of them have given to it.
+    It is not to be believed where another rank did not come so far.
     """
-    own = part_of(profile) if rank_and_size(profile.trace) is not None else None
-    parts = exchange(None if own is None else to_plain(own))
-    if len(parts) < 2:
-        return profile
-    if own is None or None in parts:
-        return profile.without_ranks(RankUntold())
+    measurement = judged.measurement
+    plan = measurement.explanation.plan
+    if plan is None or measurement.profile is None or not plan.coordination.in_step:
+        return judged
+    own = _judged_here(judged.judgement, test.baseline)
     try:
-        job = joined(map(from_plain, parts))
-    except TorchprofError as problem:
-        return profile.without_ranks(reason_of(problem))
-    return profile.with_ranks(InJob(job=job, rank=own.rank))
-
-
-def part_in(recording: Path, own_kernels: OwnKernels) -> Any:
-    """Return what a rank would give to the exchange, by its recording; None where that names no rank."""
-    profile = Profile.from_trace(read(recording)).with_own_kernels(own_kernels)
-    return to_plain(part_of(profile)) if rank_and_size(profile.trace) is not None else None
-
-
-def judged_alone(test: MeasuredTest, measurement: Measurement) -> JudgedAlone:
-    """Return what a measurement comes to by itself, here and on the ranks that measure it in step."""
-    judgement, plan = judge_alone(test, measurement), measurement.explanation.plan
-    if plan is None or not plan.coordination.in_step:
-        return JudgedAlone(judgement=judgement)
-    try:
-        return JudgedAlone(judgement=judgement, of_ranks=_judged_on_all(judgement, test.baseline, plan.coordination))
+        of_ranks = plan.coordination.exchange("the verdicts", own, JudgedOnRank)
+        plan.coordination.close()
     except NotMeasured as problem:
-        return JudgedAlone(why_not=problem.reason)
-
-
-def _judged_on_all(
-    judgement: Judgement | None, check: BaselineCheck, coordination: Coordination
-) -> tuple[JudgedOnRank, ...]:
-    own = to_builtins(_judged_here(judgement, check))
-    of_ranks = convert(coordination.exchange("the verdicts", own), tuple[JudgedOnRank, ...])
-    coordination.close()
-    return of_ranks
+        return JudgedAlone(measurement=measurement.doubted(problem.reason), why_not=problem.reason)
+    return replace(judged, of_ranks=tuple(of_ranks))
 
 
 def _judged_here(judgement: Judgement | None, check: BaselineCheck) -> JudgedOnRank:
@@ -109,10 +73,15 @@ def with_other_ranks(judgement: Judgement, of_ranks: Sequence[JudgedOnRank], own
     for key, of_rank in not_held.items():
         verdicts[key] = _together(verdicts.get(key), of_rank, own, len(of_ranks))
     failure = judgement.baseline_failure or _baseline_of_others(of_ranks)
-    return replace(judgement, verdicts=tuple(verdicts.values()), baseline_failure=failure)
+    return replace(
+        judgement,
+        verdicts=tuple(verdicts.values()),
+        baseline_failure=failure,
+        entries_of_others=_entries_of_others(of_ranks),
+    )
 
 
-def entries_of_others(of_ranks: Sequence[JudgedOnRank]) -> dict[int, Entry]:
+def _entries_of_others(of_ranks: Sequence[JudgedOnRank]) -> dict[int, Entry]:
     """Return what each of the ranks but the first would leave in the baseline, by its number."""
     entries = {rank: judged.entry for rank, judged in enumerate(of_ranks) if rank}
     return {rank: baseline.entry_from(entry) for rank, entry in entries.items() if entry is not None}

@@ -11,15 +11,16 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.reasons.testing import BodyUnrepeatable, MarkedTooLate, RanksMarkedTooLate
+from pytest_torchprof.reasons.testing import BodyUnrepeatable, MarkedTooLate, RanksMarkedTooLate, Trait
 from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.testing import REFUSAL, RUN, STATE
 from pytest_torchprof.testing.baseline_check import BaselineCheck
 from pytest_torchprof.testing.collection import OPTIONS, REFUSED, require_gpu, state_of
-from pytest_torchprof.testing.markers import merged_marker
+from pytest_torchprof.testing.compile_cache import why_no_phase
+from pytest_torchprof.testing.markers import marked_since
 from pytest_torchprof.testing.measured_test import MeasuredTest
-from pytest_torchprof.testing.options import read_test_options, run_options
+from pytest_torchprof.testing.options import read_test_options
 from pytest_torchprof.testing.progress import progress_of
 from pytest_torchprof.testing.section import screen_of
 from pytest_torchprof.testing.test_run import TestRun
@@ -47,7 +48,6 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
     return TestRun(
         test=_plan(state, item),
         uses_fixture="torchprof" in getattr(item, "fixturenames", ()),
-        properties=item.user_properties,
     )
 
 
@@ -71,26 +71,16 @@ def settle(item: pytest.Item) -> None:
 def _settled(item: pytest.Item) -> TestRun:
     """Return the run of a test, planned anew where it has got another marker while it was set up."""
     run = item.stash.get(RUN, None)
-    if run is not None and merged_marker(item) == run.test.options.marker:
+    if run is not None and not marked_since(item, run.test.options.marker):
         return run
     if run is not None and run.measurements:
-        raise _too_late(item, fixture_measured=True)
+        raise late_marker(item, fixture_measured=True)
     state = state_of(item.config)
     item.stash[OPTIONS] = read_test_options(item, state.options, state.limits)
     if run is None:
         return start_run(state, item)
     run.ask_as(_plan(state, item))
     return run
-
-
-def refuse_late_marker(item: pytest.Item) -> None:
-    """Raise where a test got a marker after it was set up: nobody has judged that."""
-    run = item.stash.get(RUN, None)
-    if not run_options(item.config).enabled or (run is not None and merged_marker(item) == run.test.options.marker):
-        return
-    problem = _too_late(item, fixture_measured=False)
-    item.stash[REFUSAL] = problem
-    raise problem
 
 
 def _ranks_too_late(item: pytest.Item, run: TestRun) -> RanksMarkedTooLate | None:
@@ -102,7 +92,8 @@ def _ranks_too_late(item: pytest.Item, run: TestRun) -> RanksMarkedTooLate | Non
     return None if in_its_job else RanksMarkedTooLate(run.test.nodeid, options.ranks)
 
 
-def _too_late(item: pytest.Item, *, fixture_measured: bool) -> NotMeasured:
+def late_marker(item: pytest.Item, *, fixture_measured: bool = False) -> NotMeasured:
+    """Return why a test is not measured that got a marker after it was set up, which the run is told too."""
     reason = MarkedTooLate(item.nodeid, fixture_measured)
     if (state := item.config.stash.get(STATE, None)) is not None:
         message = coded(f"not measured: {reason.cause}", Code.LATE_MARKER)
@@ -110,12 +101,12 @@ def _too_late(item: pytest.Item, *, fixture_measured: bool) -> NotMeasured:
     return not_measured(reason)
 
 
-def _why_no_step(test: Callable[..., Any]) -> str | None:
+def _why_no_step(test: Callable[..., Any]) -> Trait | None:
     """Return why the body of a test cannot be a step, None where it can."""
     if inspect.iscoroutinefunction(test):
-        return "is async, and its body cannot be called again and again"
+        return Trait.ASYNC
     if getattr(test, "is_hypothesis_test", False):
-        return "is a test of hypothesis (@given), which runs other and more examples at each call: it cannot be called"
+        return Trait.HYPOTHESIS
     return None
 
 
@@ -135,7 +126,9 @@ def _plan(state: RunState, item: pytest.Item) -> MeasuredTest:
             files=state.baselines.files,
             gone=state.baselines.gone,
         ),
+        why_no_phase=why_no_phase(options.compile_cache, state.caches),
         screen=screen_of(item.config),
+        properties=item.user_properties,
         progress=progress_of(item.config),
     )
 

@@ -14,11 +14,9 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.testing.other_ranks import part_in, with_other_recordings
 from pytest_torchprof.testing.progress import name_of
 
 if TYPE_CHECKING:
-    from pytest_torchprof.profiles import Profile
     from pytest_torchprof.testing.measured_test import MeasuredTest
     from pytest_torchprof.testing.measurement import Measurement
     from pytest_torchprof.trace import Trace
@@ -38,27 +36,22 @@ def kept_trace(test: MeasuredTest, label: str | None) -> Trace:
 
 
 def replayed(test: MeasuredTest, asked: Measurement) -> Measurement:
-    """Return a measurement as its kept recording has it; TorchprofError where there is none."""
+    """Return a measurement as its kept recording has it, also where that is not to be believed.
+
+    TorchprofError where there is none.
+    """
     trace = kept_trace(test, asked.label)
-    path, profile = Path(str(trace.path)), test.profile_of(trace)
-    measurement = _believed(test, replace(asked, recording=path), profile)
-    if len(paths := test.state.recordings.of_all_ranks(test.nodeid, asked.label)) > 1:
-        profile = with_other_recordings(
-            profile, lambda own: [own if other == path else part_in(other, test.own_kernels) for other in paths]
-        )
+    path, kind = Path(str(trace.path)), trace.device_kind
+    profile = test.profile_of(trace)
     beside = path.with_name(stacks_name(path.name))
     if beside.is_file():
         asked.explanation.call_by(partial(Explanation.read, path=beside))
-    return replace(measurement, profile=profile)
-
-
-def _believed(test: MeasuredTest, measurement: Measurement, profile: Profile) -> Measurement:
-    """Return a measurement with why its recording is not to be believed, if it is not."""
-    kind = profile.trace.device_kind
-    if not kind.has_launches and test.options.device not in ("auto", kind.name):
-        path = Path(str(profile.trace.path))
-        return measurement.refused(OtherDevice(path.name, kind.name, test.options.device))
-    if profile.doubt is not None:
-        return measurement.doubted(profile.doubt)
-    doubt = test.doubt_of_caches(profile)
-    return measurement if doubt is None else measurement.refused(doubt)
+    is_other = not kind.has_launches and test.options.device not in ("auto", kind.name)
+    doubt = OtherDevice(path.name, kind.name, test.options.device) if is_other else profile.doubt
+    return replace(
+        asked,
+        recording=path,
+        profile=profile,
+        why_not=doubt,
+        ask_the_doctor=doubt is not None and not is_other and doubt.for_the_doctor,
+    )

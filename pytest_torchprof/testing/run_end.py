@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.history.commit_record import BRANCH_VARIABLES
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import hide, stacks_name
 from pytest_torchprof.report import Commit, ci
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing import two_sides
+from pytest_torchprof.testing.history import leave_record
 from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.unused import unused_entries
 from pytest_torchprof.testing.workers import hand_over, is_worker
@@ -25,8 +27,6 @@ from pytest_torchprof.testing.workers import hand_over, is_worker
 if TYPE_CHECKING:
     from pytest_torchprof.testing.session import RunState
 
-# CI services check out a commit without its branch, and say it here: GitHub of a pull request and else, GitLab.
-_BRANCH_VARIABLES: Final = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 RECORDINGS = "torchprof-recordings"
 """The folder next to a report; not hidden, since uploads of artifacts leave hidden ones out."""
 
@@ -49,6 +49,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
                     state.note_gone(two_sides.only_at_base(side, baselines.files, baselines.compared_keys))
                 state.note_problem(*two_sides.nothing_compared(side, state.results.values()))
             state.note_problem(*state.write_baselines(), *_write_reports(state), *_write_step_summary(state))
+            leave_record(state, session)
         if state.options.replay is not None and not state.replayed:
             unused = f"--torchprof-replay={state.options.replay}: no test judged a recording"
             state.note_problem(coded(unused, Code.REPLAY_UNUSED))
@@ -75,11 +76,20 @@ def _write_reports(state: RunState) -> list[str]:
             if reporter is not None:
                 with replacing(path) as unfinished:
                     unfinished.write_text(reporter(run), encoding="utf-8", errors="backslashreplace")
+        except TorchprofError as problem:
+            problems.append(coded(f"--torchprof-report={path}: {problem.text}", Code.REPORT_NOT_WRITTEN))
+        except OSError as error:
+            problems.append(_not_written(path, error))
+        try:
             _keep_beside(state, path.parent / RECORDINGS)
         except OSError as error:
-            message = f"--torchprof-report={path}: cannot be written: {error.strerror or error}"
-            problems.append(coded(message, Code.REPORT_NOT_WRITTEN))
-    return problems
+            problems.append(_not_written(path, error))
+    return list(dict.fromkeys(problems))
+
+
+def _not_written(path: Path, error: OSError) -> str:
+    message = f"--torchprof-report={path}: cannot be written: {error.strerror or error}"
+    return coded(message, Code.REPORT_NOT_WRITTEN)
 
 
 def _keep_beside(state: RunState, folder: Path) -> None:
@@ -119,7 +129,7 @@ def _commit_of(folder: Path) -> Commit | None:
         repository = Repository.around(folder)
         if (sha := repository.head) is None:
             return None
-        names = (os.environ.get(variable) for variable in _BRANCH_VARIABLES)
+        names = (os.environ.get(variable) for variable in BRANCH_VARIABLES)
         branch = repository.branch or next(filter(None, names), None)
         return Commit(sha=sha, branch=branch, dirty=repository.is_dirty)
     except TorchprofError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.limits import Screen
+from pytest_torchprof.reasons.capturing import SLOW_EXPORT
 from pytest_torchprof.report import ci, terminal
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
         # Without the header nothing else would say so.
         terminalreporter.write_line("torchprof: off: nothing was measured, no limit was judged")
     unjudged = state.recordings.unjudged(state.replayed)
+    if state.left_behind:
+        terminalreporter.write_line(f"torchprof: {state.left_behind}", yellow=True)
     if not (run.results or state.problems or unjudged):
         return
     rank = this_rank()
@@ -45,6 +48,8 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
         terminalreporter.write_line("\n".join(f"torchprof: {who}{line}" for line in terminal.render_briefly(run)))
     else:
         _write_results(state, terminalreporter, unjudged)
+    if state.slow_export:
+        terminalreporter.write_line(f"torchprof: {SLOW_EXPORT}")
     if state.baselines.has_first and not _is_required(terminalreporter.config):
         terminalreporter.write_line(terminal.REQUIRE_PLUGIN)
     if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":

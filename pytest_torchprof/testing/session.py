@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,8 @@ class RunState:
     """What went wrong at the end of the run, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
+    slow_export: bool = False
+    """torch could not be asked for the file alone, so that measurements on a GPU took longer than they need to."""
     arm: Callable[[], None] = lambda: None
     """Opens the process's first profiler session, if it is not open yet."""
     unarmed: dict[str, Reason] = field(default_factory=dict)
@@ -65,6 +68,9 @@ class RunState:
     """How this process finds the compile caches; None where nobody asked for it."""
     own_group: object = None
     """The process group that the plugin has initialized, while it is there."""
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    left_behind: str = ""
+    """Where the record of the run waits that the history could not take; empty where it did."""
     at_end: ExitStack = field(default_factory=ExitStack)
     """What is given back when the run is over."""
 
@@ -77,7 +83,7 @@ class RunState:
             unused=tuple(self.unused),
             against=None if side is None else side.reference,
             gone=self.gone,
-            rootdir=self.options.rootdir,
+            rootdir=str(self.options.rootdir),
         )
 
     def add(self, result: Result) -> None:
@@ -88,9 +94,17 @@ class RunState:
         """Take note that a test cannot be measured on the GPU that is required."""
         self.lacks_gpu = True
 
+    def note_slow_export(self) -> None:
+        """Take note that torch cannot be asked for the file alone."""
+        self.slow_export = True
+
     def note_problem(self, *problems: str) -> None:
         """Keep what went wrong, for the end of the run."""
         self.problems.extend(problems)
+
+    def note_left_behind(self, words: str) -> None:
+        """Take note where the record of the run waits, for the end of the run; no verdict depends on it."""
+        self.left_behind = words
 
     def note_judged(self, recording: Path) -> None:
         """Take note that a test has judged a recording."""
@@ -212,6 +226,7 @@ class RunState:
             replayed=tuple(sorted(self.replayed)),
             problems=tuple(self.problems),
             lacks_gpu=self.lacks_gpu,
+            slow_export=self.slow_export,
         )
 
     def taken(self) -> ProcessResults:
@@ -230,6 +245,7 @@ class RunState:
         self.replayed.update(other.replayed)
         self.problems.extend(other.problems)
         self.lacks_gpu |= other.lacks_gpu
+        self.slow_export |= other.slow_export
 
 
 def _without_baseline(result: Result) -> Result:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.capture.compile_log import CompileLog
 from pytest_torchprof.limits import read_limits
 from pytest_torchprof.limits.operators_asked import refuse_unknown_operators
 from pytest_torchprof.measuring.explanation import Explanation
 from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, reason_of
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, find_own_error, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import FixtureUnused, LimitsUnused, NeverEntered
+from pytest_torchprof.testing.judgement import JudgedAlone
 from pytest_torchprof.testing.measurement import Measurement
 from pytest_torchprof.testing.options import MARKER_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.limits import Asked
     from pytest_torchprof.reasons.reason import Reason
-    from pytest_torchprof.testing.judgement import JudgedAlone
+    from pytest_torchprof.testing.ending import Ending
     from pytest_torchprof.testing.measured_test import MeasuredTest
 
 
@@ -35,12 +36,10 @@ class TestRun:
 
     test: MeasuredTest
     uses_fixture: bool
-    properties: list[tuple[str, Any]]
-    """Where JUnit looks for what a test has to tell."""
     measurements: dict[str | None, Measurement] = field(default_factory=dict)
     """Those that are not concluded yet, by label."""
     judged_alone: dict[str | None, JudgedAlone] = field(default_factory=dict)
-    """What these came to when each was judged by itself."""
+    """What those of these came to that were judged when they were taken."""
     labels: set[str | None] = field(default_factory=set)
     """Those of all measurements so far, concluded or not."""
     announced: list[str] = field(default_factory=list)
@@ -52,8 +51,6 @@ class TestRun:
     compiled: CompileLog = field(default_factory=CompileLog)
     """What torch.compile did since the first measurement."""
     measuring: bool = False
-    gated: str | None = None
-    """The test looked at a number that this run does not have, and its rest was skipped."""
     in_call: bool = False
     """Whether the test is being called."""
     judged: bool = False
@@ -92,8 +89,8 @@ class TestRun:
         if label in self.announced:
             self.announced.remove(label)
 
-    def start(self, label: str | None, limits: Mapping[str, object]) -> str | None:
-        """Begin a measurement under a label that no other one of this test has, and return the label."""
+    def start(self, label: str | None, limits: Mapping[str, object]) -> Measurement:
+        """Begin a measurement under a label that no other one of this test has, and return it."""
         try:
             self._refuse_inside()
             return self._begun(label, self._read(limits))
@@ -101,10 +98,19 @@ class TestRun:
             self.refuse(label if label not in self.labels else None, label or "torchprof()", problem)
             raise
 
-    def start_body(self) -> str | None:
-        """Begin the measurement of the test's whole body, whose limits the plan has, and return its label."""
+    def start_body(self) -> Measurement:
+        """Begin the measurement of the test's whole body, whose limits the plan has, and return it."""
         self._refuse_inside()
         return self._begun(None, self.test.options.limits)
+
+    @contextmanager
+    def taking(self, asked: Measurement) -> Iterator[Measurement]:
+        """Around the taking of a measurement: what is raised ends it, unless it is known why there is none."""
+        try:
+            yield asked
+        except Exception as problem:
+            self.stop(asked.label, problem)
+            raise
 
     def refuse(self, label: str | None, title: str, problem: TorchprofError) -> None:
         """Note what a test asks for and cannot have as not measured: whoever asked may keep the error to itself."""
@@ -119,16 +125,15 @@ class TestRun:
                 Code.FIXTURE_MISUSE,
             )
 
-    def _begun(self, label: str | None, asked: tuple[Asked, ...]) -> str | None:
+    def _begun(self, label: str | None, asked: tuple[Asked, ...]) -> Measurement:
         if label is None and self.labels:
             label = next(name for n in count(len(self.labels) + 1) if (name := f"#{n}") not in self.labels)
         if label in self.labels:
             message = f"the label {label!r} is used twice in {self.test.nodeid}; each measurement needs its own"
             raise UnknownLimit(message, Code.FIXTURE_MISUSE)
-        self.add(label, asked)
         self.labels.add(label)
         self.unused_limits = {}
-        return label
+        return self.add(label, asked)
 
     def set_limits(self, limits: Mapping[str, object]) -> None:
         """Take limits that hold for every measurement after this, beside the marker's and in place of earlier ones."""
@@ -163,9 +168,9 @@ class TestRun:
             refuse_unknown_operators(asked)
         return asked
 
-    def add(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: Reason | None = None) -> None:
-        """Add a measurement to those that will be judged."""
-        self.measurements[label] = Measurement(
+    def add(self, label: str | None, limits: tuple[Asked, ...] = (), *, why_not: Reason | None = None) -> Measurement:
+        """Add a measurement to those that will be judged, and return it."""
+        measurement = Measurement(
             label=label,
             limits=limits,
             explanation=Explanation(
@@ -176,16 +181,17 @@ class TestRun:
             of_body=self.body_is_step,
             why_not=why_not,
         )
+        return self.put(measurement)
 
     def put(self, measurement: Measurement) -> Measurement:
         """Put a measurement that knows more in the place of the one with its label, and return it."""
         self.measurements[measurement.label] = measurement
         return measurement
 
-    def put_judged(self, measurement: Measurement, judged: JudgedAlone) -> JudgedAlone:
-        """Take what a measurement has come to by itself, and return it."""
-        self.judged_alone[measurement.label] = judged
-        return judged
+    def keep(self, judged: JudgedAlone) -> None:
+        """Keep a measurement that was taken, with what it has come to by itself."""
+        self.judged_alone[judged.measurement.label] = judged
+        self.put(judged.measurement)
 
     def divide(self, label: str | None, limits: Mapping[str, tuple[Asked, ...]]) -> None:
         """Put several measurements, each with its limits, in the place of the one with this label."""
@@ -194,15 +200,35 @@ class TestRun:
             self.add(own, asked)
             self.labels.add(own)
 
-    def end_early(self, reason: str) -> None:
-        """Take note that the rest of the test is skipped, since it looked at a number that this run does not have."""
-        self.gated = reason
+    @contextmanager
+    def judging(self, ending: Ending) -> Iterator[tuple[JudgedAlone, ...]]:
+        """Around the judging of what was measured until the test ended: hand it out, and keep the error of ours.
 
-    def fail(self, error: TorchprofError | None) -> None:
-        """Take the error that the test ends with."""
-        self.error = error
+        Nothing of it is kept but the labels, which stay taken. Where measuring is off there is nothing to judge.
+        """
+        if ending.cut_off:
+            self._drop_unfinished()
+        if ending.asks_no_more:
+            self.unused_limits = {}
+        if not ending.by_itself and (self.measurements or not ending.cut_off):
+            self._add_unstarted()
+        taken: tuple[JudgedAlone, ...] = ()
+        if self.test.state.options.enabled:
+            taken, self.judged = tuple(self._taken()), True
+            self.forget()
+        try:
+            yield taken
+        except BaseException as problem:
+            self.error = find_own_error(problem)
+            raise
 
-    def add_unstarted(self) -> None:
+    def _taken(self) -> Iterator[JudgedAlone]:
+        for label, measurement in self.measurements.items():
+            judged = self.judged_alone.get(label)
+            # What is known of it since then, such as an error of the block that it was taken in, counts.
+            yield JudgedAlone(measurement=measurement) if judged is None else replace(judged, measurement=measurement)
+
+    def _add_unstarted(self) -> None:
         """Add what was announced, or set, and never measured: it is judged too, as not measured."""
         for label in self.announced:
             # The same label may have been entered elsewhere: that measurement stands.
@@ -214,23 +240,13 @@ class TestRun:
         if not self.measurements and self.test.options.marked:
             self.add(None, why_not=FixtureUnused())
 
-    def drop_unused_limits(self) -> None:
-        """Ask for no measurement after the limits that the test has set: it ends here."""
-        self.unused_limits = {}
-
-    def conclude(self, properties: Iterable[tuple[str, Any]]) -> None:
-        """Take note that all so far is judged, and what JUnit is to hold of it."""
-        self.forget()
-        self.judged = True
-        self.properties.extend(properties)
-
-    def stopped(self, label: str | None, problem: Exception) -> None:
+    def stop(self, label: str | None, problem: Exception) -> None:
         """Keep what ended a measurement before it was done, unless it is known why there is none."""
         measurement = self.measurements.get(label)
         if measurement is not None and measurement.is_open:
             self.put(measurement.ended_by(problem))
 
-    def drop_unfinished(self) -> None:
+    def _drop_unfinished(self) -> None:
         """Drop what was announced, and the measurement that is cut off where it stands."""
         self.announced.clear()
         for label, measurement in tuple(self.measurements.items()):

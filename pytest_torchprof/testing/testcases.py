@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import unittest
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
     from pytest_torchprof.testing.fixture import Torchprof
+    from pytest_torchprof.testing.test_run import TestRun
 
 ATTRIBUTE = "torchprof"
 
@@ -19,6 +24,23 @@ def is_unittests(item: pytest.Item) -> bool:
     """Whether a test is a method of a unittest.TestCase."""
     kind = getattr(item, "cls", None)
     return isinstance(kind, type) and issubclass(kind, unittest.TestCase)
+
+
+@contextmanager
+def judged_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
+    """Around the body of a method, where it is judged: unittest decides inside of its own call what was expected."""
+    from pytest_torchprof.testing.judging import judged_after  # noqa: PLC0415 - a plain TestCase does without
+
+    try:
+        with judged_after(run):
+            yield
+    except pytest.skip.Exception as skipped:
+        # It knows no other skip: this one would be the failure that was expected.
+        raise unittest.SkipTest(str(skipped)) from None
+    marked: tuple[Any, ...] = (item.obj, item.cls)  # type: ignore[attr-defined]
+    is_expected = any(getattr(holder, "__unittest_expecting_failure__", False) for holder in marked)
+    if is_expected and (reason := run.why_unjudged):
+        raise unittest.SkipTest(reason)
 
 
 def hand_over(fixture: Torchprof, instance: object) -> Torchprof:

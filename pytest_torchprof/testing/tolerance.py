@@ -14,7 +14,7 @@ SHARES = ("time", "memory")
 """Tolerances given as a share of the baseline: times and memory are compared only with one. The others are counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Tolerance:
     """What a baseline may be exceeded by."""
 

@@ -1,4 +1,4 @@
-"""Words and numbers as people read them; text out of traces and test ids is data, made safe to print."""
+"""Words and numbers as people read them; text from traces and test ids is data, which is made safe to print."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 
 
 LONGEST = 200
-"""Characters of one line; names of 5,000 are real."""
+"""The most characters of a line; real names reach 5,000."""
 LONGEST_REASON = 1000
-"""Characters of a reason, which may name two files and a folder by their whole paths."""
+"""The most characters of a reason, which may name two files and a folder by their full paths."""
 
 
-# What a CI service takes for a command to itself: GitHub at the beginning of a line, Azure anywhere in it.
+# Text that a CI service takes for a command: GitHub at the beginning of a line, Azure anywhere in it.
 _COMMAND = re.compile(r"^\s*:(?=:)|#(?=#(?:vso)?\[)")
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with everything escaped that a terminal or a CI service would act on or hide."""
+    """Return ``text`` with everything escaped that a terminal or a CI service would obey or hide."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
     return without_commands(text) if "::" in text or "##" in text else text
 
 
 def without_commands(line: str) -> str:
-    """Return a line that no CI service takes for a command."""
+    """Return a line changed so that no CI service takes it for a command."""
     return _COMMAND.sub(lambda match: f"{match[0][:-1]}\\x{ord(match[0][-1]):x}", line)
 
 
 def json_text(value: object) -> str:
-    """Return JSON in plain ASCII, of which neither a terminal nor a CI service takes anything for a command."""
-    from json import dumps  # noqa: PLC0415 - tables and sentences do without
+    """Return JSON in plain ASCII, in which neither a terminal nor a CI service sees a command."""
+    from json import dumps  # noqa: PLC0415 - tables and sentences do not need it
 
     return dumps(value, indent=2, allow_nan=False).replace("##", "\\u0023#") + "\n"
 
@@ -54,21 +54,21 @@ def reason_line(text: str) -> str:
 
 
 _ALIKE = frozenset({"pointwise"})
-"""Nouns that have one form."""
-# What a shell replaces in double quotes; history expansion, too.
+"""Nouns whose singular and plural are the same."""
+# Characters that a shell replaces inside double quotes, by history expansion too.
 _SPECIAL_IN_QUOTES = re.compile(r'["$`\\!]')
 _HISSING = ("s", "x", "ch", "sh")
 
 
 def quoted(word: str) -> str:
-    """Return a word of a command as a shell takes it, in double quotes where these keep it as it is."""
+    """Return a word of a command quoted for a shell, in double quotes if these keep it unchanged."""
     from shlex import quote  # noqa: PLC0415 - few commands are printed
 
     return quote(word) if _SPECIAL_IN_QUOTES.search(word) else f'"{word}"'
 
 
 def path_from_here(file: str) -> str:
-    """Return the path of a file below the current directory from there, any other as it is."""
+    """Return a path relative to the current directory if the file is below it, any other path unchanged."""
     from pathlib import Path  # noqa: PLC0415 - slow to import; few commands name files of the user's
 
     here = Path.cwd()
@@ -86,7 +86,7 @@ def numbered(count: float, noun: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """Return the noun for several; its last word is the one that changes."""
+    """Return the plural of a noun; its last word is the one that changes."""
     if noun in _ALIKE:
         return noun
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
@@ -100,15 +100,15 @@ def enumerated(words: Sequence[str]) -> str:
 
 
 def near(word: str, valid: Iterable[str]) -> str | None:
-    """Return the valid word that is closest, or None if none is close."""
+    """Return the valid word that is nearest, None if none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
 
-    # Below this it is another word: "kernel_limit" is no slip of the pen for anything.
+    # Below this it is another word: "kernel_limit" is a typo of nothing.
     return next(iter(get_close_matches(word, sorted(valid), n=1, cutoff=0.7)), None)
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return "did you mean 'max_kernels'?" where a valid word is near, else the valid words."""
+    """Return "did you mean 'max_kernels'?" if a valid word is near, else the valid words."""
     names = sorted(valid)
     meant = near(word, names)
     return f"expected one of {', '.join(names)}" if meant is None else f"did you mean {meant!r}?"
@@ -119,7 +119,7 @@ def show_us(us: float | None) -> str:
     if us is None:
         return "-"
     for limit, divisor, unit in ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (math.inf, 1e6, "s")):
-        # 999.96 us would print as "1000 us": it belongs to the next unit.
+        # 999.96 us would be printed as "1000 us": it belongs to the next unit.
         if abs(us) < limit * 0.9995:
             return f"{_three_digits(us / divisor)} {unit}"
     raise AssertionError(us)
@@ -148,7 +148,7 @@ def show_ratio(ratio: float | None) -> str:
 
 
 def show_rate(rate: float | None) -> str:
-    """Return a number of so many a second with three significant digits, "-" for None."""
+    """Return a rate per second with three significant digits, "-" for None."""
     if rate is None:
         return "-"
     return "<0.000001" if 0 < rate < 1e-6 else _three_digits(rate, most_decimals=8)
@@ -169,44 +169,73 @@ WIDTH = 100
 def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:
     """Return the words as lines."""
     lines = textwrap.wrap(words, min(width, WIDTH), initial_indent=first, subsequent_indent=indent)
-    # A blank stays at the end of a line where the word behind it has to be broken.
+    # A blank stays at the end of a line if the word after it has to be broken.
     return [without_commands(line.rstrip()) for line in lines]
 
 
+def broken(text: str, columns: int | None, *, command: str = "", hanging: int = 0) -> str:
+    """Return prose with its lines broken where the columns end; a path, and the command at its end, stay whole.
+
+    The rest of a line stands a little to the right of its beginning, or at the column ``hanging``. None: nobody knows
+    how many columns there are, as in a file, and lines stay whole.
+    """
+    if columns is None:
+        return text + command
+    *above, last = text.split("\n")
+    lines = [part for line in above for part in _broken_line(line, columns, hanging)]
+    if not command or width_of(last + command) <= columns:
+        return "\n".join([*lines, *_broken_line(last + command, columns, hanging)])
+    return "\n".join([*lines, *_broken_line(last.rstrip(), columns, hanging), _hanging_at(last, hanging) + command])
+
+
+def _broken_line(line: str, columns: int, hanging: int) -> list[str]:
+    if width_of(line) <= columns:
+        return [line]
+    indent = _hanging_at(line, hanging)
+    return textwrap.wrap(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _hanging_at(line: str, hanging: int) -> str:
+    return " " * (hanging or len(line) - len(line.lstrip()) + 2)
+
+
 def first_of(names: Sequence[str], most: int = 5, noun: str = "", between: str = ", ") -> str:
-    """Return the names in a line, of many the first few and how many there are beside them."""
+    """Return the names in a line; of many, the first few and the number of the others."""
     return between.join(names[:most]) + and_more(len(names) - most, noun)
 
 
 def and_more(left_out: int, noun: str = "") -> str:
-    """Return " and 3 more" of what is left out, or " and 3 more kernels"; empty where nothing is."""
+    """Return " and 3 more" or " and 3 more kernels" for what is left out; empty if nothing is."""
     if left_out <= 0:
         return ""
     return f" and {counted(left_out, f'more {noun}')}" if noun else f" and {left_out:,} more"
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text that says something; empty where none does."""
+    """Return the first line of a text that is not blank; empty if all are blank."""
     return next(filter(None, map(str.strip, text.splitlines())), "")
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a text that says something; empty where none does."""
+    """Return the last line of a text that is not blank; empty if all are blank."""
     return first_line("\n".join(reversed(text.splitlines())))
 
 
 def last_lines(text: str, most: int) -> list[str]:
-    """Return the last lines of a text, at most so many."""
+    """Return the last lines of a text, at most ``most``."""
     return text.strip().splitlines()[-most:]
 
 
 def raised_line(traceback: str) -> str:
-    """Return what was raised, of a traceback as pytest shows it: an E stands before its last line."""
+    """Return the exception in a traceback as pytest shows it: its last line begins with an E."""
     return last_line(traceback).removeprefix("E ").strip()
 
 
 def number_alike(labels: Sequence[str]) -> list[str]:
-    """Return the labels; those of kernels that only their raw names tell apart are numbered: ``pointwise add [2]``."""
+    """Return the labels, with equal ones numbered: ``pointwise add [2]``.
+
+    Such kernels differ only in their raw names.
+    """
     several = {label for label, count in Counter(labels).items() if count > 1}
     seen: Counter[str] = Counter()
     numbered = []
@@ -226,12 +255,12 @@ def width_of(text: str) -> int:
 
 
 def cut(words: str, width: int) -> str:
-    """Return the words, cut where they take more than ``width`` columns."""
+    """Return the words, cut to at most ``width`` columns."""
     return words if width_of(words) <= width else _beginning(words, width - 3) + "..."
 
 
 def cut_inside(words: str, width: int) -> str:
-    """Return the words, without their middle where they are wider: names often differ only at their ends."""
+    """Return the words, without their middle if they are too wide: names often differ only at their ends."""
     if width_of(words) <= width:
         return words
     behind = (width - 3) * 2 // 5
@@ -259,7 +288,7 @@ def show_share(value: float) -> str:
 
 
 def is_huge(value: object) -> bool:
-    """Whether a value is or holds a whole number beyond 64 bits, which Python may not even print."""
+    """Whether a value is or contains an integer beyond 64 bits, which Python may not even print."""
     if isinstance(value, int):
         return abs(value) >= 2**63
     if isinstance(value, Mapping):
@@ -268,5 +297,5 @@ def is_huge(value: object) -> bool:
 
 
 MOST_DIGITS = 18
-"""Of a whole number in a text: those with more are beyond 64 bits, or nearly so."""
+"""The most digits of an integer in a text: those with more are beyond 64 bits, or nearly so."""
 HUGE = "a whole number in it is beyond 64 bits, and nothing is counted so far"

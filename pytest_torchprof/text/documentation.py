@@ -1,4 +1,4 @@
-"""The pages of the documentation that the package brings, as articles: what ``torchprof explain`` and pytest print."""
+"""The documentation that the package contains, as articles for ``torchprof explain`` and pytest."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGES = ("limits", "findings", "messages")
-"""In the order in which they are looked through. A wheel brings them (pyproject.toml)."""
+PAGES = ("limits", "findings")
+"""The pages in the order in which they are searched. A wheel contains them (pyproject.toml)."""
 _HEADING = re.compile(r"#+ ([a-z][a-z0-9-]*)( [†‡])?")
-_CHAPTER = re.compile(r"^## ([a-z][a-z0-9-]*)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"\| `(\w+)` (\|.*)")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 
 class Article(NamedTuple):
-    """What a page says of one word."""
+    """What a page says about one word."""
 
     word: str
     page: str
@@ -27,7 +26,7 @@ class Article(NamedTuple):
 
 
 def marker_help() -> str:
-    """Return a line for each keyword of the marker: an example of it, and what it says."""
+    """Return a line for each keyword of the marker: an example, and what it means."""
     meanings = {}
     for article in articles():
         if article.page == "limits":
@@ -39,34 +38,27 @@ def marker_help() -> str:
 
 
 def folder() -> Path:
-    """Return where the pages are: an installed package holds them, in a checkout they lie beside it."""
+    """Return the folder of the pages: inside an installed package, and beside the package in a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "docs"
     return inside if inside.is_dir() else package.parent / "docs"
 
 
 def articles() -> Iterator[Article]:
-    """Yield what the pages say of each word."""
+    """Yield the article of each word."""
     for page in PAGES:
         text = (folder() / f"{page}.md").read_text(encoding="utf-8")
         _, *sections = re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
-        parts = {heading[1]: _parts(heading[2]) for heading in _CHAPTER.finditer(text)}
         for section in sections:
             title, *lines = section.rstrip().split("\n")
             if heading := _HEADING.fullmatch(title):
-                yield Article(heading[1], page, (*lines, *parts.get(heading[1], ())))
+                yield Article(heading[1], page, tuple(lines))
             elif page == "limits":
                 yield from _rows(page, lines)
 
 
-def _parts(chapter: str) -> tuple[str, ...]:
-    """Return a paragraph with the words that the sections of a chapter explain; nothing where it has none."""
-    words = [heading[1] for heading in map(_HEADING.fullmatch, chapter.splitlines()) if heading]
-    return ("", f"torchprof explain: {', '.join(words)}") if words else ()
-
-
 def _rows(page: str, lines: list[str]) -> Iterator[Article]:
-    """Yield an article for each row of a section's table, with what else the section says."""
+    """Yield an article for each row of a section's table, with the rest of the section."""
     table = [line for line in lines if line.startswith("|")]
     prose = [line for line in lines if not line.startswith("|")]
     for row in table:
@@ -75,5 +67,5 @@ def _rows(page: str, lines: list[str]) -> Iterator[Article]:
 
 
 def plain(text: str) -> str:
-    """Return a text without the addresses of its links."""
+    """Return a text with its links reduced to their words."""
     return _LINK.sub(r"\1", text)

@@ -11,16 +11,23 @@ if TYPE_CHECKING:
 
 _WIDEST, _NARROWEST = 132, 40
 _FIRST, _NARROW = 24, 12
-"""What a table's first column has before others leave, and what it has where they cannot."""
+"""The width to which a table's first column shrinks before other columns leave, and the width if they cannot leave."""
 _BETWEEN = 2
 """Blanks between two columns."""
 
 
 def terminal_width() -> int:
-    """Return how many columns there are: COLUMNS, or the terminal's; where neither is known, as many as tables take."""
+    """Return the screen's columns: COLUMNS, or the terminal's; if neither is known, as many as tables take."""
     import shutil  # noqa: PLC0415 - slow to import, and JSON has no width
 
     return max(shutil.get_terminal_size(fallback=(_WIDEST, 24)).columns, _NARROWEST)
+
+
+def screen_columns() -> int | None:
+    """Return the screen's columns: COLUMNS, or the terminal's; None where neither is known, as in a file."""
+    import shutil  # noqa: PLC0415 - as above
+
+    return shutil.get_terminal_size(fallback=(0, 0)).columns or None
 
 
 class Column(NamedTuple):
@@ -29,14 +36,14 @@ class Column(NamedTuple):
     title: str
     """Of one line or more."""
     show: Callable[[Any], str]
-    """Returns the text of a row's cell, one line."""
+    """Returns the text of a row's cell, in one line."""
     align: Literal["left", "right"] = "right"
     leaves: int = 0
-    """When a narrow terminal does without it, 1 the first; 0: never."""
+    """The order in which columns leave a narrow terminal, 1 first; 0: never."""
 
 
 Cells = dict[Column, list[str]]
-"""The texts of a table by its columns, one for each row."""
+"""The texts of a table by column, one for each row."""
 
 
 def cells(columns: Iterable[Column], rows: Sequence[Any]) -> Cells:
@@ -47,8 +54,8 @@ def cells(columns: Iterable[Column], rows: Sequence[Any]) -> Cells:
 def fitted(table: Cells, width: int, least: int) -> tuple[Cells, int]:
     """Return the columns that fit into ``width``, and how wide the first one may be beside them.
 
-    The first column narrows to ``least`` before another one leaves. Columns that show nothing leave first, the others
-    in the order of `Column.leaves`; where a wide column has left, narrow columns may come back.
+    The first column shrinks to ``least`` before another one leaves. Empty columns leave first, the others in the order
+    of `Column.leaves`; if a wide column has left, narrow columns may come back.
     """
     first, *others = table
     wanted = min(least, _width_of(first, table[first]))
@@ -76,7 +83,7 @@ def ruled(table: Cells) -> list[str]:
     """Return the lines of a table, its titles above a rule."""
     from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat  # noqa: PLC0415 - only where a table is drawn
 
-    # What tabulate takes for a heading it makes wider than its column.
+    # tabulate makes a column wider than its heading.
     titles = [column.title.split("\n") for column in table]
     high = max(map(len, titles))
     headings = zip(*([""] * (high - len(title)) + title for title in titles), strict=True)
@@ -101,11 +108,11 @@ def lined_up(rows: Sequence[Sequence[str]], aligns: Sequence[str]) -> list[str]:
 
 
 def marked_up(table: Cells, layout: Literal["pipe", "html"], escaped: Callable[[str], str] = str) -> str:
-    """Return a table in Markdown, whose texts ``escaped`` has to make harmless, or in HTML, where tabulate does."""
+    """Return a table in Markdown, whose texts ``escaped`` makes harmless, or in HTML, where tabulate does it."""
     from tabulate import tabulate  # noqa: PLC0415 - only where a table is drawn
 
     rows = [[escaped(cell) for cell in row] for row in zip(*table.values(), strict=True)]
-    # Names are not made as wide as the longest of them: one of 5,000 characters would make all rows so long.
+    # Names are not padded to the longest: one of 5,000 characters would make all rows as long.
     aligns = [None if column.align == "left" else "right" for column in table]
     return tabulate(
         rows,
@@ -119,7 +126,7 @@ def marked_up(table: Cells, layout: Literal["pipe", "html"], escaped: Callable[[
 def _drawn(rows: Sequence[Sequence[str]], aligns: Sequence[str], layout: Any) -> list[str]:
     from tabulate import tabulate  # noqa: PLC0415 - only where a table is drawn
 
-    # A name that looks like a number is none.
+    # A name that looks like a number stays text.
     return tabulate(rows, tablefmt=layout, disable_numparse=True, colalign=aligns).split("\n")
 
 
@@ -134,8 +141,8 @@ def headed(  # noqa: PLR0913 - all of it is about the table
 ) -> str:
     """Return a table under its heading.
 
-    ``more`` rows are left out, and so are columns that the width has no room for; ``below`` holds a further line for
-    each row, or "".
+    ``more`` is the number of rows left out; columns that the width has no room for are left out too. ``below`` has a
+    further line for each row, or "".
     """
     table = _narrowed(cells(columns, rows), width)
     lines = ruled(table)
@@ -154,7 +161,7 @@ def table_lines(rows: Sequence[Any], columns: Sequence[Column], width: int) -> l
 
 
 def _narrowed(table: Cells, width: int) -> Cells:
-    """Return a table as it fits: some columns leave, and the first one's cells lose their middle."""
+    """Return a table that fits: some columns leave, and the cells of the first one lose their middle."""
     table, room = fitted(table, width, _FIRST)
     first = next(iter(table))
     return table | {first: [cut_inside(cell, max(room, _NARROW)) for cell in table[first]]}

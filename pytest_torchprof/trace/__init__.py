@@ -1,4 +1,4 @@
-"""The model of a recording: frozen columns of events, how they are linked, and what they nest in."""
+"""The model of a recording: frozen columns of events, their links, and their nesting."""
 
 from __future__ import annotations
 

@@ -17,22 +17,23 @@ from pytest_torchprof.trace.captures import LANE, NOT_CAPTURED, Captured
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, Calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.trace.captured_graphs import CapturedGraph, CapturedNode, CapturedRange
     from pytest_torchprof.trace.columns import Ranges
+    from pytest_torchprof.trace.graph_annotations import Annotation
     from pytest_torchprof.trace.trace import Trace
 
 _OF_GRAPH = 32
-"""How many bits of a node's number tell the node, below those that tell its graph."""
+"""The number of low bits of a node's number that identify the node; the others identify its graph."""
 _MOST_RANGES = 10_000_000
-"""How many are put, as many as a thousand replays of ten thousand have."""
+"""The most nodes that are put there, as many as a thousand replays of ten thousand nodes have."""
 _KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
 _PREFIXES = {"module": "nn.Module: ", "line": "[line] "}
 
 
 class _Laid(NamedTuple):
-    """What was captured for a graph, in ns since its launch."""
+    """The capture of a graph, in ns since its launch."""
 
     graph: CapturedGraph
     at: Mapping[int, int]
@@ -49,8 +50,8 @@ class _Replay(NamedTuple):
     """GPU operations with their nodes."""
 
 
-def with_captured(trace: Trace, annotated: Mapping[int, str]) -> Trace:
-    """Return a recording with what was captured for the graphs that it replays, as far as it says so."""
+def with_captured(trace: Trace, annotated: Mapping[int, Annotation]) -> Trace:
+    """Return a recording with the captured operators of the graphs that it replays, as far as it holds them."""
     graphs = None if trace.metadata is None else trace.metadata.captured_graphs
     replays = sorted(_replays(trace, graphs), key=lambda replay: replay.launched_ns) if graphs else []
     if not replays:
@@ -104,7 +105,7 @@ def _replays(trace: Trace, graphs: Sequence[CapturedGraph]) -> Iterator[_Replay]
     by_number = {number: laid for laid in map(_laid, graphs) for number in laid.graph.graphs}
     operations: dict[tuple[int, int], list[int]] = defaultdict(list)
     for i, node in enumerate(gpu.node):
-        # What runs in the body of a conditional node has a number of the body's.
+        # Work in the body of a conditional node has a number of the body.
         if (number := node >> _OF_GRAPH) in by_number:
             operations[number, gpu.correlation[i]].append(i)
     wanted = {correlation for _, correlation in operations}
@@ -113,7 +114,7 @@ def _replays(trace: Trace, graphs: Sequence[CapturedGraph]) -> Iterator[_Replay]
         call, laid = launched.get(correlation), by_number[number]
         nodes = [(i, laid.nodes.get(gpu.node[i] & ((1 << _OF_GRAPH) - 1))) for i in members]
         known = [(i, node) for i, node in nodes if node is not None and _is_same(trace, i, laid.graph, node)]
-        # Where one was not captured, or as something else, the numbers may mean others.
+        # If a node was not captured, or was captured as something else, the numbers may mean other nodes.
         if call is None or len(known) < len(members):
             continue
         if calls.end[call] - calls.start[call] >= laid.length:
@@ -121,7 +122,7 @@ def _replays(trace: Trace, graphs: Sequence[CapturedGraph]) -> Iterator[_Replay]
 
 
 def _is_same(trace: Trace, gpu_op: int, graph: CapturedGraph, node: CapturedNode) -> bool:
-    """Whether a node is what it was when it was captured: graphs can be given other kernels later."""
+    """Whether a node is the same as when it was captured: graphs can be given other kernels later."""
     if _KINDS.get(node.kind) != trace.gpu.kind[gpu_op]:
         return False
     if node.kind != "kernel":
@@ -131,7 +132,7 @@ def _is_same(trace: Trace, gpu_op: int, graph: CapturedGraph, node: CapturedNode
 
 
 class _Putting:
-    """Puts replays behind one another on the lane."""
+    """Puts replays one after another on the lane."""
 
     def __init__(
         self, trace: Trace, lane: int, name: Callable[[object], int], operands: Callable[[object], int]
@@ -149,7 +150,7 @@ class _Putting:
         self.unsure: dict[int, tuple[str, ...]] = {}
 
     def replay(self, replay: _Replay) -> None:
-        """Put a replay there, unless another thread's call of it still goes on."""
+        """Put a replay there, unless the launching call of another replay, on another thread, has not ended."""
         base, laid = replay.launched_ns, replay.laid
         if base < self._free_ns:
             return
@@ -162,7 +163,7 @@ class _Putting:
             column.end.append(base + end)
             column.thread.append(self._lane)
             if captured.kind == "operator":
-                column.inputs.append(self._operands("\0".join(captured.operands or ("", "", "")).encode()))
+                column.inputs.append(self._operands(_operands_text(captured.operands or ("", "", ""))))
                 column.external.append(-1)
         for gpu_op, node in replay.nodes:
             self.of[gpu_op] = len(self.calls.start)
@@ -172,3 +173,8 @@ class _Putting:
             self.calls.thread.append(self._lane)
             if node.unsure:
                 self.unsure[gpu_op] = node.unsure
+
+
+def _operands_text(operands: Iterable[str]) -> bytes:
+    """Return dims, types and strides as they stand in ``Trace.inputs``."""
+    return f"[{','.join(text or 'null' for text in operands)}]".encode()

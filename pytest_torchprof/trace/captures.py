@@ -1,4 +1,4 @@
-"""What a recording knows of the capture of its CUDA graphs."""
+"""The known captures of a recording's CUDA graphs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from pytest_torchprof.trace.columns import ABSENT, Calls
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_torchprof.trace.graph_annotations import Annotation
+
 LANE = "CUDA graphs, as captured"
-"""The thread of what was captured."""
+"""The thread on which captured operators are put."""
 
 
 class Captured(NamedTuple):
-    """Which GPU operations are of graphs whose capture is known."""
+    """The GPU operations of graphs whose capture is known."""
 
     calls: Calls
-    """For each of them where its launch was captured."""
+    """For each of them the instant at which its launch was captured."""
     of: Mapping[int, int]
-    """The place in ``calls``, by GPU operation."""
+    """The index in ``calls``, by GPU operation."""
     unsure: Mapping[int, tuple[str, ...]]
     """Operators that may have launched it or not, by GPU operation."""
     lane: int
-    """The thread on which all of this is; no time passes there."""
-    annotated: Mapping[int, str]
-    """What torch's ``mark_kernels`` called the innermost scope of a node's capture, by GPU operation."""
+    """The thread of all captured operators; no time passes there."""
+    annotated: Mapping[int, Annotation]
+    """What torch's ``mark_kernels`` has noted of a node's capture, by GPU operation."""
 
 
 NOT_CAPTURED = Captured(Calls(), {}, {}, ABSENT, {})

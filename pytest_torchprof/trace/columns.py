@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 ABSENT = -1
-"""Stands in a column of whole numbers for what the file does not say."""
+"""The value in a column of integers for facts that the file does not hold."""
 
 CONSTANTS = frozenset(
     {
@@ -25,7 +25,7 @@ CONSTANTS = frozenset(
         *("aten::hann_window", "aten::hamming_window", "aten::blackman_window", "aten::bartlett_window"),
     }
 )
-"""Operators that make the same values each time that they are given the same numbers, and nothing that one fills."""
+"""Operators that make the same values whenever they are given the same numbers, other than memory to be filled."""
 SEND = "c10d::send"
 RECEIVE = "c10d::recv_"
 COLLECTIVES = {
@@ -44,7 +44,7 @@ COLLECTIVES = {
 }
 """The collective that each operator of torch.distributed asks for."""
 PARAMETERS = "record_param_comms"
-"""The operator around a collective in which its backend says what it sends, and in which group."""
+"""The operator around a collective in which its backend records the message and the group."""
 WITH_SETTINGS = {*CONSTANTS, *COLLECTIVES, PARAMETERS} | {
     *("aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::miopen_convolution"),
     *("aten::_flash_attention_forward", "aten::_efficient_attention_forward"),
@@ -59,7 +59,7 @@ _FEW, _RARE = 4, 16
 
 
 def where(column: Sequence[int], values: AbstractSet[int]) -> list[int]:
-    """Return where one of the values stands in the column, in order; at most half the cost of a loop over it."""
+    """Return the indices of any of the values in the column, in order; at most half the cost of a loop over it."""
     if len(values) <= _FEW:
         counted = [(value, column.count(value)) for value in values]
         if _RARE * sum([count for _, count in counted]) < len(column):
@@ -68,7 +68,7 @@ def where(column: Sequence[int], values: AbstractSet[int]) -> list[int]:
 
 
 def _places(column: Sequence[int], counted: Iterable[tuple[int, int]]) -> Iterator[int]:
-    """Yield where the values stand, one by one: a tenth of the cost where they are rare."""
+    """Yield the indices of the values, one by one: a tenth of the cost if they are rare."""
     for value, count in counted:
         place = -1
         for _ in range(count):
@@ -82,6 +82,10 @@ def _real() -> array[float]:
 
 def _whole() -> array[int]:
     return array("q")
+
+
+def _short() -> array[int]:
+    return array("H")
 
 
 class _Columns(Struct, frozen=True, kw_only=True, eq=False):
@@ -107,7 +111,7 @@ class Ranges(_OfThreads, frozen=True, kw_only=True, eq=False):
     inputs: list[int] = field(default_factory=list)
     """Index into ``Trace.inputs``: dims, types and strides of the operands; of some operators their settings too."""
     external: array[int] = field(default_factory=_whole)
-    """The number of an operator, which what it launched has too; empty for other ranges."""
+    """The number of an operator, which the work that it launched has too; empty for other ranges."""
 
 
 class Calls(_OfThreads, frozen=True, kw_only=True, eq=False):
@@ -128,13 +132,26 @@ class GpuOps(_Timed, frozen=True, kw_only=True, eq=False):
     external: array[int] = field(default_factory=_whole)
     """The number of the operator that launched it. Without one, files from before 2024 repeat the correlation here."""
     blocks_per_sm: array[float] = field(default_factory=_real)
-    """Below zero where the file does not say, as on ROCm."""
+    """Below zero if the file does not say, as on ROCm."""
     occupancy: array[float] = field(default_factory=_real)
     size: list[int] = field(default_factory=list)
+    shape: array[int] = field(default_factory=_short)
+    """Index into ``Trace.shapes``: how a kernel was launched; 0 where there are more ways than fit.
+
+    It ends with the last one of which the file says so.
+    """
     graph: list[int] = field(default_factory=list)
     """The CUDA graph that launched it, 0 without one or where the file does not say (kineto before 2026)."""
     node: list[int] = field(default_factory=list)
     """The node of that graph, the same in each replay; 0 without a graph or where the file does not say."""
+
+
+class GpuRanges(_Timed, frozen=True, kw_only=True, eq=False):
+    """Ranges of the CPU, recorded once more around what was launched inside them and ran on one stream. Times in ns."""
+
+    process: list[int | str] = field(default_factory=list)
+    """As recorded; that of a device, and no device by itself."""
+    stream: list[int | str] = field(default_factory=list)
 
 
 class Arrows(_Columns, frozen=True, kw_only=True, eq=False):
@@ -145,7 +162,7 @@ class Arrows(_Columns, frozen=True, kw_only=True, eq=False):
 
 
 class Message(Struct, frozen=True, array_like=True):
-    """What a backend says of a collective; what it does not say is None, or below zero."""
+    """A backend's record of a collective; a fact that it does not hold is None, or below zero."""
 
     collective: str
     """As the backend calls it: "_allgather_base"."""

@@ -1,4 +1,4 @@
-"""The GPUs of a recording: which is which, and what the file says of each."""
+"""The GPUs of a recording: their ordinals, and the file's facts on each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Device(Struct, frozen=True, kw_only=True):
-    """A GPU that ran something in the recording; ``pid`` is what the file calls it."""
+    """A GPU that ran something in the recording; ``pid`` is its name in the file."""
 
     index: int
     name: str | None
@@ -23,7 +23,7 @@ class Device(Struct, frozen=True, kw_only=True):
 def ordinals(
     processes: Sequence[int | str], header: Mapping[str, object], known: Sequence[int], *, rocm: bool
 ) -> Sequence[int]:
-    """Return each process's ordinal where the file tells it, else those that are ``known``, in order of the ids."""
+    """Return each process's ordinal if the file has it, else those that are ``known``, in order of the ids."""
     listed = _listed(header)
     if not rocm and processes and all(process in listed for process in processes):
         # CUPTI's device id is the ordinal. ROCm's counts the CPUs too.
@@ -51,12 +51,12 @@ def named(
 
 
 def listed_names(header: Mapping[str, object]) -> list[str]:
-    """Return what the machine's devices are called, as far as the file says, whether they ran something or not."""
+    """Return the names of the machine's devices, as far as the file has them, whether they ran something or not."""
     return [str(item.get("name") or "a GPU without a name") for item in _listed(header).values()]
 
 
 def _listed(header: Mapping[str, object]) -> Mapping[object, Mapping[str, object]]:
-    """Return what the file says of the machine's devices, by ordinal."""
+    """Return the file's facts on the machine's devices, by ordinal."""
     listed = header.get("deviceProperties")
     items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     return {item["id"]: item for item in items if isinstance(item.get("id"), int | str)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import islice
-from operator import lt, sub
+from itertools import compress, islice
+from operator import gt, itemgetter, lt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ _FOREVER = 2**80
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
-    """Return what the ranges cover together."""
+    """Return the union of the ranges."""
     ordered = sorted(ranges)
-    if all(map(lt, (end for _, end in ordered), (start for start, _ in islice(ordered, 1, None)))):
-        # Most often they follow one another as it is.
+    if all(map(lt, map(itemgetter(1), ordered), map(itemgetter(0), islice(ordered, 1, None)))):
+        # Most often they are already in order.
         return ordered
     spans: Spans = []
     since, reached = ordered[0]
@@ -33,7 +33,7 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
 
 
 def within(these: Spans, those: Spans) -> Spans:
-    """Return what both cover."""
+    """Return the intersection of both."""
     fewer, more = (these, those) if len(these) < len(those) else (those, these)
     spans: Spans = []
     for start, end in fewer:
@@ -42,7 +42,7 @@ def within(these: Spans, those: Spans) -> Spans:
             first -= 1
         inside = [span for span in more[first:last] if span[1] > start]
         if inside:
-            # All but the first and the last of them lie wholly inside.
+            # All but the first and the last of them are entirely inside.
             inside[0] = max(start, inside[0][0]), inside[0][1]
             inside[-1] = inside[-1][0], min(end, inside[-1][1])
             spans += inside
@@ -50,23 +50,29 @@ def within(these: Spans, those: Spans) -> Spans:
 
 
 def without(these: Spans, those: Spans) -> Spans:
-    """Return what of these ranges those do not cover."""
+    """Return the parts of these ranges that those do not cover."""
     starts, ends = [start for start, _ in those], [end for _, end in those]
     gaps = list(zip([-_FOREVER, *ends], [*starts, _FOREVER], strict=True))
     return [(start, end) for start, end in within(these, gaps) if start < end]
 
 
 def length(these: Spans) -> int:
-    """Return how long they are together."""
+    """Return their total length."""
     return sum([end - start for start, end in these])
 
 
 def covered_length(starts: list[int], ends: list[int]) -> int:
-    """Return how long the ranges with these starts and these ends, each in order, are together.
+    """Return how long the ranges with these starts and these ends, each in order, are together."""
+    if not starts:
+        return 0
+    starts, ends = together(starts, ends)
+    return sum(ends) - sum(starts)
+
+
+def together(starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
+    """Return starts and ends of what the ranges with these starts and these ends, each in order, cover together.
 
     Nothing runs before a start exactly when as many ranges have ended as have begun, whichever they are.
     """
-    if not starts:
-        return 0
-    holes: Iterable[int] = map(sub, islice(starts, 1, None), ends)
-    return ends[-1] - starts[0] - sum([hole for hole in holes if hole > 0])
+    alone = list(map(gt, islice(starts, 1, None), ends))
+    return [*starts[:1], *compress(islice(starts, 1, None), alone)], [*compress(ends, alone), *ends[-1:]]

@@ -1,4 +1,4 @@
-"""What belongs together in a recording: launches and GPU operations, operators and those around them."""
+"""The links in a recording: launches with GPU operations, operators with those around them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Links(Struct, frozen=True, kw_only=True, eq=False):
     lost_copies: tuple[int, ...]
     """Calls that copy, of which the same is true."""
     refused: tuple[int, ...] = ()
-    """Launch calls that the driver refused, as far as the recording tells: nothing is missing."""
+    """Launch calls that the driver refused, as far as the recording shows: nothing is missing."""
     untied: frozenset[int] = frozenset()
     """Of the orphans, kernels of collectives that have no correlation id, where nobody can tell what launched which."""
 
@@ -218,10 +218,10 @@ def _uncorrelated_collectives(gpu: GpuOps, names: Sequence[str]) -> list[int]:
 def _launched_in_turn(
     calls: Calls, gpu: GpuOps, kernels: Sequence[int], launches: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Return each kernel with its launch, nothing where that cannot be told.
+    """Return each kernel with its launch; nothing if that is not known.
 
-    A stream runs what it is given in that order. So where one stream ran as many kernels as there are launches whose
-    kernel is missing, and none began before its launch, each belongs to the one in the same place.
+    A stream runs its work in the order of the launches. So where one stream ran as many kernels as there are launches
+    whose kernel is missing, and none began before its launch, each belongs to the one in the same place.
     """
     if len(kernels) != len(launches) or len({(gpu.process[i], gpu.stream[i]) for i in kernels}) != 1:
         return []
@@ -259,7 +259,7 @@ class Nesting:
     def _adopt(self, order: Sequence[int], starts: Sequence[int]) -> None:
         """Find the parents."""
         ends, parent = self._ranges.end, self.parent
-        # The innermost open range, and when it ends.
+        # The innermost open range, and its end.
         holder, depth, deepest = ABSENT, 0, self.depth
         until: float = _NEVER
         for i, start in zip(order, starts, strict=True):
@@ -325,11 +325,11 @@ class Nesting:
 
 
 _DEEPEST = 1000
-"""As many calls inside one another as Python itself allows."""
+"""The depth of nested calls that Python itself allows."""
 
 
 def nest(ranges: Ranges, path: str | None) -> Nesting:
-    """Return the tree of ranges; UnreadableRecording where it is deeper than any program's."""
+    """Return the tree of ranges; UnreadableRecording if it is deeper than any program's."""
     nesting = Nesting(ranges)
     if nesting.depth > _DEEPEST:
         cause = f"{nesting.depth:,} of its operators are inside one another; no program nests more than {_DEEPEST:,}."

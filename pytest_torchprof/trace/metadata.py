@@ -15,8 +15,8 @@ from msgspec import Meta, Struct
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - likewise
-from pytest_torchprof.trace.captured_graphs import CapturedGraph  # noqa: TC001 - likewise
+from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.trace.captured_graphs import CapturedGraph  # noqa: TC001 - msgspec reads the annotations
 
 SCHEMA = 1
 KEY = "torchprof"

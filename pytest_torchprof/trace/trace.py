@@ -15,8 +15,9 @@ from msgspec import Struct
 from pytest_torchprof.devices.cuda import is_rocm
 from pytest_torchprof.devices.kinds import BLOCKING, COPIES, COUNTED, LAUNCHES, CallKind, DeviceKind, call_kind, kind_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.text import counted
 from pytest_torchprof.trace.captures import NOT_CAPTURED, Captured
-from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, Message, Ranges, where
+from pytest_torchprof.trace.columns import ABSENT, Allocations, Arrows, Calls, GpuOps, GpuRanges, Message, Ranges, where
 from pytest_torchprof.trace.gpus import Device, named, ordinals
 from pytest_torchprof.trace.links import Intervals, Links, Nesting, link, nest
 from pytest_torchprof.trace.metadata import Adoption, Environment, Metadata
@@ -53,8 +54,6 @@ class StepRange(NamedTuple):
 class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One recording, read; nothing in it changes. Times in ns; columns index ``names``, ``threads``, ``streams``."""
 
-    __repr__ = object.__repr__
-
     path: str | None
     events: int
     header: Mapping[str, object]
@@ -66,7 +65,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     streams: Sequence[int | str]
     processes: Sequence[int | str]
     inputs: Sequence[bytes]
-    """Dims, types and strides of operands as JSON texts with a zero byte between, each distinct set once."""
+    """JSON lists of dims, types and strides of operands, and of some their settings; each distinct set once."""
     ops: Ranges
     annotations: Ranges
     frames: Ranges
@@ -86,11 +85,18 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """What the backend says of a collective, by index of the GPU operation."""
     parameters: Mapping[int, Message]
     """The same by index of the operator in which it says so."""
+    gpu_annotations: GpuRanges
+    """Ranges of the CPU, recorded once more around what they ran on the GPU: numbers are taken from the CPU's alone."""
+    shapes: Sequence[bytes]
+    """Grid, block, registers per thread and shared memory of kernels as JSON texts with a zero byte between."""
     captured: Captured = NOT_CAPTURED
     taken_for: str | None = None
     """The device that the caller says was measured, of a recording that does not say it itself."""
     adoption: Adoption | None = None
     """Whose the recording of another process has become; None of any other."""
+
+    def __repr__(self) -> str:
+        return f"<Trace of {self.path or 'no file'}: {counted(self.events, 'event')}>"
 
     @cached_property
     def device_kind(self) -> DeviceKind:

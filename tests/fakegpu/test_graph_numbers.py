@@ -11,6 +11,9 @@ from pytest_torchprof import doctor
 pytestmark = pytest.mark.simulated_gpu
 
 NUMBERINGS = ("previous", "next", "shared")
+AFFECTED, UNAFFECTED = 130000, 130101
+"""Versions of CUPTI, by its own numbers: that of CUDA 13.0, that of 13.1 Update 1."""
+NEWER = "nvidia-cuda-cupti>=13.1.115"
 
 # Two replays, so that a number too many does not look like a number too few; a test of other kernels is judged.
 REPLAYS = """
@@ -75,20 +78,39 @@ def test_torchs_recording_has_the_wrong_numbers(recorded, fault, numbering):
 @pytest.mark.parametrize("numbering", NUMBERINGS)
 def test_limits_on_graphs_are_not_measured_and_the_newer_cupti_is_named(run_tests, monkeypatch, numbering):
     monkeypatch.setenv("FAKEGPU_CUPTI_GRAPH_NUMBERS", numbering)
-    result = run_tests(REPLAYS, "-v", in_process=False)
+    monkeypatch.setenv("FAKEGPU_CUPTI_VERSION", str(AFFECTED))
+    text = outcome_of_replays(run_tests)
+    assert text.count(f"CUPTI of CUDA 13.0 (API {AFFECTED})") >= 2
+    assert text.count(NEWER) >= 2
+
+
+def test_a_cupti_that_is_not_known_for_it_is_named_and_no_newer_one(run_tests, monkeypatch):
+    monkeypatch.setenv("FAKEGPU_CUPTI_GRAPH_NUMBERS", "next")
+    monkeypatch.setenv("FAKEGPU_CUPTI_VERSION", str(UNAFFECTED))
+    text = outcome_of_replays(run_tests)
+    assert text.count(f"CUPTI of CUDA 13.1 (API {UNAFFECTED}), which recorded this, is not known to do that") >= 2
+    assert NEWER not in text
+
+
+def outcome_of_replays(run_tests):
+    """Return what the run of the replays says, of which those on graphs alone are not measured."""
+    # On a line each.
+    result = run_tests(REPLAYS, "-v", "-rN", in_process=False)
     assert result.parseoutcomes() | {"warnings": 0} == {"passed": 1, "failed": 2, "warnings": 0}
-    text = result.stdout.str()
-    assert text.count("nvidia-cuda-cupti>=13.1.115") >= 2
+    result.stdout.fnmatch_lines(["*::test_without_a_graph PASSED*"])
+    text = " ".join(result.stdout.str().split())
     assert "[wrong-graph-numbers]" in text
     assert "lost events" not in text
-    result.stdout.fnmatch_lines(["*::test_without_a_graph PASSED*"])
+    return text
 
 
+@pytest.mark.parametrize(("version", "named"), [(AFFECTED, True), (UNAFFECTED, False)])
 @pytest.mark.parametrize("numbering", NUMBERINGS)
-def test_the_doctor_names_the_newer_cupti(monkeypatch, tmp_path, numbering):
+def test_the_doctor_names_the_cupti_and_a_newer_one_where_that_helps(monkeypatch, tmp_path, numbering, version, named):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("FAKEGPU_CUPTI_GRAPH_NUMBERS", numbering)
+    monkeypatch.setenv("FAKEGPU_CUPTI_VERSION", str(version))
     (answer,) = doctor.answers([check for check in doctor.CHECKS if check.name == "CUDA graph"])
     assert answer.status == "wrong"
-    assert "CUPTI before CUDA 13.1 Update 1 numbers graphs wrongly" in answer.text
-    assert "nvidia-cuda-cupti>=13.1.115" in answer.do
+    assert f"(API {version})" in answer.text
+    assert (NEWER in answer.do) == named

@@ -22,6 +22,23 @@ def idle():
 def test_it(number):
     torch.ones(8, device="cuda").add_(1)
 """
+# Measurements of one step in one process.
+MEASUREMENTS = """
+import tempfile
+from pathlib import Path
+from pytest_torchprof import capture, load
+from pytest_torchprof.capture.torch_profiler import this_process
+
+plan = capture.Plan(device="cuda:0", warmup=0, steps=1, record=frozenset(), nodeid="t.py::t", label=None)
+folder, kernels, calls = tempfile.TemporaryDirectory(), [], 0
+path = Path(folder.name, "t.json")
+for _ in range({measurements}):
+    for _ in capture.iterations(plan, path, lambda path: load(path).doubt):
+        torch.ones(8, device="cuda").add_(1)
+        calls += 1
+    kernels.append(load(path).steps[0].kernels.count)
+print(json.dumps([kernels, calls, this_process().sentinel]))
+"""
 # As an application's own sessions, which nobody here counts, would do.
 FOREIGN = """
 @pytest.fixture(autouse=True, scope="module")
@@ -74,6 +91,13 @@ def test_after_sessions_of_others_the_sentinel_grows_until_it_is_long_enough(sen
     outcomes, found = sentinels(source, head_ms=0)
     assert outcomes == {"passed": 2}
     assert all(launched > lost >= 25 for lost, launched in found)
+
+
+def test_all_measurements_of_a_process_beyond_the_512th_have_their_kernels_at_the_first_attempt(process):
+    kernels, calls, sentinel = process(MEASUREMENTS.format(measurements=540), CUPTI_HEAD=0)
+    assert kernels == [2] * 540
+    assert calls == 540
+    assert 540 < sentinel < 570
 
 
 def test_a_process_that_has_lost_more_than_its_first_sentinels_could_goes_on_measuring(sentinels):

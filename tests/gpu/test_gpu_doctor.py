@@ -296,6 +296,24 @@ def test_what_cupti_refuses_is_quoted(ask, code, error):
     assert answer.do
 
 
+@simulated
+def test_a_session_that_runs_whenever_python_starts_is_what_keeps_all_others_from_seeing(ask, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(
+        "from torch.profiler import ProfilerActivity, profile\nwith profile(activities=[ProfilerActivity.CPU]): pass\n"
+    )
+    # A fork has begun already.
+    answers = ask("probe", PYTHONPATH=str(tmp_path), LD_BIND_NOW="1")
+    answer = told(answers, "probe")
+    assert answer.status == "wrong"
+    assert (
+        "a fresh process sees 0 of its 64 kernels, and one that leaves out what runs whenever Python starts sees 64"
+        in (answer.text)
+    )
+    assert "sitecustomize" in answer.do
+    monkeypatch.delenv("PYTHONPATH")
+    assert told(ask("probe"), "probe").status == "ok"
+
+
 ASK = """
 import json, sys
 from pytest_torchprof import doctor

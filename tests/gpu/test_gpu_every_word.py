@@ -29,9 +29,20 @@ OF_A_GPU = [
 ]
 
 
+COUNTING_KERNELS = {"max_kernels", "min_kernels", "max_launches"}
+
+
 @pytest.mark.parametrize(("holds", "missed"), **named([*OF_ANY_DEVICE, *OF_A_GPU]))
 def test_it_holds_and_is_missed(holds, missed):
-    answers(worked("cuda"), holds, missed)
+    found = worked("cuda")
+    if not found.memsets:  # torch 2.11 fills with a kernel
+        if "max_memsets" in holds:
+            pytest.skip("this torch fills with a kernel")
+        holds, missed = (
+            {word: bound + 1 if word in COUNTING_KERNELS else bound for word, bound in of.items()}
+            for of in (holds, missed)
+        )
+    answers(found, holds, missed)
 
 
 @pytest.mark.parametrize(("holds", "missed"), **named(OF_COMPILING))

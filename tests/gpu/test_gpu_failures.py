@@ -8,11 +8,13 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+from importlib.util import find_spec
 from textwrap import dedent
 
 import fresh
 import pytest
 import torch
+from torch.profiler import _utils
 
 import pytest_torchprof
 from pytest_torchprof import capture
@@ -40,6 +42,7 @@ def test_plain():
 def test_on_the_cpu():
     return torch.ones(3)
 """
+INIT = "from torch.profiler import _utils\n_utils._init_for_cuda_graphs()"
 FULL = "import torch; torch.cuda.set_per_process_memory_fraction(0.0)"
 BREAKS = "\nimport ctypes\nctypes.CDLL(None).fakegpu_set_sticky({code})\n"
 
@@ -164,13 +167,48 @@ def test_where_a_fresh_process_records_kernels_it_is_this_one(run):
     )
 
 
-def test_who_else_may_hold_cupti_in_this_process_is_named(run):
-    """A module of that name stands for a library that is not installed here."""
-    imported = "import sys, types\nsys.modules['jaxlib'] = types.ModuleType('jaxlib')\n"
+@pytest.mark.skipif(not hasattr(_utils, "_init_for_cuda_graphs"), reason="this torch has no _init_for_cuda_graphs")
+def test_an_empty_session_that_torch_opens_for_cuda_graphs_is_what_is_blamed(run):
+    """torch itself: after it kineto records no GPU in this process, and does in a fresh one."""
+    result = run(ORDINARY, conftest=INIT)
+    result.assert_outcomes(failed=1, passed=2)
+    text = " ".join(result.stdout.str().split())
+    assert "A fresh process records them" in text
+    assert "an empty one too, as torch's _init_for_cuda_graphs begins" in text
+    assert "[no-kernels-recorded]" in text
+
+
+@pytest.mark.skipif(not hasattr(_utils, "_init_for_cuda_graphs"), reason="this torch has no _init_for_cuda_graphs")
+def test_in_a_test_it_comes_after_our_own_first_session_and_does_no_harm(run):
+    begins = INIT.replace("\n", "\n    ")
+    run(f"def test_begins():\n    {begins}\n{ORDINARY}").assert_outcomes(passed=4)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("jaxlib", "JAX (jax.profiler)"),
+        ("triton.profiler", "Proton (triton.profiler)"),
+        ("torch.profiler._cuspy.core", "torch's own monitor of CUPTI (CuspyConfig)"),
+        ("torch.profiler._cupti_monitor", "torch's own monitor of CUPTI"),
+        ("tensorflow", "TensorFlow (tf.profiler)"),
+        ("cupti", "cupti-python"),
+    ],
+)
+def test_who_else_may_hold_cupti_in_this_process_is_named(run, module, name):
+    """A module of that name stands for what is not installed everywhere."""
+    imported = f"import sys, types\nsys.modules[{module!r}] = types.ModuleType({module!r})\n"
     result = run(ORDINARY, conftest=imported, FAKEGPU_CUPTI_ERROR="39", KINETO_USE_DAEMON="1")
     result.assert_outcomes(failed=1, passed=2)
-    told = "*CUPTI serves one profiler at a time, and may serve JAX (jax.profiler) or a daemon such as dynolog*"
-    result.stdout.fnmatch_lines([told])
+    text = " ".join(result.stdout.str().split())
+    assert f"CUPTI serves one profiler at a time, and may serve {name} or a daemon such as dynolog" in text
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+def test_protons_own_import_is_enough(run):
+    result = run(ORDINARY, conftest="import triton.profiler", FAKEGPU_CUPTI_ERROR="39")
+    result.assert_outcomes(failed=1, passed=2)
+    assert "and may serve Proton (triton.profiler)" in " ".join(result.stdout.str().split())
 
 
 def test_who_is_there_and_does_no_harm_is_not_named(run):

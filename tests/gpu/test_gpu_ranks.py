@@ -78,6 +78,7 @@ except NotMeasured:
 
 
 @pytest.mark.skipif(not gpu_is_simulated(), reason="NCCL runs on a real GPU")
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_without_nccl_the_ranks_say_what_to_do(run_tests):
     result = run_tests("@pytest.mark.torchprof(ranks=2)\ndef test_it(torchprof):\n    torchprof.ranks\n")
     result.assert_outcomes(failed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fresh
 import pytest
 import torch
 
@@ -48,3 +49,28 @@ def test_a_block_is_measured_on_the_gpu(x):
         for _ in m.steps():
             two(x)
     assert m.profile.launches == 2
+
+
+SCRIPT = """
+import torch
+known = torch._C._profiler._ExperimentalConfig
+
+def renamed(**options):
+    if "trace_only" in options:
+        raise TypeError("no option trace_only")
+    return known(**options)
+
+torch._C._profiler._ExperimentalConfig = {options}
+from pytest_torchprof import profile
+x = torch.ones(8, device="cuda")
+for _ in range(2):
+    assert profile(lambda: x + 1, max_kernels=1).kernels.count == 1
+"""
+
+
+@pytest.mark.skipif(torch.__version__ < (2, 13), reason="has no trace_only")
+def test_a_torch_that_cannot_be_asked_for_the_file_only_is_told_once_in_a_process():
+    for options, times in (("renamed", 1), ("known", 0)):
+        done = fresh.run_code(SCRIPT.format(options=options))
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("no longer knows trace_only") == times

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import torch
@@ -119,3 +121,29 @@ def test_what_inductor_fuses_and_what_it_does_not(record):
     record(lambda: second(first(x))).expect(not_fused=["exp", "add"])
     with pytest.raises(NotMeasured, match="nothing was compiled, so that nothing could be fused"):
         record(lambda: x.exp() + 1).expect(not_fused=["exp", "add"])
+
+
+COMPILED = """
+import pytest, torch
+x = torch.ones(64, device="cuda")
+
+@pytest.mark.torchprof(warmup=0, steps=1, max_compile_time={"cold": 3600, "warm": 3600})
+def test_it():
+    with torch.no_grad():
+        torch.compile(lambda x: x.sin() * 2 + 1)(x)
+"""
+
+
+def test_what_triton_has_compiled_is_counted_cold_and_warm_and_shown(run_tests):
+    told = run_tests(COMPILED, "--torchprof-report=report.json", "--torchprof-save=saved")
+    told.assert_outcomes(passed=1)
+    (result,) = json.loads(Path("report.json").read_text())["results"]
+    caches = result["compile_caches"]
+    cold, warm = caches["cold"]["uses"]["triton"], caches["uses"]["triton"]
+    assert (cold["misses"] > 0, warm["misses"]) == (True, 0)
+    # Triton tells hits to nobody outside its own process: they are not known, and not 0.
+    assert (cold["hits"], warm["hits"]) == (None, None)
+    (kept,) = Path("saved").glob("*test_it.*")
+    with pytest.raises(LimitsMissed) as missed:
+        load(kept).expect(max_compile_time={"cold": 0, "warm": 0})
+    assert "Triton hits not known, 0 misses" in str(missed.value)

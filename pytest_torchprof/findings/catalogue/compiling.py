@@ -208,6 +208,7 @@ class CompileOverhead(Finding, frozen=True, kw_only=True, tag="compile-overhead"
         "a compiled step takes the CPU {cpu_us:us}, the same uncompiled {cpu_us_uncompiled:us}; on the GPU it gains "
         "{won_us:us}"
     )
+    _ON_CPU = "a compiled step takes the CPU {cpu_us:us}, the same uncompiled {cpu_us_uncompiled:us}"
     REMEDY = (
         "compile more at once, so that one look-up pays for many operators, or leave it uncompiled; "
         'mode="reduce-overhead" on a GPU'
@@ -217,9 +218,14 @@ class CompileOverhead(Finding, frozen=True, kw_only=True, tag="compile-overhead"
     share: float
     cpu_us: float
     cpu_us_uncompiled: float
-    gained_us: float
+    gained_us: float | None = None
+    """What the GPU gains a step, less than 0 where it loses; null where the CPU is the device."""
 
     @property
     def won_us(self) -> float:
         """What the GPU gains, if it gains anything."""
-        return max(self.gained_us, 0.0)
+        return max(self.gained_us or 0.0, 0.0)
+
+    @property
+    def message(self) -> str:
+        return self.words(self._ON_CPU if self.gained_us is None else self.SENTENCE)

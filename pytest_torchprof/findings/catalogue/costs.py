@@ -31,6 +31,11 @@ class Hotspot(Finding, frozen=True, kw_only=True, tag="hotspot"):
     def remedy(self) -> str:
         return self.REMEDY if self.idle_share is None else self.words(self._IDLE)
 
+    @property
+    def place(self) -> int:
+        """Behind what else is good to know, where the GPU idles: its kernels are not what takes the time."""
+        return super().place if self.idle_share is None else 3
+
 
 class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls"):
     """Operators launch very often, each time for a few microseconds."""
@@ -122,10 +127,11 @@ class CostlyChildren(Finding, frozen=True, kw_only=True, tag="costly-children"):
     TITLE = "Costly children"
     SENTENCE = (
         "{parent} takes {time_us:us} of CPU time, {inside_share:percent} of it in what it calls, most in {child} "
-        "({child_us:us})"
+        "({child_us:us}){further}"
     )
-    REMEDY = "look at the children, not at the operator itself"
+    REMEDY = "look at {last}, not at {parent} itself"
     SEVERITY = "information"
+    _FURTHER = "; half of that and more is in {innermost} ({innermost_us:us})"
 
     time_us: float
     share: float
@@ -135,6 +141,9 @@ class CostlyChildren(Finding, frozen=True, kw_only=True, tag="costly-children"):
     ops: tuple[str, str]
     """The operator, and what takes the longest of what it calls."""
     child_us: float
+    innermost: str | None = None
+    """The operator or call that takes the longest, as deep as half of the time is in one place."""
+    innermost_us: float | None = None
 
     @property
     def parent(self) -> str:
@@ -145,6 +154,16 @@ class CostlyChildren(Finding, frozen=True, kw_only=True, tag="costly-children"):
     def child(self) -> str:
         """What takes the longest of what it calls."""
         return self.ops[1]
+
+    @property
+    def last(self) -> str:
+        """What to look at."""
+        return self.innermost or self.child
+
+    @property
+    def further(self) -> str:
+        """What takes the longest further inside."""
+        return self.words(self._FURTHER) if self.innermost not in (None, self.child) else ""
 
 
 class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constant"):

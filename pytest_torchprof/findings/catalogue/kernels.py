@@ -239,8 +239,8 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
 
     TITLE = "Unfused attention"
     SENTENCE = (
-        "attention runs {count:time} as product, softmax and product{how}: {time_us:us}, {between_us:us} of it between "
-        "the products"
+        "attention runs {count:time} as product, softmax and product{how}: {time_us:us}, {between_us:us} of it in "
+        "kernels between the two that are no products"
     )
     REMEDY = (
         "torch.nn.functional.scaled_dot_product_attention in bf16 or fp16, without weights asked for "
@@ -256,6 +256,7 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
     ops: tuple[str, ...]
     """What was called, at most three names."""
     between_us: float
+    """Of what lies between the two products, without other products, such as those of relative positions."""
     by_math: bool
     """Whether torch's own fallback computes it."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 from typing import Literal
 
-from pytest_torchprof.findings.finding import Finding
-from pytest_torchprof.text import counted
+from pytest_torchprof.findings.finding import Finding, Severity
+from pytest_torchprof.text import counted, first_of
 
 
 class NothingLaunched(Finding, frozen=True, kw_only=True, tag="no-gpu-work"):
@@ -27,18 +27,38 @@ class NothingLaunched(Finding, frozen=True, kw_only=True, tag="no-gpu-work"):
         '(--device cpu, load(path, device="cpu"))'
     )
 
+    _ENDS_EARLY = (
+        "the last of {of_steps:step} is empty: no operator began in it, so the profiler was stopped before its work "
+        "began; the figures of this step say nothing"
+    )
+    _LEAVE_IT_OUT = (
+        "stop the profiler after the last whole step: with a schedule, leave the loop when its last active step is "
+        "done; look at one step with --step"
+    )
+
     steps: tuple[str | None, ...]
     of_steps: int
     calls_recorded: bool
     """Whether the recording has any call to a GPU, in a step or not."""
+    ends_early: bool = False
+    """Whether it is the last step alone, in which no operator began."""
 
     @property
     def message(self) -> str:
+        if self.ends_early:
+            return self.words(self._ENDS_EARLY)
         return self.words(self.SENTENCE if self.calls_recorded else self._NO_CALL)
 
     @property
     def remedy(self) -> str:
+        if self.ends_early:
+            return self._LEAVE_IT_OUT
         return self.words(self.REMEDY if self.calls_recorded else self._RECORD_IT)
+
+    @property
+    def severity(self) -> Severity:
+        """That the recording ends early is good to know, and says nothing against it."""
+        return "information" if self.ends_early else self.SEVERITY
 
     @property
     def where(self) -> str:
@@ -90,10 +110,14 @@ class ProfilerGap(Finding, frozen=True, kw_only=True, tag="profiler-gap"):
     )
     REMEDY = "none needed; record more steps to see that it does not come back in each"
     SEVERITY = "information"
-    LAST = True
 
     time_us: float
     share: float
+
+    @property
+    def place(self) -> int:
+        """Behind all others: there is nothing to do about it."""
+        return 4
 
 
 class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
@@ -128,7 +152,7 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
     @property
     def set_up(self) -> str:
         """What is set up, most of the time first."""
-        return ", ".join(f"{name} x{count}" for name, count in list((self.setup or {}).items())[:3])
+        return first_of([f"{name} x{count}" if count > 1 else name for name, count in (self.setup or {}).items()], 3)
 
     @property
     def message(self) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 from typing import ClassVar, Literal
 
-from pytest_torchprof.findings.finding import WORTH_TELLING, Finding
+from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount  # noqa: TC001  (msgspec reads it)
+from pytest_torchprof.findings.finding import Finding
+from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC001  (msgspec reads it)
 from pytest_torchprof.text import and_more, enumerated, first_of
 
 
@@ -14,8 +16,9 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
 
     TITLE = "Bound by overhead"
     SENTENCE = (
-        "the CPU takes {cpu_gpu_ratio:ratio} times as long to launch the work as the GPU to do it{set_up}; "
-        "{late_launches:percent} of the GPU operations came late, the GPU was busy {busy_share:percent} of the time"
+        "the CPU takes {launch_ratio:ratio} times as long to launch the work as the GPU to do it: "
+        "{late_launches:percent} of the GPU operations came late, and the GPU idled {time_us:us} ({share:percent} of "
+        "the time) until they were launched, the longest {longest_us:us} before {longest_before}"
     )
     REMEDY = (
         "more work per launch (larger batches), fewer launches (torch.compile, foreach or fused variants), or one "
@@ -23,43 +26,36 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
     )
 
     _MOSTLY_ELSE = (
-        "the GPU was busy for {busy_us:us} and waited for launches for {time_us:us}, {longest_us:us} of it before "
-        "{longest_before}: most of the recording is set-up, compilation or other work of the CPU"
+        "most of the recording is set-up, compilation or other work of the CPU: the GPU was busy for {busy_us:us} and "
+        "waited for launches for {time_us:us}, {longest_us:us} of it before {longest_before}"
     )
-    _SET_UP = " ({setup_us:us} of set-up included)"
     _WARM_UP = "record warm steps: more warm-up calls (warmup=), and what is done once before them"
     _TOO_LARGE = 100
     """As a ratio from here on it says nothing about launches."""
 
     time_us: float
-    """In which the GPU waited for launches."""
+    """In which the GPU waited for launches; of several GPUs the mean."""
     share: float
-    cpu_gpu_ratio: float
-    """The median over the steps, as reports show it."""
+    gaps: int
+    launch_ratio: float
+    """How many times as long the CPU launched as the GPU was busy."""
+    launching_us: float
+    """In which the CPU did what is recorded and neither waited, nor loaded data, nor did what is done once."""
     busy_us: float
-    busy_share: float
+    """In which the GPU ran what the steps launched."""
     late_launches: float
     """The share of the GPU operations that the device had to wait for."""
-    setup_us: float
-    """What was done once; without it, too, the CPU takes longer than the GPU."""
-    setup_share: float
-    """Of the window."""
     longest_us: float
-    """The longest gap."""
+    """The longest of the waits."""
     longest_before: str
 
     @property
     def message(self) -> str:
-        return self.words(self.SENTENCE if self.cpu_gpu_ratio <= self._TOO_LARGE else self._MOSTLY_ELSE)
+        return self.words(self.SENTENCE if self.launch_ratio <= self._TOO_LARGE else self._MOSTLY_ELSE)
 
     @property
     def remedy(self) -> str:
-        return self.REMEDY if self.cpu_gpu_ratio <= self._TOO_LARGE else self._WARM_UP
-
-    @property
-    def set_up(self) -> str:
-        """How much was done once, where it is enough to stand out."""
-        return self.words(self._SET_UP) if self.setup_share >= WORTH_TELLING else ""
+        return self.REMEDY if self.launch_ratio <= self._TOO_LARGE else self._WARM_UP
 
 
 class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
@@ -83,7 +79,7 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
         "{gaps:gap}, the longest {longest_us:us} before {longest_before}"
     )
     REMEDY = "launch earlier: fewer and larger launches{no_waits}, {graphs_in_use}"
-    _LOAD = "load data in the background (num_workers, pin_memory): loading takes {data_loading_us:us}; "
+    _LOAD = "load data in the background (num_workers, pin_memory): {data_loading_us:us} of it passed in loading; "
     _WARM_UP = (
         "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs, as only first "
         "calls do; "
@@ -101,6 +97,7 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     longest_us: float
     longest_before: str
     data_loading_us: float
+    """Of the time, what passed while data was loaded; of several GPUs the mean."""
     loads_long: bool
     """Whether data is loaded for so long that this is what to change first."""
     after_waits_us: float
@@ -137,12 +134,12 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
         "{gaps:gap}, the longest {longest_us:us} before {longest_before}{of_graph}"
     )
     REMEDY = "look at what the operation waits for: {causes}"
-    _STREAM = "an event of another stream"
-    _RANK = "a rank that is late"
-    _GRAPH = "the start of a CUDA graph, whose first launch uploads it (replay it once more in the warm-up)"
+    _EARLIER = "work from before the recording, which the file does not have: nothing ran before on its stream"
+    _DEVICE = "another GPU, whose work ended just before"
+    _GRAPH = "the start of a CUDA graph (a first launch uploads it: replay it once more in the warm-up)"
     _NOTHING_SEEN = (
-        "nothing in the recording shows it; it may be another process on the GPU, the driver, or clocks of CPU and GPU "
-        "that differ"
+        "nothing in the recording shows it; it may be work that the file does not have, another process on the GPU, "
+        "the driver, or clocks of CPU and GPU that differ"
     )
 
     time_us: float
@@ -152,15 +149,21 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     longest_us: float
     longest_before: str
     longest_in_graph: bool
-    streams: int
-    """On how many streams a device worked."""
-    communicates: bool
-    """Whether there are collectives, which wait for other ranks."""
+    graph_starts_us: float
+    """Of the time, what passed before the first operation of a CUDA graph; of several GPUs the mean."""
+    after_other_gpu: bool
+    """Whether the longest wait ended when another GPU's work did."""
+    begins_with_it: bool = False
+    """Whether the longest wait is that of its stream's first operation, in a recording that may begin anywhere."""
 
     @property
     def causes(self) -> str:
         """What it may wait for, as far as the recording has such a thing."""
-        seen = ((self.streams > 1, self._STREAM), (self.communicates, self._RANK), (self.gaps_in_graphs, self._GRAPH))
+        seen = (
+            (self.begins_with_it, self._EARLIER),
+            (self.after_other_gpu, self._DEVICE),
+            (2 * self.graph_starts_us >= self.time_us, self._GRAPH),
+        )
         return enumerated([cause for is_there, cause in seen if is_there] or [self._NOTHING_SEEN])
 
     @property
@@ -211,40 +214,50 @@ class SyncOverLittleWork(Finding, frozen=True, kw_only=True, tag="sync-over-litt
         return tuple(self.calls)
 
 
+WaitedFor = Literal["value", "masks", "indices", "to_gpu", "to_cpu", "copies"]
+"""What an operator may wait for: a value, the number of elements that a mask selects, indices on their way to the GPU,
+copies to the GPU, to the CPU, or in directions that are not known."""
+
+
 class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     """An operator made the CPU wait for the GPU, for which the program did not ask."""
 
     TITLE = "Hidden synchronization"
     SENTENCE = "{named} made the CPU wait for the GPU: {syncs:time}, {time_us:us} in all"
-    REMEDY = "keep the value on the GPU or read it once after the loop"
+    REMEDY = "{ways}"
+    _VALUE = "keep the value on the GPU or read it once after the loop"
     _MASKS = "masks by torch.where instead of indexing"
+    _INDICES = "indices that are on the GPU already, made there once, instead of lists and tensors of the CPU"
+    _COPIES = "copies with non_blocking=True and pinned memory"
     _TO_GPU = "copies with non_blocking=True from pinned memory"
     _TO_CPU = (
         "copies to the CPU into pinned memory with non_blocking=True, and an event to wait for only where they are read"
     )
-    _INDEXING = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::nonzero"})
-    _SELECTING = frozenset({"aten::masked_select", "aten::masked_scatter", "aten::argwhere"})
-    COPYING = frozenset({"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu", "aten::cuda"})
+    _WORTH = 0.05
+    """Of the time, below which a way is not named."""
 
     time_us: float
     share: float
     ops: Mapping[str, int]
     """How often each operator waited, the longest first."""
     syncs: int
-    directions: Mapping[str, int]
-    """What the copying ones of them copied, such as DtoH, and how often."""
+    causes_us: Mapping[WaitedFor, float]
+    """For how long what was waited for, the longest first."""
 
     @property
-    def remedy(self) -> str:
-        copying = self.ops.keys() & self.COPYING
-        to_cpu = "DtoH" in self.directions
-        ways = (
-            (self.ops.keys() - self._INDEXING - self._SELECTING - self.COPYING, self.REMEDY),
-            (self.ops.keys() & (self._INDEXING | self._SELECTING), self._MASKS),
-            (copying and (not to_cpu or "HtoD" in self.directions), self._TO_GPU),
-            (copying and to_cpu, self._TO_CPU),
-        )
-        return "; ".join(way for is_there, way in ways if is_there)
+    def ways(self) -> str:
+        """What to do about what was waited for, where that was long."""
+        ways = {
+            "value": self._VALUE,
+            "masks": self._MASKS,
+            "indices": self._INDICES,
+            "to_gpu": self._TO_GPU,
+            "to_cpu": self._TO_CPU,
+            "copies": self._COPIES,
+        }
+        longest = next(iter(self.causes_us), None)
+        worth = (cause for cause, us in self.causes_us.items() if us >= self._WORTH * self.time_us or cause == longest)
+        return "; ".join(ways[cause] for cause in worth)
 
     @property
     def named(self) -> str:
@@ -265,6 +278,15 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "compare the ranks"
     )
     _WAYS: ClassVar[Mapping[str, str]] = {"ddp": "DDP buckets", "fsdp": "prefetch in FSDP"}
+    _SENT_BY: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "ddp": ("all_reduce",),
+        "fsdp": ("all_gather", "reduce_scatter"),
+    }
+    """What the wrappers send."""
+    _ON_CPU = (
+        "{time_us:us} ({share:percent} of the time) the process only communicates ({longest:list}), and no operator "
+        "computes meanwhile{cause}"
+    )
     _OF_RANK = "{time_us:us} ({share:share} of the steps) rank {rank} only communicates{cause}"
     _REMEDIES: ClassVar[Mapping[bool, str]] = {
         True: "find what makes the last rank late",
@@ -280,6 +302,8 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     time_us: float
     share: float
+    on_cpu: bool = False
+    """Whether the CPU is the device, and a backend such as gloo communicates."""
     rank: int | None = None
     """The rank that this is about, where all ranks of the job are looked at together."""
     kind: Literal["transfer-bound", "skew-bound", "mixed", "inconclusive"] | None = None
@@ -291,8 +315,10 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """How to overlap it."""
-        return (*(self._WAYS[wrapper] for wrapper in self.wrappers), "async_op=True")
+        """How to overlap it: a wrapper's own way where it sends what takes the longest."""
+        first = self.longest[0] if self.longest else ""
+        meant = [wrapper for wrapper in self.wrappers if first in self._SENT_BY[wrapper]]
+        return (*(self._WAYS[wrapper] for wrapper in meant), "async_op=True")
 
     @property
     def longest(self) -> tuple[str, ...]:
@@ -306,7 +332,9 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     @property
     def message(self) -> str:
-        return self.words(self.SENTENCE if self.rank is None else self._OF_RANK)
+        if self.rank is not None:
+            return self.words(self._OF_RANK)
+        return self.words(self._ON_CPU if self.on_cpu else self.SENTENCE)
 
     @property
     def remedy(self) -> str:
@@ -341,7 +369,7 @@ class OtherWorkOnRank(Finding, frozen=True, kw_only=True, tag="rank-differs"):
     rank: int
     collectives: Mapping[str, int] | None = None
     """Those that it has alone, and how many of each."""
-    differences: tuple[str, ...] = ()
+    differences: tuple[AnyRankDifference | OtherCount | OtherStepCount, ...] = ()
     against: int | None = None
     """The rank whose kernels are others."""
 
@@ -353,7 +381,7 @@ class OtherWorkOnRank(Finding, frozen=True, kw_only=True, tag="rank-differs"):
     @property
     def first(self) -> str:
         """The first difference."""
-        return self.differences[0]
+        return str(self.differences[0])
 
     @property
     def more(self) -> str:

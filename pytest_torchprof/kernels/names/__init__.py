@@ -14,10 +14,10 @@ __all__ = ["KernelName", "decode", "normal_name", "without_index"]
 
 Decoder = Callable[[Text], KernelName | None]
 
-# The first module that knows a name decides. ATen's own kernels and what Inductor generates are told by how they start,
-# and are most of any recording. Communication, attention and convolutions come before GEMMs: they are built from
-# GEMM parts and say so in their names. Tables of words (quantizing, gemms, engines, handwritten) come late: a word
-# proves less than a grammar.
+# The first module that knows a name decides. ATen's own kernels and those that Inductor generates are recognised by how
+# their names start, and are most of any recording. Communication, attention and convolutions come before GEMMs: they
+# are built from GEMM parts and say so in their names. Tables of words (quantizing, gemms, engines, handwritten) come
+# late: a word proves less than a grammar.
 LIBRARIES: Final = (
     "inductor",
     "operators",
@@ -42,19 +42,19 @@ DECODERS: Final[tuple[Decoder, ...]] = tuple(import_module(f"{__name__}.{library
 
 _INDEX: Final = Expression(r"(?:\w{0,80}_)?(?:triton|cpp)_\w*?(?P<index>_\d+)$")
 _GRAPH: Final = Expression(r"graph_\d+_(?=cpp_)")
-# Functors that template arguments name: without them every elementwise kernel of ATen would be the same one.
+# Kernels whose template arguments name a functor: without it every elementwise kernel of ATen would look the same.
 _FUNCTOR_KERNELS: Final = ("elementwise_kernel", "reduce_kernel", "multi_tensor_apply")
 
 
 @lru_cache(maxsize=16384)
 def decode(name: str) -> KernelName:
-    """Return what ``name`` says; fields the name does not tell are None, never guessed.
+    """Return what ``name`` says; a field of which it says nothing is None, never guessed.
 
     Never raises, and the time is bounded whatever the length: only the front of a name is looked at.
     """
     text = parse(name)
     if not text.base.isascii():
-        # Compilers mangle what is not ASCII, so this is no kernel that any of the tables is about.
+        # Compilers mangle whatever is not ASCII, so none of the tables is about this kernel.
         return KernelName(stem=text.last)
     for decoder in DECODERS:
         kernel_name = decoder(text)
@@ -64,7 +64,7 @@ def decode(name: str) -> KernelName:
 
 
 def without_index(name: str) -> str:
-    """Return ``name`` without the counter that Inductor appends to what it generates."""
+    """Return ``name`` without the counter that Inductor appends to its kernels."""
     if "triton_" not in name and "cpp_" not in name:
         return name
     match = _INDEX.match(name)

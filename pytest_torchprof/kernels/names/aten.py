@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.kernels.names.kernelname import FAMILIES, KernelName
 from pytest_torchprof.kernels.names.text import (
     Expression,
-    agreed,
+    common_dtype,
     contains,
     dtype_of,
     first_dtype,
@@ -28,7 +28,7 @@ _ELEMENTWISE: Final = frozenset(
         elementwise_kernel_with_index legacy_elementwise_kernel
         """
     )
-)  # What these compute is all in their functor; under the same name in another namespace nothing is known of it.
+)  # What these kernels compute is all in their functor; of a kernel of this name in another namespace nothing is known.
 _TEMPLATES: Final = _ELEMENTWISE | {"reduce_kernel"}
 
 # A word in the function's name -> family; the first that occurs. Copy before index before reduction.
@@ -94,7 +94,7 @@ _FUNCTOR_RNG: Final = (
     "exponential_kernel",
     "geometric_kernel",
 )
-# What is pointwise whatever functor it wraps.
+# Kernels that are pointwise, whatever functor they wrap.
 _SURE: Final = ("Functor<", "Compare", "BinaryFunctor")
 # A functor's name as people say it: CUDAFunctor_add -> add, MulFunctor -> mul, GeluCUDAKernelImpl -> gelu.
 _FUNCTOR: Final = Expression(
@@ -107,10 +107,11 @@ _REDUCED: Final = Expression(r"ReduceOp<([\w:]+),")
 _WRAPPING: Final = frozenset({"aunary", "bunary", "binary", "compareeq", "gpu", "gpu_index", "elementwise", "compare"})
 _LAMBDA: Final = Expression(r"lambda\(([^()]{1,120})\)")
 _SAME: Final = Expression(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:, ]{1,100})[<>]")
-# What ATen compiles at run time with NVRTC: reduction_prod_kernel (aten/src/ATen/native/cuda/reduction_template.cuh).
+# A kernel that ATen compiles at run time with NVRTC: reduction_prod_kernel
+# (aten/src/ATen/native/cuda/reduction_template.cuh).
 _JITERATED: Final = Expression(r"reduction_(?P<name>[a-z]+)_kernel$")
 _LIBRARY_SPACES: Final = ("at::", "c10::")
-# What the template without its functor may be: it takes one element at a time.
+# What the template may be where the functor is cut off: it takes one element at a time.
 _NOT_ELEMENTWISE: Final = frozenset(FAMILIES) - {"pointwise", "copy", "index", "rng"}
 
 
@@ -125,7 +126,7 @@ def _functor(text: Text) -> str:
 
 
 def _functor_word(functor: str) -> str:
-    """Return a functor's name as a person says it, empty where it has none."""
+    """Return a functor's name as a person would say it; empty if it has none."""
     if match := _CUDA_FUNCTOR.search(functor[:200]):
         return match["name"]
     for match in _FUNCTOR.finditer(functor[:400]):
@@ -141,12 +142,13 @@ def _functor_dtype(functor: str, text: Text) -> str | None:
     if text.mangled or "gpu_kernel_impl<" in text.args[:60] or "WithCast" in text.args[:1600]:
         return None
     if match := _SAME.match(functor):
-        return agreed(dtype_of(word) for word in match["types"].split(",")[:2] if word.strip() != "bool")
-    # The last lambda that takes an operand is the functor's; those around it take none, the one behind it an index.
+        return common_dtype(dtype_of(word) for word in match["types"].split(",")[:2] if word.strip() != "bool")
+    # The last lambda that takes an operand is the functor's; the lambdas around it take none, and the one after it
+    # takes an index.
     for types in reversed(_LAMBDA.findall(functor[:600])):
         kinds = {dtype_of(word) for word in types.split(",") if word.strip() not in ("bool", "long", "int")}
         if kinds and None not in kinds:
-            return agreed(kinds)
+            return common_dtype(kinds)
     return None
 
 
@@ -210,7 +212,7 @@ def _decode_function(text: Text) -> KernelName:
     return KernelName(never=frozenset({"communication"}), library="aten", stem=last)
 
 
-# ATen kernels outside of its namespaces (anonymous namespace at the top level, or old code).
+# ATen's kernels outside its namespaces (in an anonymous namespace at the top level, or in old code).
 _BARE: Final = frozenset(
     word_list(
         """

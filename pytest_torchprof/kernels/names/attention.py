@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.kernels.names.text import (
     Expression,
-    agreed,
+    common_dtype,
     contains,
     first_element,
-    looked_up,
+    first_meaning,
     word_list,
     word_table,
 )
@@ -36,27 +36,28 @@ _WORDS: Final = word_table(
     other: attention_kernel splash_attention sparse_attn natten
     """
 )
-# One of these is in every word above: most names are told with eight tests instead of fifty.
+# Each word above contains one of these: most names are ruled out by eight tests instead of fifty.
 _GATE: Final = word_list(
     "mha lash ttn ttention sdpa bwd_ With mla_ MLA pa_ MergeState query _stage _aligned mqa_ natten"
 )
-# Where the function is called kernel and the like, its namespace says it: flash::compute_attn_ws.
+# Where the function has a name such as kernel, its namespace says it: flash::compute_attn_ws.
 _SPACES: Final = word_table(
     """
     flash: flash::
     other: mmha::
     """
 )
-# AOTriton's backward; others end in the same words: chunk_bwd_kernel_dqkwg of linear attention.
+# AOTriton's backward pass; other names end in the same words: chunk_bwd_kernel_dqkwg of linear attention.
 _BACKWARD: Final = Expression(r"_?bwd_kernel_(?:dk_dv|dq|fuse)(?:_|$)")
-# Words that only look like attention, or beside it say that the kernel stores, joins or moves what attention is given.
+# Words that only look like attention, and words beside it which say that the kernel stores, joins or moves its
+# operands.
 _NOT: Final = word_list(
     """
     softmax layernorm rope rotary and_cache kv_cache quant metadata indices prepare concat store set_mla transfer kvpack
     sched output_gate gather insert remap expand flashmla_cache
     """
 )
-# The kernels of decoding in stages rotate their queries on the way.
+# The kernels that decode in stages rotate their queries on the way.
 _STAGES: Final = Expression(r"_fwd_(?:grouped_)?kernel_stage\d")
 _WRAPPED: Final = word_table(
     """
@@ -113,11 +114,11 @@ _FA4: Final = Expression(
     r"kernel_cutlass_\w{0,40}flash_attncuteflash_[fb]wd\w{0,40}?FlashAttention(?:Forward|Backward)"
 )
 _OTHERS: Final = ("cudnn", "cutlass")
-"""Libraries whose attention is not FlashAttention's; CK, Triton and serving engines may or may not call theirs so."""
+"""Libraries whose attention is not FlashAttention's; that of CK, Triton and serving engines may or may not be."""
 
 
 def _version(text: Text, library: str) -> int | None:
-    """Return which FlashAttention the name proves, 0 where it proves that it is none."""
+    """Return the version of FlashAttention that the name proves, 0 if it proves that the kernel is none."""
     if library in _OTHERS:
         return 0
     if text.last in _FA2_KERNELS and _FA2_TRAITS.search(text.args[:120]):
@@ -136,7 +137,8 @@ def _dtype(text: Text, library: str) -> str | None:
     if match := _FMHA_CUTLASS.match(text.base):
         return _WORD_TYPES[match["dt"]]
     if match := _GENERATED.search(text.base):
-        return agreed(_GENERATED_TYPES.get(match[word] or "") for word in (("all",) if match["all"] else ("q", "kv")))
+        operands = ("all",) if match["all"] else ("q", "kv")
+        return common_dtype(_GENERATED_TYPES.get(match[operand] or "") for operand in operands)
     if match := _WORD_TYPE.search(text.base):
         return _WORD_TYPES[match[1]]
     return first_element(text.args[:500])
@@ -145,12 +147,12 @@ def _dtype(text: Text, library: str) -> str | None:
 def _library(text: Text) -> str | None:
     base = text.base
     if contains(base, _GATE):
-        if library := looked_up(text.last, _WORDS) or looked_up(base, _SPACES):
+        if library := first_meaning(text.last, _WORDS) or first_meaning(base, _SPACES):
             return library
         if _BACKWARD.match(text.last):
             return "triton"
     if base.startswith(("cutlass::", "ck_tile::", "ck::")) or "kentry" in base:
-        return looked_up(text.args[:400], _WRAPPED)
+        return first_meaning(text.args[:400], _WRAPPED)
     return None
 
 
@@ -165,7 +167,7 @@ def decode(text: Text) -> KernelName | None:
     is_sure = _STAGES.match(text.last) or _GENERATED.search(text.last)
     if library is None or (contains(text.last.lower(), _NOT) and not is_sure):
         return None
-    helper = looked_up(text.head[:300], _HELPERS)
+    helper = first_meaning(text.head[:300], _HELPERS)
     return KernelName(
         family="attention",
         by_word=library in ("other", "triton"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, looked_up, mangled_dtype, word_table
+from pytest_torchprof.kernels.names.text import Expression, first_meaning, mangled_dtype, word_table
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
-# What stands in a CK name -> family; the first that occurs. Convolutions go through GridwiseGemm, so they come first.
+# A part of a CK name -> family; the first that occurs. Convolutions go through GridwiseGemm, so they come first.
 _WORDS: Final = word_table(
     """
     attention: multi_head_attention
@@ -43,7 +43,7 @@ def decode(text: Text) -> KernelName | None:
         return None
     of_aiter = base.startswith("aiter::")
     where = base if of_aiter else f"{base} {text.args[:600]}"
-    family = looked_up(where, _WORDS)
+    family = first_meaning(where, _WORDS)
     if family is None and of_aiter:
         return None
     return KernelName(
@@ -56,7 +56,7 @@ def decode(text: Text) -> KernelName | None:
 
 
 def _dtype(text: Text, family: str | None) -> str | None:
-    """Return the operand type where every one the name holds is the same."""
+    """Return the operand type if all types in the name are the same."""
     if text.base.startswith("aiter::"):
         if text.mangled:
             return mangled_dtype(text.args)

@@ -19,7 +19,7 @@ _NCCL: Final = Expression(
     r"(?:nccl|rccl|msccl)(?:DevKernel|Kernel|SymkDevKernel|SymDevKernel|DevKernelDebug|KernelDebug)_(?P<what>[A-Za-z]+)"
 )
 
-# Words of a name without its underscores, lower case -> collective. Each is taken out before the next is looked for.
+# Words of a name without its underscores, in lower case -> collective. Each is removed before the next is looked for.
 _WORDS: Final = word_table(
     """
     reduce_scatter: reducescatter
@@ -31,7 +31,7 @@ _WORDS: Final = word_table(
     barrier: barrier
     """
 )
-# NCCL's names hold one of these alone, where they stand for themselves.
+# NCCL's names contain just one of these where they are about nothing else.
 _NCCL_WORDS: Final = word_table(
     """
     reduce: reduce
@@ -45,14 +45,15 @@ _USERBUFFERS: Final = Expression(r"userbuffers_\w*?_(?P<what>ag|rs)(?:_|$)")
 _USERBUFFERS_DO: Final = {"ag": "all_gather", "rs": "reduce_scatter"}
 
 # Expert parallelism: DeepEP and its forks (deep_ep::internode::dispatch, dpsk::ep::intranode::combine, uccl::..),
-# MORI's EpDispatchIntraNodeKernel, TensorRT-LLM's moeA2ADispatchKernel. What only counts tokens is not among them.
+# MORI's EpDispatchIntraNodeKernel, TensorRT-LLM's moeA2ADispatchKernel. Kernels that only count tokens are not among
+# them.
 _EXPERTS: Final = Expression(
     r"(?:(?:^|::)(?:internode|intranode)\w*|(?:^|::|_)ep(?:::\w+)*)::(?:cached_)?(?P<what>dispatch|combine|notify|barrier)"
     r"(?:_ll|_kernel|_dispatch|_combine|_pcie|_zcopy)*$|"
     r"(?:^|::)Ep(?:Dispatch|Combine)(?:Intra|Inter)Node"
 )
 
-# What makes a name outside NCCL communication.
+# Words that make a kernel outside NCCL one of communication.
 _OTHERS: Final = word_list(
     """
     multimem_ all_reduce AllReduce allreduce_ ::comm:: one_shot_all_reduce two_shot_all_reduce
@@ -66,12 +67,14 @@ _OTHERS: Final = word_list(
 )
 # Copies into and out of the buffers of a collective.
 _COPIES: Final = ("all_gather_copy",)
-# What prepares a collective's memory and sends nothing.
+# Kernels whose threads reduce among themselves (block_all_reduce_sum, warpAllReduceMax): no other GPU takes part.
+_AMONG_THREADS: Final = Expression(r"(?i:block|warp|thread|cta|tile|wave)_?(?i:all)_?(?i:reduce)")
+# Kernels that prepare a collective's memory and send nothing.
 _PREPARES: Final = Expression("init(?:ialize)?(?=_|k|$)|dispatch_layout")
-# Beside communication: what a fused kernel does with what it has got. A norm and a residual are always a part of it.
+# What a fused kernel does with the data that it received. A norm and a residual are always a part of it.
 _BESIDE: Final = word_list("softmax cross_entropy rotary rope silu gelu swiglu geglu embedding")
 
-# What torch writes in the args of a communication kernel, letters only.
+# What torch writes into the args of a communication kernel, letters only.
 _COLLECTIVE_NAMES: Final = dict(
     word_table(
         """
@@ -91,12 +94,12 @@ _COLLECTIVE_NAMES: Final = dict(
 
 
 def collective_of(name: str) -> str | None:
-    """Return the collective for what torch calls it in an event's ``Collective name`` ("_allgather_base")."""
+    """Return the collective that torch means by an event's ``Collective name`` ("_allgather_base")."""
     return _COLLECTIVE_NAMES.get(re.sub(r"[^a-z]", "", name[:60].lower()))
 
 
 def _collective(name: str, words: tuple[tuple[str, str], ...] = _WORDS) -> str | None:
-    """Return the one collective that a name holds, None where it holds none or several."""
+    """Return the collective that a name contains; None if it contains none or several."""
     left, meanings = name.replace("_", "").lower(), []
     for word, meaning in words:
         if word in left:
@@ -112,20 +115,21 @@ def decode(text: Text) -> KernelName | None:
         collective = _collective(match["what"], (*_WORDS, *_NCCL_WORDS))
         return KernelName(family="communication", library="nccl", collective=collective, stem=stem, tensor_core=False)
     if experts := _EXPERTS.search(text.base):
-        # Which tokens go where the kernel itself finds out: no collective of torch's does that.
+        # The kernel itself decides which tokens go where: no collective of torch's does that.
         return _communication(text, "barrier" if experts["what"] == "barrier" else None)
     in_shots = _SHOTS.search(text.last) is not None
-    if not (in_shots or contains(text.base, _OTHERS)) or contains(text.base, _COPIES):
+    is_named_so = in_shots or contains(text.base, _OTHERS)
+    if not is_named_so or contains(text.base, _COPIES) or _AMONG_THREADS.search(text.last):
         return None
-    if (beside := _beside(text)) is not None:
+    if (beside := _possible_communication(text)) is not None:
         return beside
     if buffers := _USERBUFFERS.search(text.base):
         return _communication(text, _USERBUFFERS_DO[buffers["what"]])
     return _communication(text, _collective(text.last) or ("all_reduce" if in_shots else _collective(text.base)))
 
 
-def _beside(text: Text) -> KernelName | None:
-    """Return what is known of a kernel that may do something else than to communicate, None for any other."""
+def _possible_communication(text: Text) -> KernelName | None:
+    """Return what is known of a kernel that may do more than communicate, None for any other."""
     if _PREPARES.search(text.last.lower()):
         return KernelName(never=NO_PRODUCT, by_word=True, stem=text.last)
     if names_product(end_of(text)):

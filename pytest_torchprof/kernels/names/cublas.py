@@ -8,7 +8,7 @@ from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
     Expression,
-    agreed,
+    common_dtype,
     contains,
     dtype_of,
     first_dtype,
@@ -46,7 +46,7 @@ _LEGACY: Final = Expression(
     r"(?P<mma>[a-z]{0,2}\d{3,6}|gc|[shdczi]|)gemm_(?:(?P<out>fp16|bf16|fp32|int8|int32|fp64)_)?"
     r"(?P<tile>\d+x\d+)(?P<mid>(?:_[A-Za-z0-9]+)*?)_(?P<lay>[nt]{2})(?P<tail>(?:_[a-z0-9]+)*)$"
 )
-# cuBLAS up to 9: maxwell-era names without the architecture.
+# cuBLAS up to 9: names from the days of Maxwell, without the architecture.
 _OLDEST: Final = Expression(r"(?P<mma>[shdcz])gemm_(?P<tile>\d+x\d+)(?:x\d+)?_(?P<lay>[NT]{2})(?:_vec|_bias)*$")
 _XMMA: Final = Expression(
     r"(?P<arch>sm\d+)_xmma_(?:sparse_)?gemm_(?P<a>[a-z0-9]+)_(?P<acc>[a-z0-9]+)_(?P<out>[a-z0-9]+)_(?P<lay>[nt]{2})_[nt]"
@@ -85,7 +85,7 @@ def _nvjet_dtype(code: str, *, tf32: bool) -> str | None:
     if tf32:
         return "tf32"
     letters = code[:2] if len(code) >= 5 else code[:1]
-    return agreed(_NVJET_TYPES.get(letter) for letter in letters)
+    return common_dtype(_NVJET_TYPES.get(letter) for letter in letters)
 
 
 def _decode_nvjet(match: re.Match[str]) -> KernelName:
@@ -116,10 +116,10 @@ def _decode_legacy(match: re.Match[str]) -> KernelName:
     letters = mma.rstrip("0123456789")
     dtype: str | None
     if words:
-        # ampere_int32_i16832gemm_int8_..: the word behind gemm is the operands', the one before it the result's.
+        # ampere_int32_i16832gemm_int8_..: the type after gemm is the operands', the type before it the result's.
         dtype = _WORD_TYPES[words[0]]
     elif mma[-1:].isdigit():
-        # An MMA shape alone does not tell bf16 from fp16 or tf32, but half-precision accumulation does.
+        # An MMA shape alone does not distinguish bf16 from fp16 or tf32, but half-precision accumulation does.
         dtype = {"h": "fp16", "d": "fp64", "i": "int8"}.get(letters)
     else:
         dtype = _MMA_TYPES.get(letters)
@@ -163,7 +163,8 @@ def _decode_xmma(match: re.Match[str]) -> KernelName:
 def _vector_dtype(text: Text) -> str | None:
     """Return the operand type of a gemv, dot or small GEMM.
 
-    A letter of its name tells it, or its tensors where they are named (what it reads is const), or its arguments.
+    It follows from a letter of the name, from the tensors where they are named (the const ones are read), or from the
+    arguments.
     """
     if letter := _LARGE_K.match(text.last):
         return _MMA_TYPES.get(letter["mma"])
@@ -173,9 +174,9 @@ def _vector_dtype(text: Text) -> str | None:
     tensors = list(_TENSOR.finditer(text.args[:900]))
     read = [match for match in tensors if match["const"]]
     if tensors:
-        return agreed(dtype_of(match["type"]) for match in read or tensors)
+        return common_dtype(dtype_of(match["type"]) for match in read or tensors)
     types = [dtype_of(word) for word in leading_types(text.args, 6) if word not in ("int", "long")]
-    return agreed(types[:2]) if len(types) > 1 else first_dtype(text.args)
+    return common_dtype(types[:2]) if len(types) > 1 else first_dtype(text.args)
 
 
 def _decode_vector(text: Text) -> KernelName:
@@ -233,7 +234,7 @@ def decode(text: Text) -> KernelName | None:
 
 
 def _is_cublas(text: Text) -> bool:
-    """Tell cuBLAS's gemv and dot from functions of the same name elsewhere, by their template arguments."""
+    """Distinguish cuBLAS's gemv and dot from functions of the same name elsewhere, by their template arguments."""
     return (
         text.mangled
         or "internal::gemvx" in text.base

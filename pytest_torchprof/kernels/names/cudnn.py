@@ -8,12 +8,12 @@ from pytest_torchprof.kernels.names.kernelname import CONVOLUTION_OFFSETS, LAYOU
 from pytest_torchprof.kernels.names.text import (
     ARCHITECTURES,
     Expression,
-    agreed,
+    common_dtype,
     contains,
     dtype_of,
     first_dtype,
+    first_meaning,
     leading_types,
-    looked_up,
     mangled_dtypes,
     numbers,
     word_table,
@@ -37,7 +37,7 @@ _XMMA_KINDS: Final = (
     "xmma_implicit",
     "xmma_warp_specialized_implicit",
 )
-# volta_scudnn_.., volta_fp16_s884cudnn_fp16_.., behind a prefix that goes by cuDNN's version.
+# volta_scudnn_.., volta_fp16_s884cudnn_fp16_.., after a prefix that depends on cuDNN's version.
 _LEGACY: Final = Expression(
     r"(?:_\d+x_cudnn_|cudnn_(?:infer_|train_)?)?(?P<arch>volta|turing|ampere|maxwell|pascal|hopper)_(?:(?P<io>fp16|bf16|fp32|int8|h)_)?"
     r"(?P<mma>s|h|i|s884|h884|s1688|h1688|s16816|h16816|i8816)cudnn_(?:(?P<out>fp16|bf16|fp32|int8)_)?"
@@ -59,7 +59,7 @@ _OPERAND: Final = Expression(
     r"(?:f|d|N\w{1,3}_\d{1,2}(?P<type>half_t|bfloat16_t|tfloat32_t|float_e[45]m[23]_t))"
 )
 
-# Family: words in the function's name; the first that occurs decides. The last lines are as cuDNN 7 and 8 call them.
+# Family: words in the function's name; the first that occurs decides. The last lines are names of cuDNN 7 and 8.
 _WORDS: Final = word_table(
     """
     conv: implicit_convolve explicit_convolve precomputed_convolve convolve_common_engine xmma_cudnn:: conv2d_c1
@@ -86,7 +86,7 @@ _OPS_WORDS: Final = word_table(
     normalization: lrn
     """
 )
-# Where no other word tells it: the part of cuDNN that a convolution is in, and what it is made of.
+# Where no other word decides: the part of cuDNN that contains a convolution, and the parts of a convolution.
 _CONVOLVING: Final = word_table("conv: cudnn::cnn:: conv wgrad dgrad fprop im2col col2im gemm fft engine filter")
 _NO_COMMUNICATION: Final = frozenset({"communication"})
 
@@ -139,7 +139,7 @@ def _decode_cutlass(match: re.Match[str]) -> KernelName:
     if "tf32" in words:
         dtype: str | None = "tf32"
     elif words & {"bf16", "f16", "s8"}:
-        dtype = agreed(word for word in ("bf16", "f16", "s8") if word in words)
+        dtype = common_dtype(word for word in ("bf16", "f16", "s8") if word in words)
         dtype = {"f16": "fp16", "s8": "int8"}.get(dtype or "", dtype)
     elif match["op"] == "simt":
         dtype = {"s": "fp32", "h": "fp16", "d": "fp64"}.get(mma)
@@ -161,11 +161,11 @@ def _decode_cutlass(match: re.Match[str]) -> KernelName:
 def _template_dtype(text: Text) -> str | None:
     """Return the type that the leading template arguments agree on (``<float, float, ..>``).
 
-    Of batch normalization the first one is the tensors', the second what it computes in.
+    For batch normalization the first is the tensors' type, the second the type that it computes in.
     """
     first = 1 if "::bn_" in text.base else 2
     if text.mangled:
-        return agreed(mangled_dtypes(text.args, first))
+        return common_dtype(mangled_dtypes(text.args, first))
     if first == 1:
         return first_dtype(text.args, 1)
     types = [dtype_of(word) for word in leading_types(text.args, 2)]
@@ -207,14 +207,14 @@ def _decode_implicit(text: Text) -> KernelName | None:
 
 
 def _decode_words(text: Text) -> KernelName | None:
-    """Tell a kernel by what its function is called, where cuDNN's names have no fields."""
+    """Recognise a kernel by its function's name, where cuDNN's names have no fields."""
     base = text.base
     family = None
     if base.startswith("cudnn::") and ("::bn_" in base or "layernorm" in base or "batchnorm" in base):
         family = "normalization"
-    family = family or looked_up(base, _WORDS)
+    family = family or first_meaning(base, _WORDS)
     if family is None and base.startswith("cudnn::"):
-        family = looked_up(base, _OPS_WORDS) or looked_up(base, _CONVOLVING)
+        family = first_meaning(base, _OPS_WORDS) or first_meaning(base, _CONVOLVING)
     if family is None and base.startswith("cudnn_generated_") and "conv" in base:
         family = "conv"
     if family is None and not base.startswith(("cudnn::", "cudnn_generated_")):
@@ -241,7 +241,7 @@ def _decode_cutlass3(head: str) -> KernelName | None:
     if not match:
         return None
     kinds = {"bf16": "bf16", "f16": "fp16", "tf32": "tf32", "e4m3": "fp8", "e5m2": "fp8", "s8": "int8"}
-    dtype = agreed((kinds.get(match["a"]), kinds.get(match["b"])))
+    dtype = common_dtype((kinds.get(match["a"]), kinds.get(match["b"])))
     return KernelName(
         family="conv",
         library="cudnn",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.gemms import TILES_OF_FP8
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, agreed, dtype_of, numbers
+from pytest_torchprof.kernels.names.text import Expression, common_dtype, dtype_of, numbers
 
 if TYPE_CHECKING:
     import re
@@ -54,7 +54,7 @@ def _v2_dtype(match: re.Match[str]) -> str | None:
         return None
     named = [dtype for word, dtype in (("bf16", "bf16"), ("f16", "fp16"), ("s8", "int8")) if word in words]
     if named:
-        return agreed(named)
+        return common_dtype(named)
     letters = mma.rstrip("0123456789")
     if match["op"] == "simt":
         return {"s": "fp32", "h": "fp16", "d": "fp64", "c": "complex64"}.get(letters)
@@ -86,7 +86,7 @@ def _v3_dtype(match: re.Match[str]) -> str | None:
     pair = match["types"].split("_")[:2]
     if set(pair) == {"f32"}:
         return "tf32" if match["op"] != "simt" else "fp32"
-    return agreed(next((dtype for code, dtype in _V3_TYPES if word.endswith(code)), None) for word in pair)
+    return common_dtype(next((dtype for code, dtype in _V3_TYPES if word.endswith(code)), None) for word in pair)
 
 
 def _decode_v3(match: re.Match[str]) -> KernelName:
@@ -119,7 +119,7 @@ def _decode_template(text: Text) -> KernelName | None:
         return None
     start = _MAINLOOP.search(args)
     elements = [dtype_of(match[1]) for match in _ELEMENT.finditer(args, start.end() if start else 0)][:2]
-    dtype = agreed(elements) if len(elements) == 2 else "fp8" if TILES_OF_FP8.search(args) else None
+    dtype = common_dtype(elements) if len(elements) == 2 else "fp8" if TILES_OF_FP8.search(args) else None
     simt = "OpClassSimt" in args or "MmaSimt" in args
     if dtype == "fp32" and not simt:
         dtype = None

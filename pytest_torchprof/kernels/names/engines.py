@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import NO_PRODUCT, PRODUCTS, KernelName
-from pytest_torchprof.kernels.names.text import Expression, first_element_type, looked_up, word_table
+from pytest_torchprof.kernels.names.text import Expression, first_element_type, first_meaning, word_table
 from pytest_torchprof.kernels.names.words import end_of, function_of, names_product, serves_products
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
-# A word in the function's own name, lower case -> family; the first that occurs. These libraries name their kernels by
-# what they do, so one table serves all of them; of a name without such a word nothing is known.
+# A word in the function's own name, lower case -> family; the first that occurs. These libraries name their kernels
+# after what they do, so one table serves all of them; of a name without such a word nothing is known.
 _WORDS: Final = word_table(
     """
     reduction: multi_tensor_l2norm moe_sum topk_sum topk_reduce reduce_dbias max_reduction data_to_scale
@@ -47,18 +47,18 @@ _WORDS: Final = word_table(
     reduction: reduce prefixsum prefix_sum cumsum max_pool avg_pool
     """
 )
-# Words that hold one of those above, and mean something else.
+# Words that contain one of those above and mean something else.
 _NOT: Final = Expression("prefill|pre_?transpose|non_?transpose|quantile|broadcast")
 _RMS: Final = Expression("(?:^|_)(?:rms|norm_(?:fwd|bwd|forward|backward))(?:_|$)")
 
 
 def _family_in(name: str) -> str | None:
     name = _NOT.compiled().sub("", name)
-    return "normalization" if _RMS.search(name) else looked_up(name, _WORDS)
+    return "normalization" if _RMS.search(name) else first_meaning(name, _WORDS)
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a library kernel by the words in it, None if no word is known."""
+    """Return the decoded name of a library's kernel by the words in it, None if no word is known."""
     # The function's own name comes first: module::attention::gather_cache gathers.
     where = function_of(text)
     family = _family_in(where)

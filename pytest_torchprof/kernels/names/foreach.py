@@ -44,7 +44,7 @@ def decode(text: Text) -> KernelName | None:
     elif "Copy" in functor or "Copy<" in where:
         family = "copy"
     else:
-        # Of apex and others only those functors are known that every foreach operator has.
+        # For apex and others only the functors that every foreach operator has are known.
         known = aten and not (text.is_cut and not functor)
         family = "pointwise" if known or contains(functor, _ELEMENTWISE) else None
     return KernelName(

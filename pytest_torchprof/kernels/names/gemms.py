@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.kernels.names.kernelname import KernelName
 from pytest_torchprof.kernels.names.text import (
     Expression,
-    agreed,
+    common_dtype,
     contains,
     dtype_of,
     leading_types,
@@ -29,7 +29,7 @@ _TRTLLM: Final = Expression(
 _TRTLLM_TYPE: Final = Expression(r"(?:Mx)?(Bfloat16|Fp16|E4m3|E2m1|Int4|Int8)")
 _TRTLLM_TYPES: Final = {"Bfloat16": "bf16", "Fp16": "fp16", "E4m3": "fp8", "E2m1": "fp4", "Int8": "int8"}
 
-# A word in the function's name; each is a matrix product whatever stands around it.
+# Words in the function's name; each means a matrix product, whatever else the name says.
 _WORDS: Final = word_list(
     """
     marlin:: marlin_ gptq_marlin marlin_moe machete fp8_gemm_kernel sm90_fp8_gemm sm90_bf16_gemm sm100_fp8_gemm
@@ -41,7 +41,7 @@ _WORDS: Final = word_list(
     mul_mat_q mul_mat_vec int4_mm int8_mm Gemm_ einsum
     """
 )
-# One of these is in every word above and in every name below.
+# Every word above and every name below contains one of these.
 _GATE: Final = word_list(
     "gemm Gemm gemv arlin achete magma exllama plitK MM1 mm1 moe_ intB mm_ _mm matmul gmv_ lora_ mul_mat einsum"
 )
@@ -51,17 +51,18 @@ _NOT: Final = word_list(
     layer_norm rms_norm attn cross_entropy rope rotary topk interleave reconstruct preprocess
     """
 )
-# Functions that say no more than their library's name, and the word itself among others: r4d_gemm_w4a16_nt_kernel.
+# Functions whose name says no more than their library's, or has the word among others: r4d_gemm_w4a16_nt_kernel.
 _FUNCTIONS: Final = ("Marlin", "MacheteKernel", "mm_kernel", "mm_kernel_general_host_tma")
 _WORD: Final = Expression(r"(?:^|_)(?:[a-z]\d{0,2})?(?:fp8|bf16|fp16|i8)?gem[mv](?:_|$)")
-# sm100_fp8_gemm_1d1d_impl, m_grouped_bf16_gemm_contiguous: one type in front of the product is that of both operands.
+# sm100_fp8_gemm_1d1d_impl, m_grouped_bf16_gemm_contiguous: a single type before the product is that of both operands.
 _TYPE: Final = r"mxfp8|mxfp4|nvfp4|fp8|fp4|bf16|fp16|int8|tf32"
 _TYPED: Final = Expression(rf"(?:^|_)(?P<type>{_TYPE})_(?:gemm|einsum|bmm)(?:_|$)")
 _TYPES: Final = Expression(rf"(?:{_TYPE}|w\d+a\d+|a\d+w\w*\d)(?![a-z0-9])")
 _LOW_TYPES: Final = {"mxfp8": "fp8", "mxfp4": "fp4", "nvfp4": "fp4"}
-# DeepSeek's products of tiles of 128 values that have a scale each.
+# DeepSeek's products of tiles of 128 values, each with its own scale.
 TILES_OF_FP8: Final = Expression(r"(?<![a-z0-9])fp8_d?ptp128c")
-# vLLM's products with few rows on MI300: the first argument is the type of both operands, of the Q ones the second.
+# vLLM's products with few rows on MI300: the first argument is the type of both operands; in the names with Q it is the
+# second.
 _SKINNY: Final = ("wvSplitK", "LLGemm1", "LLMM1", "wv_splitk")
 _NAMED: Final = Expression(r"(?:^|_)(?P<a>bf16|fp16|f16|fp8|mxfp8)x(?P<b>bf16|fp16|f16|fp8|mxfp8|mxfp4)(?=x|_|$)")
 
@@ -70,7 +71,7 @@ def _decode_trtllm(match: re.Match[str]) -> KernelName:
     operands = [_TRTLLM_TYPES.get(word) for word in _TRTLLM_TYPE.findall(match["ab"])]
     return KernelName(
         family="gemm",
-        dtype=agreed(operands),
+        dtype=common_dtype(operands),
         tensor_core=True,
         tile=numbers(match["tile"]),
         stem=f"trtllm {match['ab']} {match['tile']}",

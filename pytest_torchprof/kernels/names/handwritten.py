@@ -26,7 +26,7 @@ _WORDS: Final = word_table(
 
 
 def _family(text: Text, base: str) -> str | None:
-    """Return what the words say, None where they say nothing, or a product and something else."""
+    """Return the family that the words say; None if they say none, or a product and something else."""
     families = list(dict.fromkeys(meaning for word, meaning in _WORDS if word in base))
     is_product = "gemm" in families or names_product(end_of(text))
     return families[0] if families and (families == ["gemm"] or not is_product) else None

@@ -13,7 +13,7 @@ from pytest_torchprof.kernels.names.text import Expression, parse, word_list
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
-# Operators that hold an underscore: without them "_"-joined tokens are ambiguous.
+# Operators with an underscore in their name: without this list, tokens joined by "_" are ambiguous.
 KNOWN_OPS: Final = """
 _to_copy _unsafe_view _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data _unsafe_index
 _unsafe_index_put _scaled_mm _native_batch_norm_legit _native_batch_norm_legit_functional
@@ -45,7 +45,7 @@ scaled_mm grouped_mm scaled_grouped_mm special_erf special_i0 special_entr speci
 special_ndtr linalg_vector_norm
 """
 
-# Operators that reduce: a C++ kernel has no category in its name that would say so.
+# Operators that reduce: the name of a C++ kernel has no category that would say so.
 REDUCING_OPS: Final = """
 sum mean max min amax amin prod argmax argmin any all var var_mean std std_mean logsumexp native_layer_norm
 native_layer_norm_backward native_group_norm native_batch_norm_backward _softmax _log_softmax _softmax_backward_data
@@ -57,7 +57,7 @@ GEMM_OPS: Final = """
 mm addmm bmm baddbmm mm_plus_mm _int_mm _scaled_mm scaled_mm _grouped_mm grouped_mm scaled_grouped_mm
 """
 
-# Operators that no library computes where Inductor compiles for a GPU or the CPU.
+# Operators that no library computes when Inductor compiles for a GPU or the CPU.
 ALWAYS_GENERATED: Final = word_list(
     f"""
     {REDUCING_OPS} abs acos add addcdiv addcmul alias arange argmax argmin asin atan atan2 bitwise_and bitwise_not
@@ -87,7 +87,7 @@ _TEMPLATE: Final = Expression(
 _ANONYMOUS: Final = Expression(r"triton_(?:_?\d[\dcde]*)?$")
 _CPP: Final = Expression(r"(?:graph_\d+_)?cpp_(?:\w{0,80}?_)?fused(?P<ops>\w*?)(?:_(?P<index>\d+))?$")
 
-# Longest known operator names that hold an underscore: "_"-joined tokens are ambiguous without them.
+# Known operator names with an underscore, the longest first: without them, tokens joined by "_" are ambiguous.
 _KNOWN_OPS: Final = frozenset(KNOWN_OPS.split())
 _LONGEST: Final = max(op.count("_") for op in _KNOWN_OPS) + 1
 # C++ templates of the CPU: graph_0_gemm_m64n64k64_.., cpp_CppMicroGemmFP32Vec_..
@@ -112,7 +112,7 @@ def fused_ops(text: str) -> tuple[str, ...]:
     return tuple(word for word in ops if word)
 
 
-# A template is what it was made for; of the others the category says it, whatever ops they name.
+# A template computes what it was made for; for the others the category decides, whatever ops they name.
 _GEMM_OPS: Final = frozenset(GEMM_OPS.split())
 _ATTENTION_OPS: Final = frozenset({"flex_attention", "flex_attention_backward", "flex_decoding"})
 _FAMILY_OF_CATEGORY: Final = {
@@ -123,14 +123,14 @@ _FAMILY_OF_CATEGORY: Final = {
     "spl": "reduction",
 }
 _CUT_AT: Final = 100
-"""How many characters tools keep of a name at least."""
+"""The least number of characters that tools keep of a name."""
 _ONE_BY_ONE: Final = frozenset({"pointwise", "copy", "index", "rng"})
 _NO_COMMUNICATION: Final = frozenset({"communication"})
 _REDUCING_OPS: Final = frozenset(REDUCING_OPS.split())
 
 
 def family_of(category: str | None, ops: tuple[str, ...]) -> str | None:
-    """Return what a generated kernel computes, None where neither its category nor its operators tell."""
+    """Return the family of a generated kernel, None where neither its category nor its operators show it."""
     if category == "tem":
         named = frozenset(ops)
         if named & _ATTENTION_OPS:
@@ -144,14 +144,14 @@ def family_of(category: str | None, ops: tuple[str, ...]) -> str | None:
 
 
 def _family_of_loop(ops: tuple[str, ...]) -> str | None:
-    """Return what a C++ kernel computes whose operators do not reduce: a loop, since templates are called otherwise."""
+    """Return the family of a C++ kernel whose operators do not reduce: a loop, since templates have other names."""
     working = [name for op in ops if operator_work(name := f"aten::{op}") is not OperatorWork.NOTHING]
     families = {operator.family if (operator := decode_operator(parse(name))) else None for name in working}
     return "pointwise" if ops and families <= _ONE_BY_ONE else None
 
 
 def _generated(category: str | None, ops: tuple[str, ...], index: str | None, stem: str) -> KernelName:
-    # Every generated name ends in a number: one that tools have cut may lack the operator that a template is made for.
+    # Every generated name ends in a number: a name that was cut may lack the operator that a template is made for.
     is_cut = category == "tem" and index is None and len(stem) >= _CUT_AT
     family = None if is_cut else family_of(category, ops)
     return KernelName(

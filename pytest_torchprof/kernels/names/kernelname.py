@@ -12,16 +12,18 @@ from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Reply, known
 FAMILIES: Final = word_list(
     "gemm conv attention pointwise reduction normalization softmax optimizer copy index sort rng communication other"
 )
-"""``other`` is what surely is none of the others, such as a transform. What is not known has no family."""
+"""``other`` is a kernel that surely belongs to none of the other families, such as a transform. A kernel that is not
+known has no family.
+"""
 PRODUCTS: Final = frozenset({"gemm", "conv", "attention"})
 NO_PRODUCT: Final = PRODUCTS | {"communication"}
-"""What a kernel surely is not that moves or changes values one by one or in rows, whatever else it does."""
+"""The families that a kernel surely does not belong to if it moves or changes values one by one or in rows."""
 LAYOUT_CONVERSION: Final = "layout conversion"
-"""What a kernel does for convolutions that only changes the layout of their images."""
+"""The task of a kernel that only changes the layout of a convolution's images."""
 CONVOLUTION_OFFSETS: Final = "convolution offsets"
-"""What a kernel does for convolutions that only computes where their operands lie, in whole numbers of 32 bits."""
+"""The task of a kernel that only computes where a convolution's operands lie, in 32-bit integers."""
 FAMILY_NOT_KNOWN: Final = "not known"
-"""How tables call the family of a kernel of which none is known."""
+"""What tables show as the family of a kernel whose family is not known."""
 LIBRARIES: Final = word_list("cublas cutlass cudnn flash triton aten cub nccl tensile ck miopen other")
 DTYPES: Final = word_list("fp32 tf32 bf16 fp16 fp8 fp4 fp64 complex64 complex128 int64 int32 int16 int8 uint8 bool")
 TORCHS_DTYPES: Final = {"float": "fp32", "half": "fp16", "double": "fp64", "bfloat16": "bf16", "long": "int64"} | {
@@ -47,14 +49,14 @@ def shortened(text: str, length: int = SHORT_LENGTH) -> str:
 
 
 class KernelName(Struct, frozen=True, kw_only=True):
-    """What a kernel's raw name tells; None where it does not say."""
+    """What a kernel's raw name says; a field of which it says nothing is None."""
 
     family: str | None = None
     """What it computes, one of FAMILIES; None where that is not known."""
     never: frozenset[str] = frozenset()
-    """Where its family is not known, those that it surely is not of."""
+    """Where its family is not known, the families that it surely does not belong to."""
     by_word: bool = False
-    """Whether words of the name alone tell it, and no library's grammar: what the user says of it is better known."""
+    """Whether only words in the name show it, and no library's grammar: what the user declares counts for more."""
     library: str = "other"
     dtype: str | None = None
     layout: str | None = None
@@ -71,18 +73,18 @@ class KernelName(Struct, frozen=True, kw_only=True):
     epilogue: tuple[str, ...] = ()
     """What the epilogue can do ("relu", "bias"); a capability, not proof that it ran."""
     arch: str | None = None
-    """The generation the code was written for ("sm80", "gfx942"), which is not the GPU's."""
+    """The GPU generation that the code was written for ("sm80", "gfx942"), which need not be the GPU's own."""
     alignment: int | None = None
     triton_ops: tuple[str, ...] = ()
     triton_index: int | None = None
     collective: str | None = None
     helper: str | None = None
-    """What this kernel does for another one ("split-k reduce", "bias copy"), None if it stands for itself."""
+    """What this kernel does for another one ("split-k reduce", "bias copy"), None if it is no helper."""
     operands: str | None = None
-    """What its operator was given where dtype or layout leave that open ("bf16 int64"); no name tells it."""
+    """Its operator's operands, where dtype or layout leave them open ("bf16 int64"); no name shows them."""
 
     def is_of(self, *families: str) -> Reply:
-        """Tell whether it is of one of the families."""
+        """Return whether it belongs to one of the families."""
         if self.family is not None:
             return known(holds=self.family in families)
         return NO if self.never.issuperset(families) else NOT_KNOWN
@@ -100,7 +102,7 @@ class KernelName(Struct, frozen=True, kw_only=True):
 
     @property
     def titles(self) -> tuple[str, str]:
-        """What tables call it, uncut: the display name, and the one with all that is known of it ahead."""
+        """What tables call it, uncut: the display name, and the name preceded by all that is known of it."""
         family = self.family if self.family not in (None, "other") else ""
         title = f"{self._lead} {self.stem}".lstrip()
         rest = title.removeprefix(family).lstrip()
@@ -109,7 +111,7 @@ class KernelName(Struct, frozen=True, kw_only=True):
 
     @property
     def _lead(self) -> str:
-        """What stands before the kernel's own name in the display name."""
+        """The part of the display name before the kernel's own name."""
         if self.triton not in (None, "user"):
             return ""
         words = [self.family] if self.family not in (None, "other") else []

@@ -59,7 +59,7 @@ def decode(text: Text) -> KernelName | None:
         helper = LAYOUT_CONVERSION if base.startswith(_CONVERSIONS) else None
         return KernelName(family=family, library="miopen", helper=helper, stem=base)
     if text.last.startswith(("MIOpen", "miopen")) or "miopen" in base:
-        # Its name says no more than whose it is.
+        # Its name says nothing but which library it comes from.
         convolves = "conv" if "onv" in base else None
         return KernelName(family=convolves, never=frozenset({"communication"}), library="miopen", stem=base)
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import looked_up, word_table
+from pytest_torchprof.kernels.names.text import first_meaning, word_table
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -49,7 +49,7 @@ def decode(text: Text) -> KernelName | None:
         return KernelName(family=next(family for start, family in _ONEDNN if base.startswith(start)), stem=base)
     if "at::native::xpu::" in text.head[:300] or base.startswith("at::native::xpu"):
         where = text.head[:600]
-        return KernelName(family=looked_up(where, _SYCL), library="aten", stem=text.last)
+        return KernelName(family=first_meaning(where, _SYCL), library="aten", stem=text.last)
     if base.startswith("sycl::") or "cutlass::fmha" in base:
         return KernelName(stem=text.last)
     return None

@@ -27,16 +27,16 @@ _NEVER_AMONG_SEVERAL: Final = frozenset(FAMILIES) - {"gemm", "pointwise", "other
 
 
 def canonical(op: str) -> str:
-    """Return the operator that an in-place or private one, one with an overload, or one on lists is a variant of."""
+    """Return the operator of which an in-place, private or foreach operator, or an overload, is a variant."""
     return op.partition(".")[0].removeprefix("_foreach").strip("_")
 
 
 def decode(text: Text) -> KernelName | None:
     """Return what an operator computes, None for any name without an operator's namespace.
 
-    Of an operator that is in no table, such as one of a newer torch, the family is not known; it is never guessed.
-    Neither is that of one which does several things, such as the products and the gates of a recurrent layer: whether
-    it counts as any of them nobody can say, and it surely is nothing else.
+    Of an operator that is in no table, such as one of a newer torch, the family is not known; it is never guessed. Nor
+    is the family known of an operator that does several things, such as the products and gates of a recurrent layer: it
+    may count as any of these families, and surely belongs to no other.
     """
     base = text.head
     if not base.startswith(_SPACES) or text.args:

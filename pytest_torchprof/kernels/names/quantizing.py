@@ -22,12 +22,12 @@ _QUANTIZES: Final = Expression(
     rf"(?<!broad)cast_(?:and_)?transpose|per_(?:channel|token|block|group|tensor)_cast"
 )
 _DEQUANTIZES: Final = Expression(rf"dequant|upcast_from|{_LOW}\w*?(?:to|2)_?{_WIDE}|reconstruct_(?:exllama|gptq)")
-# A product's result in whole numbers becomes floats.
+# The integer result of a product becomes floats.
 _RESULT: Final = Expression(r"dequant_mm_int32")
 _LOW_TYPES: Final = frozenset({"fp8", "fp4", "int8"})
-# A float among the arguments may be the type of scales.
+# A float among the arguments may be the type of the scales.
 _WIDE_TYPES: Final = frozenset({"bf16", "fp16"})
-# What else such a kernel does is told by the tables of these words.
+# What else such a kernel does is in the tables of these words.
 _OTHERS: Final = word_list(
     "norm rms_ gather scatter permut topk top_k sort softmax embedding amax reduce_ moe_sum attn attention conv1d"
 )
@@ -51,7 +51,7 @@ def decode(text: Text) -> KernelName | None:
 
 
 def _dtype(text: Text, kinds: frozenset[str]) -> str | None:
-    """Return the type that is cast: the one among the first template arguments that is of these, None for several."""
+    """Return the type that is cast: the only one of ``kinds`` among the first template arguments, if any."""
     given = mangled_dtypes(text.args, 4) if text.mangled else map(dtype_of, leading_types(text.args, 4))
     types = kinds.intersection(given)
     return next(iter(types)) if len(types) == 1 else None

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.kernels.names.kernelname import KernelName
-from pytest_torchprof.kernels.names.text import Expression, agreed, numbers
+from pytest_torchprof.kernels.names.text import Expression, common_dtype, numbers
 
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
@@ -49,9 +49,9 @@ def _dtype(types: str) -> str | None:
     codes = _CODE.findall(token[:12])
     if not codes:
         return None
-    # A pair of its own stands before the triple: F8NH_HHS multiplies fp8 by fp16.
+    # A separate pair comes before the triple: F8NH_HHS multiplies fp8 by fp16.
     if len(codes) == 2 and re.match(r"[A-Z0-9]{2,5}S_", rest):
-        return agreed(_TYPES.get(code) for code in codes)
+        return common_dtype(_TYPES.get(code) for code in codes)
     return _TYPES.get(codes[0])
 
 

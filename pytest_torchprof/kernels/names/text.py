@@ -1,4 +1,4 @@
-"""A raw kernel name cut into its parts, in bounded time; words in it that several libraries share."""
+"""A raw kernel name cut into its parts, in bounded time; words in names that several libraries share."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Expression:
         return self.compiled().finditer(text, start)
 
     def findall(self, text: str) -> list[str]:
-        """Return all matches, or their one group."""
+        """Return all matches, or their groups if the expression has a group."""
         return self.compiled().findall(text)
 
 
 def contains(text: str, words: Iterable[str]) -> bool:
-    """Tell whether any of ``words`` is in ``text``."""
+    """Return whether any of ``words`` is in ``text``."""
     # A loop: a generator expression costs twice as much, and this is where the time goes.
     for word in words:  # noqa: SIM110
         if word in text:
@@ -53,8 +53,8 @@ def contains(text: str, words: Iterable[str]) -> bool:
     return False
 
 
-def looked_up(text: str, table: Iterable[tuple[str, str]]) -> str | None:
-    """Return what the first word of ``table`` that is in ``text`` stands for."""
+def first_meaning(text: str, table: Iterable[tuple[str, str]]) -> str | None:
+    """Return the meaning of the first word of ``table`` that is in ``text``."""
     for word, meaning in table:
         if word in text:
             return meaning
@@ -62,7 +62,7 @@ def looked_up(text: str, table: Iterable[tuple[str, str]]) -> str | None:
 
 
 def word_list(text: str) -> tuple[str, ...]:
-    """Return the words of a list that is written as a text."""
+    """Return the words of a list that is given as one text."""
     return tuple(text.split())
 
 
@@ -72,7 +72,7 @@ def word_table(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((word, meaning) for meaning, _, words in lines for word in words.split())
 
 
-# What a kernel is stands in front: names reach 5,000 characters of template arguments, and no decoder needs more.
+# The beginning of a name says what the kernel is: template arguments reach 5,000 characters, and no decoder needs more.
 _HEAD: Final = 1600
 _BASE: Final = 160
 
@@ -196,7 +196,7 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part[:9]) for part in text.split("x"))
 
 
-# Types that operands of a kernel have; integer and index types tell nothing about it and stay None.
+# The types of a kernel's operands; integer and index types say nothing about it and stay None.
 _DTYPE_OF: Final = {
     "signed char": "int8",
     **dict(
@@ -217,7 +217,7 @@ _DTYPE_OF: Final = {
     ),
 }
 
-# The same in Itanium manglings, as they stand in a template argument list (longest first).
+# The same types in Itanium manglings, as a template argument list has them (longest first).
 _MANGLED: Final = (
     ("DF16b", "bf16"),
     ("DF16_", "fp16"),
@@ -236,7 +236,7 @@ _WORD: Final = Expression(r"(?:[A-Za-z_][\w]*::)*([A-Za-z_]\w*(?:<float>)?)")
 
 
 def dtype_of(word: str) -> str | None:
-    """Return the dtype that a C++ type stands for, namespaces and ``const`` ignored; None if it is none of ours."""
+    """Return the dtype of a C++ type, namespaces and ``const`` ignored; None for a type that is not in the table."""
     word = word.strip().removesuffix("const").removesuffix("*").strip().removesuffix("const").strip()
     return _DTYPE_OF.get(word[word.rfind("::") + 2 :] if "::" in word else word)
 
@@ -263,7 +263,7 @@ def first_dtype(args: str, count: int = 3) -> str | None:
 
 
 def mangled_dtype(args: str) -> str | None:
-    """Return the dtype of the first mangled template argument (``args`` starts behind the ``I``)."""
+    """Return the dtype of the first mangled template argument (``args`` starts after the ``I``)."""
     return next(iter(mangled_dtypes(args, 1)), None)
 
 
@@ -280,20 +280,20 @@ def mangled_dtypes(args: str, count: int) -> list[str]:
 
 
 def first_element_type(text: Text) -> str | None:
-    """Return the type of values that the first template arguments name; a vector of floats is none of its own."""
+    """Return the type of values that the first template arguments name; a vector counts as its elements' type."""
     if text.mangled:
         return mangled_dtype(text.args)
     dtype = first_dtype(text.args, 2)
     return None if dtype == "complex64" and "complex" not in text.args[:200] else dtype
 
 
-def agreed(dtypes: Iterable[str | None]) -> str | None:
-    """Return the one dtype that all of ``dtypes`` are, None where they differ or one is unknown."""
+def common_dtype(dtypes: Iterable[str | None]) -> str | None:
+    """Return the dtype that all of ``dtypes`` are; None if they differ or one is unknown."""
     distinct = set(dtypes)
     return distinct.pop() if len(distinct) == 1 else None
 
 
-# As they stand in template arguments of CUTLASS, CUDA, HIP, torch and in manglings: the first one in a text.
+# The types as template arguments of CUTLASS, CUDA, HIP and torch and manglings have them; the first in a text counts.
 _ELEMENTS: Final = word_table(
     """
     bf16: bfloat16 BFloat16 bf16_t
@@ -307,6 +307,6 @@ _ELEMENTS: Final = word_table(
 
 
 def first_element(text: str) -> str | None:
-    """Return the dtype of the first reduced-precision type that ``text`` names; plain float is none."""
+    """Return the dtype of the first reduced-precision type that ``text`` names; a plain float does not count."""
     elements = [(at, dtype) for word, dtype in _ELEMENTS if (at := text.find(word)) >= 0]
     return min(elements)[1] if elements else None

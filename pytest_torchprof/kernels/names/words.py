@@ -1,4 +1,4 @@
-"""Words that several tables share: of products, and of what kernels do for one without being one."""
+"""Words that several tables share: of products, and of kernels that serve a product without being one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ _WHOLE: Final = "b?mm|mlp|ffn|fc\\d?|linear(?!_grid)|proj|dot|conv(?:[123]d)?|ml
 _PRODUCT: Final = Expression(
     rf"(?<!fb)gemm(?!a)|gemv|matmul|attn|attention|sdpa|fmha|fused_moe|(?:^|_|::)(?:{_WHOLE})(?=_|$|kernel)"
 )
-# Kernels that run after a product, or store what one is to read.
+# Kernels that run after a product, or store what a product will read.
 _AFTER_PRODUCTS: Final = Expression("finalize_matmul|and_cache|kv_?cache")
-# A library's name in a function's name says for whom it works: silu_mul_fp8_quant_deep_gemm quantizes.
+# A library's name in a function's name says for which library it works: silu_mul_fp8_quant_deep_gemm quantizes.
 _DEEP_GEMM: Final = Expression("deep_?gemm")
-# What computes where a product's operands lie, or how it divides its work.
+# Kernels that compute where a product's operands lie, or how it divides its work.
 _BOOKKEEPING: Final = Expression(
     r"tensor_?maps?(?![a-z])|tma_?desc|descriptors?(?![a-z])|problem_?sizes|gemm_?(?:starts|args)|pre_?compute_?kernel|"
     r"meta_?data|(?<![a-z])sched(?:uler?)?(?![a-z])|expert_?(?:blockscale_)?offsets|compute_?strides"
+)
+# torch.cuda._sleep's spin_kernel, sleep_kernel, busy_wait, delayKernel: their only work is to last.
+_LASTS: Final = Expression(
+    r"(?:^|_)(?:spin|sleep|nano_?sleep|delay|busy_?(?:wait|loop|spin)|wait_?cycles)(?:_?(?:gpu|kernel|cycles|ns|us|ms|for))*(?:_|$)"
 )
 _GENERIC: Final = frozenset(
     word_list(
@@ -35,30 +39,35 @@ _END: Final = 96
 
 
 def without_deep_gemm(name: str) -> str:
-    """Return a name without the library's, so that what is left says what the kernel does."""
+    """Return a name without the library's name, so that the rest says what the kernel does."""
     return _DEEP_GEMM.compiled().sub("", name)
 
 
 def function_of(text: Text) -> str:
-    """Return the end of the function's own name, lower case, without a library that is its user."""
+    """Return the end of the function's own name, in lower case, without the name of a library that uses it."""
     return without_deep_gemm(text.last[-_END:].lower())
 
 
 def says_nothing(function: str) -> bool:
-    """Tell whether a function's name has no word of what it computes: ``_fwd_kernel``, ``kernel``."""
+    """Return whether a function's name has no word for what it computes: ``_fwd_kernel``, ``kernel``."""
     return all(word.rstrip("0123456789") in _GENERIC for word in function[:_END].lower().split("_"))
 
 
 def end_of(text: Text) -> str:
-    """Return the end of the function's qualified name, lower case: what it does stands there."""
+    """Return the end of the function's qualified name, in lower case: it says what the function does."""
     return without_deep_gemm(text.base[-_END:].lower())
 
 
 def names_product(name: str) -> bool:
-    """Tell whether a word of a name, lower case, says that the kernel may be a product, whatever other words say."""
+    """Return whether a word of a lower-case name says that the kernel may be a product, whatever other words say."""
     return _PRODUCT.search(name) is not None and _AFTER_PRODUCTS.search(name) is None
 
 
 def serves_products(text: Text) -> bool:
-    """Tell whether a word says that the kernel computes what a product needs to run, and no product."""
+    """Return whether a word says that the kernel computes what a product needs to run, and is no product."""
     return _BOOKKEEPING.search(function_of(text)) is not None
+
+
+def only_lasts(text: Text) -> bool:
+    """Return whether the function's name says that the kernel computes nothing and is made to take time."""
+    return _LASTS.search(function_of(text)) is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.report.page.details import as_json, details_of
 from pytest_torchprof.report.page.document import compressed, document, text
+from pytest_torchprof.report.page.marks import marks_of
 from pytest_torchprof.report.page.measured import with_lines
 from pytest_torchprof.report.page.packing import pack
 from pytest_torchprof.report.page.verdicts import columns_of, row, table, worst_first
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 _ROOM_BYTES: Final = 4_500_000
 """Of recordings, compressed: a page of 2,000 tests stays below 10 MB."""
+_NOTHING: Final = (
+    '<p class="lead">No test was measured.</p><p>A test is measured with '
+    "<code>@pytest.mark.torchprof(max_kernels=3)</code>, by the fixture <code>torchprof</code>, or, all of them, with "
+    "<code>pytest --torchprof</code>; tests that were deselected or skipped are not.</p>"
+)
 _TOGETHER: Final = 24
 """Details of so many tests are compressed together: they are alike."""
 
@@ -54,12 +60,14 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
         shown.append(_without_recording(measured))
     columns = columns_of(shown, two_sides=heading.sides is not None)
     rows = [row(number, measured, columns) for number, measured in worst_first(enumerate(shown))]
-    outcomes = Counter(measured.outcome for measured in shown)
+    verdicts = Counter(measured.verdict for measured in shown)
     lines = "".join(f"<p>{text(line)}</p>" for line in heading.lines)
     body = (
+        f'<a class="skip" href="#details">Skip to the measurement</a>'
         f'<header><h1><span class="brand">torchprof</span> {text(heading.title)}</h1>{lines}</header>'
         f"<noscript><p>What is below the verdicts needs JavaScript.</p></noscript>"
-        f'<main>{table(rows, columns, outcomes, heading.compared)}<div id="details" tabindex="-1"></div></main>'
+        f"<main>{table(rows, columns, verdicts, heading.compared) if shown else _NOTHING}"
+        f'<div id="details" tabindex="-1"></div></main>'
     )
     sides = {} if heading.sides is None else {"sides": heading.sides}
     index = {"count": len(details), "together": _TOGETHER, "compared": heading.compared, **sides}
@@ -72,7 +80,11 @@ def _details_and_recordings(measured: Measured, *, room: float) -> tuple[dict[st
     analysis = measured.analysis
     if analysis is None:
         return {**details_of(measured), "missing": measured.missing}, []
-    details, drawn = details_of(measured), [compressed(pack(side)) for side in _sides(measured)]
+    marks = marks_of(analysis, measured.result.findings)
+    details = details_of(measured, marks)
+    drawn = [
+        compressed(pack(side, marks.events if number == 0 else ())) for number, side in enumerate(_sides(measured))
+    ]
     if sum(map(len, drawn)) > room:
         events = counted(analysis.trace.events, "event")
         return {**details, "missing": f"no timeline: {events} would make the page too large"}, []

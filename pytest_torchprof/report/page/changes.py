@@ -45,13 +45,13 @@ def changes_in(comparison: Comparison, device: DeviceKind) -> dict[str, Any]:
 
     A comparison with a baseline has times by family, and none of single kernels.
     """
-    if comparison.cost is None:
+    if not comparison.of_recordings:
         cost = cost_by_family(comparison.families, device)
         large, small = (
             [change for change in comparison.numbers if _is_small(change) is small] for small in (False, True)
         )
     else:
-        cost = comparison.cost
+        cost = comparison.cost or cost_by_family((), device)
         large, small = large_and_small(comparison.changes)
     return {
         "notes": list(comparison.notes),
@@ -59,7 +59,7 @@ def changes_in(comparison: Comparison, device: DeviceKind) -> dict[str, Any]:
         "small": [change_words(change) for change in small],
         **_where(cost),
         "exchange": comparison.exchange,
-        "words": "" if comparison.cost is None and not comparison.kernels else comparison.words,
+        "words": "" if not (comparison.of_recordings or comparison.kernels) else comparison.words,
         **_single([line.strip() for line in comparison.kernel_lines]),
     }
 

@@ -23,6 +23,13 @@ const Details = (() => {
     if (lane.step) facts.push(["step", lane.step[at] ? shown(recording.steps[lane.step[at] - 1].name || "the whole recording") : "none: queued outside of the steps", null]);
     const variant = lane.variant && lane.variant[at] ? recording.variants[lane.variant[at] - 1] : null;
     if (variant) facts.push(["family", variant[0], null], ["library", variant[1], null], ["dtype", variant[2], null], ["layout", variant[3], null]);
+    const shape = lane.shape && lane.shape[at] ? recording.shapes[lane.shape[at] - 1] : {};
+    const sizes = (three) => three && three.map(show.count).join(" x ");
+    facts.push(["grid", sizes(shape.grid), null], ["block", sizes(shape.block), null],
+      ["registers", isNumber(shape.registers) ? `${show.count(shape.registers)} per thread` : null, null],
+      ["shared memory", isNumber(shape.shared_bytes) ? show.bytes(shape.shared_bytes) : null, null],
+      ["occupancy", isNumber(shape.occupancy) ? show.share(shape.occupancy) : null, null],
+      ["blocks per SM", isNumber(shape.blocks_per_sm) ? show.ratio(shape.blocks_per_sm) : null, null]);
     if (lane.bytes && lane.bytes[at]) facts.push(["size", show.bytes(lane.bytes[at]), null]);
     const op = lane.op && lane.op[at] ? Recording.placeOf(recording, lane.op[at]) : null;
     if (op) facts.push(["operator", name(op), op], ["operands", looked(recording, "inputs", op.lane.inputs, op.at), null]);
@@ -47,8 +54,8 @@ const Details = (() => {
   const stepAt = (recording, moment) => recording.steps.find((step) => moment >= step.start_ns && moment < step.end_ns);
 
   const listed = (facts, go = null) => h("dl", {class: "tl-facts"}, ...facts.flatMap(([what, text, place]) => {
-    const said = shown(text, 400);
-    return [h("dt", {}, what), h("dd", {}, place && go ? h("button", {type: "button", class: "tl-link", on: {click: () => go(place)}}, said) : said)];
+    const words = shown(text, 400);
+    return [h("dt", {}, what), h("dd", {}, place && go ? h("button", {type: "button", class: "tl-link", on: {click: () => go(place)}}, words) : words)];
   }));
 
   const named = (recording, {lane, at}, most) => shown(recording.names[lane.name[at]], most);
@@ -59,9 +66,31 @@ const Details = (() => {
     return [h("p", {class: "tl-name"}, h("strong", {}, short)), ...whole];
   };
 
+  // The sentences of the findings that a slice is of, or that a gap is.
+  const findingsOf = (side, {lane, at, gap, title}) => side.findings.filter(({mark}) => {
+    const found = side.recording.marks[mark];
+    if (gap) return (found.gaps.get(title) || []).some(({start, end}) => start < gap.end && gap.start < end);
+    return found.of.has(lane) && found.of.get(lane)[at] === 1;
+  });
+  const said = (side, hit) => findingsOf(side, hit).map((finding) => h("p", {class: "tl-finding"}, h("b", {}, shown(finding.title, 80)), ": ", shown(finding.message, 400)));
+
+  const fillGap = (element, hit, go = null) => {
+    const {side, gap} = hit, {recording} = side;
+    const begun = stepAt(recording, gap.start), facts = [["lasts", Recording.timeText(gap.end - gap.start), null],
+      ["starts", begun ? `${Recording.timeText(gap.start - begun.start_ns)} after ${shown(begun.name || "the recording")} began` : `${Recording.timeText(gap.start)} into the recording`, null]];
+    if (gap.beside) {
+      const op = gap.beside.lane.op && gap.beside.lane.op[gap.beside.at] ? Recording.placeOf(recording, gap.beside.lane.op[gap.beside.at]) : null;
+      const label = Painting.labelOf(recording, gap.beside.lane, gap.beside.at);
+      facts.push([gap.beside.lane.start[gap.beside.at] >= gap.end ? "before" : "after", label, gap.beside]);
+      if (op) facts.push(["launched by", recording.names[op.lane.name[op.at]], op]);
+      facts.push(["from", looked(recording, "origins", gap.beside.lane.origin, gap.beside.at), null]);
+    }
+    element.replaceChildren(h("p", {class: "tl-name"}, h("strong", {}, "The GPU idles")), ...said(side, hit), listed(facts.filter(([, text]) => text), go));
+  };
+
   const fillTip = (tip, {side, lane, at, together}) => {
     const more = together > 1 ? [h("p", {class: "tl-more"}, `the longest of ${show.count(together)} slices here that are narrower than a pixel: zoom in to see each`)] : [];
-    tip.replaceChildren(...headed(side.recording, {lane, at}, 120), ...more, listed(factsOf(side.recording, {lane, at})));
+    tip.replaceChildren(...headed(side.recording, {lane, at}, 120), ...more, ...said(side, {lane, at}), listed(factsOf(side.recording, {lane, at})));
   };
 
   const fillPane = (pane, chosen, go) => {
@@ -69,7 +98,7 @@ const Details = (() => {
       pane.replaceChildren(h("p", {class: "tl-hint"}, "Click a slice, or press Enter for the longest one in view, and its details stand here."));
       return;
     }
-    pane.replaceChildren(...headed(chosen.side.recording, chosen, 4000), listed(factsOf(chosen.side.recording, chosen), go));
+    pane.replaceChildren(...headed(chosen.side.recording, chosen, 4000), ...said(chosen.side, chosen), listed(factsOf(chosen.side.recording, chosen), go));
   };
 
   // The longest slices of a step, from lanes of this kind.
@@ -113,5 +142,5 @@ const Details = (() => {
     }));
   };
 
-  return {fillTip, fillPane, fillText, factsOf};
+  return {fillTip, fillGap, fillPane, fillText, factsOf};
 })();

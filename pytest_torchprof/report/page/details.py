@@ -8,30 +8,34 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.report.page.changes import changes_between, changes_in
-from pytest_torchprof.report.page.tables import kernel_names, table_of_calls, tables_of, time_breakdown
+from pytest_torchprof.report.page.tables import table_of_calls, tables_of, time_breakdown
 from pytest_torchprof.report.result import as_reported, known_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.compare import Comparison
     from pytest_torchprof.findings import Finding
+    from pytest_torchprof.findings.catalogue.headlines import Headline
+    from pytest_torchprof.report.page.marks import Marks
     from pytest_torchprof.report.page.measured import Measured
-    from pytest_torchprof.report.page.tables import Table
     from pytest_torchprof.report.result import Result
 
 _SHOWN: Final = ("message", "changes", "limits", "environment", "recording")
 
 
-def details_of(measured: Measured) -> dict[str, Any]:
-    """Return what stands below the list of verdicts when the measurement is chosen there."""
+def details_of(measured: Measured, marks: Marks | None = None) -> dict[str, Any]:
+    """Return what stands below the list of verdicts when the measurement is chosen there.
+
+    ``marks`` are those of its recording, where that is drawn.
+    """
     result, analysis, before = measured.result, measured.analysis, measured.before
     plain = as_reported(result)
     earlier = before.analysis if before is not None else None
     details: dict[str, Any] = {
         "name": measured.name,
-        "outcome": measured.outcome,
+        "outcome": measured.verdict,
         **{name: plain[name] for name in _SHOWN if plain[name]},
         "numbers": _numbers(measured),
     }
@@ -48,8 +52,9 @@ def details_of(measured: Measured) -> dict[str, Any]:
         details["compared"] = {"verdict": str(result.baseline), **changes_in(comparison, measured.device)}
     if result.against_time is not None:
         details["pace"] = result.against_time.words
-    kernels = details.get("tables", {}).get("kernel")
-    return {**details, "findings": _findings(result.findings, kernels, linked=analysis is not None)}
+    if marks is not None:
+        details["headline"] = _headline(marks.headline)
+    return {**details, "findings": _findings(result.findings, marks)}
 
 
 def _with_differences(result: Result) -> Comparison | None:
@@ -72,8 +77,11 @@ def _finite(value: Any) -> Any:
 
 
 def _numbers(measured: Measured) -> list[list[Any]]:
-    """Return a row for each number: title, unit, which way is better, median, worst step, median before."""
-    before = measured.before
+    """Return a row for each number that the device has: title, unit, which way is better, median, worst step, before.
+
+    What is not measured is None; without a summary on any side there are no rows.
+    """
+    sides = [side for side in (measured, measured.before) if side is not None and side.result.summary is not None]
     return [
         [
             number.title_on(gpu=measured.device.has_launches),
@@ -81,11 +89,10 @@ def _numbers(measured: Measured) -> list[list[Any]]:
             number.better,
             measured.number(number.name),
             measured.worst(number.name),
-            before.number(number.name) if before is not None else None,
+            measured.before.number(number.name) if measured.before is not None else None,
         ]
         for number in TABLE
-        if not number.detail
-        and any(side is not None and side.number(number.name) is not None for side in (measured, before))
+        if sides and not number.detail and number.needs not in measured.device.lacks
     ]
 
 
@@ -104,30 +111,16 @@ def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
     }
 
 
-def _findings(findings: Sequence[Finding], kernels: Table | None, *, linked: bool) -> list[dict[str, Any]]:
-    """Return the findings; where the page has the recording, each with the names of the events that it means."""
-    names = kernel_names(kernels) if linked and findings and kernels else {}
+def _findings(findings: Sequence[Finding], marks: Marks | None) -> list[dict[str, Any]]:
+    """Return the findings, each with the place of its events among the marks of the recording, where it has any."""
     rows = []
-    for finding in findings:
-        shown = {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity")}
-        events = _events(finding.evidence, names) if linked else {}
-        rows.append({**shown, "source": finding.evidence.get("source"), **({"events": events} if events else {})})
+    for number, finding in enumerate(findings, 1):
+        row = {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity")}
+        marked = marks is not None and marks.events[number] is not None
+        rows.append({**row, "source": finding.source, **({"mark": number} if marked else {})})
     return rows
 
 
-def _events(evidence: Mapping[str, Any], names: Mapping[str, set[str]]) -> dict[str, Any]:
-    """Return by what the timeline finds the events that a finding's evidence is of; empty where it names none."""
-    words = [*_listed(evidence, "kernels"), *_listed(evidence, "collectives_us")]
-    meant = sorted({raw for word in words for raw in names.get(word, ())})
-    if meant:
-        # A kernel's own name is more exact than the operator that launched it.
-        return {"names": meant}
-    before = evidence.get("longest_before")
-    ops = [*_listed(evidence, "ops"), *([before] if isinstance(before, str) else [])]
-    steps = _listed(evidence, "steps")
-    return {**({"ops": ops} if ops else {}), **({"step": steps[0]} if steps else {})}
-
-
-def _listed(evidence: Mapping[str, Any], key: str) -> list[str]:
-    named = evidence.get(key)
-    return [str(name) for name in named if name] if isinstance(named, list | tuple | dict) else []
+def _headline(headline: Headline) -> dict[str, Any]:
+    mark = {"mark": 0} if headline.events is not None else {}
+    return {"what": headline.what, "where": headline.where, **mark}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SCRIPTS: Final = (
     *("words.js", "table.js"),
-    *("recording.js", "painting.js", "details.js", "timeline.js", "flame.js"),
+    *("recording.js", "painting.js", "details.js", "selection.js", "timeline.js", "flame.js"),
     *("tests.js", "sections.js", "page.js"),
 )
 STYLES: Final = ("style.css", "drawing.css")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from itertools import zip_longest
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.text import printable_line
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.names import KernelName
 
 _LONGEST = 400
+_LONGEST_SIZES = 100
 
 
 class Facts:
@@ -33,6 +36,9 @@ class Facts:
         """Source lines and modules."""
         self.variants: list[tuple[str, str, str | None, str | None, str]] = []
         """Family, library, dtype, layout and short name of kernels."""
+        self.shapes: list[dict[str, Any]] = []
+        """Grid, block, registers per thread, shared memory in bytes and occupancy of kernels, as far as recorded."""
+        self._shape_numbers: dict[tuple[int, float, float], int] = {}
         self._input_numbers: dict[int, int] = {}
         self._origin_numbers: dict[Origin | None, int] = {None: 0}
         self._variant_numbers: dict[KernelName, int] = {}
@@ -41,13 +47,13 @@ class Facts:
 
     @property
     def worst_step(self) -> int:
-        """The index of the step with the most time on the GPU, or of the longest step where the CPU is the device."""
-        steps = self._trace.steps
-        numbers = [step.numbers for step in self._analysis.steps]
-        return max(
-            range(len(steps)),
-            key=lambda i: (numbers[i].gpu_time_us or 0.0, steps[i].end_ns - steps[i].start_ns, -i),
-        )
+        """The index of the longest step, to the end of its last GPU operation: by the number beside its name."""
+        ends = self._trace.gpu.end
+        until = [
+            max([step.end_ns, *map(ends.__getitem__, members)])
+            for step, members in zip(self._trace.steps, (part.gpu_ops for part in self._launching.parts), strict=True)
+        ]
+        return max(range(len(until)), key=lambda i: (until[i] - self._trace.steps[i].start_ns, -i))
 
     def of_operators(self, members: Sequence[int]) -> dict[str, Iterable[int]]:
         """Return the columns that operators have beside those of all slices; those of zeros are left out."""
@@ -68,6 +74,7 @@ class Facts:
             "step": [step_of[i] + 1 for i in members],
             "variant": [self._variant(decoded(i)) if gpu.kind[i] == KERNEL else 0 for i in members],
             "bytes": [max(gpu.size[i], 0) for i in members],
+            "shape": [self._shape(i) if gpu.kind[i] == KERNEL else 0 for i in members],
         }
         if origins:
             columns["origin"] = [self._origin(origins.get(i)) for i in members]
@@ -81,6 +88,18 @@ class Facts:
             if text:
                 self.inputs.append(text)
             number = self._input_numbers[index] = len(self.inputs) if text else 0
+        return number
+
+    def _shape(self, gpu_op: int) -> int:
+        gpu = self._trace.gpu
+        launched = gpu.shape[gpu_op] if gpu_op < len(gpu.shape) else 0
+        key = launched, gpu.occupancy[gpu_op], gpu.blocks_per_sm[gpu_op]
+        number = self._shape_numbers.get(key)
+        if number is None:
+            known = _shape_facts(self._trace.shapes[key[0]], *key[1:])
+            if known:
+                self.shapes.append(known)
+            number = self._shape_numbers[key] = len(self.shapes) if known else 0
         return number
 
     def _origin(self, origin: Origin | None) -> int:
@@ -97,6 +116,35 @@ class Facts:
             self.variants.append((name.family_shown, name.library, name.dtype, name.layout, short))
             number = self._variant_numbers[name] = len(self.variants)
         return number
+
+
+def _shape_facts(recorded: bytes, occupancy: float, blocks_per_sm: float) -> dict[str, Any]:
+    """Return what is recorded of how a kernel was launched, without what is not."""
+    grid, block, registers, shared = map(_read, recorded.split(b"\0"))
+    facts = {
+        "grid": _three(grid),
+        "block": _three(block),
+        "registers": _count(registers),
+        "shared_bytes": _count(shared),
+        "occupancy": occupancy / 100 if 0 <= occupancy < inf else None,
+        "blocks_per_sm": blocks_per_sm if 0 <= blocks_per_sm < inf else None,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _read(text: bytes) -> object:
+    # Longer texts are no sizes: what reads numbers refuses those of thousands of digits.
+    return json.loads(text) if 0 < len(text) < _LONGEST_SIZES else None
+
+
+def _three(value: object) -> list[int] | None:
+    sizes = [_count(size) for size in value] if isinstance(value, list) and len(value) == 3 else []
+    return [size for size in sizes if size is not None] if sizes and None not in sizes else None
+
+
+def _count(value: object) -> int | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+    return value if is_count and isinstance(value, int) else None
 
 
 def _operands_text(types: Sequence[str] | None, shapes: Sequence[Any] | None) -> str:

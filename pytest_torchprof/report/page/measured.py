@@ -11,7 +11,9 @@ from pytest_torchprof.analysis.analysis import Analysis, Repeat
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.findings import RULES, find, standing_out
+from pytest_torchprof.limits import HOLDS
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.report.columns import TESTS
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
 
 MOST_DRAWN: Final = 40
 """Of so many recordings a page has the timeline."""
-OUTCOMES: Final = (
-    *(Outcome.FAILED, Outcome.NOT_MEASURED, Outcome.XFAILED, Outcome.SKIPPED, Outcome.PASSED),
-    *(Outcome.RECORDED, Outcome.GONE),
+ERROR: Final = "error"
+"""The verdict on a test whose own code raised, whatever was measured of it until then."""
+VERDICTS: Final = (
+    *(str(Outcome.FAILED), ERROR, str(Outcome.NOT_MEASURED), str(Outcome.XFAILED), str(Outcome.SKIPPED)),
+    *(str(Outcome.PASSED), str(Outcome.RECORDED), str(Outcome.GONE)),
 )
 """In the order in which a reader wants them."""
 
@@ -56,6 +60,19 @@ class Measured:
         return self.result.outcome
 
     @property
+    def verdict(self) -> str:
+        """How it came out, as the page says it: an error is neither a limit's miss nor the profiler's."""
+        result = self.result
+        if isinstance(result.reason, EndedByError):
+            return ERROR
+        judged = (
+            result.baseline_fails,
+            result.against_time is not None and result.against_time.fails,
+            *(verdict.status != HOLDS for verdict in result.limits),
+        )
+        return ERROR if result.outcome is Outcome.FAILED and not any(judged) else str(result.outcome)
+
+    @property
     def device(self) -> DeviceKind:
         """The kind of device; without the recording it is the CPU where the environment names it and no GPU."""
         if self.analysis is not None:
@@ -65,11 +82,17 @@ class Measured:
 
     def number(self, name: str) -> float | None:
         """Return the median over the steps of one of the numbers; None where it is not known."""
-        return _known(getattr(self.result.summary, name, None))
+        return None if self._is_doubted else _known(getattr(self.result.summary, name, None))
 
     def worst(self, name: str) -> float | None:
         """Return the worst step's value of one of the numbers; None where it is not known."""
-        return None if (summary := self.result.summary) is None else _known(getattr(summary.worst, name))
+        summary = self.result.summary
+        return None if summary is None or self._is_doubted else _known(getattr(summary.worst, name))
+
+    @property
+    def _is_doubted(self) -> bool:
+        """Whether its numbers are there and are not to be believed: zeros would then be read as numbers."""
+        return self.analysis is not None and not self.analysis.measured
 
 
 def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -> Measured:

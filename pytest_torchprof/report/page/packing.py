@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
+from functools import cached_property
 from itertools import chain
 from math import gcd
 from operator import sub
@@ -16,14 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.lanes import ON_GPU, LaneKind, lanes_of
 from pytest_torchprof.analysis.stacks import stack_kinds, stacks_of
+from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.report.page.facts import Facts
 from pytest_torchprof.text import counted, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.lanes import Lane
+    from pytest_torchprof.findings.events import Events
     from pytest_torchprof.trace import Trace
 
 _LONGEST_NAME = 10_000
@@ -34,13 +37,14 @@ _DEVICE_TYPES: Final = {0: "CPU"}
 """As c10 numbers them; all others are GPUs."""
 
 
-def pack(analysis: Analysis) -> bytes:
+def pack(analysis: Analysis, marks: Sequence[Events | None] = ()) -> bytes:
     """Return all slices of a recording as bytes, which are the same for the same recording.
 
     Times are in units of ``unit_ns`` since ``origin_ns``; ``left_out`` is a sentence on what is not drawn as recorded.
+    ``marks`` are events that the page can show by their places in this list.
     """
     packing = _Packing(analysis)
-    header = packing.header()
+    header = packing.header(marks)
     text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
     return b"".join([len(text).to_bytes(4, "little"), text, *packing.planes])
 
@@ -56,15 +60,15 @@ class _Packing:
         self._lanes = lanes_of(analysis)
         self._untimed = 0
         self._start_ns, self._unit_ns = self._clock()
-        self._number_of_call = self._numbers_of(LaneKind.CALLS, len(trace.calls))
-        self._number_of_op = self._numbers_of(LaneKind.OPERATORS, len(trace.ops))
+        self._number_of_call = self._numbers_of([LaneKind.CALLS], len(trace.calls))
+        self._number_of_op = self._numbers_of([LaneKind.OPERATORS], len(trace.ops))
         self._name_numbers = _by_frequency(chain.from_iterable(part.name for part in _all_parts(trace)))
         self._texts = {trace.names[name]: number for name, number in self._name_numbers.items()}
 
-    def header(self) -> dict[str, Any]:
+    def header(self, marks: Sequence[Events | None]) -> dict[str, Any]:
         """Pack all columns; return what says how to read them."""
         lanes = [self._lane(lane) for lane in self._lanes]
-        memory, flames = self._memory(), self._flames()
+        memory, flames, marked = self._memory(), self._flames(), [self._mark(events) for events in marks]
         return {
             "version": 1,
             "origin_ns": self._start_ns,
@@ -74,17 +78,19 @@ class _Packing:
             "lanes": lanes,
             "memory": memory,
             "flames": flames,
+            "marks": marked,
             "names": [_shown(name) for name in self._texts],
             "inputs": self._facts.inputs,
             "origins": self._facts.origins,
             "variants": self._facts.variants,
+            "shapes": self._facts.shapes,
             "left_out": self._left_out(),
         }
 
     def _clock(self) -> tuple[int, int]:
         """Return when the first event began, and the largest unit in which all times are whole."""
         trace = self._trace
-        first = min((min(part.start) for part in _all_parts(trace) if part is not trace.gpu and len(part)), default=0)
+        first = min((min(part.start) for part in _cpu_parts(trace) if len(part)), default=0)
         usable = [start for start in trace.gpu.start if first - _EARLIEST_NS <= start < _LATEST_NS]
         if first:
             self._untimed = len(trace.gpu) - len(usable)
@@ -97,12 +103,12 @@ class _Packing:
             unit = gcd(unit, *times) if unit != 1 else 1
         return origin, unit or 1
 
-    def _numbers_of(self, kind: LaneKind, count: int) -> array[int]:
-        """Return the number of each event of a kind among all slices, from 1 on."""
+    def _numbers_of(self, kinds: Collection[LaneKind], count: int) -> array[int]:
+        """Return the number of each event of these kinds among all slices, from 1 on."""
         numbers = array("q", bytes(8 * (count + 1)))
         first = 1
         for lane in self._lanes:
-            if lane.kind is kind:
+            if lane.kind in kinds:
                 for number, i in enumerate(lane.members, first):
                     numbers[i] = number
             first += len(lane.members)
@@ -122,6 +128,8 @@ class _Packing:
             columns |= self._of_gpu(members)
         elif lane.kind is LaneKind.OPERATORS:
             columns |= self._facts.of_operators(members)
+        elif lane.kind is LaneKind.CALLS:
+            columns["waits"] = [i in self._waits for i in members]
         return {
             "kind": lane.kind.value,
             "title": _shown(lane.title),
@@ -130,6 +138,48 @@ class _Packing:
             "rows": max(lane.rows) + 1,
             "columns": self._added(columns),
         }
+
+    @cached_property
+    def _waits(self) -> frozenset[int]:
+        """The calls in which the CPU waits for the GPU: those that block, and copies that come back when done."""
+        trace = self._trace
+        copies = waiting_copies(trace, range(len(trace.gpu)))
+        return frozenset({*trace.blocking, *(trace.links.call_of[i] for i in copies)} - {trace.flush})
+
+    def _mark(self, events: Events | None) -> dict[str, Any]:
+        """Pack the numbers of slices, and times without any; gaps are in order of time."""
+        trace, unit = self._trace, self._unit_ns
+        if events is None:
+            return {"slices": 0, "gaps": 0, "chains": []}
+        on_gpu = self._number_of_gpu_op
+        ranges = self._numbers_of([LaneKind.RANGES], len(trace.annotations)) if events.annotations else ()
+        own = self._numbers_of([LaneKind.PROFILER], len(trace.overheads)) if events.overheads else ()
+        slices = [
+            *(on_gpu[i] for i in events.gpu_ops),
+            *(self._number_of_call[i] for i in events.calls),
+            *(self._number_of_op[i] for i in events.ops),
+            *(ranges[i] for i in events.annotations),
+            *(own[i] for i in events.overheads),
+        ]
+        gaps = sorted(events.gaps)
+        starts = [max(start - self._start_ns, 0) // unit for start, _, _ in gaps]
+        return {
+            "slices": len(slices),
+            "columns": self._added({"slice": _zigzag_deltas(slices)}),
+            "gaps": len(gaps),
+            "gap_columns": self._added(
+                {
+                    "start": map(sub, starts, [0, *starts[:-1]]),
+                    "length": [(end - start) // unit for start, end, _ in gaps],
+                    "beside": _zigzag_deltas([on_gpu[gpu_op] for _, _, gpu_op in gaps]),
+                }
+            ),
+            "chains": events.chains,
+        }
+
+    @cached_property
+    def _number_of_gpu_op(self) -> array[int]:
+        return self._numbers_of(ON_GPU, len(self._trace.gpu))
 
     def _of_gpu(self, members: Sequence[int]) -> dict[str, Iterable[int]]:
         call_of, op_of = self._trace.links.call_of, self._analysis.launching.op_of
@@ -202,13 +252,16 @@ class _Packing:
         return trees
 
     def _left_out(self) -> str:
-        if not self._untimed:
-            return ""
-        return f"{counted(self._untimed, 'GPU operation')} without a usable time: drawn where the recording begins"
+        untimed = f"{counted(self._untimed, 'GPU operation')} without a usable time: drawn where the recording begins"
+        return untimed if self._untimed else ""
 
 
 def _all_parts(trace: Trace) -> tuple[Any, ...]:
-    return trace.annotations, trace.frames, trace.ops, trace.calls, trace.overheads, trace.gpu
+    return *_cpu_parts(trace), trace.gpu_annotations, trace.gpu
+
+
+def _cpu_parts(trace: Trace) -> tuple[Any, ...]:
+    return trace.annotations, trace.frames, trace.ops, trace.calls, trace.overheads
 
 
 def _by_frequency(names: Iterable[int]) -> dict[int, int]:

@@ -4,7 +4,7 @@
   const sides = (index.sides ?? ["before", "now"]).map((side) => shown(side, 60));
   const main = document.getElementById("details");
   const chunks = new Map();
-  let current = {number: null, close() {}, draw() {}};
+  let current = {number: null, close() {}, draw() {}, highlight() {}};
 
   const detailsOf = async (number) => {
     const chunk = Math.floor(number / index.together);
@@ -22,7 +22,7 @@
         const columns = await Promise.all(test.drawn.map(async (id) => Timeline.read(await unpack(id))));
         const inTurn = columns.length > 1 ? [columns[1], columns[0]] : columns;
         const labels = columns.length > 1 ? sides : [];
-        return [Timeline.draw(timeline, inTurn, {labels}), Flame.draw(flame, inTurn, {labels})];
+        return [Timeline.draw(timeline, inTurn, {labels, findings: test.findings ?? []}), Flame.draw(flame, inTurn, {labels})];
       })();
       return views;
     };
@@ -30,8 +30,10 @@
     watch.observe(timeline);
     watch.observe(flame);
     const highlight = async (events) => {
-      timeline.scrollIntoView({block: "center"});
+      timeline.scrollIntoView({block: "start"});
       (await draw())[0].highlight(events);
+      // What stands above may have grown meanwhile.
+      timeline.scrollIntoView({block: "start"});
     };
     // Print shows what is drawn by then, out of view too.
     const soon = setTimeout(draw, 500);
@@ -51,17 +53,17 @@
     const operators = [tables.op && Sections.rowTable(tables.op, "op", find), tables.module && Sections.rowTable(tables.module, "module", find)];
     const found = [
       ["changes", "Changes", Sections.changes(test, shown(index.compared, 60))],
-      ["limits", "Limits", Sections.limits(test)],
+      ["findings", "Findings", Sections.findings(test, drawn?.highlight)],
       ["numbers", "Numbers", Sections.numbers(test)],
+      ["limits", "Limits", Sections.limits(test)],
       ["timeline", "Timeline", drawn ? drawn.timeline : test.missing && h("p", {class: "hint"}, shown(test.missing, 500))],
       ["flame", "Flame view", drawn?.flame],
       ["kernels", "Kernels", kernels.some(Boolean) ? kernels : test.doubt && h("p", {class: "hint"}, shown(test.doubt, 500))],
       ["operators", "Operators", operators.some(Boolean) ? operators : null],
       ["step-time", "Step time", Sections.stepTime(test, sides)],
-      ["findings", "Findings", Sections.findings(test, drawn?.highlight)],
       ["environment", "Environment", Sections.environment(test, sides)],
     ].filter(([, , content]) => content);
-    return {found, close() {}, draw() {}, ...(drawn && {close: drawn.close, draw: drawn.draw})};
+    return {found, close() {}, draw() {}, highlight() {}, ...(drawn && {close: drawn.close, draw: drawn.draw, highlight: drawn.highlight})};
   };
 
   const heading = (test, number) => {
@@ -74,6 +76,7 @@
     const asked = test.outcome !== "recorded";
     return h("div", {class: "title"},
       h("h2", {}, asked && h("span", {class: `v v-${test.outcome.replace(" ", "-")}`}, test.outcome), h("bdi", {}, shown(test.name, 300))),
+      Sections.headline(test, number, () => current.highlight({mark: test.headline.mark})),
       h("p", {class: "hint"}, facts.filter(Boolean).map((fact) => shown(fact, 300)).join(" · ")),
       index.count > 1 && h("p", {class: "hint steps"},
         h("a", {href: `#${Tests.beside(number, -1)}`}, "← previous"), " ", h("a", {href: `#${Tests.beside(number, 1)}`}, "next →")));
@@ -82,7 +85,7 @@
   const open = async (number) => {
     if (current.number === number) return;
     current.close();
-    current = {number, close() {}, draw() {}};
+    current = {number, close() {}, draw() {}, highlight() {}};
     const test = await detailsOf(number);
     if (current.number !== number) return;
     const {found, ...drawing} = sectionsOf(test);
@@ -93,12 +96,18 @@
     Tests.mark(number);
   };
 
-  // "#12" is a test, "#12/kernels" a section of it.
+  // "#12" is a test, "#12/kernels" a section of it, "#12/show-0" what its headline is of in the timeline, "#12/show-3" its third finding.
   const go = async () => {
     const asked = /^#(\d+)(?:\/([\w-]+))?$/.exec(location.hash);
+    if (location.hash === "#details") return;
     const number = asked ? Math.min(Number(asked[1]), index.count - 1) : Tests.first();
-    if (!(number >= 0)) return;
+    if (!(number >= 0 && index.count)) return;
     await open(number);
+    const event = /^show-(\d+)$/.exec(asked?.[2] ?? "");
+    if (event) {
+      await current.highlight({mark: Number(event[1])});
+      return;
+    }
     const section = asked?.[2] && document.getElementById(`${number}/${asked[2]}`);
     // What stands below the drawings moves until they are made.
     if (section) await current.draw();

@@ -1,9 +1,8 @@
 // Paints the lanes of recordings on a canvas: only what is in view, and what is narrower than a pixel together.
 const Painting = (() => {
   const AXIS = 24, SIDE = 24, HEADER = 19, GPU_ROW = 19, CPU_ROW = 15, MEMORY = 44;
-  const WAITS = /Synchronize|StreamWaitEvent|EventQuery/;
   const FAMILIES = ["gemm", "conv", "attention", "pointwise", "reduction", "normalization", "softmax", "optimizer", "copy",
-    "index", "sort", "rng", "communication", "other", "not known"];
+    "index", "sort", "rng", "communication", "other", "not known", "wait"];
   const LETTER = 6.2;  // The mean width of a letter, in pixels at 11 px.
   const MOST_ARROWS = 200;
 
@@ -16,6 +15,7 @@ const Painting = (() => {
       dark, families, bg: colour("--panel", "#fff"), fg: colour("--fg", "#111"), muted: colour("--muted", "#666"),
       line: colour("--line", "#ddd"), accent: colour("--accent", "#15c"), warn: colour("--warn", "#850"),
       mark: colour("--mark", "#fe8"), sans: colour("--sans", "sans-serif"), cache: new Map(), widths: new Map(),
+      bad: colour("--bad", "#b00"), pen: document.createElement("canvas").getContext("2d"),
     };
   };
 
@@ -26,27 +26,61 @@ const Painting = (() => {
 
   const familyOf = (recording, lane, i) => {
     if (lane.variant && lane.variant[i]) return recording.variants[lane.variant[i] - 1][0];
-    return lane.onGpu ? "copy" : null;
+    return lane.onGpu ? "copy" : lane.waits && lane.waits[i] ? "wait" : null;
   };
 
   // What a slice is filled with, and what its name is written in.
   const inkOf = (theme, recording, lane, i) => {
     const family = familyOf(recording, lane, i), key = family || `${lane.kind} ${lane.name[i]}`;
     let found = theme.cache.get(key);
-    if (!found) theme.cache.set(key, found = inkOfName(theme, family, recording.names[lane.name[i]], lane.kind));
+    if (!found) theme.cache.set(key, found = family ? inkOfFamily(theme, family) : inkOfName(theme, null, recording.names[lane.name[i]], lane.kind));
     return found;
   };
 
   const inkOfName = (theme, family, name, kind = "operators") => {
-    if (family) return solid(theme.families[family] || theme.families.other);
-    if (kind === "launches" && WAITS.test(name)) return solid(theme.warn);
+    if (family) return inkOfFamily(theme, family);
     let hue = 0;
     for (const letter of name.slice(0, 60)) hue = (hue * 31 + letter.codePointAt(0)) % 360;
     const [strength, light] = kind === "launches" ? [12, theme.dark ? 38 : 78] : [kind === "Python" ? 20 : theme.dark ? 28 : 42, theme.dark ? 32 : 80];
     return {fill: `hsl(${hue} ${strength}% ${light}%)`, text: theme.fg};
   };
 
-  const solid = (fill) => ({fill, text: inkOn(fill)});
+  // What a family is told by besides its colour: two that share a pattern differ in colour for readers who see fewer of them.
+  const PATTERNS = {
+    solid: [],
+    rising: [[0, 8, 8, 0], [-2, 2, 2, -2], [6, 10, 10, 6]],
+    falling: [[0, 0, 8, 8], [-2, 6, 2, 10], [6, -2, 10, 2]],
+    lying: [[0, 2, 8, 2], [0, 6, 8, 6]],
+    standing: [[2, 0, 2, 8], [6, 0, 6, 8]],
+  };
+  const PATTERN_OF = {
+    gemm: "solid", reduction: "solid", optimizer: "solid", pointwise: "rising", normalization: "rising", copy: "rising", attention: "falling",
+    index: "falling", sort: "falling", rng: "falling", communication: "lying", conv: "lying", "not known": "lying", softmax: "standing",
+    other: "standing", wait: "standing",
+  };
+  const swatchClass = (family) => `f-${family.replace(" ", "-")} p-${PATTERN_OF[family] || "standing"}`;
+
+  const patternOf = (context, colour, lines, width = 1.6) => {
+    if (!lines.length) return null;
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 8;
+    const pen = tile.getContext("2d");
+    pen.strokeStyle = colour;
+    pen.lineWidth = width;
+    for (const [x, y, toX, toY] of lines) {
+      pen.beginPath();
+      pen.moveTo(x, y);
+      pen.lineTo(toX, toY);
+      pen.stroke();
+    }
+    return context.createPattern(tile, "repeat");
+  };
+
+  const inkOfFamily = (theme, family) => {
+    const fill = theme.families[family] || theme.families.other, text = inkOn(fill);
+    const over = text === "#ffffff" ? "rgb(255 255 255 / 34%)" : "rgb(0 0 0 / 26%)";
+    return {fill, text, pattern: patternOf(theme.pen, over, PATTERNS[PATTERN_OF[family] || "standing"])};
+  };
 
   const rowHeight = (lane) => (lane.onGpu ? GPU_ROW : CPU_ROW);
 
@@ -82,6 +116,7 @@ const Painting = (() => {
     for (const side of frame.sides) paintSide(frame, side);
     for (const side of frame.sides) paintArrows(frame, side);
     paintAxis(frame);
+    paintSelection(frame);
     return frame.counted;
   };
 
@@ -100,7 +135,50 @@ const Painting = (() => {
       paintHeader(frame, one, y);
       if (one.closed) continue;
       if (one.memory) paintMemory(frame, side, one.memory, y + HEADER);
-      else for (let row = 0; row < one.lane.rows; row += 1) paintRow(frame, side, one.lane, row, y + HEADER + row * rowHeight(one.lane));
+      else {
+        if (one.lane.onGpu) for (const mark of shownMarks(frame, side)) paintGaps(frame, side, mark, one, y + HEADER);
+        paintRows(frame, side, one, y);
+      }
+    }
+  };
+
+  const paintRows = (frame, side, one, y) => {
+    for (let row = 0; row < one.lane.rows; row += 1) paintRow(frame, side, one.lane, row, y + HEADER + row * rowHeight(one.lane));
+  };
+
+  // Findings that are shown: the one that was asked for, else all that are worth it.
+  const shownMarks = ({marks}, side) => {
+    if (marks.of) return marks.of.side === side ? [marks.of.mark] : [];
+    return marks.found ? [] : side.standing;
+  };
+
+  // Gaps of a device follow one another, so that their ends are in order.
+  const paintGaps = (frame, side, mark, one, y) => {
+    const {context, theme, scale, width, from, to} = frame, gaps = mark.gaps.get(one.lane.title);
+    if (!gaps) return;
+    theme.gaps = theme.gaps || patternOf(context, theme.warn, PATTERNS.falling, 1.2);
+    const begin = from + side.zero, until = to + side.zero, tall = one.lane.rows * rowHeight(one.lane);
+    let low = 0, high = gaps.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (gaps[middle].end > begin) high = middle;
+      else low = middle + 1;
+    }
+    context.globalAlpha = frame.marks.of ? 0.85 : 0.4;
+    for (let at = low, drawn = -1; at < gaps.length && gaps[at].start < until; at += 1) {
+      const x = Math.max((gaps[at].start - begin) * scale, 0), end = Math.min((gaps[at].end - begin) * scale, width);
+      // Of many in one pixel one is enough.
+      if (end - x < 1 && Math.floor(x) === drawn) continue;
+      drawn = Math.floor(x);
+      context.fillStyle = end - x < 3 ? theme.warn : theme.gaps;
+      context.fillRect(x, y + 1, Math.max(end - x, 0.7), tall - 2);
+    }
+    context.globalAlpha = 1;
+    if (frame.marks.gap && frame.marks.gap.mark === mark && frame.marks.gap.title === one.lane.title) {
+      const {gap} = frame.marks.gap;
+      context.strokeStyle = theme.accent;
+      context.lineWidth = 3;
+      context.strokeRect((gap.start - begin) * scale, y + 1, Math.max((gap.end - gap.start) * scale, 2), tall - 2);
     }
   };
 
@@ -171,7 +249,7 @@ const Painting = (() => {
   const paintTogether = (frame, side, lane, places, at, next, x, y, tall) => {
     let longest = places[at], found = FAINT;
     // A few tell colour and strength; marks are looked for in all.
-    const stride = frame.marks.names ? 1 : Math.max(1, (next - at) >> 4);
+    const stride = frame.marks.found ? 1 : Math.max(1, (next - at) >> 4);
     for (let one = at; one < next; one += stride) {
       if (lane.duration[places[one]] > lane.duration[longest]) longest = places[one];
       found = Math.max(found, strength(frame, side, lane, places[one]));
@@ -186,7 +264,7 @@ const Painting = (() => {
 
   // Others than those looked for are faint, and what is not of the step paler than what is.
   const strength = (frame, side, lane, i) => {
-    if (frame.marks.names) return isMarked(frame, side, lane, i) ? 1 : FAINT;
+    if (frame.marks.found) return isMarked(frame, side, lane, i) ? 1 : FAINT;
     return isOfStep(side, lane, i) ? 1 : BESIDE;
   };
 
@@ -197,9 +275,8 @@ const Painting = (() => {
   };
 
   const isMarked = ({marks}, side, lane, i) => {
-    const names = marks.names && marks.names.get(side);
-    if (!names || !names.has(lane.name[i])) return false;
-    return !marks.during || (lane.end[i] >= marks.during[0] && lane.start[i] <= marks.during[1]);
+    const found = marks.found.get(lane);
+    return found !== undefined && found[i] === 1;
   };
 
   const paintSlice = (frame, side, lane, i, x, end, y, tall) => {
@@ -208,14 +285,38 @@ const Painting = (() => {
     context.globalAlpha = strength(frame, side, lane, i);
     context.fillStyle = ink.fill;
     context.fillRect(x, y + 1, Math.max(wide - (wide > 3 ? 1 : 0), 1), tall - 2);
+    if (ink.pattern && wide > 5) {
+      context.fillStyle = ink.pattern;
+      context.fillRect(x, y + 1, wide - 1, tall - 2);
+    }
     if (wide > 26) write(frame, shown(labelOf(side.recording, lane, i), 120), Math.max(x, 0) + 4, y + tall / 2 + 0.5, end - Math.max(x, 0) - 8, ink.text);
     context.globalAlpha = 1;
+    if (wide > 2) underline(frame, side, lane, i, x, end, y + tall - 3);
     for (const [mark, colour, line] of [[marks.over, theme.fg, 1.5], [marks.chosen, theme.accent, 3]]) {
       if (!mark || mark.side !== side || mark.lane !== lane || mark.at !== i) continue;
       context.strokeStyle = colour;
       context.lineWidth = line;
       context.strokeRect(x + 0.5, y + 1, Math.max(wide - 1, 1), tall - 2);
     }
+  };
+
+  // What a finding is of has a line below it, which joins the pieces of a chain.
+  const underline = ({context, theme, marks, from, scale}, side, lane, i, x, end, y) => {
+    const joined = lane.joined ? lane.joined[i] : 0;
+    if (marks.of || marks.found || !(joined || (lane.standing && lane.standing[i]))) return;
+    context.fillStyle = theme.bad;
+    const next = joined ? (lane.start[joined - 1] - side.zero - from) * scale : end;
+    context.fillRect(x, y, Math.max(Math.max(next, end) - x - (joined ? 0 : 1), 1), 2);
+  };
+
+  const paintSelection = ({context, theme, width, height, selection, from, scale}) => {
+    if (!selection) return;
+    const x = (selection.from - from) * scale, end = (selection.to - from) * scale;
+    context.fillStyle = theme.accent;
+    context.globalAlpha = 0.14;
+    context.fillRect(Math.max(x, 0), 0, Math.min(end, width) - Math.max(x, 0), height);
+    context.globalAlpha = 1;
+    for (const edge of [x, end]) context.fillRect(Math.round(edge), 0, 1, height);
   };
 
   const paintMemory = (frame, side, memory, y) => {
@@ -309,7 +410,18 @@ const Painting = (() => {
       if (!part) continue;
       const inside = y + frame.top - part.y - HEADER;
       if (inside < 0) return {side, part};
-      if (part.lane) return hitRow(frame, side, part.lane, Math.floor(inside / rowHeight(part.lane)), x);
+      if (part.lane) return hitRow(frame, side, part.lane, Math.floor(inside / rowHeight(part.lane)), x) || hitGap(frame, side, part.lane, x);
+    }
+    return null;
+  };
+
+  const WIDE = 5;
+  const hitGap = (frame, side, lane, x) => {
+    if (!lane.onGpu) return null;
+    const moment = frame.from + side.zero + x / frame.scale;
+    for (const mark of shownMarks(frame, side)) {
+      const gap = (mark.gaps.get(lane.title) || []).find(({start, end}) => start <= moment && moment < end);
+      if (gap && (gap.end - gap.start) * frame.scale >= WIDE) return {side, mark, gap, title: lane.title};
     }
     return null;
   };
@@ -322,7 +434,7 @@ const Painting = (() => {
     if (under !== undefined && lane.start[under] <= moment && lane.duration[under] >= pixel) return {side, lane, at: under, together: 0};
     const first = Recording.firstAfter(lane.end, places, moment - 2 * pixel);
     const beyond = Recording.firstAfter(lane.start, places, moment + 2 * pixel);
-    if (beyond <= first) return null;
+    if (beyond <= first || hitGap(frame, side, lane, x)) return null;
     let found = places[first], together = 0;
     for (let at = first; at < beyond; at += 1) {
       if (lane.duration[places[at]] > lane.duration[found]) found = places[at];
@@ -332,5 +444,5 @@ const Painting = (() => {
     return {side, lane, at: found, together};
   };
 
-  return {themeOf, layOut, paint, hit, writeIn, pairsOf, familyOf, inkOfName, labelOf, isMarked, isOfStep, HEADER, AXIS, FAMILIES};
+  return {themeOf, layOut, paint, hit, writeIn, pairsOf, familyOf, inkOfName, labelOf, isMarked, isOfStep, HEADER, AXIS, FAMILIES, PATTERN_OF, swatchClass};
 })();

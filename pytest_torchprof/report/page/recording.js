@@ -71,7 +71,37 @@ const Recording = (() => {
       return {title: told.title, time: sums(columns.time), used, least: of(Math.min), most: of(Math.max)};
     });
     const flames = header.flames.map((told) => flame(told, take(told.columns, told.nodes)));
-    return {...header, ...totals(lanes, flames), lanes, memory, flames, kernels: kernelsByName(lanes, header)};
+    const marks = header.marks.map((told) => mark(lanes, told, told.columns ? take(told.columns, told.slices) : {}, told.gap_columns ? take(told.gap_columns, told.gaps) : {}, header.unit_ns));
+    return {...header, ...totals(lanes, flames), lanes, memory, flames, marks, kernels: kernelsByName(lanes, header)};
+  };
+
+  // The events of a finding: `of` has for each lane which of its slices they are, `gaps` times in which a GPU idled, `chains`
+  // slices that belong together, as numbers.
+  const mark = (lanes, told, columns, gapColumns, unit) => {
+    const numbers = told.slices ? Array.from(sums(signed(columns.slice))) : [], of = new Map();
+    // Most are in the lane of the one before.
+    let lane = lanes[0];
+    const place = (number) => {
+      if (!lane || number < lane.first || number >= lane.first + lane.slices) lane = lanes.find(({first, slices}) => number >= first && number < first + slices);
+      return lane ? {lane, at: number - lane.first} : null;
+    };
+    for (const number of numbers) {
+      const {lane: its, at} = place(number);
+      if (!of.has(its)) of.set(its, new Uint8Array(its.slices));
+      of.get(its)[at] = 1;
+    }
+    const gaps = new Map();
+    if (told.gaps) {
+      const starts = sums(gapColumns.start, unit), beside = sums(signed(gapColumns.beside));
+      for (let i = 0; i < told.gaps; i += 1) {
+        const next = place(beside[i]), title = next ? next.lane.title : "";
+        if (!gaps.has(title)) gaps.set(title, []);
+        gaps.get(title).push({start: starts[i], end: starts[i] + gapColumns.length[i] * unit, beside: next});
+      }
+    }
+    let at = 0;
+    const chains = told.chains.map((length) => numbers.slice(at, at += length));
+    return {slices: numbers.length, of, gaps, gapCount: told.gaps, chains};
   };
 
   const totals = (lanes, flames) => {

@@ -13,8 +13,11 @@ const Sections = (() => {
     const factor = show.factor(now / before);
     return factor === show.factor(1) ? null : factor;
   };
+  // A difference of so little is no news, and has no colour.
+  const FLAT = 0.02;
+  const isFlat = (before, now) => before === now || (before > 0 && Math.abs(now / before - 1) < FLAT);
   const direction = (better, before, now) =>
-    !better || !isNumber(before) || !isNumber(now) || before === now ? "" : (now > before) === (better === "higher") ? "good" : "bad";
+    !better || !isNumber(before) || !isNumber(now) || isFlat(before, now) ? "" : (now > before) === (better === "higher") ? "good" : "bad";
 
   // What is wider than the window scrolls by itself, by keyboard too.
   const scrolled = (label, table) => h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label}, table);
@@ -31,16 +34,17 @@ const Sections = (() => {
   const shiftName = (row) => {
     const names = [...new Set([row.was, row.now].filter(Boolean))];
     const mark = row.calls === 0 ? " gone" : row.before_calls === 0 ? " new" : "";
-    return h("th", {scope: "row", class: "left"}, h("span", {class: "label"}, h("span", {class: `swatch f-${row.family}`, title: row.family}),
+    return h("th", {scope: "row", class: "left"}, h("span", {class: "label"}, h("span", {class: `swatch ${Painting.swatchClass(row.family)}`, title: row.family}),
       h("span", {}, h("bdi", {title: names.map((name) => shown(name, 1000)).join(" → ") || null}, shown(arrowed(row.label), 140)), mark && h("span", {class: "file"}, mark))));
   };
   // Times are kept to a nanosecond: what is less is no difference.
   const moved = (us) => Math.abs(us) > 0.001;
   const signed = (us) => (moved(us) ? `${us > 0 ? "+" : "−"}${told("us", Math.abs(us))}` : "0 us");
-  const difference = (row) => h("td", {class: !moved(row.difference) ? "" : row.difference > 0 ? "bad" : "good"}, signed(row.difference));
+  const difference = (row) => h("td", {class: !moved(row.difference) || row.isFlat ? "" : row.difference > 0 ? "bad" : "good"}, signed(row.difference));
   const shiftTable = (rows, whole, title, noun, more) => {
     for (const row of rows) {
       row.difference = row.time_us - row.before_us;
+      row.isFlat = isFlat(row.before_us, row.time_us);
       row.share = whole ? row.difference / whole : 0;
       row.name = [row.family, row.was, row.now].join(" ");
       row.each = row.before_calls && row.calls && row.before_us ? row.time_us / row.calls / (row.before_us / row.before_calls) : null;
@@ -128,17 +132,21 @@ const Sections = (() => {
     const known = test.numbers ?? [];
     if (!known.length) return null;
     const item = ([title, unit, better, median, worst, before]) => {
-      const kind = unit === "share" ? "share" : unit;
       const ratio = changed(unit, before, median);
       return h("div", {class: "fact"},
         h("dt", {}, title),
         h("dd", {},
-          isNumber(before) && told(kind, before) !== told(kind, median) && h("span", {class: "was"}, `${told(kind, before)} → `),
-          h("span", {}, told(kind, median)),
+          isNumber(before) && told(unit, before) !== told(unit, median) && h("span", {class: "was"}, `${told(unit, before)} → `),
+          h("span", {}, told(unit, median)),
           ratio && h("span", {class: `ratio ${direction(better, before, median)}`}, ` ${ratio}`),
-          isNumber(worst) && told(kind, worst) !== told(kind, median) && h("span", {class: "worst"}, `worst step ${told(kind, worst)}`)));
+          isNumber(worst) && told(unit, worst) !== told(unit, median) && h("span", {class: "worst"}, `worst step ${told(unit, worst)}`)));
     };
-    return h("dl", {class: "numbers"}, known.map(item));
+    // What is zero, and was before, is said in a line; and so is what nobody knows.
+    const isZero = ([, , , ...values]) => values.every((value) => value === 0 || !isNumber(value)) && isNumber(values[0]);
+    const unknown = known.filter(([, , , median]) => !isNumber(median)), zero = known.filter((row) => isNumber(row[3]) && isZero(row));
+    const large = known.filter((row) => isNumber(row[3]) && !isZero(row));
+    const line = (rows, words) => rows.length > 0 && h("p", {class: "hint"}, `${words}: ${rows.map(([title]) => title).join(", ")}`);
+    return [large.length > 0 && h("dl", {class: "numbers"}, large.map(item)), line(zero, "none, 0"), line(unknown, "not measured")].filter(Boolean);
   };
 
   const asRows = (table) => table.rows.map((cells) => {
@@ -156,6 +164,7 @@ const Sections = (() => {
       if (both) row.before_share = (row[`before_${own}`] ?? 0) / whole;
       if (compared) {
         row.difference = (row[time] ?? 0) - (row[`before_${time}`] ?? 0);
+        row.isFlat = isFlat(row[`before_${time}`] ?? 0, row[time] ?? 0);
         row.className = !row.calls ? "gone" : row.before_calls === 0 ? "came" : null;
       }
     }
@@ -168,7 +177,7 @@ const Sections = (() => {
     const rest = facts.filter(Boolean);
     const mark = row.className && h("span", {class: "file"}, row.className === "gone" ? " gone" : " new");
     const words = h("span", {}, h("bdi", {}, shown(row.short ?? row.name, 90)), mark);
-    const label = h("span", {class: "label"}, row.family && h("span", {class: `swatch f-${row.family}`, title: row.family}), words);
+    const label = h("span", {class: "label"}, row.family && h("span", {class: `swatch ${Painting.swatchClass(row.family)}`, title: row.family}), words);
     if (!long && !rest.length && !find) return h("th", {scope: "row", class: "left"}, label);
     return h("th", {scope: "row", class: "left"},
       h("details", {}, h("summary", {}, label),
@@ -229,7 +238,7 @@ const Sections = (() => {
     const gaps = (test.time ?? both[0]).other ?? [];
     return [
       both.map((time) => [
-        h("p", {class: "hint"}, `${title(time)}${told("us", time.total_us)} a step, to the end of its last GPU operation`),
+        h("p", {class: "hint"}, `${title(time)}${told("us", time.total_us)} a step, until CPU and GPU are done`),
         strip(names.map((name) => [name, time.parts[name]]), scale, "r-", `Where a step's time goes: ${names.map((name) => `${ROLES[name]} ${told("share", time.parts[name] / time.total_us)}`).join(", ")}`),
       ]),
       h("div", {class: "side"},
@@ -244,15 +253,28 @@ const Sections = (() => {
     ];
   };
 
+  // What it comes to, and where to look: the link leads to exactly that event.
+  const lead = (test, number, show) => {
+    const {headline} = test;
+    if (!headline) return null;
+    const link = headline.mark === undefined ? shown(headline.where, 500) : h("a", {href: `#${number}/show-${headline.mark}`, on: {click: show}}, shown(headline.where, 500));
+    return h("p", {class: "lead"}, shown(headline.what, 500), " ", headline.where && link);
+  };
+
+  // So many stand out; the others are a click away.
+  const FIRST_FINDINGS = 3;
+  const KINDS = {recording: "about the recording", warning: "time that is lost", information: "good to know"};
+  const finding = (highlight) => (one) => h("li", {class: KINDS[one.severity] && `s-${one.severity}`},
+    h("h4", {}, shown(one.title), h("span", {class: "file"}, ` ${KINDS[one.severity] ?? ""}`), h("code", {}, shown(one.code))),
+    h("p", {}, shown(one.message, 2000)),
+    one.source && h("p", {class: "hint"}, shown(one.source)),
+    one.remedy && h("p", {class: "remedy"}, shown(one.remedy, 2000)),
+    one.mark !== undefined && highlight ? h("button", {type: "button", class: "quiet", on: {click: () => highlight(one)}}, "show in the timeline") : null);
   const findings = (test, highlight) => {
     if (!test.findings?.length) return test.tables ? h("p", {class: "hint"}, "Nothing stands out.") : null;
-    const NAMES = {recording: "about the recording", warning: "time that is lost", information: "good to know"};
-    return h("ol", {class: "findings"}, test.findings.map((finding) => h("li", {class: NAMES[finding.severity] && `s-${finding.severity}`},
-      h("h4", {}, shown(finding.title), h("span", {class: "file"}, ` ${NAMES[finding.severity] ?? ""}`), h("code", {}, shown(finding.code))),
-      h("p", {}, shown(finding.message, 2000)),
-      finding.source && h("p", {class: "hint"}, shown(finding.source)),
-      finding.remedy && h("p", {class: "remedy"}, shown(finding.remedy, 2000)),
-      finding.events && highlight ? h("button", {type: "button", class: "quiet", on: {click: () => highlight(finding.events)}}, "show the events") : null)));
+    const items = test.findings.map(finding(highlight)), rest = items.slice(FIRST_FINDINGS);
+    return [h("ol", {class: "findings"}, items.slice(0, FIRST_FINDINGS)),
+      rest.length ? h("details", {class: "more-findings"}, h("summary", {}, `${rest.length} more`), h("ol", {class: "findings", start: FIRST_FINDINGS + 1}, rest)) : null];
   };
 
   const SPELLED = {gpu: "GPU", cpu: "CPU", cuda: "CUDA", cudnn: "cuDNN", rocm: "ROCm", tf32: "TF32", mhz: "(MHz)", gcn: "GCN", python: "Python", triton: "Triton"};
@@ -270,5 +292,5 @@ const Sections = (() => {
         compared && h("td", {class: "left"}, value(before, name)), h("td", {class: "left"}, value(now, name)))))));
   };
 
-  return {message, changes, limits, numbers, rowTable, stepTime, findings, environment};
+  return {headline: lead, message, changes, limits, numbers, rowTable, stepTime, findings, environment};
 })();

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.kernel_rows import by_kernel
 from pytest_torchprof.analysis.tables import rows_by
-from pytest_torchprof.kernels.names import decode, without_index
+from pytest_torchprof.kernels.names import without_index
 from pytest_torchprof.report.columns import CALLS, COLUMNS, Among, page_columns
 
 if TYPE_CHECKING:
@@ -41,19 +40,6 @@ def tables_of(analysis: Analysis, before: Analysis | None = None) -> dict[str, T
         if now or was:
             tables[way] = _table(way, now, was if before is not None else None)
     return tables
-
-
-def kernel_names(kernels: Table) -> dict[str, set[str]]:
-    """Return for each way in which findings speak of a kernel the raw names of those that are meant."""
-    raw_names: dict[str, set[str]] = defaultdict(set)
-    keys = [column["key"] for column in kernels["columns"]]
-    name, short = keys.index("name"), keys.index("short")
-    for row in kernels["rows"]:
-        decoded = decode(row[name])
-        for word in (row[name], row[short], decoded.short, decoded.stem, decoded.collective):
-            if word is not None:
-                raw_names[word].add(row[name])
-    return raw_names
 
 
 def time_breakdown(analysis: Analysis) -> dict[str, Any] | None:

@@ -3,11 +3,13 @@ const Timeline = (() => {
   const NARROWEST_NS = 50, DEEP = 8, TALLEST = 720;
   const HELP = "Arrow keys or W A S D: zoom and pan. + and -: zoom. 0: the whole step. [ and ]: other steps. /: search, then N and Shift+N: "
     + "hits. Enter: details of the slice under the pointer, else of the longest in view. , and .: the slice before and after in its row. "
-    + "G: to its launch or kernel. Escape: let go. Drag: pan. Ctrl+wheel: zoom. Double click: zoom to a slice. Click a heading: fold its lane.";
+    + "G: to its launch or kernel. X: sum up what is in view. Escape: let go. Drag: select, and what is in it is summed up below. Shift+drag: pan. "
+    + "Ctrl+wheel: zoom. Double click: zoom to a slice. Click a heading: fold its lane.";
 
-  const draw = (element, recordings, {view = null, labels = [], step = null} = {}) => {
-    const sides = recordings.map((recording, i) => sideOf(recording, labels[i] || "", recordings.length > 1));
-    const state = {element, sides, from: 0, to: 1, marks: {}, hits: [], hit: -1, frame: null, theme: null, due: false, gone: []};
+  const draw = (element, recordings, {view = null, labels = [], step = null, findings = []} = {}) => {
+    const last = recordings.length - 1;
+    const sides = recordings.map((recording, i) => sideOf(recording, labels[i] || "", recordings.length > 1, i === last ? findings : []));
+    const state = {element, sides, from: 0, to: 1, marks: {}, hits: [], hit: -1, frame: null, theme: null, due: false, selection: null, gone: []};
     build(state);
     const wanted = step === null ? -1 : recordings[0].steps.findIndex(({name}) => name === step);
     goToStep(state, wanted);
@@ -17,17 +19,47 @@ const Timeline = (() => {
     element.dataset.gpuTimeNs = sides.reduce((sum, {recording}) => sum + recording.gpuTimeNs, 0);
     return {
       show: (from, to) => look(state, from * 1000 - sides[0].zero, to * 1000 - sides[0].zero),
-      highlight: (wanted) => highlight(state, wanted),
+      highlight: (wanted) => (wanted.mark === undefined ? highlight(state, wanted) : showMark(state, wanted.mark, wanted.title)),
       destroy: () => { for (const undo of state.gone) undo(); element.replaceChildren(); },
     };
   };
 
   // Of two recordings the GPUs are to be in view together: the other lanes are folded at first.
-  const sideOf = (recording, label, paired) => {
+  const sideOf = (recording, label, paired, findings) => {
     const fold = (lane) => (paired && recording.gpuTimeNs ? !lane.onGpu && lane.kind !== "ranges" : lane.kind === "Python" && lane.rows > DEEP);
     const lanes = recording.lanes.map((lane) => ({lane, title: shown(`${lane.title} · ${lane.subtitle}`, 90), closed: fold(lane)}));
     const memory = recording.memory.map((one) => ({memory: one, title: shown(`${one.title} · in use since the recording began`, 90), closed: paired}));
-    return {recording, label, step: recording.worst, zero: 0, parts: [...lanes, ...memory]};
+    const standing = standingOut(recording, findings);
+    return {recording, label, step: recording.worst, zero: 0, parts: [...lanes, ...memory], findings: findings.filter(({mark}) => mark !== undefined), standing};
+  };
+
+  // What is drawn of findings unasked: gaps, and a line below the slices of what costs time. Two with the same gaps are one.
+  const standingOut = (recording, findings) => {
+    const seen = new Set(), standing = [];
+    for (const {mark: number, severity} of findings) {
+      const mark = number === undefined ? null : recording.marks[number];
+      if (!mark || severity === "information") continue;
+      for (const [lane, of] of mark.of) {
+        lane.standing = lane.standing || new Uint8Array(lane.slices);
+        for (let i = 0; i < of.length; i += 1) lane.standing[i] |= of[i];
+      }
+      for (const chain of mark.chains) join(recording, chain);
+      const key = Array.from(mark.gaps, ([title, gaps]) => `${title} ${gaps.length} ${gaps[0].start}`).join();
+      if (mark.gapCount && !seen.has(key)) standing.push(mark);
+      seen.add(key);
+    }
+    return standing;
+  };
+
+  // Pieces of a chain that follow one another in a row know the next one.
+  const join = (recording, chain) => {
+    const places = chain.map((number) => Recording.placeOf(recording, number));
+    for (let i = 1; i < places.length; i += 1) {
+      const [one, next] = [places[i - 1], places[i]];
+      if (one.lane !== next.lane || one.lane.row[one.at] !== one.lane.row[next.at] || next.lane.start[next.at] < one.lane.end[one.at]) continue;
+      one.lane.joined = one.lane.joined || new Uint32Array(one.lane.slices);
+      one.lane.joined[one.at] = next.at + 1;
+    }
   };
 
   const listen = (state, target, kind, handler, options) => {
@@ -45,11 +77,12 @@ const Timeline = (() => {
     state.tip = h("div", {class: "tl-tip", hidden: true, "aria-hidden": "true"});
     state.pane = h("div", {class: "tl-pane", role: "region", "aria-label": "Details of the chosen slice", "aria-live": "polite"});
     state.status = h("p", {class: "tl-status"});
+    state.sums = h("div", {class: "tl-sums", role: "region", "aria-label": "What is selected", hidden: true});
     const text = h("div", {});
     const asText = h("details", {class: "tl-text"}, h("summary", {}, "This step as text"), text);
     asText.addEventListener("toggle", () => { if (asText.open) Details.fillText(text, sides); });
     state.refillText = () => { if (asText.open) Details.fillText(text, sides); };
-    element.replaceChildren(toolbar(state), legend(sides), h("div", {class: "tl-frame"}, state.scroll, state.tip), state.status, state.pane, asText);
+    element.replaceChildren(toolbar(state), legend(sides), h("div", {class: "tl-frame"}, state.scroll, state.tip), state.status, state.sums, state.pane, asText);
     listenAll(state);
     Details.fillPane(state.pane, null);
   };
@@ -57,11 +90,11 @@ const Timeline = (() => {
   const toolbar = (state) => {
     const most = Math.max(...state.sides.map(({recording}) => recording.steps.length));
     const longer = state.sides.find(({recording}) => recording.steps.length === most).recording;
-    const worst = state.sides.length > 1 ? "the worst step of each" : `the worst step: ${stepName(longer, longer.worst)}`;
+    const worst = state.sides.length > 1 ? "the longest step of each" : `the longest step: ${stepName(longer, longer.worst)}`;
     state.select = h("select", {"aria-label": "Step", on: {change: () => goToStep(state, Number(state.select.value))}},
       h("option", {value: "-1"}, worst), ...longer.steps.map((_, i) => h("option", {value: String(i)}, stepName(longer, i))));
     const steps = most > 1 ? [h("span", {class: "tl-group"}, button("step before ([)", "◂", () => otherStep(state, -1)), state.select, button("step after (])", "▸", () => otherStep(state, 1)))] : [];
-    state.search = h("input", {type: "search", placeholder: "Search names ( / )", "aria-label": "Search the names of slices", on: {input: () => search(state), keydown: (event) => inSearch(state, event)}});
+    state.search = h("input", {type: "search", placeholder: "Search ( / )", title: "Names, labels, families, operators, modules and source lines", "aria-label": "Search names, labels, families, operators, modules and source lines", on: {input: () => search(state), keydown: (event) => inSearch(state, event)}});
     state.found = h("span", {class: "tl-found", role: "status"});
     return h("div", {class: "tl-bar"}, ...steps,
       h("span", {class: "tl-group"}, button("zoom in (+)", "+", () => zoom(state, 0.5)), button("zoom out (-)", "−", () => zoom(state, 2)), button("fit the whole step (0)", "fit", () => fit(state))),
@@ -76,9 +109,13 @@ const Timeline = (() => {
     for (const {recording} of sides) {
       for (const [family] of recording.variants) used.add(family);
       if (recording.lanes.some((lane) => lane.onGpu && lane.variant.includes(0))) used.add("copy");
+      if (recording.lanes.some((lane) => lane.waits && lane.waits.includes(1))) used.add("wait");
     }
-    const items = Painting.FAMILIES.filter((family) => used.has(family)).map((family) => h("li", {}, h("span", {class: `tl-swatch tl-f-${family.replace(" ", "-")}`}), family));
-    return h("ul", {class: "tl-legend", "aria-label": "Colours of kernel families"}, ...items);
+    const swatch = (name) => h("span", {class: `tl-swatch ${Painting.swatchClass(name)}`});
+    const items = Painting.FAMILIES.filter((family) => used.has(family)).map((family) => h("li", {}, swatch(family), family === "wait" ? "the CPU waits for the GPU" : family));
+    const gaps = sides.some(({standing}) => standing.length) ? [h("li", {}, h("span", {class: "tl-swatch tl-gap"}), "the GPU idles, see Findings")] : [];
+    const lines = sides.some(({recording}) => recording.lanes.some((lane) => lane.standing)) ? [h("li", {}, h("span", {class: "tl-swatch tl-line"}), "of a finding")] : [];
+    return h("ul", {class: "tl-legend", "aria-label": "Colours and patterns"}, ...items, ...gaps, ...lines);
   };
 
   // Steps and the view.
@@ -144,44 +181,75 @@ const Timeline = (() => {
     state.theme = state.theme || Painting.themeOf(state.element);
     const context = canvas.getContext("2d");
     context.setTransform(dense, 0, 0, dense, 0, 0);
-    state.frame = {context, theme: state.theme, width, height, top: scroll.scrollTop, from: state.from, to: state.to, sides, marks: state.marks};
+    state.frame = {context, theme: state.theme, width, height, top: scroll.scrollTop, from: state.from, to: state.to, sides, marks: state.marks, selection: state.selection};
     const counted = Painting.paint(state.frame);
     state.element.dataset.frames = Number(state.element.dataset.frames || 0) + 1;
+    state.element.dataset.fromNs = state.from + sides[0].zero;
+    state.element.dataset.toNs = state.to + sides[0].zero;
     const together = counted.together ? `; ${show.count(counted.together)} of them are narrower than a pixel, and those side by side are drawn as one line` : "";
     const left = sides.map(({recording}) => recording.left_out).filter(Boolean).join("; ");
-    state.status.textContent = `${Recording.timeText(state.to - state.from)} in view, ${show.count(counted.seen)} slices in the rows shown${together}. ${left || "No slice is left out."}`;
+    state.status.textContent = `${Recording.timeText(state.to - state.from)} in view, ${show.count(counted.seen)} slices in the rows shown${together}. ${left ? `${left}.` : "No slice is left out."}`;
   };
 
   // Search and marks.
-  const namesLike = (recording, text) => {
-    const wanted = text.toLowerCase(), found = new Set();
-    recording.names.forEach((name, i) => { if (name.toLowerCase().includes(wanted)) found.add(i); });
+  const PATTERN_WORDS = {copy: "copy", wait: "waits"};
+  // Which texts of a list hold what is searched, a byte for each.
+  const holding = (texts, wanted) => Uint8Array.from(texts, (text) => (text.toLowerCase().includes(wanted) ? 1 : 0));
+
+  // What is searched is looked for in all that is told of a slice: name, label, family, library, type, module, line.
+  const likeText = (recording, text) => {
+    const wanted = text.toLowerCase(), names = holding(recording.names, wanted), origins = holding(recording.origins, wanted);
+    const variants = holding(recording.variants.map((variant) => variant.filter(Boolean).join("\n")), wanted);
+    const words = Object.fromEntries(Object.entries(PATTERN_WORDS).map(([family, word]) => [family, word.includes(wanted)]));
+    return (lane, i) => names[lane.name[i]] || (lane.variant && lane.variant[i] && variants[lane.variant[i] - 1]) || (lane.origin && lane.origin[i] && origins[lane.origin[i] - 1])
+      || (lane.onGpu && !lane.variant[i] && words.copy) || (lane.waits && lane.waits[i] && words.wait);
+  };
+
+  const slicesLike = (side, like) => {
+    const found = new Map();
+    for (const lane of side.recording.lanes) {
+      const of = new Uint8Array(lane.slices);
+      let some = false;
+      for (let i = 0; i < lane.slices; i += 1) if (like(lane, i)) { of[i] = 1; some = true; }
+      if (some) found.set(lane, of);
+    }
     return found;
   };
 
-  const mark = (state, names, lanes = () => true, during = null) => {
-    state.marks = {...state.marks, names, during};
+  // `found` says of each side which slices of its lanes are meant; `shown` is the finding that it is, with its gaps.
+  const mark = (state, found, shown = null) => {
+    const all = found && new Map([...found.values()].flatMap((lanes) => [...lanes]));
+    state.marks = {...state.marks, found: all, of: shown, gap: null};
     state.hits = [];
     state.hit = -1;
     let time = 0;
-    for (const side of names ? state.sides : []) {
-      for (const {lane} of side.parts.filter((part) => part.lane && lanes(part.lane))) {
+    for (const side of found ? state.sides : []) {
+      for (const [lane, of] of found.get(side) || []) {
         for (let at = 0; at < lane.slices; at += 1) {
-          if (!Painting.isMarked(state, side, lane, at)) continue;
-          state.hits.push({side, lane, at});
+          if (!of[at]) continue;
+          state.hits.push({side, lane, at, start: lane.start[at] - side.zero, end: lane.end[at] - side.zero});
           time += lane.duration[at];
         }
       }
     }
-    state.hits.sort((one, other) => one.lane.start[one.at] - one.side.zero - (other.lane.start[other.at] - other.side.zero));
-    state.found.textContent = names ? `${show.count(state.hits.length)} found${state.hits.length ? `, ${Recording.timeText(time)}` : ""}` : "";
+    for (const [title, gaps] of shown ? shown.mark.gaps : []) {
+      for (const gap of gaps) {
+        state.hits.push({side: shown.side, mark: shown.mark, title, gap, start: gap.start - shown.side.zero, end: gap.end - shown.side.zero});
+        time += gap.end - gap.start;
+      }
+    }
+    state.hits.sort((one, other) => one.start - other.start);
+    state.element.dataset.marked = state.hits.length;
+    state.element.dataset.markedNs = time;
+    const gaps = shown && shown.mark.gapCount === state.hits.length ? (state.hits.length === 1 ? " gap" : " gaps") : "";
+    state.found.textContent = found ? `${show.count(state.hits.length)}${gaps} found${state.hits.length ? `, ${Recording.timeText(time)}` : ""}` : "";
     redraw(state);
     return state.hits.length;
   };
 
   const search = (state) => {
     const text = state.search.value.trim();
-    mark(state, text ? new Map(state.sides.map((side) => [side, namesLike(side.recording, text)])) : null);
+    mark(state, text ? new Map(state.sides.map((side) => [side, slicesLike(side, likeText(side.recording, text))])) : null);
   };
 
   const inSearch = (state, event) => {
@@ -192,46 +260,73 @@ const Timeline = (() => {
 
   const nextHit = (state, by) => {
     if (!state.hits.length) return;
-    const ahead = ({side, lane, at}) => lane.start[at] - side.zero >= state.from;
-    if (state.hit < 0) state.hit = Math.max(state.hits.findIndex(ahead), 0);
+    if (state.hit < 0) state.hit = Math.max(state.hits.findIndex(({start}) => start >= state.from), 0);
     else state.hit = (state.hit + by + state.hits.length) % state.hits.length;
     goTo(state, state.hits[state.hit]);
   };
 
-  const highlight = (state, {names = null, ops = null, step = null, start_us = null, end_us = null}) => {
-    const chosen = step === null ? -1 : state.sides[0].recording.steps.findIndex(({name}) => name === step);
-    if (chosen >= 0) goToStep(state, chosen);
+  // All slices of these names, of the newer recording.
+  const highlight = (state, {names = null, ops = null}) => {
     const side = state.sides[state.sides.length - 1], {recording} = side;
     const wanted = new Set([...(names || []), ...(ops || [])].map((name) => shown(name, 10000)));
-    const found = new Set();
-    recording.names.forEach((name, i) => { if (!wanted.size || wanted.has(name)) found.add(i); });
-    const told = chosen >= 0 ? recording.steps[side.step] : null;
-    const during = start_us !== null ? [start_us * 1000, (end_us === null ? start_us : end_us) * 1000] : told ? [told.start_ns, told.until_ns] : null;
-    const count = mark(state, new Map([[side, found]]), () => true, during);
+    const found = Uint8Array.from(recording.names, (name) => (wanted.has(name) ? 1 : 0));
+    const count = mark(state, new Map([[side, slicesLike(side, (lane, i) => found[lane.name[i]])]]));
     nextHit(state, 1);
+    return count;
+  };
+
+  // The events of a finding and nothing else: they are in view from the first to the last, the longest one with its details.
+  const showMark = (state, number, title) => {
+    const side = state.sides[state.sides.length - 1], found = side.recording.marks[number];
+    state.search.value = "";
+    const count = mark(state, new Map([[side, found.of]]), {side, mark: found, title});
+    if (!count) return count;
+    const begin = state.hits[0].start, end = state.hits.reduce((latest, hit) => Math.max(latest, hit.end), 0);
+    const longest = state.hits.reduce((best, hit) => (hit.end - hit.start > best.end - best.start ? hit : best));
+    const room = Math.max((end - begin) * (count > 1 ? 0.02 : 0.4), 25);
+    look(state, begin - room, end + room);
+    state.hit = state.hits.indexOf(longest);
+    goTo(state, longest, {frame: false});
     return count;
   };
 
   // One slice.
   const choose = (state, chosen) => {
-    state.marks = {...state.marks, chosen};
+    state.marks = {...state.marks, chosen, gap: null};
     Details.fillPane(state.pane, chosen, (place) => goTo(state, {side: chosen.side, ...place}));
     redraw(state);
   };
 
-  const goTo = (state, chosen) => {
-    const {side, lane, at} = chosen, part = side.parts.find((one) => one.lane === lane);
-    const begin = lane.start[at] - side.zero, length = Math.max(lane.duration[at], 1), width = state.to - state.from;
+  const chooseGap = (state, hit) => {
+    state.marks = {...state.marks, chosen: null, gap: hit};
+    Details.fillGap(state.pane, hit, (place) => goTo(state, {side: hit.side, ...place}));
+    redraw(state);
+  };
+
+  const goTo = (state, chosen, {frame = true} = {}) => {
+    const {side, gap} = chosen, lane = gap ? (gap.beside ? gap.beside.lane : side.recording.lanes.find((one) => one.onGpu && one.title === chosen.title)) : chosen.lane;
+    const [start, end] = gap ? [gap.start, gap.end] : [chosen.lane.start[chosen.at], chosen.lane.end[chosen.at]];
+    const part = side.parts.find((one) => one.lane === lane), row = gap ? 0 : lane.row[chosen.at];
+    const begin = start - side.zero, length = Math.max(end - start, 1), width = state.to - state.from;
     part.closed = false;
     Painting.layOut(state.sides);
     const fitting = Math.min(Math.max(width, length * 1.2), length * 400), middle = begin + length / 2;
-    if (begin < state.from || begin + length > state.to || fitting !== width) look(state, middle - fitting / 2, middle + fitting / 2);
-    const y = part.y + Painting.HEADER + lane.row[at] * 16;
+    if (frame && (begin < state.from || begin + length > state.to || fitting !== width)) look(state, middle - fitting / 2, middle + fitting / 2);
+    const y = part.y + Painting.HEADER + row * 16;
     if (y < state.scroll.scrollTop + Painting.AXIS || y > state.scroll.scrollTop + state.scroll.clientHeight - 30) {
       state.room.style.height = `${Painting.layOut(state.sides)}px`;
       state.scroll.scrollTop = y - state.scroll.clientHeight / 2;
     }
-    choose(state, chosen);
+    if (gap) chooseGap(state, chosen);
+    else choose(state, chosen);
+  };
+
+  // What is selected, in the time of the drawing.
+  const select = (state, from, to) => {
+    state.selection = to > from ? {from, to} : null;
+    state.sums.hidden = !state.selection;
+    if (state.selection) Selection.draw(state.sums, state.sides, state.selection, () => select(state, 0, 0));
+    redraw(state);
   };
 
   const longestInView = (state) => {
@@ -263,7 +358,8 @@ const Timeline = (() => {
   };
 
   const letGo = (state) => {
-    if (state.marks.chosen) choose(state, null);
+    if (state.selection) select(state, 0, 0);
+    else if (state.marks.chosen || state.marks.gap) choose(state, null);
     else { state.search.value = ""; search(state); }
     hideTip(state);
   };
@@ -280,7 +376,7 @@ const Timeline = (() => {
     ArrowUp: (state) => { state.scroll.scrollTop -= 48; }, ArrowDown: (state) => { state.scroll.scrollTop += 48; },
     0: fit, "[": (state) => otherStep(state, -1), "]": (state) => otherStep(state, 1), "/": (state) => state.search.focus(),
     n: (state) => nextHit(state, 1), N: (state) => nextHit(state, -1), Enter: chooseSome, Escape: letGo,
-    ",": (state) => beside(state, -1), ".": (state) => beside(state, 1), g: toPartner,
+    x: (state) => select(state, state.from, state.to), ",": (state) => beside(state, -1), ".": (state) => beside(state, 1), g: toPartner,
   };
 
   const listenAll = (state) => {
@@ -294,9 +390,9 @@ const Timeline = (() => {
     listen(state, scroll, "scroll", () => redraw(state));
     listen(state, canvas, "wheel", (event) => wheel(state, event), {passive: false});
     let drag = null;
-    listen(state, canvas, "pointerdown", (event) => { drag = {x: event.clientX, y: event.clientY, from: state.from, top: scroll.scrollTop, moved: false}; canvas.setPointerCapture(event.pointerId); });
+    listen(state, canvas, "pointerdown", (event) => { drag = {x: event.clientX, y: event.clientY, from: state.from, top: scroll.scrollTop, moved: false, pans: event.shiftKey || event.button === 1 || event.pointerType === "touch"}; canvas.setPointerCapture(event.pointerId); });
     listen(state, canvas, "pointermove", (event) => { if (drag) dragged(state, drag, event); else hover(state, event); });
-    listen(state, canvas, "pointerup", (event) => { if (drag && !drag.moved) click(state, event); drag = null; });
+    listen(state, canvas, "pointerup", (event) => { if (drag && !drag.moved) click(state, event); else if (drag && !drag.pans) select(state, state.selection.from, state.selection.to); drag = null; });
     listen(state, canvas, "pointercancel", () => { drag = null; });
     listen(state, canvas, "pointerleave", () => { state.marks.over = null; hideTip(state); redraw(state); });
     listen(state, canvas, "dblclick", (event) => {
@@ -325,11 +421,22 @@ const Timeline = (() => {
     event.preventDefault();
   };
 
+  const momentAt = (state, clientX) => {
+    const box = state.canvas.getBoundingClientRect();
+    return state.from + (Math.min(Math.max(clientX - box.left, 0), box.width) / box.width) * (state.to - state.from);
+  };
+
   const dragged = (state, drag, event) => {
     const x = event.clientX - drag.x, y = event.clientY - drag.y;
     drag.moved = drag.moved || Math.abs(x) + Math.abs(y) > 4;
     if (!drag.moved) return;
     hideTip(state);
+    if (!drag.pans) {
+      const ends = [drag.x, event.clientX].map((place) => momentAt(state, place)).sort((one, other) => one - other);
+      state.selection = {from: ends[0], to: ends[1]};
+      redraw(state);
+      return;
+    }
     const width = state.to - state.from, from = drag.from - (x / state.canvas.clientWidth) * width;
     state.scroll.scrollTop = drag.top - y;
     look(state, from, from + width);
@@ -338,9 +445,10 @@ const Timeline = (() => {
   const hover = (state, event) => {
     const found = at(state, event), over = found && found.lane ? found : null;
     state.canvas.style.cursor = found ? "pointer" : "default";
-    if (!over) hideTip(state);
+    if (!over && !(found && found.gap)) hideTip(state);
     else {
-      Details.fillTip(state.tip, over);
+      if (over) Details.fillTip(state.tip, over);
+      else Details.fillGap(state.tip, found);
       state.tip.hidden = false;
       const frame = state.tip.parentElement.getBoundingClientRect(), tip = state.tip.getBoundingClientRect();
       const x = Math.min(event.clientX - frame.left + 14, frame.width - tip.width - 4), y = event.clientY - frame.top;
@@ -356,7 +464,8 @@ const Timeline = (() => {
   const click = (state, event) => {
     const found = at(state, event);
     if (found && found.part) found.part.closed = !found.part.closed;
-    if (!found || found.lane) choose(state, found);
+    if (found && found.gap) chooseGap(state, found);
+    else if (!found || found.lane) choose(state, found);
     redraw(state);
   };
 

@@ -9,7 +9,7 @@ from pytest_torchprof.compare.number_changes import GPU_TIME, ratio_of
 from pytest_torchprof.compare.words import show_factor
 from pytest_torchprof.report.columns import TESTS, Among
 from pytest_torchprof.report.page.document import text
-from pytest_torchprof.report.page.measured import OUTCOMES, SHOWN
+from pytest_torchprof.report.page.measured import SHOWN, VERDICTS
 from pytest_torchprof.report.result import Outcome
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.report.page.measured import Measured
 
-_WORDS: Final[Mapping[Outcome, str]] = {
+_WORDS: Final[Mapping[str, str]] = {
     Outcome.SKIPPED: "not judged",
     Outcome.XFAILED: "failed as expected",
     Outcome.GONE: "only before",
@@ -30,12 +30,12 @@ _FACTS: Final = {column.key: column for column in TESTS if column.page and colum
 
 def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:
     """Return the measurements, which have their numbers, with the failures in front."""
-    return sorted(several, key=lambda numbered: OUTCOMES.index(numbered[1].outcome))
+    return sorted(several, key=lambda numbered: VERDICTS.index(numbered[1].verdict))
 
 
 def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
     """Return the row of a measurement; ``columns`` are those shown, the last one perhaps a comparison."""
-    outcome = measured.outcome
+    outcome = measured.verdict
     cells = [
         f'<td class="verdict"><span class="v v-{outcome.replace(" ", "-")}">{_WORDS.get(outcome, outcome)}</span></td>',
         f'<th scope="row" class="name"><a href="#{number}">{_split_name(measured.name)}</a></th>',
@@ -44,9 +44,9 @@ def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
     return f'<tr id="row-{number}" data-outcome="{outcome}" data-place="{number}">{"".join(cells)}</tr>'
 
 
-def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[Outcome], compared: str) -> str:
+def table(rows: Sequence[str], columns: Sequence[str], verdicts: Counter[str], compared: str) -> str:
     """Return the whole list with its filters; empty for a single recording that nothing was asked of."""
-    if len(rows) == 1 and outcomes[Outcome.RECORDED]:
+    if len(rows) == 1 and verdicts[Outcome.RECORDED]:
         return ""
     titles = {"verdict": "verdict", "name": "test", **_TITLES}
     heads = "".join(
@@ -59,8 +59,8 @@ def table(rows: Sequence[str], columns: Sequence[str], outcomes: Counter[Outcome
         f'<button type="button" class="chip" aria-pressed="false" data-outcome="{outcome}">'
         f'<span class="dot v-{outcome.replace(" ", "-")}"></span>'
         f"{_WORDS.get(outcome, outcome)} <b>{count:,}</b></button>"
-        for outcome in OUTCOMES
-        if (count := outcomes[outcome])
+        for outcome in VERDICTS
+        if (count := verdicts[outcome])
     )
     return (
         '<section class="verdicts" aria-labelledby="verdicts-title"><h2 id="verdicts-title">Verdicts</h2>'

@@ -1,12 +1,15 @@
-"""The test that stands for one of several ranks: what it runs is a job, and what it reports is what came of that."""
+"""Tests that stand for others: what each runs is a job of ranks, or a process with its own compile caches."""
 
 from __future__ import annotations
 
 import sys
+import tempfile
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_torchprof.capture.cache_phase import CachePhase
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.testing.pytest_report import BRIEF
 from pytest_torchprof.testing.ranks.reports import place_of, short_of
@@ -119,3 +122,21 @@ class JobItem(pytest.Item):
             file, line = place_of(first) or (str(self.path), self._place[1] or 0)
             report.outcome, report.longrepr = "skipped", (file, line, f"Skipped: {verdict.line}")
         report.sections += verdict.sections
+
+
+class CachedItem(JobItem):
+    """Runs a test in a process of its own; for warm caches twice, and what the second one comes to counts."""
+
+    def _job_end(self) -> JobEnd:
+        with tempfile.TemporaryDirectory(prefix="torchprof-caches-", ignore_cleanup_errors=True) as folder:
+            if self.plan.compile_cache == "warm":
+                end = self._in_process(CachePhase(name="cold", folder=folder, fills=True))
+                if end.lost:
+                    return end
+                return self._in_process(CachePhase(name="warm", folder=folder))
+            return self._in_process(CachePhase(name="cold", folder=folder))
+
+    def _in_process(self, phase: CachePhase) -> JobEnd:
+        variables = {**self.plan.variables, **phase.variables}
+        plan = replace(self.plan, phase=phase, variables=variables)
+        return self._jobs.run(plan, [self.test_id], Turn(nodeid=self.test_id, last=True))

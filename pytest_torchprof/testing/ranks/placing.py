@@ -11,8 +11,7 @@ import pytest
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.testing import JOB
 from pytest_torchprof.testing.gpus import count_of_run, seeing_all
-from pytest_torchprof.testing.ranks.cached import CachedItem
-from pytest_torchprof.testing.ranks.item import JobItem
+from pytest_torchprof.testing.ranks.item import CachedItem, JobItem
 from pytest_torchprof.testing.ranks.launch import JobPlan
 from pytest_torchprof.testing.workers import HAND_OVER, nodeid_of, words_of
 from pytest_torchprof.text import counted

@@ -181,6 +181,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
         # What was collected and has passed this process knows by itself.
         baselines=replace(first.baselines, updates=updates, collected={}, passed={}),
         lacks_gpu=False,
+        slow_export=any(handed.slow_export for handed in of_ranks),
     )
 
 

@@ -95,6 +95,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus* status, cu
   if (edges) *edges = nullptr;
   OK;
 }
+#if CUDA_VERSION >= 13010  // Drivers for CUDA 13.0 have neither.
 CUresult cuGraphNodeGetToolsId(CUgraphNode n, unsigned long long* id) {
   CU(cuGraphNodeGetToolsId);
   *id = ((u64)n->graph->id << 32) | n->index;
@@ -105,6 +106,7 @@ CUresult cuGraphExecGetId(CUgraphExec g, unsigned* id) {
   *id = g->id;
   OK;
 }
+#endif
 CUresult cuGraphGetNodes(CUgraph g, CUgraphNode* nodes, size_t* n) {
   CU(cuGraphGetNodes);
   if (nodes) {

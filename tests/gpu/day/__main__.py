@@ -6,9 +6,11 @@ import argparse
 import json
 import os
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import time
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,10 @@ _EPILOG = "A PART is a step's name or what it begins with: questions, questions/
 LATER = "no time left"
 FOLDERS = ("logs", "recordings")
 CUPTI = "nvidia_cuda_cupti"
+NEEDED = ("pytest-torchprof", "hypothesis", "pytest-xdist")
+"""What tests and examples import beside torch; wheels.txt has what these need in turn."""
+MOST_LINES = 400
+"""So many of a step's output are in the summary."""
 LEAST_S = 15
 """A step that has less begins in vain."""
 
@@ -39,7 +45,7 @@ def main() -> None:
         if asked.wheels:
             day.install(asked.wheels.resolve())
         if asked.quick:
-            import_once()
+            import_once(day.python)
         os.chdir(ROOT)
         for step in planned:
             if not day.has_ended(step):
@@ -53,7 +59,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--out", type=Path, help="where results are written; what ended there is not done again")
     parser.add_argument("--limit-s", type=float, default=1800, help="end after so many seconds (1800)")
-    parser.add_argument("--wheels", type=Path, help="install these wheels first, into a folder of their own")
+    parser.add_argument(
+        "--wheels", type=Path, help="install what is needed of these wheels first, into an environment of their own"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="try the script itself: as little as possible of each step"
     )
@@ -70,7 +78,7 @@ class Day:
     def __init__(self, out: Path, work: Path, *, quick: bool) -> None:
         """Go on where an earlier call has stopped."""
         self._out, self._work, self._quick = out, work, quick
-        self._installed: dict[str, str] = {}
+        self._python = sys.executable
         self._cupti: Path | None = None
         out.mkdir(parents=True, exist_ok=True)
         for folder in FOLDERS:
@@ -82,23 +90,32 @@ class Day:
         lines = self._noted.read_text().splitlines() if self._noted.exists() else []
         self._results: dict[str, dict[str, Any]] = {one["step"]: one for one in map(json.loads, lines)}
 
+    @property
+    def python(self) -> str:
+        """The interpreter of the steps."""
+        return self._python
+
     def has_ended(self, step: Step) -> bool:
         """Whether it was done, in whatever way it ended."""
         return self._results.get(step.name, {"outcome": LATER})["outcome"] != LATER
 
     def install(self, wheels: Path) -> None:
-        """Install the wheels without a network, for the processes of all steps.
+        """Install what the steps need and this Python lacks, without a network, into an environment of their own.
 
-        A CUPTI among them stays apart: it takes the place of torch's only where that is asked.
+        A CUPTI among the wheels stays apart: it takes the place of torch's only where that is asked.
         """
-        site, apart = self._work / "site", self._work / "cupti"
-        of_cupti = set(wheels.glob(f"{CUPTI}*.whl"))
-        for target, found in ((site, {*wheels.glob("*.whl")} - of_cupti), (apart, of_cupti)):
-            if found:
-                self._pip("install", "--quiet", "--no-index", "--no-deps", "--target", str(target), *map(str, found))
+        home, apart = self._work / "environment", self._work / "cupti"
+        venv.create(home, system_site_packages=True, symlinks=True)
+        (packages,) = (home / "lib").glob("python*/site-packages")
+        # Where this Python is of an environment itself, the system's packages are not its own.
+        own = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+        (packages / "of_this_python.pth").write_text("".join(f"{path}\n" for path in sorted(own)))
+        self._python = str(home / "bin" / "python")
+        install = ("install", "--quiet", "--no-index", "--find-links", str(wheels))
+        self._pip("--python", self._python, *install, "--upgrade", *NEEDED)
+        for of_cupti in sorted(wheels.glob(f"{CUPTI}*.whl")):
+            self._pip(*install, "--no-deps", "--target", str(apart), str(of_cupti))
         self._cupti = next(iter(sorted(apart.rglob("libcupti.so.*"))), None)
-        paths = filter(None, (str(site), os.environ.get("PYTHONPATH")))
-        self._installed = {"PYTHONPATH": os.pathsep.join(paths)}
 
     def _pip(self, *words: str) -> None:
         """Run pip; questions need nothing but torch, so they are asked even where it fails."""
@@ -126,8 +143,8 @@ class Day:
         limit_s = min(step.limit_s, left_s)
         # What must be in the environment when a process starts comes too late for a fork.
         fork = self._quick and not own
-        environment = given | self._installed | own
-        status = run(self._placed(step.python), limit_s=limit_s, log=log, environment=environment, fork=fork)
+        environment, words = given | own, self._placed(step.python)
+        status = run(words, limit_s=limit_s, log=log, environment=environment, fork=fork, python=self._python)
         result["took_s"] = round(time.monotonic() - began, 1)
         result["outcome"] = f"ended after {limit_s:.0f} s" if status is None else f"status {status}" if status else DONE
         result["said"] = self._said(step, log)
@@ -153,7 +170,9 @@ class Day:
             return said_by_question(output)
         if (report := log.with_name(f"{log.name}.xml")).exists():
             return said_by_pytest(report)
-        return [{"says": line, "figures": None} for line in output.read_text(errors="replace").splitlines()[:80]]
+        return [
+            {"says": line, "figures": None} for line in output.read_text(errors="replace").splitlines()[:MOST_LINES]
+        ]
 
     def write(self) -> None:
         """Write the few files of the day after each step: whoever ends this script loses the current step alone."""

@@ -21,22 +21,31 @@ _TO_SAY_GOODBYE_S = 10
 _FORKS = multiprocessing.get_context("forkserver")
 
 
-def import_once() -> None:
-    """Let forks find torch imported."""
+def import_once(python: str) -> None:
+    """Let forks of this Python find torch imported."""
+    _FORKS.set_executable(python)
     _FORKS.set_forkserver_preload(["torch", "torch.profiler"])
 
 
-def run(python: Sequence[str], *, limit_s: float, log: Path, environment: dict[str, str], fork: bool) -> int | None:
+def run(
+    words: Sequence[str],
+    *,
+    limit_s: float,
+    log: Path,
+    environment: dict[str, str],
+    fork: bool,
+    python: str = sys.executable,
+) -> int | None:
     """Run Python with these words; its output goes to LOG.out and LOG.err. Return its status, None where it was ended.
 
     A fork of a process that has imported torch starts faster, and is no proof of what a process does from its start on.
     """
     files = [str(log.with_name(f"{log.name}.{stream}")) for stream in ("out", "err")]
     if fork:
-        return _forked([*python], limit_s, files, environment)
+        return _forked([*words], limit_s, files, environment)
     with Path(files[0]).open("wb") as out, Path(files[1]).open("wb") as err:
         started = subprocess.Popen(
-            [sys.executable, *python],
+            [python, *words],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,

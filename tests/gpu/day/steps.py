@@ -48,7 +48,10 @@ for words in (["nvidia-smi"], ["nvidia-smi", "-q"], ["free", "-g"], ["df", "-h"]
         print("$", *words, flush=True)
         subprocess.run(words)
 from importlib.metadata import distributions
-print(*sorted({f"{one.name}=={one.version}" for one in distributions()}), sep="\\n")
+found = {}
+for one in distributions():
+    found.setdefault(one.name, one.version)  # the first one is what is imported
+print(*sorted(f"{name}=={version}" for name, version in found.items()), sep="\\n")
 """
 
 
@@ -87,7 +90,7 @@ def _tests() -> list[Step]:
     there = {path.stem.removeprefix("test_gpu_"): path for path in (ROOT / "tests/gpu").glob("test_gpu_*.py")}
     ordered = [*_FIRST, *sorted(there.keys() - set(_FIRST))]
     return [
-        Step(f"tests/{name}", _pytest(str(there[name].relative_to(ROOT)), f"tests-{name}", "-m", "gpu"), 150)
+        Step(f"tests/{name}", _pytest(str(there[name].relative_to(ROOT)), f"tests-{name}", "-m", "gpu"), 240)
         for name in ordered
     ]
 

@@ -1,0 +1,243 @@
+"""``torchprof history COMMAND``: what the records of many runs tell: which commit changed what a test launches."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, date, datetime, time
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pytest_torchprof.against.git import Repository
+from pytest_torchprof.cli import UNUSABLE, UsageError, sentence
+from pytest_torchprof.history.changes import State, events_of, unchanged
+from pytest_torchprof.history.changes_json import changes_json
+from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
+from pytest_torchprof.history.reading import RunReader
+from pytest_torchprof.history.record import BadRecord, Event
+from pytest_torchprof.history.runs import OrderedBy, branch_runs
+from pytest_torchprof.history.series import EXACT, Series, series_of
+from pytest_torchprof.history.since import intervals_of, read_condition
+from pytest_torchprof.history.sources import records_in
+from pytest_torchprof.history.taking import take
+from pytest_torchprof.history.texts import census_lines, event_lines, heading_lines, log_lines, when_lines
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.text import and_more, counted, nearest, printable
+from pytest_torchprof.text.tables import terminal_width
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pytest_torchprof.cli import Parser
+    from pytest_torchprof.history.changes import HistoryEvent
+    from pytest_torchprof.history.runs import BranchRuns
+
+DONE, CHANGED, UNKNOWN = 0, 1, 3
+Read = TypeVar("Read")
+_MOST_SHOWN: Final = 5
+"""How many records that cannot be believed are named beside an answer."""
+
+_DESCRIPTION: Final = """\
+Reads the records that pytest --torchprof-history=DIR has written: one for each run. Kernel counts are exact, so that a
+change is named at the commit that made it, without a threshold."""
+_EPILOG: Final = """\
+examples:
+  pytest --torchprof-history=history
+  torchprof history changes history --git .
+  torchprof history when history tests/test_mlp.py::test_block 'kernels >= 6'
+  torchprof history log history tests/test_mlp.py::test_block
+  torchprof history import history artifact.zip --only-event push
+
+exit status: 0 nothing, or done, 1 changes: something under --fail-on, 2 cannot read, or bad usage, 3 changes: with
+--fail-on, it cannot be told: the newest commit was not measured in full, or the order of commits is not known"""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of each of its commands."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+
+    def add(name: str, act: Callable[[Namespace], int], purpose: str) -> Parser:
+        own: Parser = commands.add_parser(name, help=purpose, description=sentence(purpose))
+        own.set_defaults(act=act)
+        own.add_argument("store", type=Path, metavar="DIR", help="the folder of the history")
+        return own
+
+    changes = add("changes", _changes, "list which commits changed what tests launch")
+    log = add("log", _log, "show one test from commit to commit")
+    when = add("when", _when, "say since which commit a condition on a number holds")
+    for own in (log, when):
+        own.add_argument("test", metavar="TEST", help="pytest's node id, such as tests/test_mlp.py::test_block")
+    when.add_argument("condition", metavar="CONDITION", help="such as 'kernels >= 6'")
+    log.add_argument(
+        "--number", default="kernels", choices=EXACT, metavar="NAME", help="the number that is drawn (kernels)"
+    )
+    for own in (changes, log, when):
+        _add_choice_of_runs(own)
+    changes.add_argument("--since", type=_day, metavar="DATE", help="only changes of this day or later: 2026-05-01")
+    changes.add_argument(
+        "--fail-on", choices=("counts",), metavar="counts", help="exit with 1 if a change is listed that still holds"
+    )
+    changes.add_argument("--json", action="store_true", help="one JSON object")
+    taking = add("import", _import, "add records that other runs have left: files, folders, ZIP archives")
+    taking.add_argument("source", nargs="+", type=Path, metavar="FILE|DIR|ZIP", help="where the records are")
+    taking.add_argument(
+        "--only-event",
+        choices=tuple(Event),
+        metavar="EVENT",
+        help="leave out runs of other events, such as those of forks, which may call their branch as they like: "
+        f"{', '.join(Event)}",
+    )
+    push = add("push", _push, f"add the records that wait in {OUTBOX}, and remove them there")
+    push.add_argument("--rootdir", type=Path, default=Path(), metavar="DIR", help="pytest's root directory (.)")
+    add("verify", _verify, "read every record of the history, and name those that cannot be believed")
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command; return its exit status."""
+    status: int = arguments.act(arguments)
+    return status
+
+
+def _add_choice_of_runs(parser: Parser) -> None:
+    parser.add_argument("--branch", metavar="NAME", help="the branch (main, else master, else the only one)")
+    parser.add_argument(
+        "--git", type=Path, metavar="DIR", help="a clone that knows the order of commits, where the records do not"
+    )
+
+
+def _day(text: str) -> datetime:
+    try:
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        raise UsageError(f"--since {text}: expected a date such as 2026-05-01") from None
+
+
+def _changes(arguments: Namespace) -> int:
+    branch, all_series = _read(arguments)
+    events = [event for event in events_of(branch, all_series) if _is_since(event, arguments.since)]
+    if arguments.json:
+        sys.stdout.write(json.dumps(changes_json(branch, events, all_series), indent=1) + "\n")
+    else:
+        width = terminal_width()
+        texts = [event_lines(event, width) for event in events] or [["no change of what tests launch"]]
+        for lines in (heading_lines(branch, width), *texts, census_lines(all_series, width)):
+            sys.stdout.write("\n".join(lines) + "\n\n")
+    return DONE if arguments.fail_on is None else _status(branch, all_series, events)
+
+
+def _status(branch: BranchRuns, all_series: Iterable[Series], events: Iterable[HistoryEvent]) -> int:
+    states = [(event.holds, change.state) for event in events for change in event.changes]
+    if any(holds for holds, _ in states):
+        return CHANGED
+    unsure = any(state is State.UNSTEADY for _, state in states) or any(series.open_end for series in all_series)
+    return UNKNOWN if unsure or branch.ordered_by is OrderedBy.DATES else DONE
+
+
+def _is_since(event: HistoryEvent, since: datetime | None) -> bool:
+    commit = event.changes[0].after.run.commit
+    return since is None or commit is None or commit.date >= since
+
+
+def _log(arguments: Namespace) -> int:
+    branch, all_series = _read(arguments)
+    width = terminal_width()
+    sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
+    for series in _of_test(all_series, arguments.test):
+        sys.stdout.write("\n" + "\n".join(log_lines(series, unchanged(series), arguments.number, width)) + "\n")
+        for event in events_of(branch, [series]):
+            sys.stdout.write("\n" + "\n".join(event_lines(event, width)) + "\n")
+    return DONE
+
+
+def _when(arguments: Namespace) -> int:
+    condition = read_condition(arguments.condition)
+    branch, all_series = _read(arguments)
+    width = terminal_width()
+    sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
+    for series in _of_test(all_series, arguments.test):
+        intervals = intervals_of(series.points, condition)
+        sys.stdout.write("\n".join(when_lines(series, intervals, arguments.condition, width)) + "\n")
+    return DONE
+
+
+def _of_test(all_series: Iterable[Series], test: str) -> list[Series]:
+    """Return the series of a test, with each of its labels and on each hardware; TorchprofError if there is none."""
+    keys = {series.key: series for series in all_series}
+    of_test = [series for key, series in keys.items() if test in (key.test, key.name)]
+    if not of_test:
+        problem = f"the history has no test {test!r}; {nearest(test, {key.test for key in keys})}"
+        raise TorchprofError(problem, Code.NO_HISTORY)
+    return of_test
+
+
+def _read(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
+    """Return the runs of the branch that is asked for, and their series; records that are refused are named."""
+    if not arguments.store.is_dir():
+        problem = f"{arguments.store} is no folder: pytest --torchprof-history={arguments.store} makes it"
+        raise TorchprofError(problem, Code.NO_HISTORY)
+    repository = None if arguments.git is None else Repository.around(arguments.git)
+    reader = RunReader()
+    runs = _believed(reader.read(HistoryFolder(arguments.store).files))
+    branch = branch_runs(runs, reader.kernels, arguments.branch, repository)
+    return branch, series_of(branch)
+
+
+def _believed(records: Iterable[Read | BadRecord]) -> Iterator[Read]:
+    bad: list[BadRecord] = []
+    for record in records:
+        if isinstance(record, BadRecord):
+            bad.append(record)
+        else:
+            yield record
+    for problem in bad[:_MOST_SHOWN]:
+        sys.stderr.write(f"torchprof history: left out: {printable(str(problem))}\n")
+    if len(bad) > _MOST_SHOWN:
+        more = and_more(len(bad) - _MOST_SHOWN).strip()
+        sys.stderr.write(f"torchprof history: left out: {more}; torchprof history verify names them all\n")
+
+
+def _import(arguments: Namespace) -> int:
+    records = chain.from_iterable(map(records_in, arguments.source))
+    taken = take(HistoryFolder(arguments.store), records, arguments.only_event)
+    others = f", {taken.of_other_events} of another event left out" if taken.of_other_events else ""
+    counts = f"{counted(taken.added, 'record')} added, {taken.known} known{others}, {len(taken.refused)} refused"
+    sys.stdout.write(f"{counts}\n")
+    for problem in taken.refused:
+        sys.stderr.write(f"torchprof history import: refused: {printable(str(problem))}\n")
+    return UNUSABLE if taken.refused else DONE
+
+
+def _push(arguments: Namespace) -> int:
+    store, outbox = HistoryFolder(arguments.store), HistoryFolder(arguments.rootdir / OUTBOX)
+    sent = 0
+    for record in list(_believed(outbox.records())):
+        try:
+            store.add(record)
+        except OSError as error:
+            problem = f"{store.path}: cannot be written: {error.strerror or error}; the records stay in {OUTBOX}"
+            raise TorchprofError(problem, Code.NO_HISTORY) from None
+        outbox.remove(record)
+        sent += 1
+    sys.stdout.write(f"{counted(sent, 'record')} added\n")
+    return DONE
+
+
+def _verify(arguments: Namespace) -> int:
+    if not arguments.store.is_dir():
+        raise TorchprofError(f"{arguments.store} is no folder", Code.NO_HISTORY)
+    good = 0
+    bad: list[BadRecord] = []
+    for record in HistoryFolder(arguments.store).records():
+        if isinstance(record, BadRecord):
+            bad.append(record)
+        else:
+            good += 1
+    sys.stdout.write(f"{counted(good, 'record')} read, {len(bad)} cannot be believed\n")
+    for problem in bad:
+        sys.stderr.write(f"{printable(str(problem))}\n")
+    return UNUSABLE if bad else DONE

@@ -1,0 +1,184 @@
+"""What a recording comes to, in one or two sentences: a row for each kind of recording.
+
+The first sentence says what the numbers mean, the second where to look; it is of the events that are named with it.
+"""
+
+from __future__ import annotations
+
+from string import Formatter
+from typing import ClassVar
+
+from msgspec import Struct, to_builtins
+
+from pytest_torchprof.findings.events import Events  # noqa: TC001  (the type of a field, which msgspec looks up)
+from pytest_torchprof.findings.finding import WORTH_TELLING
+from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001  (as above)
+from pytest_torchprof.reasons.wording import worded
+from pytest_torchprof.text import counted
+
+
+class Headline(Struct, frozen=True, kw_only=True, tag_field="headline"):
+    """What stands above everything else that is told of a recording; times in microseconds, shares 0..1."""
+
+    WHAT: ClassVar[str]
+    WHERE: ClassVar[str] = ""
+
+    events: Events | None = None
+    """The events that the second sentence is of."""
+
+    @property
+    def what(self) -> str:
+        """What the numbers mean."""
+        return self.words(self.WHAT)
+
+    @property
+    def where(self) -> str:
+        """Where to look; empty where there is nothing to look at."""
+        return self.words(self.WHERE)
+
+    @property
+    def message(self) -> str:
+        """Both sentences."""
+        return f"{self.what} {self.where}".rstrip()
+
+    def words(self, sentence: str) -> str:
+        """Return a sentence with the facts put in."""
+        named = [name for _, name, _, _ in Formatter().parse(sentence) if name]
+        return worded(sentence, {name: getattr(self, name) for name in named})
+
+    def in_words(self) -> dict[str, object]:
+        """Return it as people read it in JSON, with its facts."""
+        kind, facts = str(self.__struct_config__.tag), to_builtins(self)
+        known = {name: fact for name, fact in facts.items() if name not in ("headline", "events")}
+        return {"headline": kind, "message": self.message, "facts": known}
+
+
+class NotMeasuredHeadline(Headline, frozen=True, kw_only=True, tag="not-measured"):
+    """The numbers cannot be believed, or are not known."""
+
+    WHAT = "Not measured: {reason}"
+
+    reason: AnyReason
+
+
+class _OfWindow(Headline, frozen=True, kw_only=True):
+    """What is said of the time from the first step's start to the end of the steps and of the GPU's work."""
+
+    window_us: float
+    share: float
+    """Of that time; of several GPUs the mean."""
+    devices: int
+    """How many GPUs worked."""
+    longest_us: float
+    """The longest event or gap."""
+    name: str
+    """What ran: a kernel or an operator."""
+    source: str | None = None
+    """The user's line, where stacks were recorded."""
+
+    @property
+    def subject(self) -> str:
+        """The device, or all of them together."""
+        return "The GPU" if self.devices == 1 else f"Each of {counted(self.devices, 'GPU')}"
+
+    @property
+    def mean(self) -> str:
+        """That it is a mean, where there are several."""
+        return "" if self.devices == 1 else ", in the mean"
+
+    @property
+    def at(self) -> str:
+        """The user's line, where it is known."""
+        return "" if self.source is None else f" at {self.source}"
+
+
+class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
+    """The GPU had nothing to do for much of the time."""
+
+    WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}."
+    WHERE = "The longest gap, {longest_us:us}, is {side} {name}{at}."
+    _OWN: ClassVar[str] = ", not counting {profiler_us:us} in which the profiler handled its own buffers"
+
+    is_last: bool = False
+    """Whether the gap is behind the last operation, and not before one."""
+    profiler_us: float = 0.0
+    """For how long it idled while the profiler handled its own buffers, which is not counted; the mean of several."""
+
+    @property
+    def side(self) -> str:
+        """On which side of the operation the gap is."""
+        return "after" if self.is_last else "before"
+
+    @property
+    def own(self) -> str:
+        """What the profiler itself took, where that is enough to be seen."""
+        return self.words(self._OWN) if self.profiler_us >= WORTH_TELLING * self.window_us else ""
+
+
+class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicated"):
+    """The GPU did nothing but communicate for much of the time."""
+
+    WHAT = "{subject} only communicated for {share:percent} of {window_us:us}{mean}."
+    WHERE = "The longest collective, {longest_us:us}, is {name}{at}."
+
+
+class GpuBusy(_OfWindow, frozen=True, kw_only=True, tag="gpu-busy"):
+    """The GPU worked nearly all of the time."""
+
+    WHAT = "{subject} was busy {share:percent} of {window_us:us}{mean}."
+    WHERE = "{name} takes {name_share:percent} of the kernel time; its longest call, {longest_us:us}, is {by}{at}."
+
+    name_share: float
+    """Of the time of all kernels."""
+    op: str | None = None
+    """The operator that launched the longest call."""
+
+    @property
+    def by(self) -> str:
+        """Who launched it."""
+        return "launched by no operator" if self.op is None else f"launched by {self.op}"
+
+
+class IdleDevice(Headline, frozen=True, kw_only=True, tag="nothing-ran"):
+    """The device did nothing."""
+
+    WHAT = "Nothing {ran} in {window_us:us}."
+    WHERE = "{longest}"
+    _LONGEST: ClassVar[str] = "The longest operator, {longest_us:us}, is {name}."
+
+    window_us: float
+    of_gpu: bool
+    longest_us: float = 0.0
+    name: str | None = None
+    """The longest operator; None without any."""
+
+    @property
+    def ran(self) -> str:
+        """What a device does."""
+        return "ran on a GPU" if self.of_gpu else "was computed"
+
+    @property
+    def longest(self) -> str:
+        """The longest operator, where there is any."""
+        return "" if self.name is None else self.words(self._LONGEST)
+
+
+class CpuComputed(Headline, frozen=True, kw_only=True, tag="cpu-computed"):
+    """The CPU is the device, and its operators are the kernels."""
+
+    WHAT = "The CPU computed for {share:percent} of {window_us:us}."
+    WHERE = "{name} takes {name_share:percent} of the kernel time; its longest call takes {longest_us:us}{at}."
+
+    window_us: float
+    share: float
+    """Of that time, in which an operator computed on any thread."""
+    longest_us: float
+    name: str
+    name_share: float
+    """Of the time of all operators that compute."""
+    source: str | None = None
+
+    @property
+    def at(self) -> str:
+        """The user's line, where it is known."""
+        return "" if self.source is None else f", at {self.source}"

@@ -1,0 +1,72 @@
+"""Findings about the CPU's own time, in which it was held up or nothing is recorded: a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  (the type of a field, which msgspec looks up)
+from typing import ClassVar
+
+from pytest_torchprof.findings.finding import Finding
+
+
+class CpuHeldUp(Finding, frozen=True, kw_only=True, tag="cpu-held-up"):
+    """Calls and operators that take microseconds took a millisecond and more, views among them, which do nothing."""
+
+    TITLE = "The CPU seems to be held up"
+    SENTENCE = (
+        "{count:call} that usually {count:takes|take} microseconds took {time_us:us} ({share:percent} of the time), "
+        "{views} of them views, which compute nothing; the longest, {longest}, took {longest_us:us}, usually "
+        "{usual_us:us}; none of them waits or computes for so long by itself, so most likely something else ran in the "
+        "thread's place"
+    )
+    REMEDY = (
+        "see what else the machine runs on these cores (other ranks, workers that load data, a container's quota of "
+        "CPU time), and give each process cores of its own; gaps and waits in this recording may follow from it"
+    )
+
+    time_us: float
+    share: float
+    count: int
+    views: int
+    """How many of them are views."""
+    longest_us: float
+    longest: str
+    usual_us: float
+    """The median of those of its name."""
+
+
+class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"):
+    """For much of the window neither the CPU nor the GPU has an event."""
+
+    TITLE = "Time without any event"
+    SENTENCE = (
+        "for {time_us:us} ({share:percent} of the time) there is no event of any kind, in "
+        "{gaps:gap}, the longest {longest_us:us}: {cause}"
+    )
+    REMEDY = "{way}"
+    _CAUSES: ClassVar[Mapping[bool, str]] = {
+        False: "Python between the operators, or work and waiting that the profiler does not see",
+        True: "no function of Python's ran either, as far as stacks tell; it is work or waiting that the profiler does "
+        "not see",
+    }
+    _WAYS: ClassVar[Mapping[bool, str]] = {
+        False: 'record Python\'s functions too (with_stack=True, in a test record=["stacks"]), and mark parts of the '
+        "program with torch.profiler.record_function",
+        True: "mark parts of the program with torch.profiler.record_function; look at other threads and processes",
+    }
+
+    time_us: float
+    share: float
+    gaps: int
+    longest_us: float
+    stacks: bool
+    """Whether functions of Python's are recorded."""
+
+    @property
+    def cause(self) -> str:
+        """What it may be."""
+        return self._CAUSES[self.stacks]
+
+    @property
+    def way(self) -> str:
+        """How to see more."""
+        return self._WAYS[self.stacks]

@@ -1,0 +1,168 @@
+"""What a recording comes to: the one thing that stands above everything else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.findings.catalogue.headlines import (
+    CpuComputed,
+    GpuBusy,
+    GpuCommunicated,
+    GpuIdled,
+    Headline,
+    IdleDevice,
+    NotMeasuredHeadline,
+)
+from pytest_torchprof.findings.events import Events
+from pytest_torchprof.reasons.catalogue import portable
+from pytest_torchprof.trace import intervals
+from pytest_torchprof.trace.columns import ABSENT, KERNEL
+
+if TYPE_CHECKING:
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.trace.intervals import Spans
+
+MUCH: Final = 0.2
+"""Of the time, from where on a GPU that idles or only communicates is what there is to say."""
+
+
+def headline_of(analysis: Analysis) -> Headline:
+    """Return the headline, as facts."""
+    if (reason := analysis.doubt or analysis.kernels_unknown) is not None:
+        return NotMeasuredHeadline(reason=portable(reason))
+    if not analysis.trace.device_kind.has_launches:
+        return _of_cpu(analysis)
+    if not analysis.gpu_work.gpu_ops or analysis.gpu_work.window_us <= 0:
+        return _of_nothing(analysis)
+    work = analysis.gpu_work
+    idle, alone = work.idle_share, _communicating_share(analysis)
+    if idle >= max(MUCH, alone):
+        return _idled(analysis, idle)
+    return _communicated(analysis, alone) if alone >= MUCH else _busy(analysis)
+
+
+def _idled(analysis: Analysis, share: float) -> Headline:
+    trace, work = analysis.trace, analysis.gpu_work
+    longest_ns, device, start, end = 0, ABSENT, 0, 0
+    for number, idle in work.idle.items():
+        for begin, until in idle:
+            if until - begin > longest_ns:
+                longest_ns, device, start, end = until - begin, number, begin, until
+    ops, starts, ends = work.by_device[device], trace.gpu.start, trace.gpu.end
+    following = next((i for i in ops if starts[i] >= end), None)
+    beside = following if following is not None else max(ops, key=ends.__getitem__)
+    aside = 1 - work.busy_share - share
+    return GpuIdled(
+        window_us=work.window_us,
+        share=share,
+        devices=len(work.by_device),
+        longest_us=longest_ns / 1000,
+        name=_name_of(analysis, beside),
+        source=work.source_of(beside),
+        is_last=following is None,
+        profiler_us=max(aside, 0.0) * work.window_us,
+        events=Events(gaps=((start, end, beside),)),
+    )
+
+
+def _communicated(analysis: Analysis, share: float) -> Headline:
+    work, gpu = analysis.gpu_work, analysis.trace.gpu
+    longest = max(work.communication, key=lambda i: (gpu.end[i] - gpu.start[i], -i))
+    return GpuCommunicated(
+        window_us=work.window_us,
+        share=share,
+        devices=len(work.by_device),
+        longest_us=work.time_us([longest]),
+        name=analysis.launching.decoded(longest).short,
+        source=work.source_of(longest),
+        events=Events(gpu_ops=(longest,)),
+    )
+
+
+def _communicating_share(analysis: Analysis) -> float:
+    """Return the share of the window in which a device ran collectives and nothing else, the mean over devices."""
+    work = analysis.gpu_work
+    if not work.communication:
+        return 0.0
+    alone = [_alone(analysis, ops) for ops in work.by_device.values()]
+    return work.share_of_window(sum(map(intervals.length, alone)) / 1000 / len(alone))
+
+
+def _alone(analysis: Analysis, ops: list[int]) -> Spans:
+    work = analysis.gpu_work
+    talking, others = ([i for i in ops if (i in work.communication) is asked] for asked in (True, False))
+    return intervals.without(work.covered(talking), work.covered(others))
+
+
+def _busy(analysis: Analysis) -> Headline:
+    trace, work = analysis.trace, analysis.gpu_work
+    spent: Counter[str] = Counter()
+    for group in work.groups:
+        spent[work.decoded(group).short] += group.time_ns
+    (name, ns), *_ = spent.most_common(1) or [("", 0)]
+    of_name = [i for group in work.groups if work.decoded(group).short == name for i in group.members]
+    longest = max(of_name or work.gpu_ops, key=lambda i: trace.gpu.end[i] - trace.gpu.start[i])
+    return GpuBusy(
+        window_us=work.window_us,
+        share=work.busy_share,
+        devices=len(work.by_device),
+        longest_us=work.time_us([longest]),
+        name=name or trace.names[trace.gpu.name[longest]],
+        name_share=ns / spent.total() if spent else 0.0,
+        op=analysis.launching.op_name(analysis.launching.op_of[longest]),
+        source=work.source_of(longest),
+        events=Events(gpu_ops=(longest,)),
+    )
+
+
+def _name_of(analysis: Analysis, gpu_op: int) -> str:
+    """Return the operator that launched it, else what it is called itself."""
+    trace, launching = analysis.trace, analysis.launching
+    launched_by = launching.op_name(launching.op_of[gpu_op])
+    if launched_by is not None:
+        return launched_by
+    return launching.decoded(gpu_op).short if trace.gpu.kind[gpu_op] == KERNEL else trace.names[trace.gpu.name[gpu_op]]
+
+
+def _of_nothing(analysis: Analysis) -> Headline:
+    trace, work, ops = analysis.trace, analysis.gpu_work, analysis.trace.ops
+    roots = [i for i in work.outermost if trace.step_at(ops.start[i]) >= 0]
+    of_gpu = trace.device_kind.has_launches
+    if not roots:
+        return IdleDevice(window_us=work.window_us, of_gpu=of_gpu)
+    longest = max(roots, key=lambda i: ops.end[i] - ops.start[i])
+    return IdleDevice(
+        window_us=work.window_us,
+        of_gpu=of_gpu,
+        longest_us=(ops.end[longest] - ops.start[longest]) / 1000,
+        name=trace.names[ops.name[longest]],
+        events=Events(ops=(longest,)),
+    )
+
+
+def _of_cpu(analysis: Analysis) -> Headline:
+    trace, ops, launching = analysis.trace, analysis.trace.ops, analysis.launching
+    computing = [op for part in launching.parts for op in part.operators]
+    window = (trace.steps[0].start_ns, max(step.end_ns for step in trace.steps))
+    window_us = (window[1] - window[0]) / 1000
+    spent: Counter[str] = Counter()
+    for op in computing:
+        spent[trace.names[ops.name[op]]] += ops.end[op] - ops.start[op]
+    (name, ns), *_ = spent.most_common(1) or [("", 0)]
+    if not ns or window_us <= 0:
+        return _of_nothing(analysis)
+    longest = max(
+        (op for op in computing if trace.names[ops.name[op]] == name), key=lambda op: ops.end[op] - ops.start[op]
+    )
+    covered = intervals.within(intervals.merged((ops.start[op], ops.end[op]) for op in computing), [window])
+    origin = launching.origins.of_operator(longest)
+    return CpuComputed(
+        window_us=window_us,
+        share=intervals.length(covered) / 1000 / window_us,
+        longest_us=(ops.end[longest] - ops.start[longest]) / 1000,
+        name=name,
+        name_share=ns / spent.total(),
+        source=origin.file_line if origin else None,
+        events=Events(ops=(longest,)),
+    )

@@ -1,0 +1,149 @@
+"""Which findings say of the same time what another one says better: one cause stands out once.
+
+All of them can be forbidden, whichever stand out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.findings.catalogue.costs import CopyKernels, CostlyChildren, Hotspot
+from pytest_torchprof.findings.catalogue.kernels import LayoutConversion
+from pytest_torchprof.findings.catalogue.waiting import LaunchGaps
+from pytest_torchprof.findings.finding import WORTH_TELLING
+from pytest_torchprof.findings.fusible import chains_to_fuse, outside_optimizer, saved_us
+from pytest_torchprof.findings.silence import held_up, silent_times
+from pytest_torchprof.findings.waiting import held_on_gpu, late_gaps, waits_for_little, waits_in_operators
+from pytest_torchprof.trace import intervals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings.finding import Finding
+    from pytest_torchprof.trace.intervals import Spans
+
+MOSTLY: Final = 0.9
+"""The share of a finding's time from which on another one that has it too tells all of it."""
+_HALF: Final = 0.5
+
+
+def standing_out(analysis: Analysis, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that are worth a reader's time, each cause once.
+
+    Those about less than a hundredth of the window are not, and neither are those whose cause another one tells.
+    """
+    worth = tuple(finding for finding in findings if _is_worth_it(analysis, finding))
+    by_code = {finding.code: finding for finding in worth}
+    return tuple(
+        finding
+        for finding in worth
+        if not any(
+            other in by_code and says_it(analysis, finding, by_code[other])
+            for other, says_it in _EXPLAINED_BY.get(finding.code, {}).items()
+        )
+    )
+
+
+def _is_worth_it(analysis: Analysis, finding: Finding) -> bool:
+    won = analysis.gpu_work.share_of_window(finding.saves_us)
+    return finding.severity == "recording" or max(getattr(finding, "share", 1.0), won) >= WORTH_TELLING
+
+
+def _of_spans(
+    these: Callable[[Analysis], Spans], those: Callable[[Analysis], Spans], least: float = MOSTLY
+) -> Callable[[Analysis, Finding, Finding], bool]:
+    def says_it(analysis: Analysis, *_: Finding) -> bool:
+        spans = these(analysis)
+        both = intervals.length(intervals.within(spans, those(analysis))) if spans else 0
+        return both >= least * intervals.length(spans)
+
+    return says_it
+
+
+def _set_up(analysis: Analysis) -> Spans:
+    return analysis.gpu_work.setup_spans
+
+
+def _first_delay(analysis: Analysis) -> Spans:
+    """Return from when to when the first kernel was on its way."""
+    trace = analysis.trace
+    first = min(
+        (i for i in analysis.gpu_work.kernels if trace.links.call_of[i] >= 0),
+        key=lambda i: trace.calls.start[trace.links.call_of[i]],
+    )
+    return [(trace.calls.start[trace.links.call_of[first]], trace.gpu.start[first])]
+
+
+def _calls_of(analysis: Analysis, parent: str) -> Spans:
+    ops, names = analysis.trace.ops, analysis.trace.names
+    return intervals.merged(
+        (ops.start[i], ops.end[i]) for i in analysis.gpu_work.outermost if names[ops.name[i]] == parent
+    )
+
+
+def _of_children(those: Callable[[Analysis], Spans]) -> Callable[[Analysis, Finding, Finding], bool]:
+    """Return whether half of the time of a costly operator is what the other finding tells."""
+
+    def says_it(analysis: Analysis, finding: Finding, _: Finding) -> bool:
+        if not isinstance(finding, CostlyChildren):
+            return False
+        spans = _calls_of(analysis, finding.parent)
+        return intervals.length(intervals.within(spans, those(analysis))) >= _HALF * intervals.length(spans)
+
+    return says_it
+
+
+def _communicates(analysis: Analysis, finding: Finding, _: Finding) -> bool:
+    work, names = analysis.gpu_work, analysis.trace.names
+    talking = {names[analysis.trace.gpu.name[i]] for i in work.communication}
+    return isinstance(finding, Hotspot) and not talking.isdisjoint(finding.kernels)
+
+
+def _are_layouts(_: Analysis, finding: Finding, layouts: Finding) -> bool:
+    """Whether half of what only moves data changes layouts."""
+    if not isinstance(finding, CopyKernels) or not isinstance(layouts, LayoutConversion):
+        return False
+    return layouts.time_us >= _HALF * finding.time_us
+
+
+def _has_own_cause(finding: Finding) -> bool:
+    """Whether late launches have a cause besides launching itself, which only this finding names."""
+    return isinstance(finding, LaunchGaps) and (
+        finding.loads_long or finding.waits_long or finding.capturing_us >= _HALF * finding.time_us
+    )
+
+
+_OF_LATE_GAPS: Final = {
+    "cold-start": _of_spans(late_gaps, _set_up),
+    "cpu-held-up": _of_spans(late_gaps, held_up, _HALF),
+}
+
+
+def _is_optimizer(analysis: Analysis, *_: Finding) -> bool:
+    """Whether fusing would save most of it in the optimizer, which has a better way."""
+    chains = chains_to_fuse(analysis)
+    others = outside_optimizer(analysis, chains)
+    return saved_us(analysis, others) < _HALF * saved_us(analysis, chains)
+
+
+_EXPLAINED_BY: Final[Mapping[str, Mapping[str, Callable[[Analysis, Finding, Finding], bool]]]] = {
+    "sync-over-little-work": {
+        "queued-work-waits": _of_spans(waits_for_little, held_on_gpu),
+        "implicit-sync": _of_spans(waits_for_little, waits_in_operators),
+    },
+    "implicit-sync": {"queued-work-waits": _of_spans(waits_in_operators, held_on_gpu)},
+    "nothing-recorded": {"queued-work-waits": _of_spans(silent_times, held_on_gpu)},
+    "launch-gaps": {**_OF_LATE_GAPS, "overhead-bound": lambda _, gaps, __: not _has_own_cause(gaps)},
+    "overhead-bound": {**_OF_LATE_GAPS, "launch-gaps": lambda _, __, gaps: _has_own_cause(gaps)},
+    "launch-delay": {"cold-start": _of_spans(_first_delay, _set_up)},
+    "costly-children": {
+        "cold-start": _of_children(_set_up),
+        "implicit-sync": _of_children(waits_in_operators),
+        "compute-bound": lambda *_: True,
+    },
+    "hotspot": {"exposed-communication": _communicates},
+    "unfused-pointwise": {"single-tensor-optimizer": _is_optimizer},
+    "copy-kernels": {"layout-conversion": _are_layouts},
+}
+"""By code, which other findings may tell its cause, and when they do."""

@@ -1,0 +1,170 @@
+"""Findings about the CPU's own time: in which it was held up, and in which nothing is recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.devices.kinds import CallKind
+from pytest_torchprof.findings.catalogue.silence import CpuHeldUp, NothingRecorded
+from pytest_torchprof.findings.events import Events
+from pytest_torchprof.findings.finding import CPU_SIDE, HOST_PACE, LAUNCHES, Finding, Rule, Threshold
+from pytest_torchprof.trace import intervals
+from pytest_torchprof.trace.columns import KERNEL, where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.analysis.stretches import Stretch
+    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.intervals import Spans
+
+TIMES = Threshold("times", 50.0, "what takes fifty times as long as it usually does was not at work all that time")
+LEAST = Threshold("count", 5, "a single call may be slow for a reason of its own")
+VIEWS = Threshold("views", 3, "a view computes nothing: where some of them take a millisecond, something else ran")
+HELD = Threshold("share", 0.05, "a twentieth of the time is worth a look at what else the machine does")
+
+SILENT = Threshold("share", 0.1, "a tenth of the time without any event is more than the Python between operators")
+
+_VIEWS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("alias", "as_strided", "detach", "expand", "permute", "reshape", "select", "slice", "split"),
+        *("split_with_sizes", "squeeze", "t", "transpose", "unsqueeze", "view"),
+    )
+)
+_ALLOCATING = frozenset({"aten::empty", "aten::empty_strided", "aten::empty_like"})
+
+
+def _held_up(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find calls and operators that take microseconds and took a millisecond, of whichever kind they are."""
+    trace, work = analysis.trace, analysis.gpu_work
+    slow = _standing_still(analysis, at[TIMES])
+    views = sum(not stretch.is_call and trace.names[stretch.name] in _VIEWS for stretch, _ in slow)
+    if not slow:
+        return
+    share = work.share_during((stretch.start, stretch.end) for stretch, _ in slow)
+    if len(slow) < at[LEAST] or views < at[VIEWS] or share < at[HELD]:
+        return
+    longest, usual = max(slow, key=lambda pair: (pair[0].ns, -pair[0].start))
+    spent = sum(stretch.ns for stretch, _ in slow) / 1000
+    yield CpuHeldUp(
+        time_us=spent,
+        share=share,
+        count=len(slow),
+        views=views,
+        longest_us=longest.ns / 1000,
+        longest=trace.names[longest.name],
+        usual_us=usual / 1000,
+        events=Events(
+            calls=tuple(stretch.member for stretch, _ in slow if stretch.is_call),
+            ops=tuple(dict.fromkeys(stretch.member for stretch, _ in slow if not stretch.is_call)),
+        ),
+        saves_us=min(spent, _not_computing_us(work)),
+    )
+
+
+def _standing_still(analysis: Analysis, times: float) -> list[tuple[Stretch, int]]:
+    """Return the stretches that are so many times as long as usual, and what is usual, in ns."""
+    compared = [(stretch, _usual_ns(analysis.trace, stretch)) for stretch in _candidates(analysis)]
+    return [(stretch, usual) for stretch, usual in compared if stretch.ns >= times * usual]
+
+
+def held_up(analysis: Analysis) -> Spans:
+    """Return when a thread was held up."""
+    return intervals.merged((stretch.start, stretch.end) for stretch, _ in _standing_still(analysis, TIMES.value))
+
+
+def _candidates(analysis: Analysis) -> Iterator[Stretch]:
+    """Yield the long stretches in what by itself neither waits nor computes on the CPU, and is not done first."""
+    trace, work, kinds = analysis.trace, analysis.gpu_work, analysis.trace.call_kinds
+    launching = set(analysis.launching.op_of)
+    launches = [stretch for stretch in work.stretches if stretch.is_call and kinds[stretch.name] is CallKind.LAUNCH]
+    at_once = {stretch.member for stretch, _ in work.launched_soon(launches)}
+    for stretch in work.long_stretches:
+        if stretch.is_call:
+            is_meant = kinds[stretch.name] in (CallKind.OTHER, CallKind.QUERY) or stretch.member in at_once
+        else:
+            name = trace.names[stretch.name]
+            is_meant = name in _VIEWS | _ALLOCATING or name.isidentifier() or stretch.member in launching
+        if (
+            is_meant
+            and trace.step_at(stretch.start) >= 0
+            and not intervals.within([(stretch.start, stretch.end)], work.setup_spans)
+        ):
+            yield stretch
+
+
+def _usual_ns(trace: Trace, stretch: Stretch) -> int:
+    """Return the median length of the calls or operators of that name, all that is inside included."""
+    columns = trace.calls if stretch.is_call else trace.ops
+    lengths = sorted(columns.end[i] - columns.start[i] for i in where(columns.name, {stretch.name}))
+    return lengths[len(lengths) // 2]
+
+
+def _not_computing_us(work: GpuWork) -> float:
+    """Return how long a device, the one that idles most, ran nothing but communication."""
+    kind = work.trace.gpu.kind
+    computed = [
+        work.covered_us(i for i in ops if not (kind[i] == KERNEL and i in work.communication))
+        for ops in work.by_device.values()
+    ]
+    return work.window_us - min(computed, default=0.0)
+
+
+def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find time of the window in which neither the CPU nor a GPU has any event."""
+    work, gaps = analysis.gpu_work, silent_times(analysis)
+    silent_us = intervals.length(gaps) / 1000
+    if not gaps or work.share_of_window(silent_us) < at[SILENT]:
+        return
+    yield NothingRecorded(
+        time_us=silent_us,
+        share=work.share_of_window(silent_us),
+        gaps=len(gaps),
+        longest_us=max(end - start for start, end in gaps) / 1000,
+        stacks=len(analysis.trace.frames) > 0,
+        saves_us=silent_us,
+    )
+
+
+def silent_times(analysis: Analysis) -> Spans:
+    """Return when, inside the window, no event ran."""
+    begin, until = analysis.gpu_work.window
+    begun, ended = _events(analysis)
+    starts = [*sorted(max(start, begin) for start in begun), until]
+    ends = [begin, *sorted(max(end, begin) for end in ended)]
+    # Nothing runs before a start exactly when as many events have ended as have begun.
+    return [(end, min(start, until)) for end, start in zip(ends, starts, strict=True) if min(start, until) > end]
+
+
+def _events(analysis: Analysis) -> tuple[list[int], list[int]]:
+    """Return when events begin and end: operators, ranges, calls, Python's frames, the GPU's work, the profiler's."""
+    trace, outermost = analysis.trace, analysis.gpu_work.outermost
+    notes = [i for i, name in enumerate(trace.annotations.name) if not trace.names[name].startswith("ProfilerStep#")]
+    columns = (trace.calls, trace.frames, trace.gpu, trace.overheads)
+    starts = [trace.ops.start[i] for i in outermost] + [trace.annotations.start[i] for i in notes]
+    ends = [trace.ops.end[i] for i in outermost] + [trace.annotations.end[i] for i in notes]
+    for part in columns:
+        starts += part.start
+        ends += part.end
+    return starts, ends
+
+
+RULES = (
+    Rule(
+        code="cpu-held-up",
+        find=_held_up,
+        needs=(CPU_SIDE, LAUNCHES),
+        thresholds=(TIMES, LEAST, VIEWS, HELD),
+        explains=HOST_PACE,
+    ),
+    Rule(
+        code="nothing-recorded",
+        find=_nothing_recorded,
+        needs=(CPU_SIDE,),
+        thresholds=(SILENT,),
+        explains=HOST_PACE,
+    ),
+)

@@ -1,0 +1,249 @@
+"""Where what the code decides has changed: exactly, in both directions, without a threshold.
+
+A series is cut where a number or the kernels in launch order differ from those of the points before. What the same
+commit launches differently under the same versions is no change: the series is unsteady there, and is not cut.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pytest_torchprof.history.record import KernelCount
+from pytest_torchprof.history.series import EXACT
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_torchprof.history.runs import BranchRuns
+    from pytest_torchprof.history.series import Point, SameRuns, Series, SeriesKey
+    from pytest_torchprof.trace.metadata import Environment
+
+
+class State(StrEnum):
+    """What became of a change."""
+
+    CONFIRMED = "confirmed"
+    """Later runs have it too."""
+    LATEST = "latest"
+    """Only one run has it: the newest."""
+    UNDONE = "undone"
+    """A later commit launches again what was launched before it."""
+    UNSTEADY = "unsteady"
+    """Runs of one commit, with the same versions, disagree."""
+
+
+class Cause(StrEnum):
+    """What can have made a change."""
+
+    COMMIT = "commit"
+    RANGE = "range"
+    """One of several commits, of which none was measured."""
+    ENVIRONMENT = "environment"
+    """Versions or settings: the commit is the same."""
+    TEST = "test"
+    """The test itself was edited."""
+    UNDECIDABLE = "undecidable"
+    """Commit and versions changed together."""
+    NONE = "none"
+    """Nothing that is recorded changed: the series is unsteady."""
+
+
+class SeriesChange(Struct, frozen=True, kw_only=True):
+    """One series at a point where it changes."""
+
+    key: SeriesKey
+    before: Point
+    after: Point
+    numbers: Mapping[str, tuple[float, float]]
+    """The numbers that differ, as old and new."""
+    came: tuple[KernelCount, ...]
+    went: tuple[KernelCount, ...]
+    state: State
+    undone_at: str | None = None
+    """The commit that launches again what was launched before."""
+
+
+class HistoryEvent(Struct, frozen=True, kw_only=True):
+    """The same change in one or several tests."""
+
+    cause: Cause
+    before: str
+    """The last commit that was measured without it."""
+    after: str
+    """The first that was measured with it."""
+    commits: tuple[str, ...] | None
+    """Those that can have made it, oldest first; None where their order is not known."""
+    moved: Mapping[str, tuple[object, object]]
+    """The versions and settings that changed, as old and new."""
+    changes: tuple[SeriesChange, ...]
+
+    @property
+    def came(self) -> tuple[KernelCount, ...]:
+        """The kernels that came, over all its tests, the most frequent first."""
+        return _summed(kernel for change in self.changes for kernel in change.came)
+
+    @property
+    def went(self) -> tuple[KernelCount, ...]:
+        """The kernels that went."""
+        return _summed(kernel for change in self.changes for kernel in change.went)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the newest code still has it, in one of its tests."""
+        return any(change.state in (State.CONFIRMED, State.LATEST) for change in self.changes)
+
+
+def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryEvent]:
+    """Return the changes of all series in the order of their commits; what many tests share is one event."""
+    place = {sha: at for at, sha in enumerate(branch.commits)}
+    grouped: dict[tuple[str, str, Cause, str], list[SeriesChange]] = {}
+    for series in all_series:
+        for lane in _lanes(series):
+            for change in _changes(series, lane):
+                key = (change.before.commit, change.after.commit, _cause(branch, change), str(_moved(change)))
+                grouped.setdefault(key, []).append(change)
+    events = [
+        HistoryEvent(
+            cause=cause,
+            before=before,
+            after=after,
+            commits=branch.between(before, after),
+            moved=_moved(changes[0]),
+            changes=tuple(changes),
+        )
+        for (before, after, cause, _), changes in grouped.items()
+    ]
+    return sorted(events, key=lambda event: (place[event.after], place[event.before], event.cause))
+
+
+def unchanged(series: Series) -> list[list[Point]]:
+    """Return the points of a series in groups in which nothing changes, side by side where versions are."""
+    return [
+        [series.point(stretch, index) for stretch in segment for index in stretch.indices]
+        for lane in _lanes(series)
+        for segment in _segments(lane)
+    ]
+
+
+def _lanes(series: Series) -> list[list[SameRuns]]:
+    """Return the stretches of versions that follow one another; those that run side by side are not compared.
+
+    A project that tests each commit with two versions of torch has two lanes, and an upgrade is a step in one.
+    """
+    spans: dict[Environment, list[SameRuns]] = {}
+    for stretch in sorted(series.stretches, key=lambda stretch: stretch.indices[0]):
+        spans.setdefault(stretch.environment, []).append(stretch)
+    lanes: list[list[SameRuns]] = []
+    for own in spans.values():
+        ended = [lane for lane in lanes if _commit_place(series, lane[-1]) <= _commit_place(series, own[0], first=True)]
+        if ended:
+            max(ended, key=lambda lane: lane[-1].indices[-1]).extend(own)
+        else:
+            lanes.append(list(own))
+    return lanes
+
+
+def _commit_place(series: Series, stretch: SameRuns, *, first: bool = False) -> int:
+    """Return where the commit of its first or last run stands."""
+    return series.branch.places[stretch.indices[0 if first else -1]]
+
+
+def _changes(series: Series, lane: Sequence[SameRuns]) -> Iterator[SeriesChange]:
+    unsteady: set[int] = set()
+    for old, new in pairwise(lane):
+        before, after = series.point(old, old.indices[-1]), series.point(new, new.indices[0])
+        if before.commit == after.commit and old.environment == new.environment and _differ(old, new):
+            if _commit_place(series, old) not in unsteady:
+                yield _change(series, before, after, State.UNSTEADY)
+            unsteady.add(_commit_place(series, old))
+    segments = list(_segments(_without(series, lane, unsteady)))
+    for at, (was, now) in enumerate(pairwise(segments)):
+        before, after = series.point(was[-1], was[-1].indices[-1]), series.point(now[0], now[0].indices[0])
+        again = next((later[0] for later in segments[at + 2 :] if not _differ(was[-1], later[0])), None)
+        if again is not None:
+            yield _change(series, before, after, State.UNDONE, series.point(again, again.indices[0]).commit)
+        else:
+            newest = at + 2 == len(segments) and sum(len(stretch.indices) for stretch in now) == 1
+            yield _change(series, before, after, State.LATEST if newest else State.CONFIRMED)
+
+
+def _without(series: Series, lane: Iterable[SameRuns], unsteady: Container[int]) -> Iterator[SameRuns]:
+    """Yield stretches without their runs of these commits."""
+    for stretch in lane:
+        steady = [index for index in stretch.indices if series.branch.places[index] not in unsteady]
+        if steady:
+            yield replace(stretch, indices=steady)
+
+
+def _segments(lane: Iterable[SameRuns]) -> Iterator[list[SameRuns]]:
+    segment: list[SameRuns] = []
+    for stretch in lane:
+        # A number that the last of them lacks may be known of an earlier one: each is compared with all.
+        if any(_differ(earlier, stretch) for earlier in segment):
+            yield segment
+            segment = []
+        segment.append(stretch)
+    if segment:
+        yield segment
+
+
+def _differ(first: Point | SameRuns, second: Point | SameRuns) -> bool:
+    """Whether something differs that is known of both."""
+    structures = (first.measured.structure, second.measured.structure)
+    return (None not in structures and structures[0] != structures[1]) or bool(_numbers(first, second))
+
+
+def _numbers(first: Point | SameRuns, second: Point | SameRuns) -> dict[str, tuple[float, float]]:
+    old, new = first.measured.counts, second.measured.counts
+    return {name: (old[name], new[name]) for name in EXACT if name in old and name in new and old[name] != new[name]}
+
+
+def _change(series: Series, before: Point, after: Point, state: State, undone_at: str | None = None) -> SeriesChange:
+    known = (series.branch.kernels.get(point.measured.structure or "", ()) for point in (before, after))
+    old, new = (Counter({kernel.name: kernel.count for kernel in kernels}) for kernels in known)
+    return SeriesChange(
+        key=series.key,
+        before=before,
+        after=after,
+        numbers=_numbers(before, after),
+        came=_counted(new - old) if old else (),
+        went=_counted(old - new) if new else (),
+        state=state,
+        undone_at=undone_at,
+    )
+
+
+def _moved(change: SeriesChange) -> dict[str, tuple[object, object]]:
+    return change.before.moved(change.after)
+
+
+def _cause(branch: BranchRuns, change: SeriesChange) -> Cause:
+    before, after = change.before, change.after
+    if change.state is State.UNSTEADY:
+        return Cause.NONE
+    if before.commit == after.commit:
+        return Cause.ENVIRONMENT
+    if _moved(change):
+        return Cause.UNDECIDABLE
+    if before.measured.source != after.measured.source:
+        return Cause.TEST
+    between = branch.between(before.commit, after.commit)
+    return Cause.COMMIT if between is not None and len(between) == 1 else Cause.RANGE
+
+
+def _summed(kernels: Iterable[KernelCount]) -> tuple[KernelCount, ...]:
+    counts: Counter[str] = Counter()
+    for kernel in kernels:
+        counts[kernel.name] += kernel.count
+    return _counted(counts)
+
+
+def _counted(counts: Counter[str]) -> tuple[KernelCount, ...]:
+    ordered = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    return tuple(KernelCount(name, count) for name, count in ordered)

@@ -1,0 +1,64 @@
+"""The changes of a history as JSON values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import to_builtins
+from msgspec.structs import asdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
+    from pytest_torchprof.history.runs import BranchRuns
+    from pytest_torchprof.history.series import Series
+
+SCHEMA: Final = 1
+
+
+def changes_json(branch: BranchRuns, events: Iterable[HistoryEvent], all_series: Sequence[Series]) -> dict[str, Any]:
+    """Return the events of a branch with their tests, and what was judged and what is missing."""
+    return {
+        "schema": SCHEMA,
+        "branch": branch.branch,
+        "runs": len(branch.runs),
+        "ordered_by": str(branch.ordered_by),
+        "left_out": {str(why): count for why, count in branch.left_out.items()},
+        "events": [_event(event) for event in events],
+        "series": [
+            {
+                **asdict(series.key),
+                "points": series.count,
+                "gaps": dict(series.gaps),
+                "missing": series.missing,
+                "open_end": series.open_end,
+            }
+            for series in all_series
+        ],
+    }
+
+
+def _event(event: HistoryEvent) -> dict[str, Any]:
+    return {
+        "cause": str(event.cause),
+        "before": event.before,
+        "after": event.after,
+        "commits": event.commits,
+        "moved": {name: list(values) for name, values in event.moved.items()},
+        "came": {kernel.name: kernel.count for kernel in event.came},
+        "went": {kernel.name: kernel.count for kernel in event.went},
+        "tests": [_change(change) for change in event.changes],
+    }
+
+
+def _change(change: SeriesChange) -> dict[str, Any]:
+    plain: dict[str, Any] = to_builtins(
+        {
+            **asdict(change.key),
+            "state": str(change.state),
+            "undone_at": change.undone_at,
+            "numbers": {name: list(values) for name, values in change.numbers.items()},
+        }
+    )
+    return plain

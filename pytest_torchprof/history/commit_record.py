@@ -1,0 +1,75 @@
+"""What git tells of the commit that is measured."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.against.git import GitRefused, Repository, ask_git
+from pytest_torchprof.history.record import CommitRecord
+from pytest_torchprof.reasons.errors import TorchprofError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MOST_ANCESTORS: Final = 200
+# CI services check out a commit without its branch, and say it here: GitHub of a pull request and else, GitLab.
+BRANCH_VARIABLES: Final = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME", "BUILDKITE_BRANCH")
+# "https://user:token@host/owner/name.git", "git@host:owner/name.git", "ssh://git@host:22/owner/name".
+_REMOTE: Final = re.compile(r"(?:\w[\w+.-]*://)?(?:[^@/]*@)?([^/:]+)(?::\d+(?=/))?[/:]+(.+?)(?:\.git)?/*", re.DOTALL)
+
+
+def commit_record(folder: Path, variables: Mapping[str, str], *, apart: Path | None = None) -> CommitRecord | None:
+    """Return the commit that is checked out around pytest's root directory; None where git does not tell it.
+
+    ``apart``: the folder of the history, whose new files are no change of the code.
+    """
+    try:
+        repository = Repository.around(folder)
+        return None if repository.head is None else _record(repository, folder, variables, apart)
+    except (TorchprofError, GitRefused):
+        return None
+
+
+def _record(repository: Repository, folder: Path, variables: Mapping[str, str], apart: Path | None) -> CommitRecord:
+    top = repository.top
+    first = f"--max-count={MOST_ANCESTORS + 1}"
+    sha, *ancestors = ask_git(top, "rev-list", "--first-parent", first, "HEAD").split()
+    below = folder.resolve().relative_to(top.resolve())
+    named = (variables.get(variable) for variable in BRANCH_VARIABLES)
+    return CommitRecord(
+        project=_project(repository),
+        folder="" if below.name == "" else below.as_posix(),
+        sha=sha,
+        parents=tuple(ask_git(top, "rev-list", "--parents", "--max-count=1", sha).split()[1:]),
+        date=datetime.fromisoformat(
+            ask_git(top, "log", "--max-count=1", "--no-show-signature", "--format=%cI", sha).strip()
+        ),
+        ancestors=tuple(ancestors),
+        shallow=repository.is_shallow,
+        branch=repository.branch or next(filter(None, named), None),
+        dirty=_is_dirty(top, apart),
+    )
+
+
+def _is_dirty(top: Path, apart: Path | None) -> bool:
+    left_out = [] if apart is None or not apart.resolve().is_relative_to(top.resolve()) else [_all_but(top, apart)]
+    return bool(ask_git(top, "status", "--porcelain", "--no-renames", "--", ".", *left_out))
+
+
+def _all_but(top: Path, folder: Path) -> str:
+    return f":(exclude,literal){folder.resolve().relative_to(top.resolve()).as_posix()}"
+
+
+def _project(repository: Repository) -> str | None:
+    """Return the address of the remote without what may be secret in it; None for one that is a folder."""
+    try:
+        address = ask_git(repository.top, "config", "--get", "remote.origin.url").strip()
+    except GitRefused:
+        return None
+    if address.startswith((".", "/", "file:")):
+        return None
+    match = _REMOTE.fullmatch(address)
+    return f"{match[1].lower()}/{match[2]}" if match else None

@@ -1,0 +1,238 @@
+"""The record of a run: one JSON file, written once, in which all is data."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.recording.text import DamagedGzipError, inflated_bytes
+from pytest_torchprof.report.result import BaselineState, Outcome  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+    from pathlib import Path
+
+SCHEMA: Final = 1
+SUFFIX: Final = ".run.json.gz"
+MOST_BYTES: Final = 64 << 20
+"""How large a record may be, unpacked."""
+MOST_MEASUREMENTS: Final = 20_000
+Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+Sha = Annotated[str, Meta(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
+"""The full hash of a commit."""
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class Event(StrEnum):
+    """What started a run."""
+
+    PUSH = "push"
+    PR = "pr"
+    SCHEDULE = "schedule"
+    LOCAL = "local"
+    """Somebody, on a machine that is no CI service's."""
+    OTHER = "other"
+    """A CI service, for another reason or one that it does not tell."""
+
+
+class CiJob(Struct, frozen=True, kw_only=True):
+    """The job of a CI service; ids as it has them."""
+
+    provider: str
+    run: str | None = None
+    attempt: str | None = None
+    job: str | None = None
+
+
+class CommitRecord(Struct, frozen=True, kw_only=True):
+    """The commit whose code was measured, with what came before it."""
+
+    project: str | None
+    """The address of the remote "origin" without protocol, user and ``.git``; None without one."""
+    folder: str
+    """Where pytest's root directory lies below the repository's; empty where they are the same."""
+    sha: Sha
+    parents: tuple[Sha, ...]
+    date: Moment
+    """When it was committed."""
+    ancestors: tuple[Sha, ...]
+    """Its first parent, that one's first parent, and so on, as far as the clone has them: 200 at most."""
+    shallow: bool
+    branch: str | None
+    dirty: bool
+    """Whether the working tree had changes that were not committed."""
+
+
+class MachineRecord(Struct, frozen=True, kw_only=True):
+    """What times depend on besides the code; no host name."""
+
+    digest: str
+    gpu: str | None = None
+    cpu: str | None = None
+    driver: str | None = None
+
+
+class KernelCount(Struct, frozen=True, array_like=True):
+    """How often a step launches the kernels of one name."""
+
+    name: str
+    count: int
+
+
+class StructureRecord(Struct, frozen=True, array_like=True):
+    """What a structure launches: the kernels by their number, the most launched first."""
+
+    name: str
+    """A hash of the kernels in launch order."""
+    kernels: tuple[KernelCount, ...]
+
+
+class MeasurementRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the code decides of one measurement: the same in the next run if nothing has changed."""
+
+    test: str
+    """pytest's node id."""
+    label: str | None = None
+    rank: int | None = None
+    ranks: int | None = None
+    """In a job of how many ranks it ran; None alone."""
+    device: str = "auto"
+    """As it was asked for."""
+    outcome: Outcome
+    code: str | None = None
+    """Why it was not measured."""
+    source: str | None = None
+    """A hash of the test's source."""
+    environment: int | None = None
+    """Which of the run's environments it had; None if nothing was recorded."""
+    structure: str | None = None
+    """Which of the run's structures it launched."""
+    counts: dict[str, float] = {}
+    """The exact numbers of the worst step, without those that are not known; empty if it was not judged."""
+
+
+class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What varies from run to run of one measurement."""
+
+    numbers: dict[str, float] = {}
+    """Times in microseconds, shares and sizes, without those that are not known."""
+    time: Times | None = None
+    """The untraced time, where the test asked for it."""
+    baseline: BaselineState | None = None
+    findings: tuple[str, ...] = ()
+    """The codes of what stands out."""
+
+
+class RunHead(Struct, frozen=True, kw_only=True):
+    """Which run it was, of what, and where."""
+
+    schema: int = SCHEMA
+    uuid: Uuid
+    version: str
+    """pytest-torchprof's."""
+    began: Moment
+    ended: Moment
+    complete: bool
+    """Whether all selected tests ran: nobody stopped it."""
+    event: Event
+    ci: CiJob | None = None
+    commit: CommitRecord | None = None
+    """None outside a working tree of git."""
+    machine: MachineRecord
+    environments: tuple[Environment, ...] = ()
+
+
+class RunRecord(RunHead, frozen=True, kw_only=True):
+    """What a run of pytest has measured, and of what.
+
+    What the code decides stands apart from what varies, so that a reader of many runs need not read again what it has
+    read of the run before.
+    """
+
+    measurements: Annotated[tuple[MeasurementRecord, ...], Meta(max_length=MOST_MEASUREMENTS)] = ()
+    structures: tuple[StructureRecord, ...] = ()
+    varying: tuple[VaryingRecord, ...] = ()
+    """One for each of the measurements."""
+
+
+class BadRecord(TorchprofError):
+    """A file that is no record of a run, or none that may be believed; its text names it."""
+
+    code = Code.BAD_RECORD
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
+_DECODER: Final = msgspec.json.Decoder(RunRecord)
+
+
+def encode(record: RunRecord) -> bytes:
+    """Return the content of a record's file: the same for the same record."""
+    packed = io.BytesIO()
+    # Neither a name nor a time of its own: a record that is written twice is the same file.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
+        file.write(_ENCODER.encode(record))
+    return packed.getvalue()
+
+
+def decode(data: bytes, name: str) -> RunRecord:
+    """Return the record in a file's content; BadRecord, which names the file, if there is none."""
+    content = unpacked(data, name)
+    try:
+        record = _DECODER.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRecord(f"{name}: no record of a run: {error}") from None
+    if len(record.varying) != len(record.measurements):
+        raise BadRecord(f"{name}: {len(record.measurements)} measurements, of which {len(record.varying)} have times")
+    structures = {structure.name for structure in record.structures}
+    for measured in record.measurements:
+        refuse_unknown_places(measured, len(record.environments), structures, name)
+    return record
+
+
+def read(path: Path) -> RunRecord:
+    """Return the record in a file; BadRecord if it has none, OSError if it cannot be read."""
+    return decode(path.read_bytes(), str(path))
+
+
+def unpacked(data: bytes, name: str) -> bytes:
+    """Return the JSON in a file's content; BadRecord if it cannot be unpacked, or is of a later schema."""
+    try:
+        content = inflated_bytes(data, MOST_BYTES)
+    except (DamagedGzipError, EOFError) as error:
+        raise BadRecord(f"{name}: {str(error) or 'cut off'}") from None
+    if len(content) > MOST_BYTES:
+        raise BadRecord(f"{name}: larger than {MOST_BYTES >> 20} MiB when unpacked, which no run's record is")
+    try:
+        schema = _SCHEMA_DECODER.decode(content).schema
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRecord(f"{name}: no record of a run: {error}") from None
+    if schema > SCHEMA:
+        raise BadRecord(f"{name}: of schema {schema}, written by a newer pytest-torchprof than this: update it")
+    return content
+
+
+def refuse_unknown_places(
+    measured: MeasurementRecord, environments: int, structures: Container[str], name: str
+) -> None:
+    """Raise BadRecord if a measurement names an environment or a structure that its record does not have."""
+    if measured.environment is not None and not 0 <= measured.environment < environments:
+        raise BadRecord(f"{name}: {measured.test} names an environment that is not in the record")
+    if measured.structure is not None and measured.structure not in structures:
+        raise BadRecord(f"{name}: {measured.test} names a structure that is not in the record")
+
+
+class _OnlySchema(Struct):
+    schema: int
+
+
+_SCHEMA_DECODER: Final = msgspec.json.Decoder(_OnlySchema)

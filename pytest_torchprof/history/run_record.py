@@ -1,0 +1,102 @@
+"""The record of a run, made of its results."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.history.record import (
+    KernelCount,
+    MachineRecord,
+    MeasurementRecord,
+    StructureRecord,
+    VaryingRecord,
+)
+from pytest_torchprof.report.json_report import JUDGED, reported_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_torchprof.report.result import Result
+    from pytest_torchprof.trace.metadata import Environment
+
+
+def environments_of(results: Iterable[Result]) -> tuple[Environment, ...]:
+    """Return the environments of a run's measurements, each once: versions and settings, without the clocks."""
+    known = (result.environment for result in results)
+    return tuple(dict.fromkeys(_lasting(environment) for environment in known if environment is not None))
+
+
+def machine_of(environments: Sequence[Environment]) -> MachineRecord:
+    """Return the machine of these environments."""
+    gpu, cpu, driver = (
+        next((value for environment in environments if (value := getattr(environment, name)) is not None), None)
+        for name in ("gpu", "cpu", "driver")
+    )
+    digest = hashlib.sha256("\n".join((gpu or "", cpu or "", driver or "")).encode()).hexdigest()[:16]
+    return MachineRecord(digest=digest, gpu=gpu, cpu=cpu, driver=driver)
+
+
+def measurements_of(results: Iterable[Result], environments: Sequence[Environment]) -> tuple[MeasurementRecord, ...]:
+    """Return what the code decides of results whose environments these are."""
+    return tuple(_measurement(result, environments) for result in results)
+
+
+def varying_of(results: Iterable[Result]) -> tuple[VaryingRecord, ...]:
+    """Return what varies from run to run, one for each result."""
+    return tuple(
+        VaryingRecord(
+            numbers=_numbers(result, exact=False),
+            time=result.time if result.outcome in JUDGED else None,
+            baseline=result.baseline_state,
+            findings=tuple(dict.fromkeys(finding.code for finding in result.findings)),
+        )
+        for result in results
+    )
+
+
+def structures_of(results: Iterable[Result]) -> tuple[StructureRecord, ...]:
+    """Return what the judged results launched, each structure once."""
+    judged = (result for result in results if result.outcome in JUDGED)
+    kernels = {result.structure: _kernels(result) for result in judged if result.structure is not None}
+    return tuple(StructureRecord(name, own) for name, own in sorted(kernels.items()))
+
+
+def _kernels(result: Result) -> tuple[KernelCount, ...]:
+    counts: Counter[str] = Counter()
+    for row in result.kernels:
+        counts[row.name] += row.count
+    return tuple(KernelCount(name, count) for name, count in sorted(counts.items(), key=lambda row: (-row[1], row[0])))
+
+
+def _measurement(result: Result, environments: Sequence[Environment]) -> MeasurementRecord:
+    reason, environment = result.reason, result.environment
+    return MeasurementRecord(
+        test=result.nodeid,
+        label=result.label,
+        rank=result.rank,
+        ranks=result.ranks,
+        device=result.device,
+        outcome=result.outcome,
+        code=None if reason is None or reason.code is None else str(reason.code),
+        source=result.source,
+        environment=None if environment is None else environments.index(_lasting(environment)),
+        structure=result.structure if result.outcome in JUDGED else None,
+        counts=_numbers(result, exact=True),
+    )
+
+
+def _numbers(result: Result, *, exact: bool) -> dict[str, float]:
+    """Return the numbers as far as they are known; what was not measured in full is a gap, and has none."""
+    if result.outcome not in JUDGED:
+        return {}
+    values = {number.name: reported_value(result, number) for number in TABLE if number.exact is exact}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _lasting(environment: Environment) -> Environment:
+    return replace(environment, clocks_mhz=None)

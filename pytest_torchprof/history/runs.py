@@ -1,0 +1,176 @@
+"""Which runs of a history are points of a branch, and in which order their commits came."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from pytest_torchprof.against.git import GitRefused, Repository, ask_git
+from pytest_torchprof.history.record import Event
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.text import enumerated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from pytest_torchprof.history.reading import HistoryRun
+    from pytest_torchprof.history.record import KernelCount
+
+_USUAL: Final = ("main", "master")
+
+
+class LeftOut(StrEnum):
+    """Why a run is no point of a branch."""
+
+    NO_COMMIT = "no commit"
+    DIRTY = "uncommitted changes"
+    PR = "pull requests"
+    OTHER_BRANCH = "other branches"
+
+
+class OrderedBy(StrEnum):
+    """What tells in which order commits came."""
+
+    GIT = "git"
+    """The first parents of a branch in a repository."""
+    ANCESTRY = "ancestry"
+    """The first parents that the records hold."""
+    DATES = "dates"
+    """When they were committed: no ancestry connects them all."""
+
+
+class BranchRuns(Struct, frozen=True, kw_only=True):
+    """The runs of one branch, oldest commit first, and those of one commit by their time."""
+
+    branch: str
+    runs: tuple[HistoryRun, ...]
+    commits: tuple[str, ...]
+    """The commits of the branch as far as they are known, oldest first: those without a run too."""
+    ordered_by: OrderedBy
+    places: tuple[int, ...]
+    """For each run where its commit stands among them."""
+    kernels: Mapping[str, tuple[KernelCount, ...]]
+    """The kernels of each structure."""
+    left_out: Mapping[LeftOut, int]
+    """How many runs are no points of it, by the reason."""
+
+    def between(self, before: str, after: str) -> tuple[str, ...] | None:
+        """Return the commits after one up to another, oldest first; None where dates alone order them."""
+        if self.ordered_by is OrderedBy.DATES:
+            return None
+        return self.commits[self.commits.index(before) + 1 : self.commits.index(after) + 1]
+
+
+def branch_runs(
+    records: Iterable[HistoryRun],
+    kernels: Mapping[str, tuple[KernelCount, ...]],
+    branch: str | None = None,
+    repository: Repository | None = None,
+) -> BranchRuns:
+    """Return the runs of a branch; without one, of "main", of "master", or of the only one there is.
+
+    ``kernels``: those of each structure, by its name.
+    TorchprofError where there is none, or which one is meant is not clear.
+    """
+    left_out: Counter[LeftOut] = Counter()
+    usable = []
+    for record in records:
+        if (why := _why_never(record)) is None:
+            usable.append(record)
+        else:
+            left_out[why] += 1
+    name = branch or _usual_branch(usable)
+    commits, ordered_by, members = _ordered(usable, name, repository)
+    left_out[LeftOut.OTHER_BRANCH] = len(usable) - len(members)
+    place = {sha: at for at, sha in enumerate(commits)}
+    runs = sorted(members, key=lambda run: (place[_sha(run)], run.began, run.uuid))
+    return BranchRuns(
+        branch=name,
+        runs=tuple(runs),
+        places=tuple(place[_sha(run)] for run in runs),
+        kernels=kernels,
+        commits=commits,
+        ordered_by=ordered_by,
+        left_out={why: count for why, count in left_out.items() if count},
+    )
+
+
+def _why_never(record: HistoryRun) -> LeftOut | None:
+    if record.commit is None:
+        return LeftOut.NO_COMMIT
+    if record.event is Event.PR:
+        return LeftOut.PR
+    return LeftOut.DIRTY if record.commit.dirty else None
+
+
+def _usual_branch(records: Sequence[HistoryRun]) -> str:
+    known = sorted({record.commit.branch for record in records if record.commit and record.commit.branch})
+    if name := next((name for name in _USUAL if name in known), known[0] if len(known) == 1 else None):
+        return name
+    if known:
+        raise TorchprofError(f"runs of {enumerated(known)} are there: name the --branch", Code.NO_HISTORY)
+    problem = "no run of a branch is there: of a clean commit, and of no pull request"
+    raise TorchprofError(problem, Code.NO_HISTORY)
+
+
+def _ordered(
+    records: Sequence[HistoryRun], branch: str, repository: Repository | None
+) -> tuple[tuple[str, ...], OrderedBy, list[HistoryRun]]:
+    """Return the commits of a branch, what orders them, and the runs of these commits."""
+    if repository is not None:
+        commits = _first_parents(repository, branch)
+        known = set(commits)
+        return commits, OrderedBy.GIT, [record for record in records if _sha(record) in known]
+    on_branch = [record for record in records if record.commit is not None and record.commit.branch == branch]
+    if not on_branch:
+        raise TorchprofError(f"no run of the branch {branch} is there", Code.NO_HISTORY)
+    parents = _parents(records)
+    commits = _chain(max(on_branch, key=_date), parents)
+    known = set(commits)
+    # A commit that was checked out by its hash is known by the ancestors of those that came after it.
+    members = [record for record in records if _sha(record) in known]
+    if all(_sha(record) in known for record in on_branch):
+        return commits, OrderedBy.ANCESTRY, members
+    by_date = dict.fromkeys(_sha(record) for record in sorted(on_branch, key=_date))
+    return tuple(by_date), OrderedBy.DATES, on_branch
+
+
+def _first_parents(repository: Repository, branch: str) -> tuple[str, ...]:
+    for name in (branch, f"origin/{branch}"):
+        try:
+            listed = ask_git(repository.top, "rev-list", "--first-parent", "--reverse", "--end-of-options", name, "--")
+        except GitRefused:
+            continue
+        return tuple(listed.split())
+    raise TorchprofError(f"{repository.top} has no branch {branch}", Code.UNKNOWN_REF)
+
+
+def _parents(records: Iterable[HistoryRun]) -> dict[str, str]:
+    parents: dict[str, str] = {}
+    for commit in (record.commit for record in records):
+        if commit is not None:
+            line = (commit.sha, *commit.ancestors)
+            parents.update(pairwise(line))
+    return parents
+
+
+def _chain(tip: HistoryRun, parents: Mapping[str, str]) -> tuple[str, ...]:
+    chain = {_sha(tip): None}
+    sha = _sha(tip)
+    while (sha := parents.get(sha, "")) and sha not in chain:
+        chain[sha] = None
+    return tuple(reversed(chain))
+
+
+def _sha(record: HistoryRun) -> str:
+    return "" if record.commit is None else record.commit.sha
+
+
+def _date(record: HistoryRun) -> tuple[datetime, datetime]:
+    return (record.began if record.commit is None else record.commit.date), record.began

@@ -1,0 +1,183 @@
+"""What a history tells, as lines: the changes of a branch, one test's series, and since when a condition holds."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.analysis.numbers import BY_NAME
+from pytest_torchprof.history.changes import Cause, State
+from pytest_torchprof.history.runs import OrderedBy
+from pytest_torchprof.text import counted, first_of, printable, wrapped
+from pytest_torchprof.text.tables import Column, table_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
+    from pytest_torchprof.history.record import KernelCount
+    from pytest_torchprof.history.runs import BranchRuns
+    from pytest_torchprof.history.series import Point, Series
+    from pytest_torchprof.history.since import Interval
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_MOST_BARS: Final = 60
+_INDENT: Final = "    "
+_BESIDE: Final = ("kernels", "launches", "memcpys", "syncs", "graph_breaks")
+"""The numbers that stand beside the one that is drawn."""
+_ORDER: Final[Mapping[OrderedBy, str]] = {
+    OrderedBy.GIT: "in the order of git's first parents",
+    OrderedBy.ANCESTRY: "in the order of the ancestry that the records hold",
+    OrderedBy.DATES: "in the order of their dates: no ancestry connects them all, --git DIR tells it",
+}
+_STATE: Final[Mapping[State, str]] = {
+    State.CONFIRMED: "",
+    State.LATEST: "only the newest run has it",
+    State.UNSTEADY: "runs of this commit disagree",
+}
+
+
+def heading_lines(branch: BranchRuns, width: int) -> list[str]:
+    """Return what the history holds of a branch, and what it leaves out."""
+    commits = len({run.commit.sha for run in branch.runs if run.commit is not None})
+    held = f"{branch.branch}: {counted(len(branch.runs), 'run')} of {counted(commits, 'commit')}"
+    lines = wrapped(f"{held}, {_ORDER[branch.ordered_by]}", "", width=width)
+    if branch.left_out:
+        parts = [f"{count} ({why})" for why, count in branch.left_out.items()]
+        lines += wrapped(f"runs that are no points of it: {', '.join(parts)}", "", width=width)
+    return [printable(line) for line in lines]
+
+
+def event_lines(event: HistoryEvent, width: int) -> list[str]:
+    """Return an event: its commit or commits, the tests that it changed, and the kernels that came and went."""
+    date = event.changes[0].after.run.commit
+    when = "" if date is None else f"{date.date.date().isoformat()}  "
+    lines = wrapped(f"{when}{_cause(event)}", _INDENT, first="", width=width)
+    for change in event.changes:
+        lines += wrapped(_change(change), f"{_INDENT}  ", first=_INDENT, width=width)
+    for word, kernels in (("came", event.came), ("went", event.went)):
+        if kernels:
+            lines += wrapped(f"{word}: {_kernels(kernels)}", f"{_INDENT}  ", first=_INDENT, width=width)
+    lines = [printable(line) for line in lines]
+    if event.cause is Cause.RANGE:
+        # A command stays in one line, so that it can be pasted.
+        test = shlex.quote(printable(event.changes[0].key.test))
+        lines.append(f"{_INDENT}torchprof bisect --changed {test} --good {event.before[:12]} --bad {event.after[:12]}")
+    return lines
+
+
+def census_lines(all_series: Sequence[Series], width: int) -> list[str]:
+    """Return how much was judged, and what is missing."""
+    points = sum(series.count for series in all_series)
+    gaps: dict[str, int] = {}
+    for series in all_series:
+        for why, count in series.gaps.items():
+            gaps[why] = gaps.get(why, 0) + count
+    missing = sum(series.missing for series in all_series)
+    parts = [f"{count} {why}" for why, count in sorted(gaps.items())] + ([f"{missing} missing"] if missing else [])
+    gapped = f"; gaps: {', '.join(parts)}" if parts else "; no gaps"
+    return wrapped(
+        f"judged: {counted(points, 'measurement')} in {len(all_series)} series{gapped}", "  ", first="", width=width
+    )
+
+
+def log_lines(series: Series, rows: Sequence[Sequence[Point]], number: str, width: int) -> list[str]:
+    """Return a series: a sparkline of a number, and a row for each stretch of runs in which nothing changed."""
+    known = [point.measured.counts[number] for point in series.points if number in point.measured.counts]
+    shown = BY_NAME[number]
+    line = f"{shown.title} {_sparkline(known)}  {shown.show(min(known))} to {shown.show(max(known))}" if known else ""
+    heading = f"{series.key.name}   {series.key.hardware}, device {series.key.device}"
+    names = (number, *(name for name in _BESIDE if name != number))
+    known_names = {name for point in series.points for name in point.measured.counts}
+    columns = [
+        Column("commits", _commits, "left"),
+        Column("date", lambda points: _date(points[0]), "left", leaves=2),
+        Column("runs", lambda points: str(len(points))),
+        *(_number_column(name) for name in names if name in known_names),
+        Column("torch", lambda points: points[-1].environment.torch or "-", "left", leaves=1),
+    ]
+    lines = [printable(heading), *([line] if line else []), *table_lines(rows, columns, width)]
+    gaps = ", ".join(f"{count} {why}" for why, count in sorted(series.gaps.items()))
+    missing = f"{series.missing} missing" if series.missing else ""
+    lacking = ", ".join(filter(None, [gaps, missing]))
+    return [*lines, *([f"gaps: {lacking}"] if lacking else [])]
+
+
+def when_lines(series: Series, intervals: Sequence[Interval], condition: str, width: int) -> list[str]:
+    """Return in which commits a condition holds in a series."""
+    lines = [printable(f"{series.key.name}   {series.key.hardware}")]
+    for interval in intervals:
+        lines += [printable(line) for line in wrapped(_interval(interval, condition), _INDENT, first="  ", width=width)]
+    if not intervals:
+        lines.append(printable(f"  {condition}: never, in {counted(series.count, 'run')}"))
+    return lines
+
+
+def _interval(interval: Interval, condition: str) -> str:
+    first = f"{interval.first.commit[:7]} ({_date(interval.first)})"
+    if interval.before is None:
+        since = f"from the first run on, {first}"
+    else:
+        value = BY_NAME[interval.number].show(interval.before.measured.counts[interval.number])
+        since = f"since {first}; {interval.before.commit[:7]} before it had {value}"
+    until = "" if interval.until is None else f", until {interval.until.commit[:7]} ({_date(interval.until)})"
+    return f"{condition}: {since}{until}"
+
+
+def _cause(event: HistoryEvent) -> str:
+    before, after = event.before[:7], event.after[:7]
+    if event.cause is Cause.NONE:
+        return f"{after}: unsteady, its runs disagree with the same versions"
+    if event.cause is Cause.ENVIRONMENT:
+        return f"{after}: {_moved(event)}, at the same commit"
+    where = f"between {before} and {after}" if event.commits is None else _of_commits(event)
+    if event.cause is Cause.UNDECIDABLE:
+        return f"{where}, or {_moved(event)}: both changed"
+    return f"{where}: the test itself was edited" if event.cause is Cause.TEST else where
+
+
+def _of_commits(event: HistoryEvent) -> str:
+    commits = event.commits or ()
+    if len(commits) == 1:
+        return f"{event.after[:7]}, after {event.before[:7]}"
+    return f"one of {len(commits)} commits after {event.before[:7]}: {first_of([sha[:7] for sha in commits])}"
+
+
+def _moved(event: HistoryEvent) -> str:
+    return ", ".join(f"{name} {old} -> {new}" for name, (old, new) in event.moved.items())
+
+
+def _change(change: SeriesChange) -> str:
+    numbers = [
+        f"{BY_NAME[name].title} {BY_NAME[name].show(old)} -> {BY_NAME[name].show(new)}"
+        for name, (old, new) in change.numbers.items()
+    ]
+    what = ", ".join(numbers) or "other kernels, as many as before"
+    undone = f"undone at {change.undone_at[:7]}" if change.undone_at else _STATE[change.state]
+    return f"{change.key.name} ({change.key.hardware}): {what}{f'; {undone}' if undone else ''}"
+
+
+def _kernels(kernels: Sequence[KernelCount]) -> str:
+    return first_of([f"{kernel.count} x {kernel.name}" for kernel in kernels], most=6)
+
+
+def _commits(points: Sequence[Point]) -> str:
+    first, last = points[0].commit[:7], points[-1].commit[:7]
+    return first if first == last else f"{first}..{last}"
+
+
+def _date(point: Point) -> str:
+    return "-" if point.run.commit is None else point.run.commit.date.date().isoformat()
+
+
+def _number_column(name: str) -> Column:
+    number = BY_NAME[name]
+    return Column(number.title, lambda points: number.show(points[-1].measured.counts.get(name)), leaves=3)
+
+
+def _sparkline(values: Sequence[float]) -> str:
+    """Return a bar for each value; of more than fit, the newest."""
+    shown = values[-_MOST_BARS:]
+    low, high = min(shown), max(shown)
+    steps = len(_BARS) - 1
+    return "".join(_BARS[0 if high == low else round((value - low) / (high - low) * steps)] for value in shown)

@@ -1,0 +1,131 @@
+"""What each code means and what to do, as articles: ``torchprof explain`` prints one, docs/messages.md holds all."""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from inspect import cleandoc
+from itertools import chain
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.reasons.catalogue import KINDS
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.collectives import Gap, OtherOrder
+from pytest_torchprof.reasons.explained import CHAPTERS, EXPLAINED, Explained
+from pytest_torchprof.reasons.reason import Verbatim
+from pytest_torchprof.reasons.testing import Trait
+from pytest_torchprof.text.documentation import Article
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pytest_torchprof.reasons.reason import Reason
+
+PAGE: Final = "messages"
+_TITLES: Final = ("text", "what it means", "what to do")
+_LONGEST_TEXT: Final = 80
+"""Characters of a text, by which it is found."""
+
+_MANY: Final = 6
+"""Texts that are not listed where all mean the same: whoever has one has its code."""
+
+# A value for each type of a field; "<name>" is printed as NAME, and the numbers as N.
+_VALUES: Final[Mapping[str, Any]] = {
+    "int": 3000,
+    "int | None": 7,
+    "float": 2500.0,
+    "bool": True,
+    "str": "<{name}>",
+    "str | None": "<{name}>",
+    "Code": Code.RECORDING_DAMAGED,
+    "AnyReason": Verbatim("<why>"),
+    "tuple[int, ...]": (1, 2),
+    "tuple[str | None, ...]": ("one", None),
+    "tuple[str, ...]": ("one", "two"),
+    "tuple[AnyReason, ...]": (Verbatim("<why>"),),
+    "Gap": Gap.NO_TIME,
+    "Trait": Trait.ASYNC,
+    "float | None": None,
+    "AnyRankDifference": OtherOrder(3000, 3000, 3000, ("one",), ("two",)),
+    "tuple[tuple[int, str], ...]": (),
+    "tuple[tuple[int, Gap], ...]": ((3000, Gap.NO_TIME),),
+}
+_NUMBERS: Final = re.compile(r"\b(3,?000|2,?500|2\.50|250000)(\.0)?\b")
+
+
+def articles() -> Iterator[Article]:
+    """Yield what is explained of each word; of a chapter also which words it holds."""
+    for chapter, parts in chapters():
+        below = ("", f"torchprof explain: {', '.join(part.word for part in parts)}") if parts else ()
+        yield chapter._replace(lines=(*chapter.lines, *below))
+        yield from parts
+
+
+def chapters() -> Iterator[tuple[Article, tuple[Article, ...]]]:
+    """Yield each chapter with the articles that it holds."""
+    placed = {*CHAPTERS, *chain.from_iterable(CHAPTERS.values())}
+    others = tuple(code for code in Code if code not in placed)
+    for chapter, words in CHAPTERS.items():
+        yield _article(chapter), tuple(map(_article, others if chapter == Code.NOT_MEASURED else words))
+
+
+def _article(word: str) -> Article:
+    row = EXPLAINED.get(word, Explained())
+    about = ("", *cleandoc(row.about).split("\n")) if row.about else ()
+    table = _table(row, [kind for kind in KINDS if vars(kind).get("CODE") == word])
+    return Article(word, PAGE, (*about, "", *table) if table else about)
+
+
+def _table(row: Explained, kinds: Iterable[type[Reason]]) -> tuple[str, ...]:
+    """Return a table of what is printed, without the middle column where it is empty; nothing where it has no row."""
+    rows = tuple(_rows(row, kinds))
+    columns = [column for column in range(3) if any(cells[column] for cells in rows)]
+    titles, *lines = (f"| {' | '.join(cells[column] for column in columns)} |" for cells in (_TITLES, *rows))
+    return (titles, f"|{'---|' * len(columns)}", *lines) if lines else ()
+
+
+def _rows(row: Explained, kinds: Iterable[type[Reason]]) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each kind and text, and one for all that mean the same and ask for the same."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    # Which module is imported first differs from process to process.
+    for kind in sorted(kinds, key=lambda kind: kind.__module__):
+        alike.setdefault(_what_it_means(row, kind), []).append(_text(kind))
+    for text, meaning, remedy in row.texts:
+        alike.setdefault((meaning, remedy), []).append(text)
+    for (meaning, remedy), texts in alike.items():
+        first, *others = dict.fromkeys(texts)
+        shown = [first, *others] if len(others) < _MANY else [first, f"{len(others)} other texts"]
+        yield "<br>".join(shown), meaning, remedy
+
+
+def _what_it_means(row: Explained, kind: type[Reason]) -> tuple[str, str]:
+    remedy = kind.ADVICE or _advice(example(kind, _VALUES).remedy)
+    return (kind.MEANING, remedy) if kind.MEANING or remedy else (row.meaning, row.remedy)
+
+
+def _advice(remedy: str) -> str:
+    return "what the text says" if remedy == "<advice>" else _in_a_cell(remedy)
+
+
+def _text(kind: type[Reason]) -> str:
+    """Return the beginning of what a kind says; "..." where these are the words of others alone."""
+    text = _in_a_cell(example(kind, _VALUES).sentence)
+    return shorten(text, _LONGEST_TEXT, placeholder=" ...") if any(map(str.islower, text)) else "..."
+
+
+def _in_a_cell(text: str) -> str:
+    """Return a text with N for numbers and names in capitals, without those that are joined to a word at times only."""
+    named = re.sub(r"<(\w+)>", lambda name: name[1].upper(), re.sub(r"(?<=\w)<\w+>", "", text))
+    return _NUMBERS.sub("N", named).replace("|", "/")
+
+
+def example(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """Return a statement of a kind whose fields have the values of their types, texts with the field's name in them."""
+    types = ChainMap(*(vars(base).get("__annotations__", {}) for base in kind.__mro__))
+
+    def value(name: str) -> Any:
+        given = values[types[name]]
+        return given.format(name=name) if isinstance(given, str) else given
+
+    return kind(**{name: value(name) for name in kind.__struct_fields__})

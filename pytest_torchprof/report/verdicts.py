@@ -1,0 +1,46 @@
+"""Verdicts on limits as JSON values, for programs that act on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import to_builtins
+
+from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pytest_torchprof.limits import Verdict
+    from pytest_torchprof.reasons.reason import Reason
+
+SCHEMA: Final = 1
+
+
+def words_for(verdict: Verdict) -> dict[str, Any]:
+    """Return the words for a verdict's facts, with the code of its reason and what to do about it."""
+    measured, reason = (verdict.number if verdict.number is not None else verdict.text), verdict.reason
+    return {
+        "name": verdict.limit,
+        "measured": None if verdict.status == NOT_MEASURED else measured,
+        "message": verdict.text,
+        "details": [line.strip() for evidence in verdict.evidence for line in evidence.lines],
+        **_about(reason),
+    }
+
+
+def verdicts_json(verdicts: Collection[Verdict], reason: Reason | None = None) -> dict[str, Any]:
+    """Return verdicts with what they come to; ``reason``: why nothing is measured, where that is so."""
+    statuses = {verdict.status for verdict in verdicts} | ({NOT_MEASURED} if reason is not None else set())
+    return {
+        "schema": SCHEMA,
+        "status": next((status for status in (MISSED, NOT_MEASURED) if status in statuses), HOLDS),
+        "message": None if reason is None else reason.sentence,
+        **_about(reason),
+        "limits": [{**to_builtins(verdict, enc_hook=str), **words_for(verdict)} for verdict in verdicts],
+    }
+
+
+def _about(reason: Reason | None) -> dict[str, str | None]:
+    code = None if reason is None else reason.code
+    return {"code": None if code is None else str(code), "remedy": (reason.remedy or None) if reason else None}

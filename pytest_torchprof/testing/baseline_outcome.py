@@ -1,0 +1,75 @@
+"""What becomes of a measurement's baseline: how the measurement compares with it, and what the run keeps in mind."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_torchprof import baseline
+from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.reasons.errors import TorchprofWarning
+from pytest_torchprof.report.result import BaselineState
+from pytest_torchprof.testing.renames import NewTest
+from pytest_torchprof.testing.run_baselines import BaselineNote
+
+if TYPE_CHECKING:
+    from pytest_torchprof.compare import Comparison
+    from pytest_torchprof.testing.baseline_check import BaselineCheck, BaselineJudgement
+    from pytest_torchprof.testing.judgement import Judgement
+    from pytest_torchprof.testing.measured_test import MeasuredTest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineOutcome:
+    """What becomes of the baseline of one measurement; empty where it is not compared."""
+
+    state: BaselineState | None = None
+    comparison: Comparison | None = None
+    fails: bool = False
+    """Whether it fails the test."""
+    note: BaselineNote | None = None
+    """What the run keeps in mind of it."""
+
+
+def baseline_outcome(test: MeasuredTest, judgement: Judgement, *, writable: bool) -> BaselineOutcome:
+    """Return what becomes of a measurement's baseline; ``writable``: all that was asked holds, so it may be written."""
+    compared, check = judgement.baseline, test.baseline
+    if compared is None:
+        return BaselineOutcome()
+    # Whether the commit has the test, and did not measure it.
+    unknown_there = any(verdict.limit == "against" for verdict in judgement.verdicts)
+    writes = writable and not unknown_there and check.writes(compared.old, compared.formers)
+    note = _note(judgement, compared, check, writes=writes)
+    if unknown_there:
+        return BaselineOutcome(state=BaselineState.UNKNOWN, note=note)
+    comparison = compared.comparison if compared.old is not None else None
+    if writes:
+        state = BaselineState.WRITTEN if this_rank().writes else BaselineState.LEFT_TO_RANK_0
+        return BaselineOutcome(state=state, comparison=comparison, note=note)
+    state, fails = BaselineState(compared.comparison.verdict), bool(judgement.baseline_failure)
+    if state is BaselineState.AMBIGUOUS and not fails:
+        # Where warnings are errors this one is none: only strict fails what the samples do not tell.
+        with suppress(TorchprofWarning):
+            message = f"{test.nodeid}: {compared.comparison.summary} against the baseline"
+            warnings.warn(message, TorchprofWarning, stacklevel=2)
+    return BaselineOutcome(state=state, comparison=comparison, fails=fails, note=note)
+
+
+def _note(judgement: Judgement, compared: BaselineJudgement, check: BaselineCheck, *, writes: bool) -> BaselineNote:
+    measurement, entry = judgement.measurement, None
+    if writes and this_rank().writes:
+        entry = check.entry_to_write(compared, judgement.entries_of_others)
+    is_new = compared.comparison.verdict == "new"
+    return BaselineNote(
+        file=compared.file,
+        key=compared.key,
+        says_less=check.says_less(compared),
+        test=NewTest(str(check.path), baseline.split_key(compared.key)[0]) if is_new else None,
+        label=measurement.label,
+        formers=compared.formers,
+        entry=entry,
+        # What the rest of the test comes to at a commit that is only compared with is no matter of what was measured.
+        at_once=not check.judges_limits,
+    )

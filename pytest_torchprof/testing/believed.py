@@ -1,0 +1,56 @@
+"""Whether a measurement that was taken is to be believed as one of what the test asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.against.imports import foreign_module, foreign_origin, loaded_files
+from pytest_torchprof.against.opened import foreign_file
+from pytest_torchprof.against.reads import files_of, unwatched
+from pytest_torchprof.limits import GPU
+from pytest_torchprof.testing.compile_cache import doubt_of
+
+if TYPE_CHECKING:
+    from pytest_torchprof.against.side import Side
+    from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.testing.measured_test import MeasuredTest
+    from pytest_torchprof.testing.measurement import Measurement
+
+
+def believed(test: MeasuredTest, taken: Measurement) -> Measurement:
+    """Return a measurement with whether the CPU stands in for a GPU, and why it is not to be believed, if it is not."""
+    if taken.profile is None:
+        return taken
+    measurement = as_asked(test, taken)
+    why_not = taken.why_not or other_code(test.state.options.against)
+    if why_not is None and not measurement.stands_in:  # How a CPU compiles in place of a GPU is no matter.
+        why_not = doubt_of(taken.profile)
+    return replace(measurement, why_not=why_not)
+
+
+def as_asked(test: MeasuredTest, taken: Measurement) -> Measurement:
+    """Return a measurement with whether the CPU was measured only because there was no GPU."""
+    if (profile := taken.profile) is None or profile.trace.device_kind.has_launches or test.options.device != "auto":
+        return taken
+    # A recording made for the cpu as device is judged so wherever it is replayed.
+    whose = profile.trace.metadata or profile.trace.adoption
+    if whose is not None and whose.device_asked not in (None, "auto"):
+        return taken
+    names = [asked.limit.name for asked in taken.limits if asked.limit.needs == GPU]
+    names += ["tolerance of time"] if test.baseline.of_times else []
+    return replace(taken, stands_in=True, unanswerable=tuple(dict.fromkeys(names)))
+
+
+def other_code(side: Side | None, *, elsewhere: bool = False) -> Reason | None:
+    """Return why what was measured is not the code of this side of a comparison with a commit; None where it is.
+
+    ``elsewhere``: in another process, which finds its modules as this one would.
+    """
+    if side is None:
+        return None
+    if elsewhere and (reason := foreign_origin(side)) is not None:
+        return reason
+    with unwatched():
+        loaded = loaded_files()
+        return foreign_module(side, loaded) or foreign_file(side, files_of(side, [own.real for own in loaded]))

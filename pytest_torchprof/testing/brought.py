@@ -1,0 +1,88 @@
+"""What other plugins bring by our hooks, each answer with the plugin that gave it: its mistakes are told as its own."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit, describe, is_of_the_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.report import Reporter, RunResults
+
+
+class Brought(NamedTuple):
+    """What one plugin has answered to one of our hooks."""
+
+    hook: str
+    plugin: str
+    answer: Any
+
+    @contextmanager
+    def read(self) -> Iterator[Any]:
+        """Around the reading of the answer; pytest.UsageError names hook and plugin where it cannot be used."""
+        with _telling_whose(self.hook, self.plugin):
+            yield self.answer
+
+
+def brought(config: pytest.Config, hook: str) -> list[Brought]:
+    """Return the answers to a hook, as pytest asks plugins: the one that was registered last comes first.
+
+    pytest.UsageError, with the hook and the plugin, where one raises an error.
+    """
+    calls = getattr(config.hook, hook).get_hookimpls()
+    answers = []
+    for call in reversed(calls):
+        others = [other.plugin for other in calls if other.plugin is not call.plugin]
+        ask = config.pluginmanager.subset_hook_caller(hook, others)
+        with _telling_whose(hook, call.plugin_name):
+            answers += [Brought(hook, call.plugin_name, answer) for answer in ask() if answer is not None]
+    return answers
+
+
+@contextmanager
+def _telling_whose(hook: str, plugin: str) -> Iterator[None]:
+    try:
+        yield
+    except UnknownLimit as problem:
+        raise pytest.UsageError(coded(f"{hook}: {problem.text} (plugin {plugin})", Code.BAD_OPTION)) from None
+    except BaseException as problem:
+        if not is_of_the_code(problem):
+            raise
+        message = f"{hook}: the plugin {plugin} raised {describe(problem)}"
+        raise pytest.UsageError(coded(message, Code.BAD_OPTION)) from problem
+
+
+def checked_reporters(given: Brought) -> dict[str, Reporter]:
+    """Return the report formats that a plugin brings; UnknownLimit for what is none."""
+    if not isinstance(given.answer, dict):
+        raise UnknownLimit(f"expected a dict of functions by file suffix, got {given.answer!r}", Code.BAD_OPTION)
+    return {suffix: _checked(given.plugin, suffix, reporter) for suffix, reporter in given.answer.items()}
+
+
+def _checked(plugin: str, suffix: object, reporter: object) -> Reporter:
+    """Return a function that writes a report, or raises TorchprofError with the plugin where its own does not."""
+    if not (isinstance(suffix, str) and suffix.startswith(".") and callable(reporter)):
+        raise UnknownLimit(
+            f"expected a function by a suffix such as '.csv', got {suffix!r}: {reporter!r}", Code.BAD_OPTION
+        )
+
+    def report(run: RunResults) -> str:
+        try:
+            text = reporter(run)
+        except BaseException as problem:
+            if not is_of_the_code(problem):
+                raise
+            message = f"the format {suffix} of the plugin {plugin} raised {describe(problem)}"
+            raise TorchprofError(message, Code.REPORT_NOT_WRITTEN) from problem
+        if not isinstance(text, str):
+            message = f"the format {suffix} of the plugin {plugin} returned {text!r} instead of a text"
+            raise TorchprofError(message, Code.REPORT_NOT_WRITTEN)
+        return text
+
+    return report

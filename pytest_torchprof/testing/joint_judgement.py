@@ -1,0 +1,35 @@
+"""What the measurements of a test come to together: beside each other and beside other ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.testing.judgement import judge_measurement
+from pytest_torchprof.testing.other_ranks import with_other_ranks
+
+if TYPE_CHECKING:
+    from pytest_torchprof.testing.ending import Ending
+    from pytest_torchprof.testing.judgement import JudgedAlone, Judgement
+    from pytest_torchprof.testing.measured_test import MeasuredTest
+
+
+def judged_together(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending) -> list[Judgement]:
+    """Return what each measurement comes to, judged again where something adds to what it was by itself."""
+    judgements = [_judged_among(test, own, taken, ending) for own in taken]
+    ranks = (own.of_ranks for own in taken)
+    return [
+        with_other_ranks(own, of_ranks, this_rank().number) for own, of_ranks in zip(judgements, ranks, strict=True)
+    ]
+
+
+def _judged_among(test: MeasuredTest, own: JudgedAlone, taken: tuple[JudgedAlone, ...], ending: Ending) -> Judgement:
+    measurement, former = own.measurement, own.judgement
+    profiles = (other.measurement.profile for other in taken if other is not own)
+    siblings = tuple(profile for profile in profiles if profile is not None)
+    # What ended the test by itself may be the very error that says what is not measured.
+    caught = () if ending.by_itself else measurement.caught
+    explanation = measurement.explanation
+    if former is not None and not (siblings or explanation.repeat is not None or explanation.asked or caught):
+        return former
+    return judge_measurement(test, measurement, siblings=siblings, former=former, caught=caught)

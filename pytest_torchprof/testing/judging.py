@@ -1,0 +1,57 @@
+"""What a test measured is judged once its body has ended, and the test ends with what that comes to."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_torchprof.reasons.errors import LimitsMissed
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.testing.conclusion import conclude, error_of
+from pytest_torchprof.testing.ending import ending_of, skipped_at_gate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.testing.test_run import TestRun
+
+
+@contextmanager
+def judged_after(run: TestRun) -> Iterator[None]:
+    """Around the body of a test: judge what it measured when it has passed, else record how it ended."""
+    raised: BaseException | None = None
+    try:
+        yield
+    except (Exception, pytest.skip.Exception, pytest.xfail.Exception) as problem:  # noqa: BLE001 - judge() raises it
+        raised = problem
+    try:
+        judge(run, raised)
+    except (LimitsMissed, pytest.skip.Exception):
+        if isinstance(raised, pytest.xfail.Exception):
+            raise raised from None
+        raise
+
+
+def judge(run: TestRun, raised: BaseException | None = None) -> None:
+    """Judge every measurement of a test, and raise what that comes to.
+
+    LimitsMissed or NotMeasured where one does not hold, a skip where there was no GPU to ask, else what the test has
+    ended by itself (``raised``).
+    """
+    test, ending = run.test, ending_of(raised, run.measurements.values())
+    with run.judging(ending) as taken:
+        conclusions = conclude(test, taken, ending)
+        if ending.by_itself and raised is not None:
+            raise raised
+        if (error := error_of(conclusions, test.screen)) is not None:
+            raise error from None
+        unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
+        if unanswerable:
+            pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}{test.why_no_gpu()}")
+        if (reason := skipped_at_gate([own.measurement for own in taken])) is not None:
+            # The skip at that look may have been caught by the test.
+            pytest.skip(reason)
+        if raised is not None:
+            raise raised

@@ -1,0 +1,50 @@
+"""How a measurement came out: what does not hold, what the CPU could not answer for a GPU, and the outcome of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.reasons.errors import NotMeasured
+from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.testing.ending import skipped_at_gate
+
+if TYPE_CHECKING:
+    from pytest_torchprof.limits import Screen
+    from pytest_torchprof.reasons.errors import LimitsMissed
+    from pytest_torchprof.testing.ending import Ending
+    from pytest_torchprof.testing.judgement import Judgement
+    from pytest_torchprof.testing.measurement import Measurement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CameOut:
+    """How one measurement of a test came out."""
+
+    outcome: Outcome
+    problem: LimitsMissed | NotMeasured | None
+    """What does not hold."""
+    unanswerable: tuple[str, ...]
+    """What was not judged because the CPU stood in for a missing GPU."""
+
+
+def came_out(judgement: Judgement, measurements: tuple[Measurement, ...], ending: Ending, screen: Screen) -> CameOut:
+    """Return how a measurement came out; ``measurements`` are all of the test, this one among them."""
+    unanswerable, problem = _unanswerable(judgement, measurements), judgement.error(screen)
+    if judgement.profile is None:
+        outcome = Outcome.NOT_MEASURED
+    elif problem is not None and not ending.skipped:
+        outcome = Outcome.NOT_MEASURED if isinstance(problem, NotMeasured) else Outcome.FAILED
+    elif unanswerable or ending.skipped or skipped_at_gate(measurements) is not None:
+        outcome = Outcome.SKIPPED
+    else:
+        outcome = Outcome.FAILED if ending.by_itself else Outcome.PASSED
+    return CameOut(outcome=outcome, problem=problem, unanswerable=unanswerable)
+
+
+def _unanswerable(judgement: Judgement, measurements: tuple[Measurement, ...]) -> tuple[str, ...]:
+    if not judgement.stands_in:
+        return ()
+    names = dict.fromkeys(name for measurement in measurements for name in measurement.unanswerable)
+    nothing = ["whether anything runs"] if judgement.shows_nothing and not names else []
+    return (*names, *(["baseline"] if judgement.only_elsewhere else []), *nothing)

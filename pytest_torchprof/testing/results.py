@@ -1,0 +1,108 @@
+"""The result of a measurement, as reports have it and other processes get it."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_torchprof import baseline
+from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.kernels.kernels import by_name
+from pytest_torchprof.limits import MISSED
+from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
+from pytest_torchprof.reasons.timing import StandInTimed
+from pytest_torchprof.report.result import KernelCalls, Result, with_numbers
+from pytest_torchprof.testing.timed_results import without_times
+
+if TYPE_CHECKING:
+    from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.testing.baseline_outcome import BaselineOutcome
+    from pytest_torchprof.testing.judgement import Judgement
+    from pytest_torchprof.testing.measured_test import MeasuredTest
+    from pytest_torchprof.testing.outcome import CameOut
+    from pytest_torchprof.trace.caches import CompileCaches
+
+
+def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared: BaselineOutcome) -> Result:
+    """Return the result of a measurement that came out so, without what is said and kept of it."""
+    state, measurement, profile = test.state, judgement.measurement, judgement.profile
+    seen, rank = profile or measurement.profile, this_rank()
+    result = Result(
+        nodeid=test.nodeid,
+        label=measurement.label,
+        rank=None if rank.alone else rank.number,
+        ranks=None if rank.alone else rank.world,
+        device=test.options.device,
+        outcome=came.outcome,
+        reason=came.problem.reason if isinstance(came.problem, NotMeasured) else None,
+        environment=seen.trace.environment if seen is not None else None,
+        compile_caches=_caches(seen) if seen is not None else None,
+        location=test.location,
+        time_share=test.baseline.time_share if state.options.against is not None else None,
+        culprit=_culprit(test, judgement) if came.outcome.is_failure else None,
+        baseline_state=compared.state,
+        comparison=compared.comparison,
+        baseline_fails=compared.fails,
+    )
+    if profile is not None:
+        result = replace(with_numbers(result, profile), limits=judgement.verdicts)
+        if came.problem is not None or state.options.keeps_results:
+            result = replace(result, kernels=_kernel_rows(profile) if profile.kernels_unknown is None else ())
+        if state.options.keeps_results:
+            result = _with_reported(result, profile)
+    if state.options.keeps_results:
+        result = replace(result, source=baseline.source_hash(test.baseline.source))
+    if judgement.stands_in and result.time_share is not None:
+        result = without_times(result, "not judged", StandInTimed())
+    return result
+
+
+def _culprit(test: MeasuredTest, judgement: Judgement) -> tuple[str, int] | None:
+    """Return the file below the root directory, and the line, by which the first limit with one was missed.
+
+    Without one, the line by which it is worse than its baseline.
+    """
+    root = test.state.options.rootdir
+    folders = (root, (root / test.location[0]).parent)
+    rows = [(verdict.culprit, verdict.line) for verdict in judgement.verdicts if verdict.status == MISSED]
+    for place in (*((row and row.line) or line for row, line in rows), judgement.blamed):
+        file, line = place or ("", 0)
+        # A profiler names files from where they were imported.
+        culprit = next((path for folder in folders if file and (path := folder / file).is_file()), None)
+        if culprit is not None and culprit.is_relative_to(root):
+            return culprit.relative_to(root).as_posix(), line
+    return None
+
+
+def _with_reported(result: Result, profile: Profile) -> Result:
+    """Return the result with what reports alone show, and what takes longer than to judge."""
+    known = profile.kernels_unknown is None
+    structure = baseline.structure_hash(profile) if known else None
+    for reason in profile.failed_rules.values():
+        # Where warnings are errors this one is none: no limit hangs on it, and `forbid` has said so itself.
+        with suppress(TorchprofWarning):
+            warnings.warn(f"{result.nodeid}: {reason}", TorchprofWarning, stacklevel=2)
+    return replace(result, findings=profile.known_findings, structure=structure)
+
+
+def _caches(profile: Profile) -> CompileCaches | None:
+    own = profile.trace.metadata
+    return None if own is None or own.compile is None else own.compile.caches
+
+
+def _kernel_rows(profile: Profile) -> tuple[KernelCalls, ...]:
+    rows = [
+        KernelCalls(
+            name=members[0].short or name,
+            count=len(members),
+            time_us=sum(kernel.duration_us for kernel in members),
+            min_us=min(kernel.duration_us for kernel in members),
+            max_us=max(kernel.duration_us for kernel in members),
+            ops=tuple(dict.fromkeys(kernel.op for kernel in members if kernel.op)),
+        )
+        for name, members in by_name(profile.kernels).items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.time_us))

@@ -1,0 +1,88 @@
+"""Findings know their events: as many as their own numbers say, and of the kind that they speak of."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import SHARED_TRACES
+from finding_numbers import CHAINS, OWN_NUMBER
+
+from pytest_torchprof import load
+from pytest_torchprof.findings import find, find_with_events
+
+if TYPE_CHECKING:
+    from pytest_torchprof.findings import Finding
+
+pytestmark = pytest.mark.any_torch
+
+RECORDINGS = sorted([*(Path(__file__).parent / "recordings").glob("*.json.gz"), *SHARED_TRACES.glob("*.json.gz")])
+
+
+def count_of(finding: Finding) -> int:
+    """Return how many events a finding has."""
+    events = finding.events
+    assert events is not None
+    parts = (events.gpu_ops, events.calls, events.ops, events.annotations, events.overheads, events.gaps)
+    assert all(len(set(part)) == len(part) for part in parts)
+    return sum(map(len, parts))
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_a_finding_has_as_many_events_as_it_says(path):
+    profile = load(path)
+    for finding in find_with_events(profile):
+        facts = finding.evidence
+        if finding.code in OWN_NUMBER:
+            assert count_of(finding) == OWN_NUMBER[finding.code](facts), finding.code
+        if finding.code in CHAINS:
+            assert len(finding.events.chains) == CHAINS[finding.code](facts), finding.code
+            assert sum(finding.events.chains) == len(finding.events.gpu_ops), finding.code
+        if finding.code == "cold-start" and "setup" in facts:
+            events = finding.events
+            done_once = len(events.calls) + len(events.ops) + len(events.overheads)
+            assert done_once == sum(facts["setup"].values())
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_the_events_take_the_time_that_the_finding_says(path):
+    profile = load(path)
+    gpu, devices = profile.trace.gpu, max(len(profile.gpu_work.by_device), 1)
+    for finding in find_with_events(profile):
+        events, facts = finding.events, finding.evidence
+        if finding.code in ("launch-gaps", "overhead-bound", "queued-work-waits"):
+            gaps = events.gaps
+            assert sum(end - start for start, end, _ in gaps) / 1000 / devices == pytest.approx(facts["time_us"])
+            assert max(end - start for start, end, _ in gaps) / 1000 == pytest.approx(facts["longest_us"])
+            for start, end, before in gaps:
+                assert start < end <= gpu.start[before]
+        elif finding.code in ("fp32-gemm", "copy-kernels", "hotspot", "unfused-attention", "copies-take-long"):
+            spent = sum(gpu.end[i] - gpu.start[i] for i in events.gpu_ops) / 1000
+            assert spent == pytest.approx(facts["time_us"]), finding.code
+
+
+def test_events_stay_with_the_recording_and_are_no_facts():
+    profile = load(RECORDINGS[0])
+    findings, with_events = find(profile), find_with_events(profile)
+    assert [finding.code for finding in findings] == [finding.code for finding in with_events]
+    assert all(finding.events is None for finding in findings)
+    assert [finding.evidence for finding in findings] == [finding.evidence for finding in with_events]
+    assert all("events" not in finding.in_words() for finding in with_events)
+
+
+def test_a_chain_is_made_of_kernels_that_were_launched_one_after_the_other():
+    chains = 0
+    for path in RECORDINGS:
+        profile = load(path)
+        for finding in find_with_events(profile):
+            if finding.code not in CHAINS:
+                continue
+            at, launched = 0, [profile.trace.calls.start[call] for call in profile.trace.links.call_of]
+            for length in finding.events.chains:
+                chain = finding.events.gpu_ops[at : at + length]
+                assert [*chain] == sorted(chain, key=launched.__getitem__)
+                assert len([*groupby(profile.trace.step_of_gpu_op[i] for i in chain)]) == 1
+                at, chains = at + length, chains + 1
+    assert chains or not SHARED_TRACES.exists()

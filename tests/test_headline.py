@@ -1,0 +1,242 @@
+"""The headline of a recording: true, of exactly one event, and the first thing that is said."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+from builder import TraceBuilder
+from conftest import SHARED_TRACES
+
+from pytest_torchprof import load
+from pytest_torchprof.cli import main
+from pytest_torchprof.findings.catalogue.headlines import (
+    CpuComputed,
+    GpuBusy,
+    GpuCommunicated,
+    GpuIdled,
+    Headline,
+    IdleDevice,
+    NotMeasuredHeadline,
+)
+from pytest_torchprof.findings.headline import headline_of
+
+pytestmark = pytest.mark.any_torch
+
+OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))
+PROFILERS_OWN = {"Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full"}
+SHARED = sorted(SHARED_TRACES.glob("*.json.gz"))
+
+
+def occupied(trace, window, gpu_ops):
+    """Return for each device the instants at which it begins and ends to be busy, by an event for each edge."""
+    devices = {}
+    for i in gpu_ops:
+        start, end = max(trace.gpu.start[i], window[0]), min(trace.gpu.end[i], window[1])
+        if end > start:
+            devices.setdefault(trace.device_of[trace.gpu.process[i]], []).append((start, end))
+    spans = {}
+    for device, pieces in devices.items():
+        edges = sorted(
+            [(start, 1) for start, _ in pieces] + [(end, -1) for _, end in pieces], key=lambda e: (e[0], -e[1])
+        )
+        running, since, spans[device] = 0, 0, []
+        for instant, change in edges:
+            since = instant if running == 0 else since
+            running += change
+            if running == 0:
+                spans[device].append((since, instant))
+    return spans
+
+
+def joined(spans):
+    """Return spans in order, those that touch or overlap as one."""
+    found = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found
+
+
+def window_of(trace):
+    ends = [step.end_ns for step in trace.steps] + [*trace.gpu.end]
+    return trace.steps[0].start_ns, max(ends)
+
+
+def check_idled(trace, headline):
+    window = window_of(trace)
+    busy = occupied(trace, window, range(len(trace.gpu)))
+    own = [
+        (max(start, window[0]), min(end, window[1]))
+        for name, start, end in zip(trace.overheads.name, trace.overheads.start, trace.overheads.end, strict=True)
+        if trace.names[name] in PROFILERS_OWN and end > window[0] and start < window[1]
+    ]
+    busy = {device: joined([*each, *own]) for device, each in busy.items()}
+    spans = [[(window[0], window[0]), *each, (window[1], window[1])] for each in busy.values()]
+    gaps = [after[0] - before[1] for each in spans for before, after in pairwise(each)]
+    length = window[1] - window[0]
+    worked = [sum(end - start for start, end in each) / length for each in busy.values()]
+    assert headline.share == pytest.approx(1 - sum(worked) / len(worked))
+    assert headline.share >= 0.2
+    assert headline.longest_us == max(gaps) / 1000
+    ((start, end, beside),) = headline.events.gaps
+    assert end - start == max(gaps)
+    on_device = [i for i in range(len(trace.gpu)) if trace.device_of[trace.gpu.process[i]] == device_of(trace, beside)]
+    assert not any(trace.gpu.start[i] < end and start < trace.gpu.end[i] for i in on_device)
+    if headline.is_last:
+        assert end == window[1]
+    else:
+        assert trace.gpu.start[beside] == min(trace.gpu.start[i] for i in on_device if trace.gpu.start[i] >= end)
+
+
+def device_of(trace, gpu_op):
+    return trace.device_of[trace.gpu.process[gpu_op]]
+
+
+def check_communicated(profile, headline):
+    trace, gpu = profile.trace, profile.trace.gpu
+    names = {index for index, name in enumerate(trace.names) if name.startswith(("nccl", "rccl"))}
+    talking = [i for i in range(len(gpu)) if gpu.name[i] in names]
+    window = window_of(trace)
+    everything = occupied(trace, window, range(len(gpu)))
+    others = occupied(trace, window, set(range(len(gpu))) - set(talking))
+    total = {device: sum(end - start for start, end in spans) for device, spans in everything.items()}
+    apart = {device: sum(end - start for start, end in spans) for device, spans in others.items()}
+    shares = [(total[device] - apart.get(device, 0)) / (window[1] - window[0]) for device in total]
+    assert headline.share == pytest.approx(sum(shares) / len(shares))
+    (longest,) = headline.events.gpu_ops
+    assert longest in talking
+    assert gpu.end[longest] - gpu.start[longest] == max(gpu.end[i] - gpu.start[i] for i in talking)
+
+
+def check_busy(profile, headline):
+    trace = profile.trace
+    window = window_of(trace)
+    busy = occupied(trace, window, range(len(trace.gpu)))
+    shares = [sum(end - start for start, end in spans) / (window[1] - window[0]) for spans in busy.values()]
+    assert headline.share == pytest.approx(sum(shares) / len(shares))
+    kernels = [kernel for step in profile.steps for kernel in step.kernels]
+    spent = {}
+    for kernel in kernels:
+        spent[kernel.short] = spent.get(kernel.short, 0.0) + kernel.duration_us
+    assert max(spent, key=spent.__getitem__) == headline.name
+    assert headline.name_share == pytest.approx(spent[headline.name] / sum(spent.values()))
+    of_name = [kernel.duration_us for kernel in kernels if kernel.short == headline.name]
+    assert headline.longest_us == max(of_name)
+    (longest,) = headline.events.gpu_ops
+    assert (trace.gpu.end[longest] - trace.gpu.start[longest]) / 1000 == max(of_name)
+
+
+def check_cpu(profile, headline):
+    kernels = [kernel for step in profile.steps for kernel in step.kernels]
+    spent = {}
+    for kernel in kernels:
+        spent[kernel.name] = spent.get(kernel.name, 0.0) + kernel.duration_us
+    assert max(spent, key=spent.__getitem__) == headline.name
+    assert headline.name_share == pytest.approx(spent[headline.name] / sum(spent.values()))
+    assert headline.longest_us == max(kernel.duration_us for kernel in kernels if kernel.name == headline.name)
+
+
+@pytest.mark.parametrize("path", [*OWN, *SHARED], ids=lambda path: path.name)
+def test_the_headline_is_true(path):
+    """By a second computation, from the events themselves."""
+    profile = load(path)
+    headline = headline_of(profile)
+    if isinstance(headline, GpuIdled):
+        check_idled(profile.trace, headline)
+    elif isinstance(headline, GpuCommunicated):
+        check_communicated(profile, headline)
+    elif isinstance(headline, GpuBusy):
+        check_busy(profile, headline)
+    elif isinstance(headline, CpuComputed):
+        check_cpu(profile, headline)
+    elif isinstance(headline, NotMeasuredHeadline):
+        assert not profile.measured or profile.kernels_unknown is not None
+    else:
+        assert isinstance(headline, IdleDevice)
+        assert not any(step.part.gpu_ops or step.part.operators for step in profile.steps)
+
+
+def steady(gap, *, name="ampere_sgemm_128x64_tn"):
+    """Return 20 kernels of 10 us, ``gap`` us apart; the fifth gap is twice as long."""
+    builder, at = TraceBuilder(), 0
+    for number in range(20):
+        builder.launched(name, at, dur=10, wait=2)
+        at += 10 + gap * (2 if number == 4 else 1)
+    return builder
+
+
+def test_a_gpu_that_waits_is_told_with_its_longest_gap(tmp_path):
+    headline = headline_of(load(steady(20).write(tmp_path / "t.json")))
+    assert isinstance(headline, GpuIdled)
+    assert headline.longest_us == 40
+    assert (headline.name, headline.is_last) == ("aten::mul", False)
+
+
+def test_a_gpu_that_works_is_told_with_its_costliest_kernel(tmp_path):
+    headline = headline_of(load(steady(0).write(tmp_path / "t.json")))
+    assert isinstance(headline, GpuBusy)
+    assert headline.name_share == 1
+    assert headline.longest_us == 10
+
+
+def test_what_is_not_measured_has_no_number(tmp_path):
+    builder = TraceBuilder()
+    builder.launched("kernel", 0)
+    builder.launch(100)
+    headline = headline_of(load(builder.write(tmp_path / "t.json")))
+    assert isinstance(headline, NotMeasuredHeadline)
+    assert headline.reason.code == "lost-kernels"
+    assert headline.in_words()["facts"]["reason"]["reason"] == "lost-kernels"
+    assert headline.events is None
+
+
+def test_analyze_begins_with_it_and_ends_with_what_to_do(tmp_path, capsys):
+    path = steady(20).write(tmp_path / "t.json")
+    assert main(["analyze", str(path)]) == 0
+    shown = capsys.readouterr().out
+    headline = headline_of(load(path))
+    # Only line breaks differ.
+    assert " ".join(shown.split()).startswith(headline.message)
+    # A path that is long has line breaks at its hyphens, too.
+    last = "".join(shown.rpartition("\nnext\n")[2].split())
+    assert f"torchprofreport{path}-opage.html" in last
+    code = last.rpartition("--limitforbid=")[2]
+    assert main(["check", str(path), "--limit", f"forbid={code}"]) == 1
+
+
+def test_json_has_its_facts(tmp_path, capsys):
+    path = steady(20).write(tmp_path / "t.json")
+    assert main(["analyze", "--json", str(path)]) == 0
+    shown = json.loads(capsys.readouterr().out)["headline"]
+    facts = shown["facts"]
+    assert (shown["headline"], facts["longest_us"], facts["name"]) == ("gpu-idled", 40, "aten::mul")
+    assert shown["message"] == headline_of(load(path)).message
+    assert "events" not in facts
+
+
+def kinds(kind=Headline):
+    """Return all kinds of headlines."""
+    return [each for sub in kind.__subclasses__() for each in ([sub] if hasattr(sub, "WHAT") else []) + kinds(sub)]
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("several", [False, True])
+def test_each_kind_can_be_said(kind, several):
+    values = {"int": 2 if several else 1, "float": 0.5, "str": "name", "bool": several}
+    types = {field.name: field for field in msgspec.structs.fields(kind)}
+    facts = {
+        name: values[getattr(field.type, "__name__", "str")]
+        if getattr(field.type, "__name__", "") in values
+        else "name"
+        for name, field in types.items()
+        if name != "events"
+    }
+    headline = kind(**facts)
+    assert "{" not in headline.message
+    assert headline.message.startswith(headline.what)

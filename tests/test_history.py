@@ -1,0 +1,516 @@
+"""The history of runs: a record of each, and at which commit what a test launches has changed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import zipfile
+from contextlib import chdir
+from pathlib import Path
+
+import msgspec
+import pytest
+from histories import UPGRADED, launched, run_of, sha, write
+from jsonschema import validate
+from msgspec.structs import replace
+
+from pytest_torchprof.cli import main
+from pytest_torchprof.cli.schema import SCHEMAS
+from pytest_torchprof.history.record import SUFFIX, Event, encode, read
+from pytest_torchprof.report.result import Outcome
+
+pytestmark = pytest.mark.any_torch
+
+TEST = "test_model.py::test_block"
+FIVE = {"gemm bf16 tn": 4, "softmax": 1}
+SIX = {**FIVE, "pointwise sigmoid": 1}
+MEASURED = "import torch\n@cpu\ndef test_it(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))"
+
+
+def changes(capsys, folder, *words, status=0):
+    """Return what ``torchprof history changes --json`` prints, which its schema allows."""
+    assert main(["history", "changes", str(folder), "--json", *words]) == status
+    told = json.loads(capsys.readouterr().out)
+    validate(told, SCHEMAS["history"]())
+    return told
+
+
+def event(capsys, folder, *words):
+    (only,) = changes(capsys, folder, *words)["events"]
+    return only
+
+
+def git(folder, *words):
+    settings = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", *settings, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def records(folder):
+    return [read(file) for file in sorted(Path(folder).glob(f"*{SUFFIX}"))]
+
+
+# ----------------------------------------------------------------------------------------------- what a run leaves behind
+
+
+def test_a_run_leaves_a_record_of_its_commit_its_machine_and_what_was_launched(run_tests, pytester):
+    pytester.path.joinpath(".gitignore").write_text("__pycache__\ntest_it.py\n")
+    git(pytester.path, "init")
+    git(pytester.path, "remote", "add", "origin", "https://me:secret@example.org/team/model.git")
+    git(pytester.path, "add", "-A")
+    git(pytester.path, "commit", "-m", "one", "--allow-empty")
+    git(pytester.path, "commit", "-m", "two", "--allow-empty")
+    run_tests(MEASURED, "--torchprof-history=kept").assert_outcomes(passed=1)
+    run_tests(MEASURED, "--torchprof-history=kept").assert_outcomes(passed=1)
+    first, second = records(pytester.path / "kept")
+    assert first.uuid != second.uuid
+    assert first.commit == second.commit
+    assert first.commit.project == "example.org/team/model"
+    assert first.commit.sha == git(pytester.path, "rev-parse", "HEAD")
+    assert first.commit.parents == first.commit.ancestors == (git(pytester.path, "rev-parse", "HEAD~"),)
+    assert (first.commit.branch, first.commit.dirty, first.commit.folder) == ("main", False, "")
+    assert (first.event, first.ci, first.complete) == (Event.LOCAL, None, True)
+    (measured,) = first.measurements
+    assert (measured.test, measured.device, measured.outcome) == ("test_it.py::test_it", "cpu", Outcome.PASSED)
+    (structure,) = first.structures
+    assert structure.name == measured.structure
+    assert measured.counts["kernels"] == sum(kernel.count for kernel in structure.kernels)
+    assert first.varying[0].numbers["gpu_busy_us"] > 0
+    assert first.environments[measured.environment].cpu == first.machine.cpu
+    content = gzip.decompress(next(Path("kept").glob(f"*{SUFFIX}")).read_bytes()).decode()
+    assert "secret" not in content
+    assert str(pytester.path) not in content
+
+
+def test_changes_that_are_not_committed_make_a_run_dirty(run_tests, pytester):
+    git(pytester.path, "init")
+    git(pytester.path, "commit", "-m", "one", "--allow-empty")
+    run_tests(MEASURED, "--torchprof-history=kept").assert_outcomes(passed=1)
+    (record,) = records("kept")
+    assert record.commit.dirty
+
+
+def test_a_run_outside_a_repository_leaves_a_record_without_a_commit(run_tests, monkeypatch, pytester):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(pytester.path.parent))
+    run_tests(MEASURED, "--torchprof-history=kept").assert_outcomes(passed=1)
+    (record,) = records("kept")
+    assert record.commit is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "event", "ci"),
+    [
+        ({"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "push", "GITHUB_RUN_ID": "7"}, "push", ("github", "7")),
+        ({"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "merge_group"}, "pr", ("github", None)),
+        ({"GITLAB_CI": "true", "CI_PIPELINE_SOURCE": "schedule", "CI_PIPELINE_ID": "8"}, "schedule", ("gitlab", "8")),
+        (
+            {"BUILDKITE": "true", "BUILDKITE_SOURCE": "webhook", "BUILDKITE_PULL_REQUEST": "12"},
+            "pr",
+            ("buildkite", None),
+        ),
+        ({"BUILDKITE": "true", "BUILDKITE_SOURCE": "webhook", "BUILDKITE_PULL_REQUEST": "false"}, "push", None),
+        ({"TF_BUILD": "True", "BUILD_REASON": "PullRequest"}, "pr", ("azure", None)),
+        ({"JENKINS_URL": "http://ci", "BUILD_ID": "9"}, "other", ("jenkins", "9")),
+        ({"CI": "true"}, "other", ("unknown", None)),
+        ({}, "local", None),
+    ],
+)
+def test_the_event_and_the_job_are_the_ci_services(variables, event, ci):
+    from pytest_torchprof.history.ci_job import ci_job
+
+    told, job = ci_job(variables)
+    assert told == event
+    assert ci is None or (job.provider, job.run) == ci
+
+
+def test_workers_of_xdist_and_reruns_leave_one_record(run_tests):
+    pytest.importorskip("xdist")
+    twice = "import torch\n" + "\n".join(
+        f"@cpu\ndef test_{name}(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))" for name in "ab"
+    )
+    run_tests(twice, "--torchprof-history=kept", "-n2", in_process=False).assert_outcomes(passed=2)
+    (record,) = records("kept")
+    assert sorted(measured.test for measured in record.measurements) == ["test_it.py::test_a", "test_it.py::test_b"]
+
+
+def test_a_run_that_was_stopped_is_not_complete(run_tests):
+    source = "import torch\n@cpu(max_kernels=0)\ndef test_a(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))\n"
+    run_tests(source + "def test_b(): pass", "--torchprof-history=kept", "-x").assert_outcomes(failed=1)
+    (record,) = records("kept")
+    assert not record.complete
+    assert record.measurements[0].outcome == "failed"
+
+
+def test_what_was_not_measured_keeps_its_code(run_tests):
+    run_tests("@cpu\ndef test_it(): pass", "--torchprof-history=kept").assert_outcomes(failed=1)
+    (record,) = records("kept")
+    assert record.measurements[0].code == "nothing-ran"
+    assert record.measurements[0].counts == {}
+
+
+def test_an_unreachable_history_fails_nothing_and_its_record_is_sent_later(run_tests, pytester, capsys):
+    pytester.path.joinpath("file").touch()
+    result = run_tests(MEASURED, "--torchprof-history=file/kept")
+    result.assert_outcomes(passed=1)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*--torchprof-history=*file/kept*.torchprof/outbox*torchprof history push*"])
+    capsys.readouterr()
+    assert main(["history", "push", "kept"]) == 0
+    (record,) = records("kept")
+    assert record.measurements[0].test == "test_it.py::test_it"
+    assert not list(Path(".torchprof/outbox").glob("*.gz"))
+
+
+@pytest.mark.parametrize("where", ["postgresql://host/db", "file.txt"])
+def test_what_is_no_folder_is_refused_at_once(run_tests, pytester, where):
+    pytester.path.joinpath("file.txt").touch()
+    result = run_tests(MEASURED, f"--torchprof-history={where}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "bad-option" in f"{result.outlines}{result.errlines}"
+
+
+def test_processes_that_are_killed_while_they_write_leave_whole_records_alone(tmp_path):
+    """Whoever reads meanwhile, or afterwards, sees whole records or none."""
+    code = (
+        "import sys; from pathlib import Path; from histories import *\n"
+        "for at in range(10_000): write(Path(sys.argv[1]), [run_of(at, launched('t', {'k': at}), version=sys.argv[2])])"
+    )
+    path = {"PYTHONPATH": f"{Path(__file__).parent}:{Path(__file__).parents[1]}", "PATH": "/usr/bin:/bin"}
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(at)], env=path) for at in range(4)]
+    while len(list(tmp_path.glob(f"*{SUFFIX}"))) < 40:
+        assert all(writer.poll() is None for writer in writers)
+    for writer in writers:
+        writer.kill()
+        writer.wait()
+    kept = records(tmp_path)
+    assert len(kept) >= 40
+    for version in "0123":
+        own = sorted(record.measurements[0].counts["kernels"] for record in kept if record.version == version)
+        assert own == list(range(len(own)))
+
+
+# ------------------------------------------------------------------------------------------------------- what has changed
+
+
+def test_a_change_is_named_at_its_commit_with_the_kernels_that_came(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 4 else SIX)) for at in range(8)]
+    told = event(capsys, write(tmp_path, runs))
+    assert (told["cause"], told["before"], told["after"]) == ("commit", sha(3), sha(4))
+    assert told["came"] == {"pointwise sigmoid": 1}
+    assert told["went"] == {}
+    assert told["tests"][0]["numbers"]["kernels"] == [5, 6]
+    assert told["tests"][0]["state"] == "confirmed"
+
+
+def test_one_kernel_more_of_forty_is_a_change_and_so_is_one_fewer(tmp_path, capsys):
+    counts = [40, 40, 41, 41, 40, 40, 39]
+    runs = [run_of(at, launched(TEST, {"k": count})) for at, count in enumerate(counts)]
+    told = changes(capsys, write(tmp_path, runs))["events"]
+    assert [event["after"] for event in told] == [sha(2), sha(4), sha(6)]
+    assert [event["tests"][0]["state"] for event in told] == ["undone", "confirmed", "latest"]
+    assert told[0]["tests"][0]["undone_at"] == sha(4)
+
+
+def test_another_kernel_in_the_place_of_one_is_a_change_though_the_counts_are_the_same(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, {"flash": 1} if at < 2 else {"math": 1})) for at in range(4)]
+    told = event(capsys, write(tmp_path, runs))
+    assert (told["came"], told["went"], told["tests"][0]["numbers"]) == ({"math": 1}, {"flash": 1}, {})
+
+
+def test_the_same_change_in_many_tests_is_one_event(tmp_path, capsys):
+    tests = [f"test_model.py::test_{name}" for name in "abcde"]
+    runs = [run_of(at, *(launched(test, FIVE if at < 2 else SIX) for test in tests)) for at in range(4)]
+    told = event(capsys, write(tmp_path, runs))
+    assert [one["test"] for one in told["tests"]] == tests
+    assert told["came"] == {"pointwise sigmoid": 5}
+
+
+def test_times_are_no_change(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(5)]
+    assert len({run.varying[0].numbers["gpu_busy_us"] for run in runs}) == 5
+    assert changes(capsys, write(tmp_path, runs))["events"] == []
+
+
+def test_commits_between_two_runs_are_a_range_with_the_line_that_bisects_it(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 5 else SIX)) for at in (0, 1, 6, 7)]
+    told = event(capsys, write(tmp_path, runs))
+    assert told["cause"] == "range"
+    assert told["commits"] == [sha(at) for at in range(2, 7)]
+    main(["history", "changes", str(tmp_path)])
+    lines = capsys.readouterr().out.splitlines()
+    assert f"    torchprof bisect --changed {TEST} --good {sha(1)[:12]} --bad {sha(6)[:12]}" in lines
+
+
+def test_an_upgrade_at_one_commit_is_the_environments_change(tmp_path, capsys):
+    runs = [
+        run_of(0, launched(TEST, FIVE)),
+        run_of(1, launched(TEST, FIVE)),
+        run_of(1, launched(TEST, SIX), environment=UPGRADED),
+        run_of(2, launched(TEST, SIX), environment=UPGRADED),
+    ]
+    told = event(capsys, write(tmp_path, runs))
+    assert told["cause"] == "environment"
+    assert told["moved"] == {"torch": ["2.14.0", "2.15.0"]}
+
+
+def test_a_commit_and_an_upgrade_together_cannot_be_told_apart(tmp_path, capsys):
+    runs = [run_of(0, launched(TEST, FIVE)), run_of(1, launched(TEST, SIX), environment=UPGRADED)]
+    assert event(capsys, write(tmp_path, runs))["cause"] == "undecidable"
+
+
+def test_an_upgrade_that_changes_nothing_is_no_event(tmp_path, capsys):
+    runs = [run_of(0, launched(TEST, FIVE)), run_of(1, launched(TEST, FIVE), environment=UPGRADED)]
+    assert changes(capsys, write(tmp_path, runs))["events"] == []
+
+
+def test_two_versions_that_run_side_by_side_are_not_compared_with_each_other(tmp_path, capsys):
+    runs = [
+        run for at in range(4)
+        for run in (run_of(at, launched(TEST, FIVE)), run_of(at, launched(TEST, SIX), environment=UPGRADED))
+    ]  # fmt: skip
+    assert changes(capsys, write(tmp_path, runs))["events"] == []
+
+
+def test_a_test_that_was_edited_is_its_own_cause(tmp_path, capsys):
+    runs = [run_of(0, launched(TEST, FIVE)), run_of(1, launched(TEST, SIX, source="edited"))]
+    assert event(capsys, write(tmp_path, runs))["cause"] == "test"
+
+
+def test_runs_of_one_commit_that_disagree_make_it_unsteady_and_no_change(tmp_path, capsys):
+    runs = [
+        *(run_of(at, launched(TEST, FIVE)) for at in (0, 1, 2, 3)),
+        run_of(2, launched(TEST, SIX), branch="main"),
+    ]
+    told = event(capsys, write(tmp_path, runs))
+    assert (told["cause"], told["after"], told["tests"][0]["state"]) == ("none", sha(2), "unsteady")
+
+
+def test_gpus_and_labels_and_devices_are_series_of_their_own(tmp_path, capsys):
+    other = replace(UPGRADED, gpu="NVIDIA B200", torch="2.14.0")
+    runs = [
+        run_of(0, launched(TEST, FIVE), launched(TEST, SIX, label="decode"), launched(TEST, FIVE, device="cuda:1")),
+        run_of(1, launched(TEST, SIX), environment=other),
+    ]
+    told = changes(capsys, write(tmp_path, runs))
+    assert told["events"] == []
+    assert len(told["series"]) == 4
+
+
+def test_what_was_not_measured_is_a_gap_and_never_a_change(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, None if at == 2 else FIVE)) for at in range(5)]
+    told = changes(capsys, write(tmp_path, [*runs, run_of(5)]))
+    assert told["events"] == []
+    (series,) = told["series"]
+    assert (series["points"], series["gaps"], series["missing"]) == (4, {"lost-kernels": 1}, 1)
+
+
+def test_dirty_runs_and_pull_requests_are_never_points(tmp_path, capsys):
+    odd = [
+        run_of(2, launched(TEST, SIX), dirty=True),
+        run_of(2, launched(TEST, SIX), event=Event.PR),
+        run_of(2, launched(TEST, SIX), sha=sha("side"), ancestors=(sha(1), sha(0)), branch="side"),
+        replace(run_of(2, launched(TEST, SIX)), commit=None, uuid="0" * 32),
+    ]
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(4)]
+    told = changes(capsys, write(tmp_path, [*runs, *odd]))
+    assert told["events"] == []
+    assert told["left_out"] == {"no commit": 1, "uncommitted changes": 1, "pull requests": 1, "other branches": 1}
+
+
+def test_a_commit_that_was_checked_out_by_its_hash_belongs_to_the_branch_whose_ancestor_it_is(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 2 else SIX), branch=None if at < 3 else "main") for at in range(4)]
+    told = changes(capsys, write(tmp_path, runs))
+    assert told["runs"] == 4
+    assert told["events"][0]["after"] == sha(2)
+
+
+def test_where_no_ancestry_connects_the_runs_dates_order_them_and_no_commit_is_accused(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 300 else SIX)) for at in (0, 299, 600)]
+    folder = write(tmp_path, runs)
+    told = changes(capsys, folder)
+    assert told["ordered_by"] == "dates"
+    assert (told["events"][0]["cause"], told["events"][0]["commits"]) == ("range", None)
+    changes(
+        capsys, write(tmp_path / "steady", [runs[0], run_of(600, launched(TEST, FIVE))]), "--fail-on=counts", status=3
+    )
+
+
+def test_a_clone_tells_the_order_that_the_records_do_not(tmp_path, capsys):
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    git(clone, "init")
+    shas = []
+    for at in range(4):
+        git(clone, "commit", "-m", str(at), "--allow-empty")
+        shas.append(git(clone, "rev-parse", "HEAD"))
+    # All of the same date, as commits of a rebase are, and without ancestors, as in a shallow clone.
+    runs = [
+        run_of(0, launched(TEST, FIVE if at < 2 else SIX), sha=shas[at], ancestors=(), shallow=True, branch="main")
+        for at in range(4)
+    ]
+    told = changes(capsys, write(tmp_path / "kept", runs), f"--git={clone}")
+    assert told["ordered_by"] == "git"
+    assert (told["events"][0]["cause"], told["events"][0]["after"]) == ("commit", shas[2])
+
+
+def test_a_planted_change_of_each_test_is_found_at_its_commit_and_nothing_else(tmp_path, capsys):
+    import random
+
+    chosen = random.Random(7)
+    planted = {f"test_m.py::test_{at}": sorted(chosen.sample(range(1, 60), chosen.randrange(4))) for at in range(30)}
+    runs = []
+    for commit in range(60):
+        rows = []
+        for test, steps in planted.items():
+            count = 40 + sum((-1) ** at for at, step in enumerate(steps) if step <= commit)
+            rows.append(launched(test, {"k": count, test: 1}))
+        runs.append(run_of(commit, *rows))
+    found: dict[str, list[str]] = {test: [] for test in planted}
+    for told in changes(capsys, write(tmp_path, runs))["events"]:
+        for one in told["tests"]:
+            found[one["test"]].append(told["after"])
+    assert found == {test: [sha(step) for step in steps] for test, steps in planted.items()}
+
+
+# ------------------------------------------------------------------------------------------------ one test, and exit codes
+
+
+def test_a_condition_is_answered_with_the_commit_since_which_it_holds(tmp_path, capsys):
+    counts = [5, 6, 6, 5, 5, 7, 8]
+    folder = write(tmp_path, [run_of(at, launched(TEST, {"k": count})) for at, count in enumerate(counts)])
+    assert main(["history", "when", str(folder), TEST, "kernels >= 6"]) == 0
+    out = capsys.readouterr().out
+    assert f"since {sha(1)[:7]} (2026-01-02); {sha(0)[:7]} before it had 5, until {sha(3)[:7]}" in out
+    assert f"since {sha(5)[:7]} (2026-01-06); {sha(4)[:7]} before it had 5\n" in out
+    assert main(["history", "when", str(folder), TEST, "kernels > 100"]) == 0
+    assert "never, in 7 runs" in capsys.readouterr().out
+
+
+def test_the_log_has_a_row_for_each_stretch_without_a_change(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    folder = write(tmp_path, [run_of(at, launched(TEST, FIVE if at < 4 else SIX)) for at in range(8)])
+    assert main(["history", "log", str(folder), TEST]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("▁▁▁▁████" in line and "5 to 6" in line for line in lines)
+    rows = [line.split()[:4] for line in lines if ".." in line]
+    assert rows == [
+        [f"{sha(0)[:7]}..{sha(3)[:7]}", "2026-01-01", "4", "5"],
+        [f"{sha(4)[:7]}..{sha(7)[:7]}", "2026-01-05", "4", "6"],
+    ]
+    assert all(len(line) <= 100 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["when", ".", "t", "kernels"], "[bad-usage]"),
+        (["when", ".", "t", "kernel >= 5"], "[bad-usage]"),
+        (["log", ".", "test_model.py::test_blok"], "[no-history]"),
+        (["log", ".", TEST, "--branch=side"], "[no-history]"),
+        (["changes", "nowhere"], "[no-history]"),
+        (["changes", ".", "--since=yesterday"], "[bad-usage]"),
+    ],
+)
+def test_what_cannot_be_answered_ends_in_exit_status_2(tmp_path, capsys, words, code):
+    write(tmp_path, [run_of(0, launched(TEST, FIVE))])
+    with chdir(tmp_path):
+        assert main(["history", *words]) == 2
+    assert code in capsys.readouterr().err
+
+
+def test_fail_on_counts_tells_changes_that_hold_from_none_and_from_what_cannot_be_told(tmp_path, capsys):
+    steady = [run_of(at, launched(TEST, FIVE)) for at in range(3)]
+    changes(capsys, write(tmp_path / "a", steady), "--fail-on=counts", status=0)
+    changes(capsys, write(tmp_path / "b", [*steady, run_of(3, launched(TEST, SIX))]), "--fail-on=counts", status=1)
+    changes(capsys, write(tmp_path / "c", [*steady, run_of(3, launched(TEST, None))]), "--fail-on=counts", status=3)
+    back = [run_of(3, launched(TEST, SIX)), run_of(4, launched(TEST, FIVE)), run_of(5, launched(TEST, FIVE))]
+    late = "--since=2026-01-04"
+    changes(capsys, write(tmp_path / "d", [*steady, back[0]]), "--fail-on=counts", late, status=1)
+    changes(capsys, write(tmp_path / "e", [*steady, back[0]]), "--fail-on=counts", "--since=2026-02-01", status=0)
+
+
+# ---------------------------------------------------------------------------------------------- what others have recorded
+
+
+def test_records_of_files_folders_and_archives_are_taken_once(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(3)]
+    below = write(tmp_path / "artifact" / "job", runs[:2])
+    lone = tmp_path / f"lone{SUFFIX}"
+    lone.write_bytes(encode(runs[2]))
+    with zipfile.ZipFile(tmp_path / "artifact.zip", "w") as archive:
+        for file in below.iterdir():
+            archive.write(file, f"deep/{file.name}")
+        archive.writestr("other.txt", "no record")
+    sources = [str(tmp_path / "artifact"), str(lone), str(tmp_path / "artifact.zip")]
+    assert main(["history", "import", str(tmp_path / "store"), *sources]) == 0
+    assert capsys.readouterr().out == "3 records added, 2 known, 0 refused\n"
+    assert main(["history", "import", str(tmp_path / "store"), *sources]) == 0
+    assert capsys.readouterr().out == "0 records added, 5 known, 0 refused\n"
+    assert main(["history", "verify", str(tmp_path / "store")]) == 0
+
+
+GOOD = run_of(1, launched(TEST, FIVE))
+PLAIN = json.loads(msgspec.json.encode(GOOD, enc_hook=str))
+
+
+def spoilt(**changed):
+    return gzip.compress(json.dumps({**PLAIN, **changed}).encode())
+
+
+MEASUREMENT = PLAIN["measurements"][0]
+BAD = {
+    "cut": encode(GOOD)[:-20],
+    "no archive": b"not packed",
+    "no JSON": gzip.compress(b"{"),
+    "too large": gzip.compress(b" " * (65 << 20)),
+    "too many": spoilt(measurements=[MEASUREMENT] * 20_001, varying=[{}] * 20_001),
+    "without times": spoilt(varying=[]),
+    "goes on": encode(GOOD) + encode(GOOD),
+    "NaN": spoilt(measurements=[{**MEASUREMENT, "counts": {"kernels": float("nan")}}]),
+    "newer": spoilt(schema=2),
+    "no id": spoilt(uuid="../../etc/passwd"),
+    "no hash": spoilt(commit={**PLAIN["commit"], "sha": "--output=x"}),
+    "no such environment": spoilt(measurements=[{**MEASUREMENT, "environment": 7}]),
+    "no such structure": spoilt(measurements=[{**MEASUREMENT, "structure": "x"}]),
+    "another project": encode(run_of(2, launched(TEST, FIVE), project="example.org/other")),
+    "the same id": encode(replace(run_of(2, launched(TEST, SIX)), uuid=GOOD.uuid)),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_record_that_may_not_be_believed_is_refused_by_name_and_the_others_are_taken(tmp_path, capsys, name):
+    store = write(tmp_path / "store", [GOOD])
+    incoming = write(tmp_path / "in", [run_of(3, launched(TEST, FIVE))])
+    (incoming / f"bad{SUFFIX}").write_bytes(BAD[name])
+    assert main(["history", "import", str(store), str(incoming)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "1 record added, 0 known, 1 refused\n"
+    assert "[bad-record]" in told.err
+    assert len(records(store)) == 2
+
+
+def test_what_became_bad_in_the_folder_is_named_and_left_out(tmp_path, capsys):
+    folder = write(tmp_path, [run_of(at, launched(TEST, FIVE)) for at in range(3)])
+    (folder / f"bad{SUFFIX}").write_bytes(BAD["cut"])
+    assert main(["history", "verify", str(folder)]) == 2
+    assert "bad.run.json.gz" in capsys.readouterr().err
+    assert main(["history", "changes", str(folder), "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["runs"] == 3
+    assert "bad.run.json.gz" in told.err
+
+
+def test_only_runs_of_an_event_keep_forks_out_that_call_their_branch_main(tmp_path, capsys):
+    forged = run_of(3, launched(TEST, SIX), event=Event.PR)
+    incoming = write(tmp_path / "in", [run_of(2, launched(TEST, FIVE)), forged])
+    assert main(["history", "import", str(tmp_path / "store"), str(incoming), "--only-event=push"]) == 0
+    assert "1 record added, 0 known, 1 of another event left out, 0 refused" in capsys.readouterr().out
+
+
+def test_names_from_records_are_data_and_never_commands_of_the_terminal(tmp_path, capsys):
+    evil = "test_\x1b[31m.py::test\x07"
+    runs = [run_of(at, launched(evil, FIVE if at < 1 else {"\x1b]0;title\x07": 1})) for at in (0, 2)]
+    main(["history", "changes", str(write(tmp_path, runs))])
+    assert "\x1b" not in capsys.readouterr().out

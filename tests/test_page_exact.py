@@ -1,0 +1,591 @@
+"""The page points exactly: what it marks, sums up and finds is what the recording holds, and its first words say so."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import zlib
+from base64 import b64encode
+from itertools import combinations, pairwise
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser import CHROMIUM, Browser
+from builder import TraceBuilder
+from colours import BLINDNESS, ciede2000, distance
+from conftest import SHARED_TRACES
+from finding_numbers import CHAINS, OWN_NUMBER
+from pages import Page, result, write
+
+import pytest_torchprof
+from pytest_torchprof import load
+from pytest_torchprof.analysis.waits import waiting_copies
+from pytest_torchprof.cli import main
+from pytest_torchprof.report.page.details import details_of
+from pytest_torchprof.report.page.document import SCRIPTS
+from pytest_torchprof.report.page.marks import marks_of
+from pytest_torchprof.report.page.measured import of_recording
+from pytest_torchprof.report.page.packing import pack
+from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.trace.columns import KERNEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.any_torch
+
+OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))[:4]
+SHARED = sorted(SHARED_TRACES.glob("*.json.gz"))
+FOLDER = Path(pytest_torchprof.__file__).parent / "report" / "page"
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as window:
+        yield window
+
+
+@pytest.fixture(scope="module")
+def profiles():
+    return {path.name: load(path) for path in [*OWN, *SHARED]}
+
+
+@pytest.fixture(scope="module")
+def drawings(browser, profiles, tmp_path_factory):
+    """All recordings in one page with the page's own scripts, none of them drawn yet; the findings of each by name."""
+    payloads, findings = [], {}
+    for name, profile in profiles.items():
+        measured = of_recording(profile, name)
+        marks = marks_of(profile, measured.result.findings)
+        findings[name] = measured.result.findings
+        content = b64encode(zlib.compress(pack(profile, marks.events), 1)).decode()
+        told = json.dumps(details_of(measured, marks)["findings"]).replace("<", "\\u003c")
+        payloads.append(f'<script type="text/plain" id="{name}" data-recording>{content}</script>')
+        payloads.append(f'<script type="application/json" id="findings of {name}">{told}</script>')
+    scripts = "".join((FOLDER / name).read_text() for name in SCRIPTS if name not in ("tests.js", "page.js"))
+    ready = "document.documentElement.dataset.ready = 'true';"
+    page = tmp_path_factory.mktemp("all") / "all.html"
+    page.write_text(
+        f"<!doctype html><meta charset=utf-8><div id=t></div>{''.join(payloads)}<script>{scripts}{ready}</script>"
+    )
+    browser.open(page)
+    return findings
+
+
+@needs_chromium
+def test_each_finding_marks_as_many_events_as_it_says_and_frames_them(browser, profiles, drawings):
+    shown = browser.run(
+        """(async () => {
+          const shown = {}, element = document.getElementById("t");
+          for (const script of document.querySelectorAll("[data-recording]")) {
+            const findings = JSON.parse(document.getElementById(`findings of ${script.id}`).textContent);
+            const view = Timeline.draw(element, [Timeline.read(await unpack(script.id))], {findings});
+            shown[script.id] = [];
+            for (const finding of findings.filter(({mark}) => mark !== undefined)) {
+              view.highlight(finding);
+              await new Promise(requestAnimationFrame);
+              await new Promise(requestAnimationFrame);
+              const {marked, markedNs, fromNs, toNs} = element.dataset;
+              shown[script.id].push([finding.code, Number(marked), Number(markedNs), Number(fromNs), Number(toNs)]);
+            }
+            view.destroy();
+          }
+          return shown;
+        })()"""
+    )
+    for name, profile in profiles.items():
+        by_code = {code: rest for code, *rest in shown[name]}
+        origin = min(
+            min(part.start)
+            for part in (profile.trace.annotations, profile.trace.ops, profile.trace.calls, profile.trace.gpu)
+            if len(part)
+        )
+        for finding in drawings[name]:
+            if finding.code not in by_code:
+                continue
+            marked, marked_ns, begin, until = by_code[finding.code]
+            facts = finding.evidence
+            if finding.code in OWN_NUMBER:
+                assert marked == OWN_NUMBER[finding.code](facts), (name, finding.code)
+            if finding.code == "launch-gaps":
+                devices = len(profile.gpu_work.by_device)
+                assert marked_ns / 1000 / devices == pytest.approx(facts["time_us"], rel=1e-6)
+            assert begin < until
+            assert begin >= min(profile.trace.steps[0].start_ns - origin, 0) - (until - begin)
+        assert set(by_code) & set(CHAINS) == {finding.code for finding in drawings[name]} & set(CHAINS)
+    if SHARED:
+        assert ["implicit-sync", 7023] in [one[:2] for one in shown["a100_sam_eager_large.json.gz"]]
+
+
+class BruteForce:
+    """What is between two instants of a recording, in ns since it began, looked at event by event."""
+
+    def __init__(self, profile: Any, origin: int, begin: int, until: int) -> None:
+        self.profile, self.trace, self.origin, self.begin, self.until = profile, profile.trace, origin, begin, until
+        self.rows: dict[str, list[float]] = {}
+        """How many there are of each and their time in it."""
+        self._spans: dict[int, list[tuple[int, int]]] = {}
+        self._gpu()
+        self._cpu()
+
+    def _add(self, kind: str, name: str, part: Any, i: int) -> tuple[int, int] | None:
+        start, end = part.start[i] - self.origin, part.end[i] - self.origin
+        low, high = max(start, self.begin), min(end, self.until)
+        if not (high > low or (start == end and self.begin <= start < self.until)):
+            return None
+        row = self.rows.setdefault(f"{kind} {name}", [0, 0])
+        row[0] += 1
+        row[1] += high - low
+        return low, high
+
+    def _gpu(self) -> None:
+        gpu, trace = self.trace.gpu, self.trace
+        for i in range(len(gpu)):
+            spans = self._spans.setdefault(trace.device_of[gpu.process[i]], [])
+            if gpu.kind[i] == KERNEL:
+                inside = self._add("kernels", self.profile.launching.decoded(i).family_shown, gpu, i)
+            else:
+                inside = self._add("copies", trace.names[gpu.name[i]], gpu, i)
+            spans += [] if inside is None else [inside]
+
+    def _cpu(self) -> None:
+        trace, launching = self.trace, self.profile.launching
+        computing = {op for part in launching.parts for op in part.operators}
+        for op in range(len(trace.ops)):
+            self._add("operators", trace.names[trace.ops.name[op]], trace.ops, op)
+            if op in computing:
+                self._add("kernels", launching.decoded_operator(op).family_shown, trace.ops, op)
+        copies = waiting_copies(trace, range(len(trace.gpu)))
+        for call in {*trace.blocking, *(trace.links.call_of[i] for i in copies)} - {trace.flush}:
+            self._add("waits", trace.names[trace.calls.name[call]], trace.calls, call)
+
+    @property
+    def busy(self) -> float | None:
+        """The share in which a GPU ran something, the mean over GPUs; None without any."""
+        covered = 0
+        for spans in self._spans.values():
+            edges = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
+            running = 0
+            for (instant, change), (following, _) in pairwise([*edges, (0, 0)]):
+                running += change
+                covered += following - instant if running else 0
+        return covered / len(self._spans) / (self.until - self.begin) if self._spans else None
+
+
+@needs_chromium
+def test_a_selection_sums_up_what_is_in_it(browser, profiles, drawings):
+    assert drawings
+    for name, profile in profiles.items():
+        length = int(
+            browser.run(
+                f"(async () => {{ window.chosen = Timeline.read(await unpack({json.dumps(name)})); return chosen.endNs; }})()"
+            )
+        )
+        trace = profile.trace
+        parts = (trace.annotations, trace.frames, trace.ops, trace.calls, trace.overheads, trace.gpu)
+        origin = min(min(part.start) for part in parts if len(part))
+        draw = random.Random(name)
+        for _ in range(3):
+            begin, until = sorted(draw.sample(range(max(length, 10)), 2))
+            shown = browser.run(
+                f"(() => {{ const found = Selection.sum(chosen, {begin}, {until}); return [found.busy, "
+                "found.rows.map(({kind, name, count, ns}) => [`${kind} ${name}`, count, ns])]; })()"
+            )
+            forced = BruteForce(profile, origin, begin, until)
+            assert {row: [count, ns] for row, count, ns in shown[1]} == forced.rows, (name, begin, until)
+            assert shown[0] == (None if forced.busy is None else pytest.approx(forced.busy, abs=1e-9))
+
+
+@needs_chromium
+def test_search_finds_families_labels_and_what_else_is_told_of_a_slice(browser, profiles, drawings):
+    assert drawings
+    counted = browser.run(
+        """(async () => {
+          const counted = {}, element = document.getElementById("t");
+          for (const script of document.querySelectorAll("[data-recording]")) {
+            const recording = Timeline.read(await unpack(script.id)), view = Timeline.draw(element, [recording]), search = element.querySelector("input");
+            counted[script.id] = {};
+            for (const word of ["pointwise", "gemm", "AddMM", "copy"]) {
+              search.value = word;
+              search.dispatchEvent(new Event("input"));
+              counted[script.id][word] = Number(element.dataset.marked);
+            }
+            view.destroy();
+          }
+          return counted;
+        })()"""
+    )
+    for name, profile in profiles.items():
+        trace, launching = profile.trace, profile.launching
+        origins = launching.origins
+        for typed in ("pointwise", "gemm", "AddMM", "copy"):
+            word, expected = typed.lower(), 0
+            parts = (trace.annotations, trace.frames, trace.ops, trace.calls, trace.overheads, trace.gpu_annotations)
+            for part in (*parts, trace.gpu):
+                for i in range(len(part)):
+                    texts = [trace.names[part.name[i]]]
+                    if part is trace.gpu and trace.gpu.kind[i] == KERNEL:
+                        decoded = launching.decoded(i)
+                        texts += [decoded.family_shown, decoded.library, decoded.dtype, decoded.layout, decoded.short]
+                    elif part is trace.gpu:
+                        texts.append("copy")
+                    if part is trace.gpu and origins.recorded:
+                        texts.append(str(origins.of_call(trace.links.call_of[i], launching.op_of[i])))
+                    if part is trace.ops and origins.recorded:
+                        texts.append(str(origins.of_operator(i)))
+                    expected += any(word in str(text).lower() for text in texts if text)
+            if name in {path.name for path in SHARED}:
+                assert counted[name][typed] == expected, (name, word)
+
+
+# A page of a recording, used as a reader does.
+
+
+def waiting() -> TraceBuilder:
+    """Return a recording of three steps, the second one the longest, in which the GPU waits and the CPU once."""
+    builder = TraceBuilder()
+    begin = 0.0
+    for step, gap in enumerate((100, 160, 120)):
+        at = begin + 10
+        for number in range(8):
+            builder.launched(
+                "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)",
+                at,
+                op="aten::add",
+                dur=20,
+                grid=[number + 1, 2, 1],
+                block=[128, 1, 1],
+                **{"registers per thread": 32, "shared memory": 2048},
+            )
+            at += gap
+        builder.op("aten::item", at, 60)
+        builder.sync(at + 5, 50, what="stream sync")
+        builder.step(step, begin, at + 80 - begin)
+        begin = at + 200
+    builder.event("gpu_user_annotation", "forward", 20, 50, pid=0, tid=7)
+    return builder
+
+
+@pytest.fixture(scope="module")
+def opened(browser, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    path = waiting().write(folder / "t.json")
+    assert main(["report", str(path), "-o", str(folder / "t.html")]) == 0
+
+    def open_(**look: Any) -> Browser:
+        browser.requests.clear()
+        browser.complaints.clear()
+        browser.open(folder / "t.html", **{"width": 1200, **look})
+        browser.run("document.querySelector('.timeline').scrollIntoView()")
+        browser.wait("document.querySelector('.timeline').dataset.frames > 0")
+        return browser
+
+    return open_
+
+
+def data(browser: Browser, name: str) -> float:
+    return float(browser.run(f"document.querySelector('.timeline').dataset.{name}"))
+
+
+def text(browser: Browser, selector: str) -> str:
+    return browser.run(f"document.querySelector({json.dumps(selector)}).innerText")
+
+
+def settled(browser: Browser) -> None:
+    browser.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def keys(browser: Browser, *pressed: str) -> None:
+    browser.run("document.querySelector('.timeline canvas').focus({preventScroll: true})")
+    for key in pressed:
+        browser.press(key)
+    settled(browser)
+
+
+def drag(browser: Browser, begin: float, until: float, *, y: float = 60, shift: bool = False) -> None:
+    """Drag over the drawing between two shares of its width."""
+    left, top, width = browser.run(
+        "(() => { const b = document.querySelector('.timeline canvas').getBoundingClientRect(); return [b.x, b.y, b.width]; })()"
+    )
+    modifiers = 8 if shift else 0
+    for kind, share in (
+        ("mousePressed", begin),
+        ("mouseMoved", (begin + until) / 2),
+        ("mouseMoved", until),
+        ("mouseReleased", until),
+    ):
+        browser._call(
+            "Input.dispatchMouseEvent", type=kind, x=left + share * width, y=top + y, button="left", buttons=1,
+            clickCount=1, modifiers=modifiers,
+        )  # fmt: skip
+    settled(browser)
+
+
+@needs_chromium
+def test_the_headline_stands_first_and_leads_to_exactly_its_event(opened):
+    page = opened()
+    assert page.run(
+        "document.querySelector('.lead').getBoundingClientRect().top < document.querySelector('nav.sections').getBoundingClientRect().top"
+    )
+    assert text(page, ".lead").startswith("The GPU idled ")
+    assert page.run("[...document.querySelectorAll('nav.sections a')].slice(0, 3).map((a) => a.textContent)") == [
+        "Findings",
+        "Numbers",
+        "Timeline",
+    ]
+    page.click(".lead a")
+    page.wait("document.querySelector('.timeline').dataset.marked === '1'")
+    settled(page)
+    told = text(page, ".timeline .tl-pane")
+    assert told.startswith("The GPU idles")
+    longest = re.search(r"The longest gap, ([\d.]+ \w+)", text(page, ".lead"))[1]
+    assert f"lasts\n{longest}" in told
+    length = float(longest.split()[0]) * {"us": 1e3, "ms": 1e6}[longest.split()[1]]
+    assert data(page, "markedNs") == pytest.approx(length, rel=0.01)
+    # It fills most of the view, and the view is on the screen.
+    assert 0.4 < length / (data(page, "toNs") - data(page, "fromNs")) < 1
+    assert 0 <= page.run("document.querySelector('.timeline canvas').getBoundingClientRect().top") < 900
+    assert (page.complaints, page.requests) == ([], [])
+
+
+@needs_chromium
+def test_an_address_leads_to_the_events_of_a_finding(opened):
+    page = opened(fragment="#0/show-1")
+    page.wait("document.querySelector('.timeline').dataset.marked > 0")
+    first = text(page, ".findings li h4")
+    assert first.split(" time")[0] in text(page, ".timeline .tl-pane")
+
+
+@needs_chromium
+def test_three_findings_are_shown_and_the_others_are_a_click_away(browser, tmp_path):
+    words = ("code", "title", "message")
+    findings = [{"finding": "other", **dict.fromkeys(words, f"finding-{number}")} for number in range(5)]
+    browser.open(write(tmp_path / "run.html", result(findings=findings)))
+    shown = "[...document.querySelectorAll('.findings li')].filter((e) => e.checkVisibility()).length"
+    assert browser.run(shown) == 3
+    browser.click(".more-findings summary")
+    assert browser.run(shown) == 5
+
+
+@needs_chromium
+def test_a_drag_selects_and_sums_and_with_shift_it_pans(opened):
+    page = opened()
+    keys(page, "0")
+    begin, width = data(page, "fromNs"), data(page, "toNs") - data(page, "fromNs")
+    drag(page, 0.25, 0.75)
+    assert data(page, "fromNs") == begin
+    length = page.run(f"Recording.timeText({width / 2})")
+    assert text(page, ".tl-sums strong").startswith(f"{length} selected, the GPU busy")
+    kinds = page.run("[...document.querySelectorAll('.tl-sums tbody tr')].map((row) => row.cells[0].textContent)")
+    assert kinds[0] == "kernels"
+    assert "operators" in kinds
+    copied = page.run(
+        """new Promise((done) => {
+          navigator.clipboard.writeText = (text) => { done(text); return Promise.resolve(); };
+          document.querySelector('.tl-sums .data .quiet').click();
+        })"""
+    )
+    assert copied.splitlines()[0].split("\t") == ["what", "name", "how many", "time in it", "of the selection"]
+    assert copied.splitlines()[1].startswith("kernels\tpointwise\t")
+    keys(page, "Escape")
+    assert page.run("document.querySelector('.tl-sums').hidden")
+    drag(page, 0.5, 0.25, shift=True)
+    assert data(page, "fromNs") == pytest.approx(begin + width / 4, rel=0.05)
+    keys(page, "0", "x")
+    assert "selected" in text(page, ".tl-sums strong")
+    keys(page, "Escape")
+
+
+@needs_chromium
+def test_gaps_and_waits_tell_their_findings_where_they_are_drawn(opened):
+    page = opened()
+    keys(page, "0")
+    legend = text(page, ".tl-legend")
+    assert "the CPU waits for the GPU" in legend
+    assert "the GPU idles" in legend
+    rows = page.run(
+        "[document.querySelector('.timeline canvas').getBoundingClientRect()].map((b) => [b.x, b.y, b.width, b.height])[0]"
+    )
+    # The lane of the GPU is the lowest one; between two kernels it idles.
+    said = set()
+    for share in range(20, 60):
+        page._call(
+            "Input.dispatchMouseEvent", type="mouseMoved", x=rows[0] + rows[2] * share / 100, y=rows[1] + rows[3] - 14
+        )
+        settled(page)
+        if not page.run("document.querySelector('.tl-tip').hidden"):
+            said.add(text(page, ".tl-tip").splitlines()[0])
+    assert "The GPU idles" in said
+    assert any("pointwise" in one for one in said)
+
+
+@needs_chromium
+def test_the_step_shown_first_is_the_longest_by_the_number_beside_it(opened):
+    page = opened()
+    options = page.run("[...document.querySelectorAll('.timeline select option')].map((one) => one.textContent)")
+    first, *steps = options
+
+    def length(option):
+        number, unit = option.rpartition(", ")[2].split()
+        return float(number) * {"us": 1, "ms": 1e3}[unit]
+
+    assert first.startswith("the longest step: ")
+    assert length(first) == max(map(length, steps))
+    assert "ProfilerStep#1" in first
+
+
+@needs_chromium
+def test_a_kernel_tells_how_it_was_launched(opened):
+    page = opened()
+    keys(page, "0", "/", *"pointwise")
+    page.press("Enter")
+    settled(page)
+    told = text(page, ".timeline .tl-pane")
+    assert re.search(r"grid\n\d x 2 x 1", told)
+    for fact in ("block\n128 x 1 x 1", "registers\n32 per thread", "shared memory\n2.00 KiB", "occupancy\n50.0 %"):
+        assert fact in told
+
+
+@needs_chromium
+def test_ranges_around_work_of_the_gpu_are_drawn(opened):
+    page = opened()
+    keys(page, "0", "/", *"forward")
+    assert data(page, "marked") == 1
+    page.press("Enter")
+    settled(page)
+    assert "stream 7, ranges" in text(page, ".timeline .tl-pane")
+    keys(page, "0")
+    assert text(page, ".tl-status").endswith("No slice is left out.")
+
+
+@needs_chromium
+def test_on_a_phone_nothing_is_cut(browser, opened, tmp_path):
+    opened()
+    failed = result(outcome=Outcome.FAILED, message="max_kernels=4: 5 kernels, " + "a long line " * 30)
+    page = write(tmp_path / "run.html", failed, result(1))
+    outside = """[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility() && !e.closest('.skip') && !e.closest('.scroll, .tl-wide')
+        && (e.getBoundingClientRect().right > innerWidth + 0.5 || (e.matches('pre, nav, p, h2') && e.scrollWidth > e.clientWidth + 1)))
+        .map((e) => `${e.tagName} ${e.className}: ${e.textContent.slice(0, 60)}`)"""
+    for width in (360, 390):
+        opened(width=width, height=800)
+        assert browser.run(outside) == []
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        browser.open(page, width=width, height=800)
+        assert browser.run(outside) == []
+
+
+@needs_chromium
+def test_the_first_tab_leads_past_the_list(browser, tmp_path):
+    page = write(tmp_path / "run.html", *(result(i) for i in range(30)))
+    browser.open(page)
+    browser.press("Tab")
+    assert browser.run("document.activeElement.className") == "skip"
+    assert browser.run("document.activeElement.getBoundingClientRect().left") >= 0
+    browser.press("Enter")
+    browser.wait("document.activeElement.id === 'details'")
+    assert browser.run("document.querySelector('#details h2').textContent") == "passedtests/test_model.py::test_0"
+
+
+@needs_chromium
+def test_a_difference_of_one_percent_has_no_colour(browser, tmp_path):
+    for name, dur in (("before", 10000), ("now", 10100), ("slow", 20000)):
+        builder = TraceBuilder()
+        builder.launched("ampere_sgemm_128x64_tn", 0, dur=dur)
+        builder.launched("ampere_sgemm_128x64_nn", 50, dur=dur, wait=dur)
+        builder.write(tmp_path / f"{name}.json")
+    for name, coloured in (("now", False), ("slow", True)):
+        page = tmp_path / f"{name}.html"
+        arguments = [
+            "report",
+            str(tmp_path / f"{name}.json"),
+            "--against",
+            str(tmp_path / "before.json"),
+            "-o",
+            str(page),
+        ]
+        assert main(arguments) == 0
+        browser.open(page)
+        ratios = browser.run("[...document.querySelectorAll('.ratio, td.bad, td.good')].map((e) => e.className)")
+        assert any("bad" in one for one in ratios) is coloured, ratios
+
+
+def test_what_is_not_measured_is_no_zero(tmp_path):
+    builder = TraceBuilder()
+    builder.launched("kernel", 0)
+    builder.launch(100)
+    assert main(["report", str(builder.write(tmp_path / "t.json")), "-o", str(tmp_path / "t.html")]) == 0
+    (told,) = Page((tmp_path / "t.html").read_text()).details
+    assert told["outcome"] == "not measured"
+    assert told["headline"]["what"].startswith("Not measured: 1 of 2 launches")
+    assert told["numbers"]
+    assert all(values == [None, None, None] for *_, values in [(row[:3], row[3:]) for row in told["numbers"]])
+
+
+def test_a_test_whose_code_raised_is_an_error(run_tests, pytester):
+    source = """
+    @pytest.mark.torchprof(device="cpu", max_kernels=9)
+    def test_raises():
+        x.sin()
+        raise ValueError("mine")
+
+    @pytest.mark.torchprof(device="cpu", max_kernels=0)
+    def test_misses():
+        x.sin()
+
+    @pytest.mark.torchprof(device="cpu")
+    def test_raises_later(torchprof):
+        with torchprof.measure("sin") as m:
+            for _ in m.steps():
+                x.sin()
+        raise ValueError("mine")
+    """
+    run_tests(dedent(source), "--torchprof-report=out.html").assert_outcomes(failed=3)
+    page = Page((pytester.path / "out.html").read_text())
+    verdicts = {told["name"].rpartition("::")[2].partition(" ")[0]: told["outcome"] for told in page.details}
+    assert verdicts["test_misses"] == "failed"
+    assert verdicts["test_raises"] == verdicts["test_raises_later"] == "error"
+    assert [attrs["data-outcome"] for tag, attrs in page.elements if tag == "tr" and "data-outcome" in attrs] == [
+        "failed",
+        "error",
+        "error",
+    ]
+
+
+@needs_chromium
+def test_a_run_without_a_measured_test_has_a_page_that_says_so(browser, run_tests, pytester):
+    run_tests("def test_plain(): pass", "--torchprof-report=out.html").assert_outcomes(passed=1)
+    browser.complaints.clear()
+    browser.open(pytester.path / "out.html")
+    assert text(browser, ".lead") == "No test was measured."
+    assert "@pytest.mark.torchprof" in text(browser, "main")
+    assert browser.complaints == []
+
+
+# Colours.
+
+
+def test_kinds_are_told_by_a_pattern_where_their_colours_are_close():
+    source = (FOLDER / "painting.js").read_text()
+    patterns = dict(re.findall(r'(\w[\w ]*)"?: "(\w+)"', re.search(r"PATTERN_OF = \{(.*?)\};", source, re.DOTALL)[1]))
+    families = re.findall(r'"([\w ]+)"', re.search(r"FAMILIES = \[(.*?)\];", source, re.DOTALL)[1])
+    assert patterns.keys() == set(families)
+    for theme in (FOLDER / "style.css").read_text().split("@media screen")[:2]:
+        colours = dict(re.findall(r"--f-(\w+): (#\w{6})", theme))
+        colours["not known"] = colours["other"]
+        for one, other in combinations(families, 2):
+            apart = min(distance(colours[one], colours[other], kind) for kind in BLINDNESS)
+            assert apart >= 10 or patterns[one] != patterns[other], (one, other, apart)
+
+
+def test_the_distance_of_colours_is_that_of_the_standard():
+    """Pairs from the data of Sharma, Wu and Dalal."""
+    for one, other, apart in (
+        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
+        ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
+        ((2.0776, 0.0795, -1.1350), (0.9033, -0.0636, -0.5514), 0.9082),
+    ):
+        assert ciede2000(one, other) == pytest.approx(apart, abs=1e-4)
