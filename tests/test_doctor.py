@@ -201,7 +201,7 @@ def test_the_holder_of_the_gpus_lock_is_named(tmp_path, monkeypatch):
 
 def test_each_line_is_written_as_soon_as_it_is_known():
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as doctor:
-        said = [doctor.stdout.readline() for _ in range(3)]
+        said = [doctor.stdout.readline() for _ in range(4)]
         assert doctor.poll() is None, "it wrote when it was done"
         doctor.kill()
     assert said[0].startswith("torchprof doctor: ")

@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 # ncclDevKernel_AllReduce_Sum_bf16_RING_LL(..), NCCL <= 2.18 ncclKernel_AllReduce_RING_LL_Sum_float(..), RCCL
-# ncclDevKernel_Generic_1(..). Only a few entry points are compiled and dispatch inside (NVIDIA/nccl
-# src/device/generate.py), so algorithm, protocol, operator and dtype in the name prove nothing.
-_NCCL: Final = Expression(
-    r"(?:nccl|rccl|msccl)(?:DevKernel|Kernel|SymkDevKernel|SymDevKernel|DevKernelDebug|KernelDebug)_(?P<what>[A-Za-z]+)"
-)
+# ncclDevKernel_Generic_1(..) and rcclGenericKernel<1, false>(..). Only a few entry points are compiled and dispatch
+# inside (NVIDIA/nccl src/device/generate.py), so algorithm, protocol, operator and dtype in the name prove nothing.
+_NCCL: Final = Expression(r"(?:nccl|rccl|msccl)(?:(?:Dev|Symk?Dev)?Kernel(?:Debug)?_(?P<what>[A-Za-z]+)|GenericKernel)")
 
 # Words of a name without its underscores, in lower case -> collective. Each is removed before the next is looked for.
 _WORDS: Final = word_table(
@@ -45,13 +43,16 @@ _USERBUFFERS: Final = Expression(r"userbuffers_\w*?_(?P<what>ag|rs)(?:_|$)")
 _USERBUFFERS_DO: Final = {"ag": "all_gather", "rs": "reduce_scatter"}
 
 # Expert parallelism: DeepEP and its forks (deep_ep::internode::dispatch, dpsk::ep::intranode::combine, uccl::..),
-# MORI's EpDispatchIntraNodeKernel, TensorRT-LLM's moeA2ADispatchKernel. Kernels that only count tokens are not among
-# them.
+# MORI's EpDispatchIntraNodeKernel and mori_ep_dispatch_.., TensorRT-LLM's moeA2ADispatchKernel. Kernels that only
+# count tokens are not among them.
 _EXPERTS: Final = Expression(
     r"(?:(?:^|::)(?:internode|intranode)\w*|(?:^|::|_)ep(?:::\w+)*)::(?:cached_)?(?P<what>dispatch|combine|notify|barrier)"
     r"(?:_ll|_kernel|_dispatch|_combine|_pcie|_zcopy)*$|"
-    r"(?:^|::)Ep(?:Dispatch|Combine)(?:Intra|Inter)Node"
+    r"(?:^|::)Ep(?:Dispatch|Combine)(?:(?:Intra|Inter)Node|LowLatencyAsync(?:Send|Recv)(?!Copy)|LL(?:Send|Recv|Sync)Phase)|"
+    r"(?:^|::)Ep(?:Dispatch|Combine)\w*(?P<end>Barrier)|^mori_ep_(?:dispatch|combine)_"
 )
+# MORI's kernels that add up the experts' answers. Their names do not tell which of them also wait for other GPUs.
+_GATHERS_ANSWERS: Final = Expression(r"(?:^|::)EpCombine(?:Sync|All|LowLatencyAsyncRecvCopy)")
 
 # Words that make a kernel outside NCCL one of communication.
 _OTHERS: Final = word_list(
@@ -59,7 +60,7 @@ _OTHERS: Final = word_list(
     multimem_ all_reduce AllReduce allreduce_ ::comm:: one_shot_all_reduce two_shot_all_reduce
     one_shot_reduce_scatter oneShotAllReduce twoShotAllReduce oneshotAllreduce twoshotAllreduce stream_write_value
     cross_device_reduce_ nvshmem symm_mem symmetric_memory allreduce_fusion allreduce_fused quick_all_reduce
-    quickreduce:: allreduce_prototype allgather_ reduce_scatter_ userbuffers_ mscclpp all_to_all_vdev
+    quickreduce:: mori_shmem_barrier allreduce_prototype allgather_ reduce_scatter_ userbuffers_ mscclpp all_to_all_vdev
     rocshmem intra_node_all_reduce moe_all_to_all moeAllToAll moeA2A amport _a2a_ a2a_kernel internode:: intranode::
     internode_ll::
     allreduce all_gather allgather reduce_scatter reducescatter all_to_all alltoall AllGather ReduceScatter AllToAll
@@ -112,11 +113,10 @@ def decode(text: Text) -> KernelName | None:
     """Return the decoded name of a communication kernel, None for any other."""
     if match := _NCCL.match(text.last) or _NCCL.match(text.base):
         stem = text.base if len(text.base) < 40 else match[0]
-        collective = _collective(match["what"], (*_WORDS, *_NCCL_WORDS))
+        collective = _collective(match["what"] or "", (*_WORDS, *_NCCL_WORDS))
         return KernelName(family="communication", library="nccl", collective=collective, stem=stem, tensor_core=False)
-    if experts := _EXPERTS.search(text.base):
-        # The kernel itself decides which tokens go where: no collective of torch's does that.
-        return _communication(text, "barrier" if experts["what"] == "barrier" else None)
+    if (experts := _expert_parallelism(text)) is not None:
+        return experts
     in_shots = _SHOTS.search(text.last) is not None
     is_named_so = in_shots or contains(text.base, _OTHERS)
     if not is_named_so or contains(text.base, _COPIES) or _AMONG_THREADS.search(text.last):
@@ -126,6 +126,15 @@ def decode(text: Text) -> KernelName | None:
     if buffers := _USERBUFFERS.search(text.base):
         return _communication(text, _USERBUFFERS_DO[buffers["what"]])
     return _communication(text, _collective(text.last) or ("all_reduce" if in_shots else _collective(text.base)))
+
+
+def _expert_parallelism(text: Text) -> KernelName | None:
+    """Return the decoded name of a kernel of expert parallelism; the kernel itself decides which tokens go where."""
+    if experts := _EXPERTS.search(text.base):
+        return _communication(text, "barrier" if experts["what"] == "barrier" or experts["end"] else None)
+    if _GATHERS_ANSWERS.search(text.base):
+        return KernelName(never=PRODUCTS, by_word=True, stem=text.last)
+    return None
 
 
 def _possible_communication(text: Text) -> KernelName | None:
