@@ -15,6 +15,7 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import is_stacks_name
 from pytest_torchprof.recording.text import SPECIAL, is_special
 from pytest_torchprof.report.page.build import Heading
+from pytest_torchprof.report.page.jobs import parts_beside
 from pytest_torchprof.report.page.measured import Measured, in_page, of_recording
 from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.report.terminal import describe_environment
@@ -75,9 +76,10 @@ class Source:
         if kept is None:
             return Measured(result=result, missing=f"no timeline: there is no {name} beside the report")
         try:
-            return Measured(result=result, analysis=load_file(str(kept), device=self.device))
+            analysis = load_file(str(kept), device=self.device)
         except TorchprofError as problem:
             return Measured(result=result, missing=f"no timeline: {problem}")
+        return Measured(result=result, analysis=analysis, other_ranks=parts_beside(analysis))
 
     def by_key(self) -> dict[Key, Callable[[], Measured]]:
         """Return a function for each measurement that returns it; of several recordings it reads its own again."""

@@ -9,6 +9,7 @@ from pytest_torchprof.analysis.analysis import Analysis
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.report.page.build import Heading, page
+from pytest_torchprof.report.page.jobs import parts_beside
 from pytest_torchprof.report.page.measured import MOST_DRAWN, Measured, in_page
 from pytest_torchprof.report.terminal import better_words, count_outcomes, describe_environment
 
@@ -50,9 +51,10 @@ def _measured(run: RunResults) -> Iterator[Measured]:
 
 def _with_recording(result: Result, recording: Path) -> Measured:
     try:
-        return Measured(result=result, analysis=Analysis(read(recording)))
+        analysis = Analysis(read(recording))
     except TorchprofError as problem:
         return Measured(result=result, missing=f"no timeline: {problem}")
+    return Measured(result=result, analysis=analysis, other_ranks=parts_beside(analysis))
 
 
 FORMATS = {".html": render}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_torchprof.analysis.ranks import show_kind, wait_share
 from pytest_torchprof.findings.ranks import find_in_job
@@ -15,13 +15,11 @@ from pytest_torchprof.text import (
     counted,
     first_of,
     printable,
-    show_bytes,
-    show_rate,
     show_share,
     show_us,
     wrapped,
 )
-from pytest_torchprof.text.tables import Column, headed
+from pytest_torchprof.text.tables import headed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,14 +78,14 @@ def text(job: Job, *, width: int, top: int = 20) -> str:
     """Return the job as text, ending in a line break."""
     rows = rows_of(job)
     parts = [
-        "\n".join(line for text in _heading(job) for line in wrapped(text, "  ", width=width)),
-        headed(job.ranks, terminal_columns(_rank_columns(job), job.ranks, Among()), "ranks", width=width),
+        "\n".join(line for text in heading_lines(job) for line in wrapped(text, "  ", width=width)),
+        headed(job.ranks, terminal_columns(rank_columns(job), job.ranks, Among()), "ranks", width=width),
     ]
     if rows:
         shown = rows[:top]
-        parts.append(
-            headed(shown, _COLUMNS, "collectives of all ranks together", more=len(rows) - len(shown), width=width)
-        )
+        columns = terminal_columns(COLLECTIVES, shown, Among())
+        heading = "collectives of all ranks together"
+        parts.append(headed(shown, columns, heading, more=len(rows) - len(shown), width=width))
     lines = []
     for finding in find_in_job(job):
         lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ", width=width)
@@ -96,7 +94,8 @@ def text(job: Job, *, width: int, top: int = 20) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _heading(job: Job) -> Iterator[str]:
+def heading_lines(job: Job) -> Iterator[str]:
+    """Yield what is there of the job, by which clock it is compared, and what its time in collectives is spent with."""
     there = len(job.ranks)
     yield f"a job of {counted(job.world_size, 'rank')}, {counted(there, 'recording')}"
     if job.missing:
@@ -120,16 +119,22 @@ def _heading(job: Job) -> Iterator[str]:
         yield f"{counted(count, 'collective')} not compared with those of other ranks: {why}"
 
 
-def _rank_columns(job: Job) -> tuple[RowColumn, ...]:
+def rank_columns(job: Job) -> tuple[RowColumn, ...]:
+    """Return the columns of the job's ranks."""
     return (
-        RowColumn(key="rank", unit="count", title="rank"),
+        RowColumn(key="rank", unit="count", title="rank", page="rank"),
         RowColumn(key="path"),
-        RowColumn(key="host", title="host", leaves=1),
-        RowColumn(key="device", title="device", leaves=2),
+        RowColumn(key="host", title="host", leaves=1, page="host"),
+        RowColumn(key="device", title="device", leaves=2, page="device"),
         RowColumn(key="why_not", of=lambda rank, _: rank.why_not and str(from_stored(rank.why_not))),
-        RowColumn(key="steps", unit="count", of=lambda rank, _: len(rank.steps), title="steps", leaves=3),
+        RowColumn(key="steps", unit="count", of=lambda rank, _: len(rank.steps), title="steps", leaves=3, page="steps"),
         RowColumn(
-            key="collectives", unit="count", of=lambda rank, _: len(rank.collectives), title="collectives", leaves=4
+            key="collectives",
+            unit="count",
+            of=lambda rank, _: len(rank.collectives),
+            title="collectives",
+            leaves=4,
+            page="collectives",
         ),
         RowColumn(
             key="communication_us",
@@ -137,9 +142,10 @@ def _rank_columns(job: Job) -> tuple[RowColumn, ...]:
             of=lambda rank, _: sum(step.time_us for step in rank.steps),
             title="communication",
             leaves=6,
+            page="communication",
         ),
         RowColumn(key="exposed_us", unit="us", of=lambda rank, _: sum(step.exposed_us for step in rank.steps)),
-        RowColumn(key="overlap", unit="share", title="overlap", leaves=7),
+        RowColumn(key="overlap", unit="share", title="overlap", leaves=7, page="overlap"),
         RowColumn(key="matched"),
         RowColumn(key="unmatched", unit="count", of=lambda rank, _: len(rank.unmatched)),
         RowColumn(key="wait_us", unit="us", of=lambda rank, _: job.wait_us(rank.rank)),
@@ -148,6 +154,7 @@ def _rank_columns(job: Job) -> tuple[RowColumn, ...]:
             unit="us",
             of=lambda rank, _: job.matched_wait_us(rank.rank),
             title="waits",
+            page="waits",
             show=lambda rank, _: _at_least(job.matched_wait_us(rank.rank), is_all=not rank.unmatched),
         ),
         RowColumn(
@@ -155,6 +162,7 @@ def _rank_columns(job: Job) -> tuple[RowColumn, ...]:
             unit="us",
             of=lambda rank, _: _caused_us(job, rank) if job.is_matched else None,
             title="keeps waiting",
+            page="keeps waiting",
             show=lambda rank, _: _at_least(_caused_us(job, rank), is_all=job.is_matched),
         ),
     )
@@ -171,17 +179,18 @@ def _at_least(us: float | None, *, is_all: bool) -> str:
     return f">={show_us(us)}" if us else "-"
 
 
-_COLUMNS = (
-    Column("collective", lambda row: row.name, "left"),
-    Column("message", lambda row: show_bytes(row.message_bytes), leaves=4),
-    Column("calls", lambda row: str(row.calls)),
-    Column("transfer", lambda row: show_us(row.transfer_us), leaves=6),
-    Column("waiting", lambda row: "-" if row.wait_share is None else show_share(row.wait_share)),
-    Column("skew", lambda row: show_us(row.skew_us), leaves=5),
-    Column("bus GB/s", lambda row: show_rate(row.bus_gb_per_s), leaves=3),
-    Column("last", lambda row: row.last, leaves=2),
-    Column("kind", lambda row: show_kind(row.kind), "left", leaves=1),
+COLLECTIVES: Final = (
+    RowColumn(key="name", title="collective", page="collective"),
+    RowColumn(key="message_bytes", unit="bytes", title="message", leaves=4, page="message"),
+    RowColumn(key="calls", unit="count", title="calls", page="calls"),
+    RowColumn(key="transfer_us", unit="us", title="transfer", leaves=6, page="transfer"),
+    RowColumn(key="wait_share", unit="share", title="waiting", page="waiting"),
+    RowColumn(key="skew_us", unit="us", title="skew", leaves=5, page="skew"),
+    RowColumn(key="bus_gb_per_s", unit="rate", title="bus GB/s", leaves=3, page="bus GB/s"),
+    RowColumn(key="last", title="last", leaves=2, page="last"),
+    RowColumn(key="kind", of=lambda row, _: show_kind(row.kind), title="kind", leaves=1, page="kind"),
 )
+"""The columns of the collectives that ranks had in common."""
 
 
 def as_dict(job: Job) -> dict[str, Any]:
@@ -198,7 +207,7 @@ def as_dict(job: Job) -> dict[str, Any]:
         "straggler": job.straggler,
         "unpaired": sum(job.not_joined.values()),
         "not_joined": {gap.value: count for gap, count in job.not_joined.items()},
-        "ranks": [json_values(_rank_columns(job), rank, Among()) for rank in job.ranks],
+        "ranks": [json_values(rank_columns(job), rank, Among()) for rank in job.ranks],
         "collectives": [_meeting_values(collective) for collective in job.collectives],
         "findings": finding_values(find_in_job(job)),
     }

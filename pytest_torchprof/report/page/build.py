@@ -7,8 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_torchprof.analysis.rank_parts import named_part
 from pytest_torchprof.report.page.details import as_json, details_of
 from pytest_torchprof.report.page.document import compressed, document, text
+from pytest_torchprof.report.page.jobs import RankOnPage, jobs_among
 from pytest_torchprof.report.page.marks import marks_of
 from pytest_torchprof.report.page.measured import with_lines
 from pytest_torchprof.report.page.packing import pack
@@ -16,7 +18,7 @@ from pytest_torchprof.report.page.verdicts import columns_of, row, table, worst_
 from pytest_torchprof.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.report.page.measured import Measured
@@ -50,6 +52,7 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     shown: list[Measured] = []
     details: list[dict[str, Any]] = []
     recordings: dict[str, bytes] = {}
+    ranks: list[RankOnPage] = []
     for measured in several:
         # The first one is drawn whatever it takes.
         room = _ROOM_BYTES - sum(map(len, recordings.values())) if recordings else math.inf
@@ -57,6 +60,7 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
         names = [f"recording-{len(shown)}{side}" for side in ("", "-before")][: len(drawn)]
         recordings.update(zip(names, drawn, strict=True))
         details.append({**detail, **({"drawn": names} if names else {})})
+        ranks += _ranks_of(measured, len(shown))
         shown.append(_without_recording(measured))
     columns = columns_of(shown, two_sides=heading.sides is not None)
     rows = [row(number, measured, columns) for number, measured in worst_first(enumerate(shown))]
@@ -71,7 +75,8 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
     )
     sides = {} if heading.sides is None else {"sides": heading.sides}
     index = {"count": len(details), "together": _TOGETHER, "compared": heading.compared, **sides}
-    payloads = {"index": compressed(as_json(index)), **dict(_chunks(details)), **recordings}
+    jobs = _with_jobs(details, ranks)
+    payloads = {"index": compressed(as_json(index)), **dict(_chunks(details)), **jobs, **recordings}
     return document(title=f"torchprof: {heading.title}", body=body, payloads=payloads)
 
 
@@ -91,6 +96,23 @@ def _details_and_recordings(measured: Measured, *, room: float) -> tuple[dict[st
     return details, drawn
 
 
+def _ranks_of(measured: Measured, number: int) -> Iterator[RankOnPage]:
+    own = None if measured.analysis is None else named_part(measured.analysis)
+    if own is not None:
+        yield RankOnPage(own, number)
+        yield from (RankOnPage(other, None) for other in measured.other_ranks)
+
+
+def _with_jobs(details: Sequence[dict[str, Any]], ranks: Sequence[RankOnPage]) -> dict[str, bytes]:
+    """Let the details of each rank name its job; return what the page tells of the jobs by these names."""
+    jobs = {}
+    for count, job in enumerate(jobs_among(ranks)):
+        jobs[f"job-{count}"] = compressed(as_json(job.facts))
+        for number in job.numbers:
+            details[number]["job"] = f"job-{count}"
+    return jobs
+
+
 def _sides(measured: Measured) -> list[Analysis]:
     both = [side.analysis for side in (measured, measured.before) if side is not None]
     return [with_lines(analysis) for analysis in both if analysis is not None]
@@ -98,7 +120,9 @@ def _sides(measured: Measured) -> list[Analysis]:
 
 def _without_recording(measured: Measured) -> Measured:
     before = measured.before
-    return replace(measured, analysis=None, before=None if before is None else replace(before, analysis=None))
+    return replace(
+        measured, analysis=None, other_ranks=(), before=None if before is None else replace(before, analysis=None)
+    )
 
 
 def _chunks(details: list[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:

@@ -24,6 +24,7 @@ from pytest_torchprof.trace.metadata import Environment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_torchprof.analysis.ranks import RankPart
     from pytest_torchprof.devices.kinds import DeviceKind
     from pytest_torchprof.findings import Rule
 
@@ -48,6 +49,8 @@ class Measured:
     """Why there is no analysis."""
     before: Measured | None = None
     """The measurement that it is compared with."""
+    other_ranks: tuple[RankPart, ...] = ()
+    """What is kept of the recordings of its job's other ranks, which have no place of their own on the page."""
 
     @property
     def name(self) -> str:

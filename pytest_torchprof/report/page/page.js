@@ -45,7 +45,7 @@
     return {timeline, flame, highlight, draw, close};
   };
 
-  const sectionsOf = (test) => {
+  const sectionsOf = (test, job) => {
     const drawn = test.drawn ? drawings(test) : null;
     const find = drawn && ((row) => drawn.highlight(row.short === undefined ? {ops: [row.name]} : {names: [row.name]}));
     const tables = test.tables ?? {};
@@ -56,6 +56,7 @@
       ["findings", "Findings", Sections.findings(test, drawn?.highlight)],
       ["numbers", "Numbers", Sections.numbers(test)],
       ["limits", "Limits", Sections.limits(test)],
+      ["ranks", "Ranks", Sections.ranks(job)],
       ["timeline", "Timeline", drawn ? drawn.timeline : test.missing && h("p", {class: "hint"}, shown(test.missing, 500))],
       ["flame", "Flame view", drawn?.flame],
       ["kernels", "Kernels", kernels.some(Boolean) ? kernels : test.doubt && h("p", {class: "hint"}, shown(test.doubt, 500))],
@@ -87,8 +88,9 @@
     current.close();
     current = {number, close() {}, draw() {}, highlight() {}};
     const test = await detailsOf(number);
+    const job = test.job && (await unpackJson(test.job));
     if (current.number !== number) return;
-    const {found, ...drawing} = sectionsOf(test);
+    const {found, ...drawing} = sectionsOf(test, job);
     current = {number, ...drawing};
     const nav = h("nav", {class: "sections", "aria-label": "Sections of this test"}, found.map(([id, title]) => h("a", {href: `#${number}/${id}`}, title)));
     const sections = found.map(([id, title, content]) => h("section", {id: `${number}/${id}`, "aria-labelledby": `title-${id}`}, h("h3", {id: `title-${id}`}, title), content));

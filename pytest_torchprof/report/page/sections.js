@@ -149,10 +149,8 @@ const Sections = (() => {
     return [large.length > 0 && h("dl", {class: "numbers"}, large.map(item)), line(zero, "none, 0"), line(unknown, "not measured")].filter(Boolean);
   };
 
-  const asRows = (table) => table.rows.map((cells) => {
-    const row = Object.fromEntries(table.columns.map(({key}, place) => [key, cells[place]]));
-    return {...row, calls: row[table.counts], before_calls: row[`before_${table.counts}`]};
-  });
+  const asObjects = (table) => table.rows.map((cells) => Object.fromEntries(table.columns.map(({key}, place) => [key, cells[place]])));
+  const asRows = (table) => asObjects(table).map((row) => ({...row, calls: row[table.counts], before_calls: row[`before_${table.counts}`]}));
   const withShares = (rows, {time, own}) => {
     const total = (name) => rows.reduce((sum, row) => sum + (row[name] ?? 0), 0) || 1;
     const compared = rows.some((row) => row[`before_${time}`] !== undefined);
@@ -277,6 +275,40 @@ const Sections = (() => {
       rest.length ? h("details", {class: "more-findings"}, h("summary", {}, `${rest.length} more`), h("ol", {class: "findings", start: FIRST_FINDINGS + 1}, rest)) : null];
   };
 
+  // The ranks of a job, one lane each: hatched where a rank waits for the last one, full where something is sent.
+  const lanes = ({step, names, lanes: rows, total_us: total, waiting_us: waiting, more}) => {
+    const part = (start, us, className, title) => {
+      const piece = h("span", {class: className, title});
+      piece.style.left = `${(100 * start) / (total || 1)}%`;
+      piece.style.width = `${(100 * us) / (total || 1)}%`;
+      return piece;
+    };
+    const pieces = (row) => row.flatMap(([start, wait, transfer, name]) => {
+      const words = `${shown(names[name], 80)} from ${told("us", start)}: waits ${told("us", wait)}, then ${told("us", transfer)}`;
+      return [wait > 0 && part(start, wait, "waits", words), part(start + wait, transfer, "sends", words)];
+    });
+    const left = more ? `; ${show.count(more)} shorter ones are left out` : "";
+    return h("figure", {class: "lanes"},
+      h("figcaption", {class: "hint"}, `collectives of step ${step + 1}, in which the ranks wait longest, ${told("us", waiting)} in all; from left to right ${told("us", total)}${left}`),
+      h("ul", {class: "tl-legend"}, h("li", {}, h("span", {class: "tl-swatch waits"}), "waits for the last rank"), h("li", {}, h("span", {class: "tl-swatch sends"}), "all are there")),
+      rows.map(([rank, row]) => h("div", {class: "lane"}, h("span", {class: "file"}, `rank ${rank}`),
+        h("div", {class: "track", role: "img", "aria-label": `rank ${rank} waits ${told("us", row.reduce((sum, [, wait]) => sum + wait, 0))} of ${told("us", total)}`}, pieces(row)))));
+  };
+  const ranks = (job) => {
+    if (!job) return null;
+    if (job.why_not) return h("p", {class: "hint"}, shown(job.why_not, 1000));
+    const own = (row) => h("th", {scope: "row", class: "left"}, isNumber(row.number) ? h("a", {href: `#${row.number}`}, `rank ${row.rank}`) : `rank ${row.rank}`);
+    const table = (one, caption, first, by) => DataTable.make({caption, by, rows: asObjects(one), columns: one.columns.filter(({title}) => title).map(
+      ({key, title, unit}) => ({key, title, kind: unit, most: 60, ...(key === first ? {left: true, draw: first === "rank" ? own : null} : {})}))});
+    return [
+      job.lines.map((line) => h("p", {}, shown(line, 1000))),
+      job.findings.length > 0 && h("ol", {class: "findings"}, job.findings.map(finding(null))),
+      job.drawn && lanes(job.drawn),
+      table(job.ranks, "ranks", "rank", "caused_us"),
+      job.collectives && table(job.collectives, "collectives of all ranks together", "name", "transfer_us"),
+    ].flat().filter(Boolean);
+  };
+
   const SPELLED = {gpu: "GPU", cpu: "CPU", cuda: "CUDA", cudnn: "cuDNN", rocm: "ROCm", tf32: "TF32", mhz: "(MHz)", gcn: "GCN", python: "Python", triton: "Triton"};
   const environment = (test, sides) => {
     const [before, now] = [test.before?.environment ?? {}, test.environment ?? {}];
@@ -292,5 +324,5 @@ const Sections = (() => {
         compared && h("td", {class: "left"}, value(before, name)), h("td", {class: "left"}, value(now, name)))))));
   };
 
-  return {headline: lead, message, changes, limits, numbers, rowTable, stepTime, findings, environment};
+  return {headline: lead, message, changes, limits, numbers, rowTable, stepTime, findings, ranks, environment};
 })();

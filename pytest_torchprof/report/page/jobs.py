@@ -1,0 +1,158 @@
+"""The ranks of a job side by side: what each did, who waited for whom, and the step in which they waited longest."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pytest_torchprof.analysis.analysis import Analysis
+from pytest_torchprof.analysis.joining import joined
+from pytest_torchprof.analysis.rank_parts import named_part
+from pytest_torchprof.findings.ranks import find_in_job
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.recording.reader import read
+from pytest_torchprof.report.columns import Among, page_columns
+from pytest_torchprof.report.page.tables import as_table
+from pytest_torchprof.report.ranks_report import COLLECTIVES, heading_lines, rank_columns, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_torchprof.analysis.ranks import Job, JoinedCollective, RankPart
+    from pytest_torchprof.report.columns import RowColumn
+
+_MOST_DRAWN: Final = 400
+"""Of so many collectives of a step, the longest ones, each rank's part is drawn."""
+_RANK_IN_NAME: Final = re.compile(r"\.rank\d+of\d+(?=\.json)")
+
+
+class RankOnPage(NamedTuple):
+    """What is kept of a rank's recording, and where it stands on the page."""
+
+    part: RankPart
+    number: int | None
+    """Which of the page's measurements it is; None: it is beside one of them."""
+
+
+class JobOnPage(NamedTuple):
+    """The ranks of a job, as the page shows them."""
+
+    numbers: tuple[int, ...]
+    """The measurements of the page that are of its ranks."""
+    facts: dict[str, Any]
+
+
+def parts_beside(analysis: Analysis) -> tuple[RankPart, ...]:
+    """Return what is kept of the other ranks' recordings that a run left beside this one, if they can be read."""
+    path = Path(analysis.trace.path or "")
+    own = _RANK_IN_NAME.search(path.name)
+    if own is None:
+        return ()
+    begin, end = path.name[: own.start()], path.name[own.end() :]
+    others = (
+        other
+        for other in sorted(path.parent.iterdir())
+        if other.name != path.name
+        and (rank := _RANK_IN_NAME.search(other.name)) is not None
+        # The same name but for the rank.
+        and (other.name[: rank.start()], other.name[rank.end() :]) == (begin, end)
+    )
+    return tuple(part for other in others if (part := _part_in(other)) is not None)
+
+
+def _part_in(path: Path) -> RankPart | None:
+    try:
+        return named_part(Analysis(read(path)))
+    except TorchprofError:
+        return None
+
+
+def jobs_among(ranks: Iterable[RankOnPage]) -> list[JobOnPage]:
+    """Return the jobs of which the page has several ranks."""
+    return [job for group in _groups(ranks) if (job := _job(group)) is not None]
+
+
+def _groups(ranks: Iterable[RankOnPage]) -> Iterator[list[RankOnPage]]:
+    """Yield the ranks that say the same of their run; where one rank is there twice, those of each folder."""
+    by_run: defaultdict[object, list[RankOnPage]] = defaultdict(list)
+    for rank in ranks:
+        if rank.part.world_size > 1:
+            by_run[rank.part.test, rank.part.world_size, rank.part.run_id].append(rank)
+    for group in by_run.values():
+        if not _is_repeated(group):
+            yield group
+            continue
+        by_folder: defaultdict[Path, list[RankOnPage]] = defaultdict(list)
+        for rank in group:
+            by_folder[Path(rank.part.path).parent].append(rank)
+        # Recordings of one rank of many runs tell nothing of any run.
+        yield from (members for members in by_folder.values() if not _is_repeated(members))
+
+
+def _is_repeated(group: Sequence[RankOnPage]) -> bool:
+    return max(Counter(rank.part.rank for rank in group).values()) > 1
+
+
+def _job(group: Sequence[RankOnPage]) -> JobOnPage | None:
+    if len(group) < 2:
+        return None
+    numbers = tuple(rank.number for rank in group if rank.number is not None)
+    try:
+        job = joined(rank.part for rank in group)
+    except TorchprofError as problem:
+        return JobOnPage(numbers, {"why_not": str(problem)})
+    return JobOnPage(numbers, _facts(job, {rank.part.rank: rank.number for rank in group}))
+
+
+def _facts(job: Job, number_of: dict[int, int | None]) -> dict[str, Any]:
+    ranks = [{**row, "number": number_of[row["rank"]]} for row in _rows(rank_columns(job), job.ranks)]
+    collectives = _rows(COLLECTIVES, rows_of(job))
+    return {
+        "lines": list(heading_lines(job)),
+        "ranks": as_table(rank_columns(job), ranks),
+        "collectives": as_table(COLLECTIVES, collectives) if collectives else None,
+        "findings": [
+            {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity")}
+            for finding in find_in_job(job)
+        ],
+        "drawn": _drawing(job),
+    }
+
+
+def _rows(columns: Iterable[RowColumn], rows: Iterable[Any]) -> list[dict[str, Any]]:
+    shown = page_columns(columns, Among())
+    return [{column.key: column.value(row, Among()) for column in shown} for row in rows]
+
+
+def _drawing(job: Job) -> dict[str, Any] | None:
+    """Return the step in which ranks waited longest: of each collective, by rank, start, waiting and transfer in us."""
+    by_step: defaultdict[int, list[JoinedCollective]] = defaultdict(list)
+    for collective in job.collectives:
+        by_step[collective.step].append(collective)
+    if not by_step or job.differences:
+        return None
+    step = max(by_step, key=lambda candidate: (_waiting_us(by_step[candidate]), -candidate))
+    collectives = sorted(by_step[step], key=lambda collective: -max(collective.durations_ns.values()))[:_MOST_DRAWN]
+    names = sorted({collective.name for collective in collectives})
+    begin = min(min(collective.starts_ns.values()) for collective in collectives)
+    lanes: dict[int, list[tuple[float, float, float, int]]] = {part.rank: [] for part in job.ranks}
+    for collective in sorted(collectives, key=lambda member: min(member.starts_ns.values())):
+        for rank, start in collective.starts_ns.items():
+            wait_us = collective.wait_us(rank)
+            transfer_us = max(collective.durations_ns[rank] / 1000 - wait_us, 0.0)
+            at_us = (start - begin) / 1000
+            lanes[rank].append((at_us, wait_us, transfer_us, names.index(collective.name)))
+    return {
+        "step": step,
+        "names": names,
+        "waiting_us": _waiting_us(by_step[step]),
+        "total_us": max(sum(piece[:3]) for lane in lanes.values() for piece in lane),
+        "lanes": [[rank, lane] for rank, lane in lanes.items()],
+        "more": len(by_step[step]) - len(collectives),
+    }
+
+
+def _waiting_us(collectives: Iterable[JoinedCollective]) -> float:
+    return sum(collective.wait_us(rank) for collective in collectives for rank in collective.starts_ns)

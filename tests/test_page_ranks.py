@@ -1,0 +1,144 @@
+"""The ranks of a job on one page: what stands there is what `torchprof analyze DIR --ranks` says, lane by lane."""
+
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+
+import pytest
+from browser import CHROMIUM, Browser
+from jobs import rank_of, reduce
+from pages import Page
+
+from pytest_torchprof import load_ranks
+from pytest_torchprof.cli import main
+
+pytestmark = pytest.mark.any_torch
+# In the second step, which begins at 10,000 us, rank 0 waits for 100 us, and in the first one for 20 us.
+EARLY = (reduce(100, 200), reduce(10_300, 10_500))
+LATE = (reduce(120, 200), reduce(10_400, 10_500), reduce(10_600, 10_650))
+
+
+def write(folder, *builders):
+    """Write recordings into a folder of their own."""
+    folder.mkdir(parents=True)
+    for number, builder in enumerate(builders):
+        builder.write(folder / f"{number}.json")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    early = rank_of(0, *EARLY, reduce(10_610, 10_650), steps=2)
+    return write(tmp_path / "job", early, rank_of(1, *LATE, steps=2))
+
+
+def page_of(path, tmp_path):
+    assert main(["report", str(path), "-o", str(tmp_path / "page.html")]) == 0
+    return Page((tmp_path / "page.html").read_text())
+
+
+def jobs(page):
+    """Return what the page tells of its jobs, each with the measurements that are of its ranks."""
+    names = [name for name in page.scripts if name and name.startswith("job-")]
+    numbers = {name: [number for number, one in enumerate(page.details) if one.get("job") == name] for name in names}
+    return [(numbers[name], json.loads(page.unpacked(name))) for name in names]
+
+
+def column(table, key):
+    place = [one["key"] for one in table["columns"]].index(key)
+    return [row[place] for row in table["rows"]]
+
+
+def test_each_rank_has_its_numbers_and_a_way_to_its_recording(folder, tmp_path):
+    job = load_ranks(folder)
+    ((numbers, told),) = jobs(page_of(folder, tmp_path))
+    assert numbers == column(told["ranks"], "number") == [0, 1]
+    assert column(told["ranks"], "matched_wait_us") == [job.wait_us(0), job.wait_us(1)] == [120, 10]
+    assert column(told["ranks"], "caused_us") == [10, 120]
+    assert column(told["collectives"], "calls") == [3]
+    assert "a job of 2 ranks, 2 recordings" in told["lines"]
+    assert [one["code"] for one in told["findings"]] == ["straggler", "exposed-communication"]
+
+
+def test_the_step_in_which_ranks_wait_longest_is_drawn_to_the_microsecond(folder, tmp_path):
+    ((_, told),) = jobs(page_of(folder, tmp_path))
+    drawn = told["drawn"]
+    assert (drawn["step"], drawn["waiting_us"], drawn["total_us"], drawn["more"]) == (1, 110, 350, 0)
+    # Start, waiting, sending.
+    assert drawn["lanes"] == [
+        [0, [[0, 100, 100, 0], [310, 0, 40, 0]]],
+        [1, [[100, 0, 100, 0], [300, 10, 40, 0]]],
+    ]
+
+
+def test_the_longest_collectives_are_drawn_and_the_others_counted(tmp_path):
+    many = [reduce(1000 + 20 * number, 1010 + 20 * number) for number in range(400)]
+    write(tmp_path / "job", *(rank_of(rank, reduce(100, 900), *many) for rank in (0, 1)))
+    ((_, told),) = jobs(page_of(tmp_path / "job", tmp_path))
+    assert told["drawn"]["more"] == 1
+    assert [len(lane) for _, lane in told["drawn"]["lanes"]] == [400, 400]
+    assert told["drawn"]["lanes"][0][1][0] == [0, 0, 800, 0]
+
+
+def test_jobs_in_folders_of_their_own_are_told_apart(tmp_path):
+    for run in ("a", "b"):
+        write(tmp_path / "runs" / run, *(rank_of(rank, reduce(100 + 10 * rank, 200)) for rank in (0, 1)))
+    assert [numbers for numbers, _ in jobs(page_of(tmp_path / "runs", tmp_path))] == [[0, 1], [2, 3]]
+
+
+def test_one_rank_of_each_of_many_runs_is_no_job(tmp_path):
+    write(tmp_path / "nightly", *(rank_of(0, reduce(100, 200)) for _ in range(3)))
+    assert jobs(page_of(tmp_path / "nightly", tmp_path)) == []
+
+
+def test_recordings_that_are_not_of_one_job_say_why(tmp_path):
+    later = rank_of(1, reduce(100, 200), base=10**18)
+    write(tmp_path / "runs", rank_of(0, reduce(100, 200)), later)
+    ((_, told),) = jobs(page_of(tmp_path / "runs", tmp_path))
+    assert list(told) == ["why_not"]
+    assert "[mixed-jobs]" in told["why_not"]
+
+
+def test_a_test_of_several_ranks_has_the_others_whose_recordings_the_run_kept(pytester, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile(
+        dedent(
+            """
+            import pytest, torch, torch.distributed as dist
+
+            @pytest.mark.torchprof(ranks=2, device="cpu")
+            def test_reduce(torchprof):
+                assert torchprof.ranks
+                torchprof(dist.all_reduce, torch.ones(64))
+            """
+        )
+    )
+    words = ("--torchprof-save=kept", "--torchprof-report=run.html", "--torchprof-report=run.json")
+    run = pytester.runpytest_subprocess("-p", "torchprof", *words)
+    run.assert_outcomes(passed=1)
+    assert main(["report", str(pytester.path / "run.json"), "-o", str(pytester.path / "later.html")]) == 0
+    for name in ("run.html", "later.html"):
+        ((numbers, told),) = jobs(Page((pytester.path / name).read_text()))
+        assert numbers == [0], name
+        assert column(told["ranks"], "rank") == [0, 1], name
+        assert column(told["collectives"], "name") == ["all_reduce"], name
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+def test_lanes_are_as_wide_as_the_times_and_lead_to_the_ranks(folder, tmp_path):
+    page_of(folder, tmp_path)
+    with Browser() as browser:
+        browser.open(tmp_path / "page.html", fragment="#0/ranks")
+        drawn = browser.run(
+            """[...document.querySelectorAll(".track")].map((lane) => [...lane.children].map((piece) =>
+              [piece.className, Math.round(10 * parseFloat(piece.style.left)), Math.round(10 * parseFloat(piece.style.width))]))"""
+        )
+        # In thousandths of 350 us.
+        assert drawn == [
+            [["waits", 0, 286], ["sends", 286, 286], ["sends", 886, 114]],
+            [["sends", 286, 286], ["waits", 857, 29], ["sends", 886, 114]],
+        ]
+        browser.run("document.querySelector('a[href=\"#1\"]').click()")
+        browser.wait("document.querySelector('#details h2')?.innerText.includes('1.json')")
+        assert browser.complaints == browser.requests == []
