@@ -64,7 +64,7 @@ FOREIGN = {
     "recording/reader.py": ("msgspec's messages", "_uncut"),
     "recording/text.py": ("bytes of recordings", "head is_perfetto"),
     "report/analysis_json.py": ("characters that are no ASCII", "encoded"),
-    "testing/pytest_report.py": ("pytest's crash message and reports of skips", "shorten line_of"),
+    "testing/pytest_report.py": ("pytest's crash message and reports of skips", "line_of"),
     "testing/rank_ends.py": ("pytest's reports of skips", "_own_end"),
     "testing/ranks/launch.py": ("torchrun's log", "statuses_of"),
     "testing/ranks/placing.py": ("words of a command line", "_words"),

@@ -71,6 +71,7 @@ SEVERAL = {
     "more kernel": "more kernels",
     "more change": "more changes",
     "more line": "more lines",
+    "more measurement": "more measurements",
     "more name": "more names",
     "more place": "more places",
     "more rename": "more renames",

@@ -65,6 +65,11 @@ class LaunchPlaces(Struct, frozen=True, kw_only=True):
     alike: int = 0
     """The number of kernels that cannot be distinguished."""
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether they were launched there and nowhere else."""
+        return self.certain and not self.others
+
 
 class Change(Struct, frozen=True, kw_only=True):
     """One difference, its direction, and whether it fails the test."""
@@ -93,6 +98,11 @@ class Change(Struct, frozen=True, kw_only=True):
     """Where the kernels were launched; None if that was not looked up or is not known."""
     breaks: tuple[GraphBreak, ...] = ()
     """The graph breaks that it is about, where their places are known."""
+
+    @property
+    def file_line(self) -> str | None:
+        """Where its kernels were launched first, "model.py:12"; None where that is not known for sure."""
+        return self.launched.places[0].file_line if self.launched is not None and self.launched.is_sure else None
 
     @property
     def fails(self) -> bool:

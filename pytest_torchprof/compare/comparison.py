@@ -57,6 +57,10 @@ class DifferenceLine(NamedTuple):
 
     text: str
     about: About = "other"
+    subject: str = ""
+    """The kernel that came, went or changed."""
+    file_line: str = ""
+    """Where it was launched, as far as that is known for sure."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -245,13 +249,13 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 def _block(change: Change) -> list[DifferenceLine]:
-    text = words.change_words(change)
+    text, place = words.change_words(change), change.file_line or ""
     if change.kind in ("changed", "renamed"):
         per_step = f" ({change.times} per step)" if change.times > 1 else ""
-        line = DifferenceLine(f"  ~ {text}{per_step}", "changed")
+        line = DifferenceLine(f"  ~ {text}{per_step}", "changed", text, place)
     else:
         mark, about = _MARKS.get(change.direction, (" ", "other"))
-        line = DifferenceLine(f"  {mark} {text}", about)
+        line = DifferenceLine(f"  {mark} {text}", about, change.what, place)
     return [line, *map(DifferenceLine, words.place_lines(change))]
 
 

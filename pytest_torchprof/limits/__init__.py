@@ -11,7 +11,7 @@ from pytest_torchprof.limits.asked import Asked, check_limits, needs_flops, noth
 from pytest_torchprof.limits.communication_limits import COMMUNICATION_LIMITS
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.evidence import FindingLine, LineInWords
-from pytest_torchprof.limits.failure import FailureLine, Screen, error_for
+from pytest_torchprof.limits.failure import FailureLine, Screen, error_for, in_one_line
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
 from pytest_torchprof.limits.limit import (
     COMPILE,
@@ -62,6 +62,7 @@ __all__ = [
     "check_limits",
     "divided",
     "error_for",
+    "in_one_line",
     "needs_flops",
     "nothing_known",
     "of_compiling",

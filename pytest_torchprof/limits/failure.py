@@ -20,6 +20,7 @@ from pytest_torchprof.text import (
     broken,
     counted,
     cut,
+    first_line,
     first_of,
     number_alike,
     printable,
@@ -65,18 +66,22 @@ class Screen:
 DEFAULT = Screen()
 REMEDY = "  do: "
 """How a line begins that says what to do."""
-_MOVED = ("came", "changed", "went")
-"""What lines are about that say what became of a kernel: first what is more likely to be the cause."""
+_MOVED = {"came": "new", "changed": "changed", "went": "gone"}
+"""What lines are about that say what became of a kernel, in a word: first what is more likely to be the cause."""
 
 
 class FailureLine(Struct, frozen=True):
     """A line about what fails a test beside its limits, and what it is about."""
 
     text: str
-    about: Literal["headline", "came", "changed", "went", "other", "remedy"] = "other"
+    about: Literal["headline", "came", "changed", "went", "other", "remedy", "varies"] = "other"
     """The headline comes first; if it is more than what there is to do, the lines below it say what it means."""
     command: str = ""
     """What stands behind the text, to be copied whole."""
+    subject: str = ""
+    """The kernel that came, changed or went; of a headline its gist."""
+    file_line: str = ""
+    """Where it was launched, as far as that is known for sure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +162,7 @@ def error_for(
         reasons = [verdict.reason or Verbatim(verdict.text) for verdict in unmeasured]
         error = NotMeasured(Several.of(reasons), screen=text)
     error.brief = _brief_text(failed, others, screen)
+    error.in_one_line = in_one_line(failed, others)
     return error
 
 
@@ -168,16 +174,16 @@ def _failure_text(
     screen: Screen,
 ) -> str:
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
-    # What to do stands last, and is wanted the more the longer the rest is.
-    remedy = others[-1:] if len(others) > most and others[-1].about == "remedy" else ()
-    details = _with_colon(others)[: len(others) - len(remedy)]
+    # What to do is wanted the more the longer the rest is; what varies anyway decides nothing.
+    remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
+    details = [line for line in _with_colon(others) if line.about not in ("remedy", "varies")]
     left = _left(len(details) - most, "line", 2, screen)
-    more = [*_shown(details[:most], screen), *left, *_shown(remedy, screen)]
+    more = [*_shown(details[:most], screen), *left, *_shown(remedies, screen)]
     if not verdicts:
-        return "\n".join(more)
+        return "\n".join([*more, *_shown(varied, screen)])
     tail = _broken([f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)], screen)
-    tail += ["", *more] if more else []
-    tail += ["", *_broken([f"{REMEDY}{line}" for line in _what_to_do(verdicts, analysis)], screen)]
+    tail += ["", *more] if more else [""]
+    tail += _broken([f"{REMEDY}{line}" for line in _what_to_do(verdicts, analysis)], screen) + _shown(varied, screen)
     caps = _caps(len(verdicts), screen)
     sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
     head = _broken([_headline(verdicts, analysis), ""], screen)
@@ -324,7 +330,7 @@ def _measured_text(verdict: Verdict) -> str:
 
 def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], screen: Screen) -> str:
     """Return a line of what fails, and below it what came, went or changed against a baseline, and what to do."""
-    moved = [line for line in others[1:] if line.about in _MOVED]
+    moved = _moved(others)
     remedy = [line for line in others[1:] if line.about == "remedy"]
     if verdicts:
         first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
@@ -333,7 +339,7 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], sc
         head = f"{first.written}: {_measured_text(first)}{_brief_cause(first)}{also}{worse}"
     else:
         # Behind the headline's colon, what it is about: what came is more likely to be what failed than what went.
-        first_detail = [*sorted(moved, key=lambda line: _MOVED.index(line.about)), *others[1:]][:1]
+        first_detail = [*_causes_first(moved), *others[1:]][:1]
         about = first_detail if _has_details(others) else []
         moved = [line for line in moved if line not in about]
         headline = _unbroken(_with_colon(others)[0])
@@ -342,13 +348,46 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], sc
     return "\n".join([head, *map(_unbroken, moved[: screen.lines]), *left, *map(_unbroken, remedy)])
 
 
+def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) -> str:
+    """Return what fails in a line, for which alone some reports have room: what is new, or what there is most of."""
+    moved = _moved(others)
+    cause = _first_moved(moved)
+    if not verdicts:
+        worse = printable_line(others[0].subject or others[0].text)
+        return f"{worse}: {cause}" if cause else worse
+    first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
+    is_missed = first.status == MISSED
+    seen = reason_line(replace(first, in_step="").text) if is_missed else _measured_text(first)
+    cause = (f"; {cause}" if cause else _brief_cause(first)) if is_missed else ""
+    also = f"; also: {', '.join(more)}" if more else ""
+    worse = f"; {printable_line(others[0].subject or others[0].text)}" if others and not moved else ""
+    return f"{first.written}: {seen}{cause}{also}{worse}"
+
+
+def _moved(others: Sequence[FailureLine]) -> list[FailureLine]:
+    return [line for line in others[1:] if line.about in _MOVED]
+
+
+def _causes_first(moved: Iterable[FailureLine]) -> list[FailureLine]:
+    return sorted(moved, key=lambda line: list(_MOVED).index(line.about))
+
+
+def _first_moved(moved: Sequence[FailureLine]) -> str:
+    """Return what came, changed or went against a baseline: the first of them and its line, and how many more."""
+    if not moved:
+        return ""
+    first = _causes_first(moved)[0]
+    what = ", ".join(filter(None, [printable_line(first.subject or first.text), first.file_line]))
+    return f"{_MOVED[first.about]}: {what}{and_more(len(moved) - 1)}"
+
+
 def _brief_cause(verdict: Verdict) -> str:
     """Return what the limit was missed by: most of the work, else the first line about it."""
     row = verdict.culprit
     if row is not None:
         return f"; most: {_brief_row(row)}"
     first = next(iter(verdict.evidence), None)
-    return "" if first is None or isinstance(first, WorkRow) else f"; {printable_line(first.text.strip())}"
+    return "" if first is None or isinstance(first, WorkRow) else f"; {first_line(first.text.strip())}"
 
 
 def _brief_row(row: WorkRow) -> str:

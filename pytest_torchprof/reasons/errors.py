@@ -28,7 +28,10 @@ class TorchprofError(Exception):
     """What this kind of error is called, "recording-cut-off"; None for one that another plugin raises without."""
 
     brief: str | None = None
-    """The text where one line is enough (``pytest -q``)."""
+    """The text where a few lines are enough (``pytest -q``)."""
+
+    in_one_line: str | None = None
+    """What one line says, as pytest's short summary has it; None: the first line of the text."""
 
     def __init__(self, text: str = "", code: str | None = None) -> None:
         """Make the error; ``code`` where it is another one than the class has."""

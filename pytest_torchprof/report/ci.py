@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.limits import HOLDS, FailureLine, in_one_line
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
-from pytest_torchprof.report.result import BaselineState
+from pytest_torchprof.report.result import BaselineState, failure_lines
 from pytest_torchprof.report.terminal import closing, describe_environment
 from pytest_torchprof.text import and_more, printable
 
@@ -34,7 +35,8 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
     """
     for result in run.results:
         if result.outcome.is_failure:
-            yield _result_command("error", result, result.message, rootdir, workspace)
+            message = "\n\n".join(filter(None, [_in_one_line(result, run), result.message]))
+            yield _result_command("error", result, message, rootdir, workspace)
         elif result.baseline_state is BaselineState.AMBIGUOUS or (
             result.against_time is not None and result.against_time.verdict == "ambiguous"
         ):
@@ -46,6 +48,16 @@ def commands(run: RunResults, rootdir: Path, workspace: str | None) -> Iterator[
         yield _format_command("warning" if unused.remedy else "notice", place, message)
     if run.gone_words:
         yield _format_command("notice", {"title": "torchprof"}, run.gone_words)
+
+
+def _in_one_line(result: Result, run: RunResults) -> str:
+    """Return what fails in a line, with which an annotation begins; empty where its text says that first."""
+    missed = [verdict for verdict in result.limits if verdict.status != HOLDS]
+    others: list[FailureLine] = []
+    if result.baseline_fails and result.comparison is not None:
+        headline = "worse than the baseline" if run.against is None else f"worse than at {run.against.shown}"
+        others = [FailureLine(headline, "headline"), *failure_lines(result.comparison)]
+    return in_one_line(missed, tuple(others)) if missed or others else ""
 
 
 def step_summary(run: RunResults) -> str:

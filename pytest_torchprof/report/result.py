@@ -13,7 +13,7 @@ from pytest_torchprof.baseline.entry import Times, times_of
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
-from pytest_torchprof.limits import Verdict  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.limits import FailureLine, Verdict
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.report.verdicts import words_for
@@ -21,7 +21,7 @@ from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
 
@@ -196,6 +196,12 @@ def encode(results: Iterable[Result]) -> list[dict[str, Any]]:
 def decode(plain: Iterable[Mapping[str, Any]]) -> tuple[Result, ...]:
     """Return the results that these JSON values represent; msgspec.ValidationError if they represent none."""
     return convert(plain, tuple[Result, ...])
+
+
+def failure_lines(comparison: Comparison) -> Iterator[FailureLine]:
+    """Yield what the code decides of a comparison that fails a test, as the lines below the headline."""
+    for line in comparison.decided_lines():
+        yield FailureLine(f"  {line.text}", line.about, subject=line.subject, file_line=line.file_line)
 
 
 def as_reported(result: Result) -> dict[str, Any]:

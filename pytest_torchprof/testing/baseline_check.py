@@ -30,6 +30,7 @@ from pytest_torchprof.reasons.comparing import (
     TypesUnknown,
     WorkersShareDevice,
 )
+from pytest_torchprof.report.result import failure_lines
 from pytest_torchprof.testing.options import BaselineMode
 from pytest_torchprof.text import first_of, quoted, reason_line
 
@@ -327,10 +328,10 @@ class BaselineCheck:
         )
         is_worse = comparison.verdict == "worse"
         headline = f"worse than {compared_with}" if is_worse else f"ambiguous against {compared_with} (strict)"
-        yield FailureLine(headline, "headline")
-        yield from (FailureLine(f"  {line.text}", line.about) for line in comparison.decided_lines())
+        yield FailureLine(headline, "headline", subject="worse than the baseline" if is_worse and side is None else "")
+        yield from failure_lines(comparison)
         yield from (FailureLine(f"    lines: not known: {reason_line(str(why))}") for why in blame.unknown)
-        yield from (FailureLine(f"  {line}") for line in comparison.varied())
+        yield from (FailureLine(line, "varies") for line in comparison.varied())
         if side is None:
             update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
             yield FailureLine("fix the code, or accept the change: ", "remedy", update)

@@ -17,7 +17,7 @@ from pytest_torchprof.testing.baseline_outcome import BaselineOutcome, baseline_
 from pytest_torchprof.testing.joint_judgement import judged_together
 from pytest_torchprof.testing.outcome import came_out
 from pytest_torchprof.testing.results import result_of
-from pytest_torchprof.text import printable_line
+from pytest_torchprof.text import and_more, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,8 @@ class Conclusion:
     unanswerable: tuple[str, ...]
     """What was not judged because the CPU stood in for a missing GPU."""
     brief: str
-    """What does not hold, in a line."""
+    """What does not hold, in a few lines."""
+    in_one_line: str
     recording: str
     """Lines that name what was kept; empty without it."""
     note: BaselineNote | None
@@ -88,6 +89,7 @@ def error_of(conclusions: Sequence[Conclusion], screen: Screen) -> LimitsMissed 
     unmeasured = [failure.problem.reason for failure in failures if isinstance(failure.problem, NotMeasured)]
     error = NotMeasured(Several.of(unmeasured), screen=text) if unmeasured else LimitsMissed(text)
     error.brief = "\n".join(failure.brief for failure in failures)
+    error.in_one_line = f"{failures[0].in_one_line}{and_more(len(failures) - 1, 'measurement')}"
     return error
 
 
@@ -123,13 +125,15 @@ def _conclude_one(
         message = f"not judged without a GPU: {', '.join(came.unanswerable)}"
     else:
         message = ending.by_itself
+    shown = test.state.options.shown(kept) if kept else None
     result = result_of(test, judgement, came, compared)
     return Conclusion(
         judgement=judgement,
-        result=structs.replace(result, message=message, recording=test.state.options.shown(kept) if kept else None),
+        result=structs.replace(result, message=message, recording=shown),
         problem=came.problem,
         unanswerable=came.unanswerable,
         brief=_labelled(judgement, (came.problem and came.problem.brief) or ""),
+        in_one_line=_labelled(judgement, (came.problem and came.problem.in_one_line) or ""),
         recording=recording,
         note=compared.note,
     )

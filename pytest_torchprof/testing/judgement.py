@@ -83,6 +83,7 @@ class Judgement:
         doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else ""
         error = NotMeasured(reason, screen=f"{brief}{doctor}")
         error.brief = brief
+        error.in_one_line = f"not measured: {reason_line(str(reason))}"
         return error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,10 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
         setattr(report, CODE, own.code and str(own.code))
     if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
         report.longrepr = excinfo.getrepr(style="value")
-    if report.outcome == "failed" and excinfo is not None and item.config.get_verbosity() < 0:
-        keep_brief(report, excinfo, item)
+    if report.outcome == "failed" and excinfo is not None:
+        _say_in_one_line(report, excinfo.value)
+        if item.config.get_verbosity() < 0:
+            keep_brief(report, excinfo, item)
     if run is None:
         return
     if report.when == "call" and report.skipped and hasattr(report, "wasxfail"):
@@ -54,6 +56,20 @@ def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExce
     problem.args = whole
 
 
+def _say_in_one_line(report: pytest.TestReport, problem: BaseException) -> None:
+    """Let the short summary, and JUnit's message, say what fails, without the name of a class before it."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None and isinstance(problem, TorchprofError):
+        crash.message = problem.in_one_line or first_line(str(problem))
+
+
+@dataclass(frozen=True, slots=True)
+class OneLine:
+    """Of what pytest says where an exception was raised, what the short summary takes."""
+
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class BriefFailure:
     """A failure in its short form, in place of what pytest makes of an exception."""
@@ -75,9 +91,7 @@ def shorten(report: pytest.TestReport) -> None:
     """Leave the short form of a failure for the terminal, once all other reports have the whole one."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text, brief = getattr(report, BRIEF)
-    if crash is not None:
-        crash = replace(crash, message=f"{crash.message.partition(':')[0]}: {brief}")
-    report.longrepr = BriefFailure(text, crash)  # type: ignore[assignment]
+    report.longrepr = BriefFailure(text, crash or OneLine(first_line(brief)))  # type: ignore[assignment]
 
 
 def _mend_expectation(

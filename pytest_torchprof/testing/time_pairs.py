@@ -21,7 +21,7 @@ from pytest_torchprof.reasons.errors import TorchprofWarning
 from pytest_torchprof.reasons.timing import NotTimedAtCommit
 from pytest_torchprof.report.ci import PREFIX, properties
 from pytest_torchprof.report.result import BaselineState, Outcome
-from pytest_torchprof.testing.pytest_report import BriefFailure
+from pytest_torchprof.testing.pytest_report import BriefFailure, OneLine
 from pytest_torchprof.testing.timed_results import with_times, without_times
 from pytest_torchprof.text import counted, first_line, first_of, printable_line
 
@@ -167,7 +167,7 @@ def _report(config: pytest.Config, before: Result, after: Result) -> None:
             location=(file, line - 1, after.nodeid.partition("::")[2]),
             keywords={},
             outcome="failed",
-            longrepr=BriefFailure(after.message, _Crash(first_line(after.message))),  # type: ignore[arg-type]
+            longrepr=BriefFailure(after.message, OneLine(first_line(after.message))),  # type: ignore[arg-type]
             when="call",
             user_properties=properties(after),
         )
@@ -186,10 +186,3 @@ def _forget_pass(config: pytest.Config, nodeid: str) -> None:
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     passed = [] if reporter is None else reporter.stats.get("passed", [])
     passed[:] = [report for report in passed if report.nodeid != nodeid]
-
-
-@dataclass(frozen=True, slots=True)
-class _Crash:
-    """Of what pytest says where an exception was raised, what its last lines take."""
-
-    message: str

@@ -47,6 +47,8 @@ def short_of(report: pytest.TestReport) -> str:
 
 def brief_of(report: pytest.TestReport) -> str:
     """Return why, in a line."""
+    if getattr(report.longrepr, "reprcrash", None) is not None:
+        return line_of(report)
     return first_line(str(getattr(report, BRIEF, ("", ""))[1])) or line_of(report)
 
 

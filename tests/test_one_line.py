@@ -1,0 +1,129 @@
+"""Where there is room for one line, it says what fails: pytest's short summary, JUnit's message, an annotation."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+pytestmark = pytest.mark.any_torch
+MODEL = """
+import torch
+
+w = torch.ones(64, 64)
+
+
+def block(x):
+    return torch.relu(x @ w)
+"""
+CHANGED = MODEL.replace("torch.relu(x @ w)", "torch.relu(x @ w) * torch.sigmoid(x)")
+TESTS = """
+import model
+
+cpu = pytest.mark.torchprof(device="cpu")
+x = torch.ones(64, 64)
+
+
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
+def test_limit(torchprof):
+    torchprof(model.block, x)
+
+
+@cpu
+def test_baseline(torchprof):
+    torchprof(model.block, x)
+
+
+@pytest.mark.torchprof(device="cpu", max_kernels=2, forbid_ops="sigmoid")
+def test_two(torchprof):
+    torchprof(model.block, x)
+
+
+@cpu
+def test_body(torchprof):
+    torchprof(model.block, x).expect(max_kernels=1)
+
+
+@cpu
+def test_raises(torchprof):
+    torchprof(model.block, None)
+
+
+@cpu
+def test_misuse(torchprof):
+    torchprof.measure(3)
+
+
+@pytest.mark.torchprof(device="cpu", max_syncs=0)
+def test_not_measured(torchprof):
+    torchprof(model.block, x)
+"""
+SAID = {
+    "test_limit": "max_kernels=2: 4 kernels; new: pointwise sigmoid, model.py:7 and 1 more",
+    "test_baseline": "worse than the baseline: new: pointwise sigmoid, model.py:7 and 1 more",
+    "test_two": "max_kernels=2: 4 kernels; new: pointwise sigmoid, model.py:7 and 1 more; also: forbid_ops",
+    "test_body": "max_kernels=1: 4 kernels; most: 1 x gemm fp32 nn mm (model.py:7 in block)",
+    "test_raises": "TypeError: unsupported operand type(s) for @: 'NoneType' and 'Tensor'",
+    "test_misuse": "torchprof.measure() takes a label, a text that is not empty; got 3 [fixture-misuse]",
+    "test_not_measured": "max_syncs=0: not measured: the cpu as device has no blocking calls: this limit needs a GPU "
+    "[needs-gpu]",
+}
+
+
+@pytest.fixture
+def failed(run_tests, pytester, monkeypatch):
+    """Run the tests with a baseline of the model before it changed, and return the lines of the short summary."""
+    monkeypatch.setenv("COLUMNS", "200")
+    pytester.syspathinsert()
+
+    def run(*words):
+        pytester.makepyfile(model=MODEL)
+        written = run_tests(TESTS, "--torchprof-baseline=update", "-k", "limit or baseline or two", in_process=False)
+        assert written.ret == 0
+        pytester.makepyfile(model=CHANGED)
+        lines = run_tests(TESTS, *words, "--junitxml=run.xml", in_process=False).outlines
+        said = (line.removeprefix("FAILED test_it.py::").split(" - ", 1) for line in lines if line.startswith("FAILED"))
+        return dict(said)
+
+    return run
+
+
+@pytest.mark.parametrize("words", [(), ("-q",), ("-vv",), ("-n", "2")], ids=["plain", "quiet", "verbose", "xdist"])
+def test_the_short_summary_says_what_fails_without_the_name_of_a_class(failed, words):
+    found = failed(*words)
+    assert found == SAID
+
+
+def test_junits_message_is_that_line_and_its_text_is_whole(failed, pytester):
+    failed()
+    problems = ET.parse(pytester.path / "run.xml").iter("testcase")
+    messages = {case.get("name"): case.find("failure") for case in problems if case.find("failure") is not None}
+    assert {name: problem.get("message") for name, problem in messages.items()} == SAID
+    assert "1 x pointwise sigmoid" in messages["test_limit"].text
+    assert "--torchprof-baseline=update" in messages["test_baseline"].text
+
+
+def test_an_annotation_begins_with_it(failed, monkeypatch, pytester, run_tests):
+    failed()
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    lines = pytester.runpytest_subprocess("-p", "torchprof", "-p", "no:cacheprovider").outlines
+    begins = [line.partition("::")[2].partition("::")[2].partition("%0A")[0] for line in lines if "::error " in line]
+    assert [line for line in begins if line in SAID.values()] == [
+        SAID[name] for name in ("test_limit", "test_baseline", "test_two")
+    ]
+
+
+@pytest.mark.parametrize("words", [(), ("-q",)], ids=["plain", "quiet"])
+def test_of_several_ranks_the_first_that_failed_says_it(run_tests, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "200")
+    source = """
+@pytest.mark.torchprof(device="cpu", ranks=2, max_kernels=0)
+def test_ranks(torchprof):
+    assert torchprof.ranks
+    torchprof(torch.relu, torch.ones(8))
+"""
+    lines = run_tests(source, *words, in_process=False).outlines
+    (said,) = [line for line in lines if line.startswith("FAILED")]
+    assert "test_ranks - " in said
+    assert "max_kernels=0: 1 kernel; most: 1 x pointwise clamp_min" in said
+    assert "LimitsMissed" not in said
