@@ -7,15 +7,16 @@ import errno
 import gc
 import io
 import os
+import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from importlib import import_module
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import MOST_DIGITS, broken, nearest, printable, printable_line, wrapped
+from pytest_torchprof.text import MOST_DIGITS, broken, command_lines, nearest, printable, printable_line, wrapped
 from pytest_torchprof.text.tables import screen_columns
 
 if TYPE_CHECKING:
@@ -55,15 +56,37 @@ class UsageError(TorchprofError):
     code = Code.BAD_USAGE
 
 
+_BRACKETS: Final = re.compile(r"\[[^\[\]]*\]|\([^()]*\)")
+"""What stands together in a line of usage."""
+
+
 class _Help(HelpFormatter):
-    """Help whose prose is wrapped to the terminal; examples, which are indented, stay unchanged."""
+    """Help whose prose is wrapped to the terminal; examples, which are indented, can be pasted whatever its width."""
+
+    def _format_usage(self, usage: str | None, *given: Any) -> str:
+        """Return the usage as argparse has it, and in a narrow terminal with less of an indent."""
+        shown = super()._format_usage(usage, *given)
+        if max(map(len, shown.splitlines())) <= self._width:
+            return shown
+        # Each way to call it begins with the program's name.
+        ways = re.split(rf"\s+(?={re.escape(self._prog)} )", " ".join(shown.split()).removeprefix("usage: "))
+        first, *others = (_BRACKETS.sub(self._together, way) for way in ways)
+        lines = [f"usage: {first}", *(f"       {way}" for way in others)]
+        return "\n".join(broken(line, max(self._width, 20), hanging=9) for line in lines).replace("\0", " ") + "\n\n"
+
+    def _together(self, group: re.Match[str]) -> str:
+        return group[0].replace(" ", "\0") if len(group[0]) + 9 <= self._width else group[0]
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         blocks = groupby(text.splitlines(), key=lambda line: line[:1].strip() != "")
         return "\n".join(
             line
             for prose, lines in blocks
-            for line in (wrapped(" ".join(lines), indent, first=indent, width=width) if prose else lines)
+            for line in (
+                wrapped(" ".join(lines), indent, first=indent, width=width)
+                if prose
+                else chain.from_iterable(command_lines(example, width) for example in lines)
+            )
         )
 
 

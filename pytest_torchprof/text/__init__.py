@@ -56,6 +56,7 @@ def reason_line(text: str) -> str:
 _ALIKE = frozenset({"pointwise"})
 """Nouns whose singular and plural are the same."""
 # Characters that a shell replaces inside double quotes, by history expansion too.
+_SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _SPECIAL_IN_QUOTES = re.compile(r'["$`\\!]')
 _HISSING = ("s", "x", "ch", "sh")
 
@@ -197,6 +198,21 @@ def _broken_line(line: str, columns: int, hanging: int) -> list[str]:
 
 def _hanging_at(line: str, hanging: int) -> str:
     return " " * (hanging or len(line) - len(line.lstrip()) + 2)
+
+
+def command_lines(command: str, columns: int) -> list[str]:
+    """Return a shell's command in lines that fit, each but the last one continued; what is quoted stays whole."""
+    indent = command[: len(command) - len(command.lstrip())]
+    lines: list[str] = []
+    line = indent
+    for word in _SHELL_WORD.findall(command):
+        longer = f"{line}{word}" if line.isspace() or not line else f"{line} {word}"
+        # Behind a line that goes on stands a backslash.
+        if width_of(longer) > columns - len(" \\") and line.strip():
+            lines.append(f"{line} \\")
+            longer = f"{indent}  {word}"
+        line = longer
+    return [*lines, line] if width_of(command) > columns else [command]
 
 
 def first_of(names: Sequence[str], most: int = 5, noun: str = "", between: str = ", ") -> str:
