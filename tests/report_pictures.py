@@ -1,4 +1,4 @@
-"""The documentation's pictures of the report: ``python tests/report_pictures.py RECORDING SLOWER FASTER`` makes them anew."""
+"""The documentation's pictures of the report: ``python tests/report_pictures.py RECORDING SLOWER FASTER JOB`` makes them anew."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from pytest_torchprof.cli import main
 PICTURES = Path(__file__).parents[1] / "docs" / "static"
 
 
-def make(recording: str, slower: str, faster: str) -> None:
-    """Write both pictures: a recording's timeline and kernels, and what changed between two of them."""
+def make(recording: str, slower: str, faster: str, job: str) -> None:
+    """Write the pictures: a recording's timeline, what changed between two of them, and the ranks of a job."""
     with tempfile.TemporaryDirectory() as scratch, Browser() as browser:
-        one, pair = Path(scratch) / "one.html", Path(scratch) / "pair.html"
+        one, pair, ranks = (Path(scratch) / f"{name}.html" for name in ("one", "pair", "ranks"))
         main(["report", recording, "-o", str(one)])
         main(["report", slower, "--against", faster, "-o", str(pair)])
+        main(["report", job, "-o", str(ranks)])
         drawn = "document.querySelector('.timeline').dataset.slices > 0"
         browser.open(one, width=1120, height=1180)
         browser.wait(drawn)
         browser.screenshot(PICTURES / "report.png")
         browser.open(pair, width=1120, height=760, dark=True)
         browser.screenshot(PICTURES / "report-changes.png")
+        browser.open(ranks, width=1120, height=640, fragment="#0/ranks")
+        browser.screenshot(PICTURES / "report-ranks.png")
 
 
 if __name__ == "__main__":
