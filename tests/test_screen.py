@@ -147,6 +147,19 @@ def test_names_are_cut_to_the_screen_and_whole_when_all_is_asked_for(tmp_path):
     assert "gemm_" + "x" * 200 in told(width=80, everything=True)
 
 
+def test_names_that_begin_alike_keep_their_ends(tmp_path):
+    alike = [f"triton_red_fused__to_copy_add_mul_native_layer_norm_view_{what}" for what in ("gelu_3", "sum_14")]
+    profile = load(own_recording(dict.fromkeys([*alike, "x" * 80], 1)).write(tmp_path / "t.json"))
+    error = error_for(
+        check_limits(profile, read_limits({"max_kernels": 1})), profile, profile.why_missed, screen=Screen(width=80)
+    )
+    first, second, other = (line.partition(" x ")[2] for line in str(error).splitlines() if " x " in line)
+    assert first.startswith("...")
+    assert "norm_view_gelu_3 " in first
+    assert "norm_view_sum_14 " in second
+    assert "xxx... " in other
+
+
 def test_a_screen_too_small_still_names_each_limit(tmp_path):
     text = judged(tmp_path, max_kernels=0, max_launches=0, only_kernels="none", forbid_kernels="*")(lines=10)
     for name in ("max_kernels=0", "max_launches=0", "only_kernels=none", "forbid_kernels=*"):

@@ -20,6 +20,7 @@ from pytest_torchprof.text import (
     broken,
     counted,
     cut,
+    cut_apart,
     first_line,
     first_of,
     number_alike,
@@ -104,7 +105,7 @@ def _drawn(rows: Sequence[WorkRow], screen: Screen) -> dict[WorkRow, Row]:
     # Beside them stand the indent, "9999 x " and the blanks before each.
     room = screen.width - INDENT - len("9999 x ") - sum(2 + max(map(width_of, texts)) for texts in used)
     names = [_name(row, screen) for row in rows]
-    names = names if screen.everything else [cut(name, max(room, _LEAST_NAME)) for name in names]
+    names = names if screen.everything else cut_apart(names, max(room, _LEAST_NAME))
     aligns = ["left", *("left" if texts is columns[-1] else "right" for texts in used)]
     counts = [f"{' ' * INDENT}{row.count:>4} x " for row in rows]
     lines = map(add, counts, lined_up(list(zip(names, *used, strict=True)), aligns))

@@ -283,6 +283,21 @@ def cut_inside(words: str, width: int) -> str:
     return f"{_beginning(words, width - 3 - behind)}...{ending(words, behind)}"
 
 
+def cut_apart(names: Sequence[str], width: int) -> list[str]:
+    """Return names that are to be told apart, each cut to a width: of those that begin alike, the ends remain."""
+    alike = Counter(name[: width // 2] for name in {*names})
+    return [_without_beginning(name, width) if alike[name[: width // 2]] > 1 else cut(name, width) for name in names]
+
+
+def _without_beginning(name: str, width: int) -> str:
+    """Return a name cut to a width behind its first word, which says of what kind it is."""
+    if width_of(name) <= width:
+        return name
+    kind, blank, _ = name.partition(" ")
+    kept = f"{kind}{blank}..." if blank and width_of(kind) < width // 2 else "..."
+    return kept + ending(name, width - width_of(kept))
+
+
 def _beginning(words: str, width: int) -> str:
     if words.isascii():
         return words[:width]
