@@ -51,6 +51,7 @@ FOREIGN = {
     "capture/recording_file.py": ("the profiler's file", "_settle_marks"),
     "capture/torch_graphs.py": ("names of torch's ranges", "renamed"),
     "capture/triton_kernels.py": ("code of Triton's kernels", "triton_kernels"),
+    "cli/__init__.py": ("argparse's usage", "_format_usage"),
     "cli/check.py": ("what users write as a limit", "read_limit_texts _read_value"),
     "cli/explain.py": ("tables of the documentation", "_stacked_rows"),
     "doctor/inquiry.py": ("paths in any text", "public"),
@@ -71,7 +72,10 @@ FOREIGN = {
     "testing/ranks/reports.py": ("pytest's reports of skips", "text_of"),
     "testing/ranks/stacks.py": ("Python's stacks", "_main_stack"),
     "testing/tolerance.py": ("what users write as a tolerance", "_number"),
-    "text/__init__.py": ("commands of CI services and tracebacks in any text", "printable raised_line"),
+    "text/__init__.py": (
+        "commands of CI services, tracebacks and first words in any text",
+        "printable raised_line _without_beginning",
+    ),
     "text/documentation.py": ("tables of the documentation", "marker_help articles plain"),
 }
 NAMES = "kernels/"
