@@ -147,7 +147,6 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "h100_transformer_three_steps": {
         "launch-gaps": (1990, "45 gaps before late launches, 69 % of the recording"),
         "overhead-bound": (1990, "94 % late launches, the GPU 14 % busy: the tutorial's small batch"),
-        "small-grid": (89, "two products of 0.97 blocks per SM"),
         "tf32-gemm": (233, "sm90_xmma_gemm_f32f32_tf32: float operands under allow_tf32"),
         "unfused-attention": (54, "need_weights: bmm, softmax, bmm in aten::_native_multi_head_attention"),
     },

@@ -542,6 +542,9 @@ def test_grids_that_leave_multiprocessors_empty_are_small(findings):
     filled = steps()
     filled.launched(GEMM, 0, dur=100, blocks_per_sm=1.0)
     assert "small-grid" not in findings(filled)
+    nearly = steps()
+    nearly.launched(GEMM, 0, dur=100, blocks_per_sm=128 / 132)
+    assert "small-grid" not in findings(nearly)
 
 
 def test_low_occupancy_is_not_the_grids_fault_and_not_a_products(findings):
@@ -828,6 +831,41 @@ def test_launched_work_waits_for_what_the_recording_shows(seen, cause, findings)
     assert (found.graph_starts_us > 0, found.after_other_gpu) == (cause == "CUDA graph", cause == "another GPU")
     named = [word for word in ("another GPU", "CUDA graph", "before the recording") if word in found.remedy]
     assert named == ([cause] if cause else [])
+
+
+def test_a_graph_that_waits_in_each_step_waits_for_no_upload(findings):
+    builder = steps(3)
+    for number in range(3):
+        builder.kernel(GEMM, 1000 * number + 10, 20, builder.launch(1000 * number))
+        builder.kernel(GEMM, 1000 * number + 600, 100, builder.graph_launch(1000 * number + 40))
+    found = findings(builder)["queued-work-waits"]
+    assert found.graphs_again_us == pytest.approx(2 / 3 * found.graph_starts_us)
+    assert "in later steps too" in found.remedy
+    assert "warm-up" not in found.remedy
+
+
+def test_where_nothing_is_recorded_the_program_is_looked_at_before_its_launches(all_findings):
+    silent, launching = steps(), steps()
+    for builder in (silent, launching):
+        builder.launched(MUL, 0)
+        builder.launched(MUL, 600, op="aten::sub")
+    launching.op("prepare", 30, 560)
+    assert all_findings(silent)["launch-gaps"].silent_us > 500
+    assert "first what the program does in" in all_findings(silent)["launch-gaps"].remedy
+    assert all_findings(launching)["launch-gaps"].silent_us < 50
+    assert "first what the program does" not in all_findings(launching)["launch-gaps"].remedy
+
+
+def test_no_more_is_won_by_fewer_waits_than_the_gpu_idles_in_them_and_behind_them(findings):
+    builder = steps(length=20_000)
+    builder.launched(MUL, 0, dur=9000)
+    builder.op("aten::item", 100, 9000)
+    builder.call("cudaStreamSynchronize", 200, 8850)
+    builder.launched(MUL, 9500, dur=100)
+    found = findings(builder)["implicit-sync"]
+    assert found.time_us == pytest.approx(8850)
+    # The GPU ran dry at about 9,015 us, and had the next kernel at 9,510.
+    assert 400 < found.saves_us < 600
 
 
 def test_a_ratio_that_only_set_up_explains_is_none_of_launches(findings):

@@ -17,6 +17,7 @@ from pytest_torchprof.findings.catalogue.headlines import (
     CpuComputed,
     GpuBusy,
     GpuCommunicated,
+    GpuHeldUp,
     GpuIdled,
     Headline,
     IdleDevice,
@@ -94,6 +95,22 @@ def check_idled(trace, headline):
         assert trace.gpu.start[beside] == min(trace.gpu.start[i] for i in on_device if trace.gpu.start[i] >= end)
 
 
+def check_held_up(trace, headline):
+    """That is of no recording of ours, which waits for the GPU before it begins."""
+    assert trace.metadata is None
+    ((start, end, beside),) = headline.events.gaps
+    gpu, call = trace.gpu, trace.links.call_of[beside]
+    assert trace.calls.end[call] <= start < end <= gpu.start[beside]
+    same = [i for i in range(len(gpu)) if (gpu.process[i], gpu.stream[i]) == (gpu.process[beside], gpu.stream[beside])]
+    assert gpu.start[beside] == min(gpu.start[i] for i in same)
+    assert not any(gpu.start[i] < end and start < gpu.end[i] for i in range(len(gpu)))
+    window = window_of(trace)
+    (spans,) = occupied(trace, window, range(len(gpu))).values()
+    idle_ns = window[1] - window[0] - sum(until - since for since, until in spans)
+    assert idle_ns / 2000 <= headline.held_us <= idle_ns / 1000
+    assert headline.held_us >= headline.longest_us == (end - start) / 1000
+
+
 def device_of(trace, gpu_op):
     return trace.device_of[trace.gpu.process[gpu_op]]
 
@@ -149,6 +166,8 @@ def test_the_headline_is_true(path):
     headline = headline_of(profile)
     if isinstance(headline, GpuIdled):
         check_idled(profile.trace, headline)
+    elif isinstance(headline, GpuHeldUp):
+        check_held_up(profile.trace, headline)
     elif isinstance(headline, GpuCommunicated):
         check_communicated(profile, headline)
     elif isinstance(headline, GpuBusy):
@@ -176,6 +195,18 @@ def test_a_gpu_that_waits_is_told_with_its_longest_gap(tmp_path):
     assert isinstance(headline, GpuIdled)
     assert headline.longest_us == 40
     assert (headline.name, headline.is_last) == ("aten::mul", False)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["foreign", "own"])
+def test_a_gpu_that_works_on_what_came_before_the_recording_is_not_called_idle(own, tmp_path):
+    builder = steady(0)
+    # Its launch returns at once, and it runs 2 ms later: what was queued before it has no event.
+    builder.launched("ampere_sgemm_128x64_nn", 300, dur=10, wait=2000, stream=9)
+    builder.annotation("ProfilerStep#0", 0, 2400)
+    if own:
+        builder.own(steps=1)
+    headline = headline_of(load(builder.write(tmp_path / "t.json")))
+    assert isinstance(headline, GpuIdled if own else GpuHeldUp)
 
 
 def test_a_gpu_that_works_is_told_with_its_costliest_kernel(tmp_path):

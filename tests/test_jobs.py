@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import weakref
 from statistics import median
@@ -94,6 +95,18 @@ def test_of_four_ranks_three_wait(folder):
     job = job_of(folder(*ranks, recording(3, [one + 3000 for one in starts], size=4, end=ends)))
     assert (job.kind, job.straggler) == ("skew-bound", 3)
     assert job.wait_share == pytest.approx(3 * 3000 / (3 * 3100 + 100))
+
+
+def test_with_ranks_missing_waiting_is_at_least_that_long_and_transfer_at_most(folder, run):
+    starts = [10_000 * number + 1000 for number in range(4)]
+    ends = [one + 3100 for one in starts]
+    later = [one + 1000 for one in starts]
+    place = folder(recording(0, starts, size=4, end=ends), recording(1, later, size=4, end=ends))
+    assert (job_of(place).kind, job_of(place).straggler) == ("inconclusive", 1)
+    said = run("analyze", place, "--ranks")[1]
+    assert "at least 19.2% of the time in 4 collectives is waiting; others may have come later still" in said
+    assert re.search(r"<=8.40 ms +>=19.2%", said)
+    assert "send less" not in said
 
 
 def test_a_few_collectives_conclude_nothing(folder):

@@ -121,6 +121,14 @@ class JoinedCollective(Struct, frozen=True, kw_only=True):
         return max(known, default=None)
 
     @property
+    def is_of_all(self) -> bool:
+        """Whether it has all ranks of its group, or both sides of a message; of an unknown group nobody knows."""
+        if any(own.peer is not None for own in self.of_rank.values()):
+            return len(self.of_rank) > 1
+        size = self.group.size if self.group.ranks is None else len(self.group.ranks)
+        return size is not None and len(self.of_rank) >= size
+
+    @property
     def durations_ns(self) -> Mapping[int, int]:
         """How long each rank was in it, waiting included."""
         return {rank: collective.dur_ns or 0 for rank, collective in self.of_rank.items()}
@@ -247,9 +255,22 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def kind_of(self, collectives: Sequence[JoinedCollective]) -> Kind:
         """Return what the time of these is spent with; of a few, or by clocks that do not fit, nothing is concluded."""
         share = wait_share(collectives)
-        if share is None or len(collectives) < _FEW or self.differences or not self._clocks_fit(collectives):
+        if share is None or not self._are_enough(collectives):
             return "inconclusive"
-        return "skew-bound" if share > _MOSTLY else "transfer-bound" if share < _SELDOM else "mixed"
+        if share > _MOSTLY:
+            return "skew-bound"
+        # Those whose recordings are missing may have come later still: then it is more waiting, and less transfer.
+        if not self.has_all(collectives):
+            return "inconclusive"
+        return "transfer-bound" if share < _SELDOM else "mixed"
+
+    def has_all(self, collectives: Iterable[JoinedCollective]) -> bool:
+        """Whether the recordings of all ranks are there that took part in these."""
+        return not self.missing or all(collective.is_of_all for collective in collectives)
+
+    def _are_enough(self, collectives: Sequence[JoinedCollective]) -> bool:
+        """Whether the starts of these tell who came when."""
+        return len(collectives) >= _FEW and not self.differences and self._clocks_fit(collectives)
 
     def _clocks_fit(self, collectives: Sequence[JoinedCollective]) -> bool:
         return self.residue_us <= _WORTH * middle(
@@ -270,7 +291,8 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         total = sum(self.caused_us.values())
         rank = max(self.caused_us, key=lambda candidate: self.caused_us[candidate])
         often = self.caused_us[rank] >= _MOST_OF_THE_WAIT * total
-        return rank if total > self._worth_us and often and self.kind != "inconclusive" else None
+        # Of a rank whose recording is missing nothing is said: it may have come later still.
+        return rank if total > self._worth_us and often and self._are_enough(self.collectives) else None
 
     @property
     def _worth_us(self) -> float:

@@ -38,6 +38,9 @@ BLOCKS = Threshold(
 )
 LOW_SHARE = Threshold("share", 0.1, "a tenth of the kernel time at such an occupancy is worth tuning its kernels for")
 
+_NEARLY_FILLED = 0.9
+"""Blocks per multiprocessor from which on no larger grid is worth having: it could save a tenth of the time at most."""
+
 # These keep their data in registers and shared memory and run well with few warps; communication needs few.
 _FEW_WARPS = frozenset({"gemm", "conv", "attention", "communication"})
 
@@ -80,7 +83,7 @@ def _partly_filled(work: GpuWork) -> Iterator[_PartlyFilled]:
         for together in _beside_each_other([i for i in ops if kind[i] == KERNEL], start, end):
             if len(together) > 1:
                 yield from ((device, *time) for time in _filled_together(together, start, end, blocks))
-            elif 0 <= blocks[together[0]] < 1:
+            elif 0 <= blocks[together[0]] < _NEARLY_FILLED:
                 (alone,) = together
                 yield device, start[alone], end[alone], blocks[alone], together
 
@@ -108,7 +111,7 @@ def _filled_together(
     for begin, until in pairwise(edges):
         running = tuple(i for i in kernels if start[i] <= begin and until <= end[i])
         filled = sum([blocks[i] for i in running])
-        if running and filled < 1 and min([blocks[i] for i in running]) >= 0:
+        if running and filled < _NEARLY_FILLED and min([blocks[i] for i in running]) >= 0:
             yield begin, until, filled, running
 
 
@@ -131,7 +134,7 @@ def _small_among(analysis: Analysis, times: Iterable[_PartlyFilled]) -> Replies[
     computing = [i for i in kernels if i not in talking] if talking else kernels
     # Lists, as a recording has tens of thousands.
     unknown = tuple([i for i in computing if blocks[i] < 0])
-    small = tuple([i for i in computing if 0 <= blocks[i] < 1 and i in partly])
+    small = tuple([i for i in computing if 0 <= blocks[i] < _NEARLY_FILLED and i in partly])
     others = {*unknown, *small}
     return Replies(yes=small, no=tuple([i for i in kernels if i not in others]), not_known=unknown)
 

@@ -9,12 +9,14 @@ from pytest_torchprof.findings.catalogue.headlines import (
     CpuComputed,
     GpuBusy,
     GpuCommunicated,
+    GpuHeldUp,
     GpuIdled,
     Headline,
     IdleDevice,
     NotMeasuredHeadline,
 )
 from pytest_torchprof.findings.events import Events
+from pytest_torchprof.findings.queued import waits_from_before
 from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 MUCH: Final = 0.2
 """Of the time, from where on a GPU that idles or only communicates is what there is to say."""
+
+
+_MOST: Final = 0.5
+"""Of the idle time, from where on it is told by what the recording begins with."""
 
 
 def headline_of(analysis: Analysis) -> Headline:
@@ -38,8 +44,28 @@ def headline_of(analysis: Analysis) -> Headline:
     work = analysis.gpu_work
     idle, alone = work.idle_share, _communicating_share(analysis)
     if idle >= max(MUCH, alone):
-        return _idled(analysis, idle)
+        return _held_up(analysis, idle) or _idled(analysis, idle)
     return _communicated(analysis, alone) if alone >= MUCH else _busy(analysis)
+
+
+def _held_up(analysis: Analysis, share: float) -> Headline | None:
+    """Return that work from before the recording is what most of the idle time was spent with; None where it is not."""
+    held = waits_from_before(analysis)
+    work, devices = analysis.gpu_work, len(analysis.gpu_work.by_device)
+    held_us = sum(end - start for start, end, _ in held) / 1000 / devices
+    if not held or held_us < _MOST * share * work.window_us:
+        return None
+    start, end, before = max(held, key=lambda wait: wait[1] - wait[0])
+    return GpuHeldUp(
+        window_us=work.window_us,
+        share=work.share_of_window(held_us),
+        devices=devices,
+        longest_us=(end - start) / 1000,
+        name=_name_of(analysis, before),
+        source=work.source_of(before),
+        held_us=held_us,
+        events=Events(gaps=((start, end, before),)),
+    )
 
 
 def _idled(analysis: Analysis, share: float) -> Headline:

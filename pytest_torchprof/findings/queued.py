@@ -33,6 +33,7 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
     of_graphs = {before for _, before, _ in waits if trace.calls.name[trace.links.call_of[before]] in graphs}
     starting = of_graphs & _first_of_their_calls(trace)
+    graph_waits = [(length, i) for length, i, _ in waits if i in starting]
     longest_ns, before, until = waits[0]
     name = trace.names[trace.gpu.name[before]]
     yield LaunchedWorkWaits(
@@ -43,7 +44,10 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         longest_us=longest_ns / 1000,
         longest_before=decode(name).short if trace.gpu.kind[before] == KERNEL else name,
         longest_in_graph=before in of_graphs,
-        graph_starts_us=sum([length for length, i, _ in waits if i in starting]) / 1000 / max(len(work.by_device), 1),
+        graph_starts_us=sum([length for length, _ in graph_waits]) / 1000 / max(len(work.by_device), 1),
+        graphs_again_us=sum([length for length, i in graph_waits if trace.step_of_gpu_op[i] > 0])
+        / 1000
+        / max(len(work.by_device), 1),
         after_other_gpu=any(
             until - KERNEL_WAIT_NS < trace.gpu.end[i] <= until
             for ops in work.by_device.values()
@@ -73,6 +77,17 @@ def _first_of_their_streams(work: GpuWork) -> set[int]:
         for i in ops:
             first.setdefault((device, stream[i]), i)
     return set(first.values())
+
+
+def waits_from_before(analysis: Analysis) -> list[tuple[int, int, int]]:
+    """Return the waits of the first operation of a stream, in a recording that may begin anywhere.
+
+    What it waits for was launched before the recording, which has no event of it: the device may well have worked.
+    """
+    if analysis.trace.metadata is not None:
+        return []
+    first = _first_of_their_streams(analysis.gpu_work)
+    return [wait for wait in launched_waits(analysis) if wait[2] in first]
 
 
 def launched_waits(analysis: Analysis) -> Iterator[tuple[int, int, int]]:

@@ -9,7 +9,7 @@ from pytest_torchprof.findings.catalogue.silence import CpuHeldUp, NothingRecord
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import CPU_SIDE, HOST_PACE, LAUNCHES, Finding, Rule, Threshold
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import KERNEL, where
+from pytest_torchprof.trace.columns import where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,7 +61,7 @@ def _held_up(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
             calls=tuple(stretch.member for stretch, _ in slow if stretch.is_call),
             ops=tuple(dict.fromkeys(stretch.member for stretch, _ in slow if not stretch.is_call)),
         ),
-        saves_us=min(spent, _not_computing_us(work)),
+        saves_us=min(spent, _idle_us(work)),
     )
 
 
@@ -103,14 +103,9 @@ def _usual_ns(trace: Trace, stretch: Stretch) -> int:
     return lengths[len(lengths) // 2]
 
 
-def _not_computing_us(work: GpuWork) -> float:
-    """Return how long a device, the one that idles most, ran nothing but communication."""
-    kind = work.trace.gpu.kind
-    computed = [
-        work.covered_us(i for i in ops if not (kind[i] == KERNEL and i in work.communication))
-        for ops in work.by_device.values()
-    ]
-    return work.window_us - min(computed, default=0.0)
+def _idle_us(work: GpuWork) -> float:
+    """Return how long a device idled, the one that did so for longest: no more can be won."""
+    return work.window_us - min((intervals.length(busy) for busy in work.busy.values()), default=0) / 1000
 
 
 def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:

@@ -102,6 +102,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         return
     waited = sum([end - start for start, end, _ in gaps]) / 1000 / len(work.by_device)
     longest_ns, before = max((end - start, before) for start, end, before in gaps)
+    set_up_us = _set_up_us(analysis, [(start, end) for start, end, _ in gaps])
     yield OverheadBound(
         time_us=waited,
         share=work.share_of_window(waited),
@@ -114,7 +115,8 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         longest_before=_awaited(analysis, before),
         source=work.source_of(before),
         events=Events(gaps=tuple(gaps)),
-        saves_us=max(waited - _set_up_us(analysis, [(start, end) for start, end, _ in gaps]), 0.0),
+        set_up_us=set_up_us,
+        saves_us=max(waited - set_up_us, 0.0),
     )
 
 
@@ -162,6 +164,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         return
     longest_ns, before, _ = max(late)
     gaps, capturing = [(start, start + length) for length, _, start in late], work.capturing_calls
+    silent = silent_times(analysis)
     loading_us = _loading_ns(analysis, gaps) / 1000 / devices
     after_waits_us = _after_waits_ns(analysis, gaps) / 1000 / devices
     captured_ns = sum(intervals.length(intervals.within([gap], capturing)) for gap in gaps) if capturing else 0
@@ -180,6 +183,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         waits_long=work.share_of_window(after_waits_us) >= at[SYNCHRONIZING],
         capturing_us=captured_ns / 1000 / devices,
         graphs=bool(analysis.graph_launches),
+        silent_us=sum(intervals.length(intervals.within([gap], silent)) for gap in gaps) / 1000 / devices,
         source=work.source_of(before),
         events=Events(gaps=tuple((start, start + length, before) for length, before, start in late)),
         saves_us=max(waited_us - _set_up_us(analysis, gaps), 0.0),
@@ -347,8 +351,11 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     waited = waits_in_operators(analysis)
     total = sum(spent.values())
     held = held_on_gpu(analysis)
-    idle_ns = (work.window[1] - work.window[0] - intervals.length(busy) for busy in work.busy.values())
-    free_us = max(max(idle_ns, default=0) - intervals.length(held), 0) / 1000
+    # What is idle while the CPU waits, apart from what the GPU waits itself, and what runs dry behind it.
+    meanwhile = intervals.without(intervals.within(waited, [work.window]), held)
+    idle_ns = max((intervals.length(intervals.without(meanwhile, busy)) for busy in work.busy.values()), default=0)
+    behind_ns = _after_waits_ns(analysis, [(start, end) for start, end, _ in _late_gaps(analysis)])
+    free_us = (idle_ns + behind_ns) / 1000
     held_us = intervals.length(intervals.within(waited, held)) / 1000
     longest = max(waits[order[0]], key=lambda i: calls.end[i] - calls.start[i])
     yield ImplicitSync(
@@ -359,8 +366,7 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
         source=work.source_of_call(longest),
         events=Events(calls=tuple(i for name in order for i in waits[name])),
-        # While the CPU waits for a busy GPU nothing is lost: no more than the idle time can be won, and nothing of what
-        # the GPU waits itself.
+        # While the CPU waits for a busy GPU nothing is lost, and nothing can be won of what the GPU waits itself.
         saves_us=min(max(total - held_us, 0.0), free_us),
     )
 

@@ -295,7 +295,8 @@ def _describe_window(analysis: Analysis) -> str:
 def _list_findings(analysis: Analysis, findings: Iterable[Finding], width: int) -> str:
     lines = []
     for finding in findings:
-        lines += wrapped(f"{finding.title}: {printable(finding.message)}", "  ", first="- ", width=width)
+        place = "" if finding.source is None else f"; see {printable(finding.source)}"
+        lines += wrapped(f"{finding.title}: {printable(finding.message)}{place}", "  ", first="- ", width=width)
         if finding.remedy:
             lines += wrapped(printable(finding.remedy), "    ", first="  -> ", width=width)
     if analysis.kernels_unknown is not None:

@@ -44,6 +44,18 @@ class JoinedRow(NamedTuple):
     kind: Kind
     bus_gb_per_s: float | None
     """The median."""
+    is_of_all: bool
+    """Whether the recordings of all ranks are there; if not, more of it may be waiting."""
+
+    @property
+    def at_least(self) -> str:
+        """What stands before a share that may be larger."""
+        return "" if self.is_of_all else ">="
+
+    @property
+    def at_most(self) -> str:
+        """What stands before a time that may be shorter."""
+        return "" if self.is_of_all else "<="
 
 
 def rows_of(job: Job) -> list[JoinedRow]:
@@ -71,6 +83,7 @@ def _row(job: Job, name: str, size: int | None, members: Sequence[JoinedCollecti
         last=f"{last} ({times} of {len(members)})" if any(member.skew_us for member in members) else "-",
         kind=job.kind_of(members),
         bus_gb_per_s=median(speeds) if speeds else None,
+        is_of_all=job.has_all(members),
     )
 
 
@@ -111,8 +124,9 @@ def heading_lines(job: Job) -> Iterator[str]:
         yield f"hosts differ, or are not recorded: {aligned}"
     share = job.wait_share
     if share is not None:
-        of_all = f"{show_share(share)} of the time in {counted(len(job.collectives), 'collective')}"
-        yield f"{show_kind(job.kind)}: {of_all} is waiting"
+        least, later = ("", "") if job.has_all(job.collectives) else ("at least ", "; others may have come later still")
+        of_all = f"{least}{show_share(share)} of the time in {counted(len(job.collectives), 'collective')}"
+        yield f"{show_kind(job.kind)}: {of_all} is waiting{later}"
     if job.why_unsure is not None:
         yield f"how long ranks wait is not known: {printable(job.why_unsure.text)}"
     for why, count in job.not_joined.items():
@@ -183,8 +197,21 @@ COLLECTIVES: Final = (
     RowColumn(key="name", title="collective", page="collective"),
     RowColumn(key="message_bytes", unit="bytes", title="message", leaves=4, page="message"),
     RowColumn(key="calls", unit="count", title="calls", page="calls"),
-    RowColumn(key="transfer_us", unit="us", title="transfer", leaves=6, page="transfer"),
-    RowColumn(key="wait_share", unit="share", title="waiting", page="waiting"),
+    RowColumn(
+        key="transfer_us",
+        unit="us",
+        title="transfer",
+        show=lambda row, _: f"{row.at_most}{show_us(row.transfer_us)}",
+        leaves=6,
+        page="transfer",
+    ),
+    RowColumn(
+        key="wait_share",
+        unit="share",
+        title="waiting",
+        show=lambda row, _: "-" if row.wait_share is None else f"{row.at_least}{show_share(row.wait_share)}",
+        page="waiting",
+    ),
     RowColumn(key="skew_us", unit="us", title="skew", leaves=5, page="skew"),
     RowColumn(key="bus_gb_per_s", unit="rate", title="bus GB/s", leaves=3, page="bus GB/s"),
     RowColumn(key="last", title="last", leaves=2, page="last"),

@@ -115,6 +115,19 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
         return self.words(self._OWN) if self.profiler_us >= WORTH_TELLING * self.window_us else ""
 
 
+class GpuHeldUp(_OfWindow, frozen=True, kw_only=True, tag="gpu-held-up"):
+    """The recording begins while the GPU works on what came before it, and most of it is spent with that."""
+
+    WHAT = (
+        "For {held_us:us} of {window_us:us} nothing of the GPU is recorded: its next operation was launched, and "
+        "waited for work from before the recording."
+    )
+    WHERE = "That operation is {name}{at}; more steps, or a synchronization before the first one, would show the rest."
+
+    held_us: float
+    """How long it waited."""
+
+
 class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicated"):
     """The GPU did nothing but communicate for much of the time."""
 

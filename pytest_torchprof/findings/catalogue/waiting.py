@@ -18,8 +18,9 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
     SENTENCE = (
         "the CPU takes {launch_ratio:ratio} times as long to launch the work as the GPU to do it: "
         "{late_launches:percent} of the GPU operations came late, and the GPU idled {time_us:us} ({share:percent} of "
-        "the time) until they were launched, the longest {longest_us:us} before {longest_before}"
+        "the time{set_up}) until they were launched, the longest {longest_us:us} before {longest_before}"
     )
+    _SET_UP = ", {set_up_us:us} of it in what is done once"
     REMEDY = (
         "more work per launch (larger batches), fewer launches (torch.compile, foreach or fused variants), or one "
         'launch for all (mode="reduce-overhead")'
@@ -48,6 +49,13 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
     longest_us: float
     """The longest of the waits."""
     longest_before: str
+    set_up_us: float = 0.0
+    """Of the time, what passed in what is done once, which warm steps have not."""
+
+    @property
+    def set_up(self) -> str:
+        """What of the time is the cold start's, where that is enough to be seen."""
+        return self.words(self._SET_UP) if self.set_up_us >= 0.1 * self.time_us else ""
 
     @property
     def message(self) -> str:
@@ -78,7 +86,8 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
         "{time_us:us} ({share:percent} of the time) the GPU idled because the next operation was not launched yet, in "
         "{gaps:gap}, the longest {longest_us:us} before {longest_before}"
     )
-    REMEDY = "launch earlier: fewer and larger launches{no_waits}, {graphs_in_use}"
+    REMEDY = "launch earlier: {silence}fewer and larger launches{no_waits}, {graphs_in_use}"
+    _SILENT = "first what the program does in {silent_us:us} of it, in which no event is recorded; then "
     _LOAD = "load data in the background (num_workers, pin_memory): {data_loading_us:us} of it passed in loading; "
     _WARM_UP = (
         "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs, as only first "
@@ -108,6 +117,13 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     """Of the time, what passed in outermost operators that captured a CUDA graph; of several GPUs the mean."""
     graphs: bool
     """Whether CUDA graphs are launched already."""
+    silent_us: float = 0.0
+    """Of the time, what passed without any event; of several GPUs the mean."""
+
+    @property
+    def silence(self) -> str:
+        """That something else than launching takes the time, where most of it has no event."""
+        return self.words(self._SILENT) if 2 * self.silent_us >= self.time_us else ""
 
     @property
     def remedy(self) -> str:
@@ -137,6 +153,10 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     _EARLIER = "work from before the recording, which the file does not have: nothing ran before on its stream"
     _DEVICE = "another GPU, whose work ended just before"
     _GRAPH = "the start of a CUDA graph (a first launch uploads it: replay it once more in the warm-up)"
+    _GRAPHS_AGAIN = (
+        "the starts of CUDA graphs, in later steps too, so that it is not their upload; the recording does not show "
+        "what they wait for"
+    )
     _NOTHING_SEEN = (
         "nothing in the recording shows it; it may be work that the file does not have, another process on the GPU, "
         "the driver, or clocks of CPU and GPU that differ"
@@ -151,6 +171,8 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     longest_in_graph: bool
     graph_starts_us: float
     """Of the time, what passed before the first operation of a CUDA graph; of several GPUs the mean."""
+    graphs_again_us: float = 0.0
+    """Of that, what passed in steps after the first, in which no graph is launched for the first time."""
     after_other_gpu: bool
     """Whether the longest wait ended when another GPU's work did."""
     begins_with_it: bool = False
@@ -159,10 +181,11 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     @property
     def causes(self) -> str:
         """What it may wait for, as far as the recording has such a thing."""
+        graphs = self._GRAPHS_AGAIN if 2 * self.graphs_again_us >= self.graph_starts_us else self._GRAPH
         seen = (
             (self.begins_with_it, self._EARLIER),
             (self.after_other_gpu, self._DEVICE),
-            (2 * self.graph_starts_us >= self.time_us, self._GRAPH),
+            (2 * self.graph_starts_us >= self.time_us, graphs),
         )
         return enumerated([cause for is_there, cause in seen if is_there] or [self._NOTHING_SEEN])
 
@@ -288,10 +311,11 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "computes meanwhile{cause}"
     )
     _OF_RANK = "{time_us:us} ({share:share} of the steps) rank {rank} only communicates{cause}"
-    _REMEDIES: ClassVar[Mapping[bool, str]] = {
-        True: "find what makes the last rank late",
-        False: "overlap it with computation, send less (types, buckets), or use faster links",
+    _REMEDIES: ClassVar[Mapping[str | None, str]] = {
+        "skew-bound": "find what makes the last rank late",
+        "inconclusive": "record all ranks, on hosts whose clocks agree: they tell which of them wait, and for whom",
     }
+    _SEND_LESS = "overlap it with computation, send less (types, buckets), or use faster links"
     CAUSES: ClassVar[Mapping[str, str]] = {
         "skew-bound": "skew-bound: ranks wait for each other",
         "transfer-bound": "transfer-bound: sending takes the time",
@@ -338,7 +362,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     @property
     def remedy(self) -> str:
-        return self.words(self.REMEDY) if self.rank is None else self._REMEDIES[self.kind == "skew-bound"]
+        return self.words(self.REMEDY) if self.rank is None else self._REMEDIES.get(self.kind, self._SEND_LESS)
 
 
 class Straggler(Finding, frozen=True, kw_only=True, tag="straggler"):
