@@ -82,6 +82,18 @@ def test_without_a_baseline_it_is_new_which_fails_only_under_strict():
     assert comparison.fails(strict=True)
 
 
+def test_kernels_of_one_name_on_several_types_are_all_counted():
+    """As of ``x.double().float()``: both are a copy, one from fp32 and one from fp64."""
+    there = KernelRecord(name="copy_kernel", family="copy", dtype="fp32", op="aten::copy_")
+    back = replace(there, dtype="fp64")
+    worse = compare(entry((GEMM, ADD)), entry((GEMM, there, back, ADD)))
+    (copies,) = [change for change in worse.changes if change.kind == "added"]
+    assert (copies.times, copies.new, copies.launches, copies.fails) == (2, 2, (1, 2), True)
+    better = compare(entry((GEMM, there, back, ADD)), entry((GEMM, ADD)))
+    (copies,) = [change for change in better.changes if change.kind == "removed"]
+    assert (copies.times, copies.old, copies.fails) == (2, 2, False)
+
+
 def test_an_added_kernel_is_worse_and_named_with_its_operator():
     comparison = compare(entry((GEMM, ADD)), entry((GEMM, MUL, ADD)))
     assert comparison.verdict == "worse"

@@ -247,7 +247,7 @@ def test_a_recording_is_compared_with_the_entry_of_its_test(tmp_path, capsys):
     after = str(of_test(AFTER, "tests/test_x.py::test_step", tmp_path / "after.json"))
     assert run([str(kept), after]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "test_step: worse (34 kernels changed)"
+    assert lines[0] == "test_step: worse (36 kernels changed)"
     assert lines[1].startswith("    what came and went: ")
     # What makes it worse comes first, and -v tells all.
     assert {line[:6] for line in lines[2:6]} == {"    ~ "}

@@ -40,12 +40,36 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
     changes: dict[tuple[str, ...], Change] = {}
     for number, step in enumerate(new.steps or ((),)):
         before = known.get(tuple(keys(step, rule.same))) or most_alike(step, known.values(), rule)
-        for change in _step_changes(difference(before, step, rule), before, step, names, allowed):
-            others = [kernel.name for kernel in change.before] if change.kind in ("changed", "renamed") else ()
-            once = change.kind, change.what, *others
-            if once not in changes or changes[once].times < change.times:
-                changes[once] = replace(change, step=number)
+        in_step = _by_subject(_step_changes(difference(before, step, rule), before, step, names, allowed))
+        for subject, change in in_step.items():
+            if subject not in changes or changes[subject].times < change.times:
+                changes[subject] = replace(change, step=number)
     return tuple(changes.values())
+
+
+def _by_subject(changes: Iterable[Change]) -> dict[tuple[str, ...], Change]:
+    """Return a step's changes by what they are said of: kernels of one name on several types share one, with all."""
+    found: dict[tuple[str, ...], Change] = {}
+    for change in changes:
+        others = [kernel.name for kernel in change.before] if change.kind in ("changed", "renamed") else ()
+        subject = change.kind, change.what, change.direction, *others
+        found[subject] = _both(found[subject], change) if subject in found else change
+    return found
+
+
+def _both(first: Change, second: Change) -> Change:
+    def total(one: float | None, other: float | None) -> float | None:
+        return None if one is None and other is None else (one or 0) + (other or 0)
+
+    return replace(
+        first,
+        old=total(first.old, second.old),
+        new=total(first.new, second.new),
+        gated=first.gated or second.gated,
+        times=first.times + second.times,
+        launches=(*first.launches, *second.launches),
+        lost_fusion=first.lost_fusion or second.lost_fusion,
+    )
 
 
 def _step_changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
