@@ -17,7 +17,16 @@ from pytest_torchprof.devices import launches_wait
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.testing import JOB, PASSED, REFUSAL, RUN, STATE, is_ours, ranks
 from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
-from pytest_torchprof.testing.workers import WORDS_KEY, WORKER_KEY, is_worker, nodeid_of, words_of
+from pytest_torchprof.testing.workers import (
+    COLUMNS,
+    COLUMNS_KEY,
+    WORDS_KEY,
+    WORKER_KEY,
+    is_worker,
+    nodeid_of,
+    note_columns,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -93,6 +102,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse options that cannot be used, before any worker of pytest-xdist starts."""
     config = session.config
+    note_columns(config)
     if is_worker(config):
         return
     # The outcome of a comparison is reported even if no test is measured.
@@ -353,6 +363,7 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
 def pytest_configure_node(node: Any) -> None:
     """xdist: a worker is about to start, which may have to call pytest as this process was called."""
     node.workerinput[WORDS_KEY] = words_of(node.config)
+    node.workerinput[COLUMNS_KEY] = node.config.stash[COLUMNS]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -170,26 +169,11 @@ def test_no_line_is_wider_than_the_screen(check, capsys, monkeypatch, columns):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looked at on Linux")
 @pytest.mark.parametrize("columns", [40, 80])
-def test_nor_is_an_error_on_a_terminal(tmp_path, columns):
-    import fcntl
-    import pty
-    import struct
-    import termios
+def test_nor_is_an_error_on_a_terminal(columns):
+    from terminals import on_terminal
 
-    process, terminal = pty.fork()
-    if not process:
-        os.environ.pop("COLUMNS", None)
-        os.execv(
-            sys.executable,
-            [sys.executable, "-c", f"import time; time.sleep(0.2); {CHECK}", "check", "t", "--limit=max_kernel=1"],
-        )
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    written = b""
-    with suppress(OSError):  # The terminal is gone with the process.
-        while part := os.read(terminal, 4096):
-            written += part
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 2
-    lines = written.decode().split("\r\n")
+    status, lines = on_terminal(["-c", CHECK, "check", "t", "--limit=max_kernel=1"], columns)
+    assert status == 2
     assert max(map(len, lines)) <= columns
     assert any("[unknown-keyword]" in line for line in lines)
 

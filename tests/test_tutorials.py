@@ -113,7 +113,7 @@ def test_compiling_one_operator_costs_the_cpu_more_than_it_saves(tmp_path):
 def test_the_transformer_before_its_first_optimization(shared_trace):
     profile = load(shared_trace("h100_transformer_three_steps"))
     found = {finding.code for finding in profile.findings}
-    assert {"unfused-attention", "tf32-gemm", "overhead-bound", "small-grid"} <= found
+    assert {"unfused-attention", "tf32-gemm", "overhead-bound"} <= found
     assert profile.gpu_utilization < 0.2
     assert profile.sm_efficiency < 0.2
 

@@ -49,17 +49,17 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
 
 def _by_subject(changes: Iterable[Change]) -> dict[tuple[str, ...], Change]:
     """Return a step's changes by what they are said of: kernels of one name on several types share one, with all."""
-    found: dict[tuple[str, ...], Change] = {}
+    by_subject: dict[tuple[str, ...], Change] = {}
     for change in changes:
         others = [kernel.name for kernel in change.before] if change.kind in ("changed", "renamed") else ()
         subject = change.kind, change.what, change.direction, *others
-        found[subject] = _both(found[subject], change) if subject in found else change
-    return found
+        by_subject[subject] = _both(by_subject[subject], change) if subject in by_subject else change
+    return by_subject
 
 
 def _both(first: Change, second: Change) -> Change:
-    def total(one: float | None, other: float | None) -> float | None:
-        return None if one is None and other is None else (one or 0) + (other or 0)
+    def total(left: float | None, right: float | None) -> float | None:
+        return None if left is None and right is None else (left or 0) + (right or 0)
 
     return replace(
         first,

@@ -102,8 +102,14 @@ def _drawn(rows: Sequence[WorkRow], screen: Screen) -> dict[WorkRow, Row]:
         [_ops(row, screen) for row in rows],
     ]
     used = [texts for texts in columns if any(texts)]
-    # Beside them stand the indent, "9999 x " and the blanks before each.
-    room = screen.width - INDENT - len("9999 x ") - sum(2 + max(map(width_of, texts)) for texts in used)
+
+    def room_beside() -> int:
+        # Beside them stand the indent, "9999 x " and the blanks before each.
+        return screen.width - INDENT - len("9999 x ") - sum(2 + max(map(width_of, texts)) for texts in used)
+
+    if room_beside() < _LEAST_NAME and columns[-1] in used and len(used) > 1:
+        used.remove(columns[-1])
+    room = room_beside()
     names = [_name(row, screen) for row in rows]
     names = names if screen.everything else cut_apart(names, max(room, _LEAST_NAME))
     aligns = ["left", *("left" if texts is columns[-1] else "right" for texts in used)]
@@ -346,7 +352,8 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], sc
         headline = _unbroken(_with_colon(others)[0])
         head = printable_line(" ".join([headline, *(line.text.strip() for line in about)]))
     left = _left(len(moved) - screen.lines, "line", 2, screen)
-    return "\n".join([head, *map(_unbroken, moved[: screen.lines]), *left, *map(_unbroken, remedy)])
+    shown = [*_shown(moved[: screen.lines], screen), *left, *_shown(remedy, screen)]
+    return "\n".join([*_broken([head], screen), *shown])
 
 
 def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.reasons.capturing import SLOW_EXPORT
 from pytest_torchprof.report import ci, terminal
+from pytest_torchprof.testing.workers import COLUMNS
+from pytest_torchprof.text import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.testing.session import RunState
 
-NARROWEST, WIDEST = 60, 100
+NARROWEST, WIDEST = 40, 100
 
 
 def screen_of(config: pytest.Config) -> Screen:
     """Return how much a failure may say: as wide as the terminal is, and everything where ``-vv`` asks for it."""
-    columns = shutil.get_terminal_size(fallback=(0, 24)).columns
+    columns = config.stash.get(COLUMNS, None)
     everything = config.get_verbosity() >= 2
     return Screen(width=min(max(columns or 80, NARROWEST), WIDEST), columns=columns or None, everything=everything)
 
@@ -34,24 +35,24 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     verbosity = terminalreporter.config.get_verbosity()
     if verbosity < 0 and not options.enabled:
         # Without the header nothing else would say so.
-        terminalreporter.write_line("torchprof: off: nothing was measured, no limit was judged")
+        _write(terminalreporter, "torchprof: off: nothing was measured, no limit was judged")
     unjudged = state.recordings.unjudged(state.replayed)
     if state.left_behind:
-        terminalreporter.write_line(f"torchprof: {state.left_behind}", yellow=True)
+        _write(terminalreporter, f"torchprof: {state.left_behind}", yellow=True)
     if not (run.results or state.problems or unjudged):
         return
     rank = this_rank()
     who = "" if rank.alone else f"{rank}: "
     if not rank.writes and (options.reports or options.baseline.writes):
-        terminalreporter.write_line(f"torchprof: {who}rank 0 writes the baselines and reports")
+        _write(terminalreporter, f"torchprof: {who}rank 0 writes the baselines and reports")
     if verbosity < 0 and not state.problems:
-        terminalreporter.write_line("\n".join(f"torchprof: {who}{line}" for line in terminal.render_briefly(run)))
+        _write(terminalreporter, "\n".join(f"torchprof: {who}{line}" for line in terminal.render_briefly(run)))
     else:
         _write_results(state, terminalreporter, unjudged)
     if state.slow_export:
-        terminalreporter.write_line(f"torchprof: {SLOW_EXPORT}")
+        _write(terminalreporter, f"torchprof: {SLOW_EXPORT}")
     if state.baselines.has_first and not _is_required(terminalreporter.config):
-        terminalreporter.write_line(terminal.REQUIRE_PLUGIN)
+        _write(terminalreporter, terminal.REQUIRE_PLUGIN)
     if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
         for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
             terminalreporter.write_line(command)
@@ -67,9 +68,14 @@ def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[st
     if run.results:
         terminalreporter.write_line(terminal.render(run, width=width, verbosity=verbosity))
     if unjudged:
-        terminalreporter.write_line(f"recordings that no test judged: {', '.join(unjudged)}")
+        _write(terminalreporter, f"recordings that no test judged: {', '.join(unjudged)}")
     for problem in state.problems:
-        terminalreporter.write_line(f"torchprof: {problem}", red=True)
+        _write(terminalreporter, f"torchprof: {problem}", red=True)
+
+
+def _write(terminalreporter: Any, text: str, **markup: bool) -> None:
+    """Write lines that are broken where the terminal ends."""
+    terminalreporter.write_line(broken(text, terminalreporter.config.stash.get(COLUMNS, None)), **markup)
 
 
 def _is_required(config: pytest.Config) -> bool:

@@ -30,6 +30,20 @@ PROGRESS: pytest.StashKey[Announce] = pytest.StashKey()
 """Where a rank tells the process that waits for its job how far it has come."""
 
 
+COLUMNS_KEY = "torchprof_columns"
+"""Under which name a worker finds how many columns the terminal has."""
+COLUMNS: pytest.StashKey[int | None] = pytest.StashKey()
+"""The columns of the terminal; None where nobody knows them, as in a file."""
+
+
+def note_columns(config: pytest.Config) -> None:
+    """Keep how wide the terminal is: while tests run, their output is captured, and nobody can tell."""
+    import shutil  # noqa: PLC0415 - slow to import, for runs that measure nothing
+
+    here = shutil.get_terminal_size(fallback=(0, 24)).columns or None
+    config.stash[COLUMNS] = getattr(config, "workerinput", {}).get(COLUMNS_KEY, here)
+
+
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process is one."""
     return is_of_xdist(config) or HAND_OVER in config.stash

@@ -1,0 +1,106 @@
+"""Each kind of failure on terminals of several widths: no line of ours is wider, whatever COLUMNS says."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+pytestmark = [
+    pytest.mark.any_torch,
+    pytest.mark.skipif(sys.platform != "linux", reason="looked at on Linux"),
+]
+BEFORE = """
+import torch
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.query_key_value_projection = torch.nn.Linear(32, 32)
+
+    def forward(self, x):
+        return torch.relu(self.query_key_value_projection(x))
+
+
+def data_dependent(x):
+    if x.sum() > 0:
+        return torch.sin(x)
+    return torch.cos(x)
+"""
+AFTER = BEFORE.replace("return torch.relu(", "return torch.sigmoid(x) * torch.nn.functional.softmax(", 1).replace(
+    "projection(x))", "projection(x), -1).double()"
+)
+TESTS = """
+import pytest
+import torch
+import model
+
+cpu = pytest.mark.torchprof(device="cpu")
+x = torch.ones(8, 32)
+block = model.Attention()
+
+
+@pytest.mark.torchprof(device="cpu", max_kernels=1, forbid_ops="softmax", forbid_kernels="fp64", kernels={"gemm bf16": 2})
+def test_limits(torchprof):
+    torchprof(block, x)
+
+
+@cpu
+def test_baseline(torchprof):
+    torchprof(block, x)
+
+
+@pytest.mark.torchprof(device="cpu", max_syncs=0, max_peak_memory="1GB")
+def test_not_measured(torchprof):
+    torchprof(block, x)
+
+
+@pytest.mark.torchprof(device="cpu", max_graph_breaks=0)
+def test_graph_break(torchprof):
+    torchprof(torch.compile(model.data_dependent, backend="eager"), x)
+
+
+@cpu
+def test_expects(torchprof):
+    torchprof(block, x).expect(max_kernels=0)
+
+
+@cpu
+def test_ranges(torchprof):
+    for number in range(3):
+        with torchprof.measure(f"a range with a long name {number}"):
+            block(x)
+    with torchprof.limits(max_kernels=0):
+        block(x)
+"""
+
+
+@pytest.fixture
+def tests(pytester):
+    """Write the tests, with the baseline of a model that has changed since."""
+    pytester.makepyfile(model=BEFORE, test_it=TESTS)
+    words = ("-p", "torchprof", "-p", "no:cacheprovider")
+    written = pytester.runpytest_subprocess(*words, "-k", "baseline", "--torchprof-baseline=update")
+    written.assert_outcomes(passed=1, deselected=5)
+    pytester.makepyfile(model=AFTER)
+    return ["-m", "pytest", *words, "--disable-warnings"]
+
+
+@pytest.mark.parametrize(
+    ("quiet", "widths"), [((), (40, 60, 80, 120, 200)), (("-q",), (40, 120))], ids=["plain", "quiet"]
+)
+def test_no_line_of_a_failure_is_wider_than_the_terminal(tests, quiet, widths):
+    from terminals import on_terminal
+
+    for columns in widths:
+        status, lines = on_terminal([*tests, *quiet], columns, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", CI="")
+        assert status == 1
+        failures = lines[next(at for at, line in enumerate(lines) if "= FAILURES =" in line) :]
+        failures = failures[: next(at for at, line in enumerate(failures) if "short test summary" in line)]
+        # Paths and commands are copied whole; tracebacks are pytest's, and their lines the user's.
+        ours = [line for line in failures if not re.match(r"[ >]? {3}|E |torchprof = <|.*(\S/\S|pytest \")", line)]
+        assert [line for line in ours if len(line) > columns] == []
+        codes = [line for line in failures if re.search(r"\[[a-z]+-[a-z-]*$", line)]
+        assert codes == [], "a code in brackets is broken"
