@@ -74,8 +74,9 @@ def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[st
 
 
 def _write(terminalreporter: Any, text: str, **markup: bool) -> None:
-    """Write lines that are broken where the terminal ends."""
-    terminalreporter.write_line(broken(text, terminalreporter.config.stash.get(COLUMNS, None)), **markup)
+    """Write lines, broken where a terminal ends; in a log they stay whole, whatever COLUMNS says."""
+    columns = terminalreporter.config.stash.get(COLUMNS, None) if terminalreporter.isatty else None
+    terminalreporter.write_line(broken(text, columns), **markup)
 
 
 def _is_required(config: pytest.Config) -> bool:
