@@ -108,7 +108,7 @@ def text(alone: list[str]) -> str:
         return fill(" ".join(words), 118, break_long_words=False, break_on_hyphens=False)
 
     rows = "".join(f'    "{name}": """\n{block(families[name])}\n""",\n' for name in sorted(families))
-    return f'''"""What torch {torch.__version__.partition("+")[0]} says of its operators, and its own tests of them; written by ``tests/operator_table.py``."""
+    return f'''"""Properties of the operators of torch {torch.__version__.partition("+")[0]}, by torch and its tests; written by ``tests/operator_table.py``."""
 
 from __future__ import annotations
 
@@ -117,18 +117,18 @@ from typing import Final
 TORCH: Final = "{torch.__version__.partition("+")[0]}"
 FAMILIES: Final = {{
 {rows}}}
-"""By their canonical names, without what marks a variant that is in-place, private or of lists."""
+"""By canonical names, without the marks of in-place, private and foreach variants."""
 SEVERAL: Final = """
 {block(several)}
 """
-"""By the same names: operators that multiply matrices beside their other work, of which a single event shows."""
+"""By the same names: operators that multiply matrices besides other work, all of which is a single event."""
 VIEWS: Final = """
 {block(views)}
 """
 ALONE: Final = """
 {block(alone)}
 """
-"""These keep more than a third of their time for themselves, beside what they call: a kernel each, with all inside."""
+"""Operators that spend more than a third of their time outside the operators that they call: each is one kernel."""
 '''
 
 
