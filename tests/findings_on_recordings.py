@@ -12,7 +12,8 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
             "aten::ones is 2.25 ms, 2.19 of it in aten::empty: the first allocation of the process",
         ),
         "implicit-sync": (35, "cudaStreamSynchronize inside aten::is_nonzero: a Python `if` on a tensor"),
-        "overhead-bound": (207, "4 of 5 GPU operations launched on an idle GPU, 51 us of GPU work in 3.1 ms"),
+        "launch-gaps": (3017, "5 gaps before late launches, 2.81 ms of it before the first one"),
+        "overhead-bound": (3017, "5 of 5 GPU operations launched on an idle GPU, 51 us of GPU work in 3.1 ms"),
         "small-grid": (12, "two kernels of less than one block per SM; the spin kernel is made to last"),
     },
     "a100_graphs_nccl_orphans": {
@@ -46,7 +47,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "exposed-communication": (241000, "all_reduce of tensor parallelism, nothing else runs meanwhile"),
         "hotspot": (227000, "all_reduce is 61 % of the kernel time"),
         "implicit-sync": (56, "aten::to x2 and aten::is_nonzero x1 hold a cudaStreamSynchronize"),
-        "launch-gaps": (206000, "99 gaps that end with a kernel launched after the one before had ended"),
+        "launch-gaps": (213700, "100 gaps that end with a launch made after the kernel before, if any, had ended"),
         "unfused-attention": (
             36200,
             "baddbmm, ScaledUpperTriangMaskedSoftmax, bmm in 40 layers: the softmax is fused, not the rest",
@@ -70,8 +71,8 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "implicit-sync": (17000, "aten::is_nonzero x20: an assertion on a tensor in each expert layer"),
         "kernel-time-varies": (4660, "three runs of one sgemm on the same operands take 1 to 3 ms instead of 0.4"),
         "launch-delay": (497000, "the first kernel starts 497 ms after its launch did, the median is 22 us"),
-        "launch-gaps": (188000, "305 gaps before late launches, a fourth of the recording"),
-        "overhead-bound": (188000, "without the cold start still 57 % late launches, the GPU a third busy"),
+        "launch-gaps": (688000, "306 gaps before late launches, 501 ms of it before the first one"),
+        "overhead-bound": (688000, "without the cold start still 57 % late launches, the GPU a third busy"),
         "sync-over-little-work": (2110, "one cudaStreamSynchronize of 2.3 ms over 0.2 ms of GPU work"),
         "unfused-attention": (858, "multiquery_attention.py: bmm, softmax, bmm, ten times"),
     },
@@ -107,7 +108,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     },
     "a100_vit_capture_and_graphs": {
         "cold-start": (638579, "three calls of more than 200 ms, each of which captures a graph, are all but 6 ms"),
-        "launch-gaps": (624000, "17 gaps of up to 164 ms: the host prepares and captures graphs"),
+        "launch-gaps": (637800, "18 gaps of up to 164 ms: the host prepares and captures graphs"),
         "small-grid": (3860, "batch 1: GEMMs with fewer blocks than the A100 has SMs"),
     },
     "b200_eager_nvjet": {
@@ -116,9 +117,9 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
             "the first aten::addmm, aten::mm, vllm::unified_attention: more than 1 ms each on an idle GPU",
         ),
         "hotspot": (6080, "vllm::moe_forward launches 56 % of the kernel time"),
-        "launch-gaps": (70500, "711 gaps before late launches, 81 % of the recording"),
+        "launch-gaps": (71640, "713 gaps before late launches, 82 % of the recording"),
         "many-small-calls": (1230, "vllm::moe_forward launches 180 routing and quantizing kernels of 5 us"),
-        "overhead-bound": (70500, "77 % late launches, the GPU 13 % busy: decoding without graphs"),
+        "overhead-bound": (71640, "77 % late launches, the GPU 13 % busy: decoding without graphs"),
         "profiler-gap": (1530, "an Activity Buffer Request of 1.5 ms before the first kernel"),
     },
     "cpu_only_steps": {
@@ -127,9 +128,9 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "h100_bert_small": {
         "hotspot": (198, "aten::addmm launches 64 % of the kernel time"),
         "implicit-sync": (7.64, "cudaStreamSynchronize inside aten::is_nonzero: a check of the attention mask"),
-        "launch-gaps": (3500, "60 gaps before late launches, 79 % of the recording"),
+        "launch-gaps": (3958, "61 gaps before late launches, 89 % of the recording"),
         "misaligned-gemm": (41.3, "the vocabulary of 30,522 is no multiple of 8: cutlass .._align2"),
-        "overhead-bound": (3500, "98 % late launches: a small model, one forward"),
+        "overhead-bound": (3958, "nothing but late launches: a small model, one forward"),
         "small-grid": (199, "GEMMs of 32x32 tiles that do not fill 132 SMs"),
     },
     "h100_qwen_orphans": {
@@ -145,15 +146,15 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "unfused-pointwise": (2180, "the rotary embedding and norms of Qwen, eager: mul, add, mul on one size"),
     },
     "h100_transformer_three_steps": {
-        "launch-gaps": (1990, "45 gaps before late launches, 69 % of the recording"),
-        "overhead-bound": (1990, "94 % late launches, the GPU 14 % busy: the tutorial's small batch"),
+        "launch-gaps": (2328, "46 gaps before late launches, 81 % of the recording"),
+        "overhead-bound": (2328, "96 % late launches, the GPU 14 % busy: the tutorial's small batch"),
         "tf32-gemm": (233, "sm90_xmma_gemm_f32f32_tf32: float operands under allow_tf32"),
         "unfused-attention": (54, "need_weights: bmm, softmax, bmm in aten::_native_multi_head_attention"),
     },
     "h100_vit_falconsai": {
         "hotspot": (735, "aten::addmm launches 60 % of the kernel time"),
-        "launch-gaps": (6080, "147 gaps before late launches, 77 % of the recording"),
-        "overhead-bound": (6080, "94 % late launches: one image"),
+        "launch-gaps": (6326, "148 gaps before late launches, 80 % of the recording"),
+        "overhead-bound": (6326, "95 % late launches: one image"),
         "small-grid": (958, "products of one image do not fill 132 SMs"),
     },
     "mi210_gpu_only": {
@@ -165,17 +166,17 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "fp32-gemm": (30.2, "Tensile's SB kernels with float operands"),
         "hidden-copy": (6.88, "a copy kernel inside aten::addmm before its GEMM: the bias"),
         "implicit-sync": (95.8, "hipMemcpyWithStream inside aten::to x2"),
-        "launch-gaps": (8670, "15 gaps before late launches"),
+        "launch-gaps": (8937, "16 gaps before late launches"),
         "no-gpu-work": (1, "the second of two steps launches nothing"),
-        "overhead-bound": (8670, "14 kernels of 5 us each in 9 ms"),
+        "overhead-bound": (8937, "14 kernels of 5 us each in 9 ms"),
         "unfused-pointwise": (13.1, "fill, mse_backward, threshold on one size"),
     },
     "mi300x_bert_small": {
         "hotspot": (174, "aten::addmm launches 45 % of the kernel time"),
         "implicit-sync": (24.9, "hipMemcpyWithStream inside aten::is_nonzero"),
-        "launch-gaps": (2240, "51 gaps before late launches, 56 % of the recording"),
+        "launch-gaps": (2674, "52 gaps before late launches, 67 % of the recording"),
         "misaligned-gemm": (25.5, "the vocabulary of 30,522 is no multiple of 8"),
-        "overhead-bound": (2240, "84 % late launches: a small model, one forward"),
+        "overhead-bound": (2674, "85 % late launches: a small model, one forward"),
     },
     "mi300x_compile_tiny": {
         "compute-bound": (12500, "kernels without a gap, 98 % of the window"),
@@ -215,8 +216,8 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "exposed-communication": (5540, "SendRecv and AllReduce while nothing else runs"),
         "hotspot": (4000, "SendRecv is 59 % of the kernel time"),
         "implicit-sync": (2045, "cudaStreamSynchronize inside aten::index, aten::to, aten::_index_put_impl_"),
-        "launch-gaps": (6000, "158 gaps before late launches, 41 % of the step"),
-        "overhead-bound": (6000, "61 % late launches, the GPU 46 % busy, communication included"),
+        "launch-gaps": (7326, "159 gaps before late launches, 51 % of the step"),
+        "overhead-bound": (7326, "61 % late launches, the GPU 46 % busy, communication included"),
         "single-tensor-optimizer": (
             209,
             "Optimizer.step#Adagrad.step: addcmul_, sqrt, addcdiv_ for each of 16 tensors",
@@ -239,7 +240,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
     "v100_resnet50_steps": {
         "fp32-gemm": (395000, "cuDNN's fp32 convolutions, volta_sgemm"),
         "implicit-sync": (551, "cudaStreamSynchronize inside aten::to x12: images to the GPU"),
-        "launch-gaps": (378000, "the GPU waits while a DataLoader without workers loads"),
+        "launch-gaps": (447000, "the GPU waits while a DataLoader without workers loads"),
         "many-small-calls": (44400, "aten::add_ with 499 kernels of 8 us in each step, fill_ and mul_"),
         "single-tensor-optimizer": (7880, "Optimizer.step#SGD.step: add_ and mul_ for each of 161 tensors"),
     },
@@ -249,19 +250,25 @@ HEALTHY = ("mi300x_compile_tiny", "rocm_no_correlation")
 """Compiled or graph-launched work in bf16 that keeps the GPU busy: nothing to warn of."""
 
 TOLD_BY: dict[str, dict[str, str]] = {
-    "a100_cuda_sync_events": {"costly-children": "cold-start"},
+    "a100_cuda_sync_events": {"costly-children": "cold-start", "launch-gaps": "overhead-bound"},
     "a100_graphs_nccl_orphans": {"costly-children": "implicit-sync", "hotspot": "exposed-communication"},
     "a100_megatron_tp8_rank0": {"hotspot": "exposed-communication", "launch-gaps": "cpu-held-up"},
     "a100_megatron_tp8_rank1": {"hotspot": "exposed-communication"},
     "a100_moe_no_steps": {
-        "launch-gaps": "overhead-bound",
+        "launch-gaps": "cold-start",
+        "overhead-bound": "cold-start",
         "costly-children": "cold-start",
         "launch-delay": "cold-start",
+        "hotspot": "fp32-gemm",
     },
     "a100_sam_eager_large": {"costly-children": "implicit-sync"},
     "a100_sam_fast_large": {"overhead-bound": "launch-gaps", "costly-children": "implicit-sync"},
     "a100_vit_capture_and_graphs": {"launch-gaps": "cold-start"},
     "h100_qwen_orphans": {"costly-children": "compute-bound"},
+    "rtx3060_compile_steps": {"hotspot": "fp32-gemm"},
+    "v100_ns_timestamps": {"hotspot": "fp32-gemm"},
+    "v100_resnet50_oldest": {"many-small-calls": "single-tensor-optimizer"},
+    "v100_resnet50_steps": {"many-small-calls": "single-tensor-optimizer"},
     "mi210_gpu_only": {"copy-kernels": "layout-conversion"},
     "mi300x_sglang_decode_device9": {
         "implicit-sync": "queued-work-waits",

@@ -62,11 +62,12 @@ def test_small_work_launched_late_is_overhead_and_its_gaps_are_told_once(finding
     for at in range(0, 900, 100):
         builder.launched(MUL, at, dur=5)
     found = findings(builder)
-    assert found["overhead-bound"].evidence["late_launches"] == pytest.approx(8 / 9)
+    assert found["overhead-bound"].evidence["late_launches"] == 1
     # An operator lies around each launch; what is recorded nowhere is not counted as launching.
     assert found["overhead-bound"].launch_ratio == pytest.approx(found["overhead-bound"].launching_us / 45)
-    # From the end of the kernel before to the end of the launch, which returns 3 us before the kernel begins.
-    assert found["overhead-bound"].time_us == 8 * 92
+    # From the end of the kernel before to the end of the launch, which returns 3 us before the kernel begins; and up
+    # to the end of the first launch.
+    assert found["overhead-bound"].time_us == 5 + 8 * 92
     assert "launch-gaps" not in found
     assert all_findings(builder)["launch-gaps"].evidence["host_wait_us"] == 8 * 95
     assert "compute-bound" not in found
@@ -535,6 +536,43 @@ def test_an_optimizer_that_takes_tensors_one_by_one_is_found(findings):
     assert "single-tensor-optimizer" not in findings(foreach)
 
 
+def test_gradients_that_are_set_to_zero_by_kernels_need_not_be(findings):
+    def remedy(zeroing):
+        builder = steps()
+        builder.annotation("Optimizer.step#SGD.step", 0, 800)
+        builder.annotation("Optimizer.zero_grad#SGD.zero_grad", 800, 200)
+        for number in range(40 + zeroing):
+            builder.launched(MUL, number * 20, op="aten::mul_", dur=2)
+        finding = findings(builder)["single-tensor-optimizer"]
+        assert (finding.kernels_per_step, finding.zeroing) == (40, zeroing)
+        return finding.remedy
+
+    assert "set_to_none=True" in remedy(5)
+    assert "set_to_none" not in remedy(0)
+
+
+@pytest.mark.parametrize("optimizers", [True, False])
+def test_small_calls_that_are_an_optimizers_are_told_with_it(optimizers, findings, all_findings):
+    builder = steps(length=40_000)
+    builder.annotation("Optimizer.step#SGD.step", 0, 6000)
+    for number in range(500):
+        builder.launched(MUL, number * 20 + (0 if optimizers or number < 200 else 6000), op="aten::mul_", dur=2)
+    assert "many-small-calls" in all_findings(builder)
+    assert "single-tensor-optimizer" in all_findings(builder)
+    assert ("many-small-calls" in findings(builder)) == (not optimizers)
+
+
+@pytest.mark.parametrize("longest", [SGEMM, GEMM])
+def test_products_in_fp32_are_no_hotspot_beside_what_is_said_of_them(longest, findings, all_findings):
+    builder = steps()
+    for number, name in enumerate((SGEMM, GEMM)):
+        builder.launched(name, number * 450, op="aten::mm", dur=400 if name == longest else 150)
+    for number, name in enumerate((SOFTMAX, MUL)):
+        builder.launched(name, 900 + 20 * number, op="aten::other", dur=5)
+    assert {"hotspot", "fp32-gemm"} <= set(all_findings(builder))
+    assert ("hotspot" in findings(builder)) == (longest == GEMM)
+
+
 def test_grids_that_leave_multiprocessors_empty_are_small(findings):
     builder = steps()
     builder.launched(GEMM, 0, dur=100, blocks_per_sm=0.25)
@@ -704,8 +742,8 @@ def test_a_gap_in_a_call_that_captures_a_graph_is_a_first_calls(all_findings):
 
     eager, first = gap(captures=False), gap(captures=True)
     assert (eager.capturing_us, eager.graphs) == (0, False)
-    # From 15 to the end of the launch at 452; then from 600 to the end of the one at 800.
-    assert (first.capturing_us, first.time_us, first.saves_us) == (437, 637, 200)
+    # Up to the end of the launch at 4, from 15 to that of the one at 452, and from 600 to that of the one at 800.
+    assert (first.capturing_us, first.time_us, first.saves_us) == (441, 641, 200)
     assert first.graphs
     assert ("warm up" in eager.remedy, "warm up" in first.remedy) == (False, True)
 
@@ -1065,3 +1103,15 @@ def test_to_forbid_it_where_numbers_are_not_recorded_is_not_measured(tmp_path):
     without = TraceBuilder()
     without.launched(GEMM, 100)
     load(without.write(tmp_path / "t.json")).expect(forbid="repeated-constant")
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["foreign", "own"])
+def test_the_time_before_the_first_operation_counts(own, all_findings):
+    builder = steps()
+    builder.op("aten::sort", 0, 480)
+    builder.launched(MUL, 490, dur=200)
+    builder.launched(MUL, 600, dur=200, wait=300)
+    if own:
+        builder.own(steps=1)
+    # Up to the end of the launch.
+    assert all_findings(builder)["launch-gaps"].longest_us == 495

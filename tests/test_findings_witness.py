@@ -21,6 +21,8 @@ from findings_on_recordings import FINDINGS
 
 from pytest_torchprof import load
 from pytest_torchprof.findings import find
+from pytest_torchprof.findings.catalogue.headlines import GpuIdled
+from pytest_torchprof.findings.headline import headline_of
 from pytest_torchprof.kernels.names import decode as decode_name
 
 pytestmark = pytest.mark.any_torch
@@ -291,6 +293,15 @@ class Raw:
                     yield from ((start, end, one) for start, end in self.without_own(max(reached, begin), one.start))
                 reached = max(reached or one.end, one.end)
 
+    def gaps_from_start(self):
+        """Yield those, and before them what idled before the first operation of each device."""
+        of_step = set(map(id, self.work))
+        for device in self.devices:
+            first = min(self.on(device, self.gpu), key=lambda one: one.start)
+            if id(first) in of_step and first.start > self.window[0]:
+                yield from ((start, end, first) for start, end in self.without_own(self.window[0], first.start))
+        yield from self.gaps()
+
     def without_own(self, start, end):
         """Return what is left of a span without the profiler's own time."""
         left = []
@@ -304,7 +315,7 @@ class Raw:
 
     def late(self):
         """Yield the gaps whose operation was launched only when the device had run dry, and how much the host took."""
-        for start, end, one in self.gaps():
+        for start, end, one in self.gaps_from_start():
             call = self.call_of[one.correlation]
             if call.start > start:
                 yield start, min(end, call.end), one
@@ -402,14 +413,7 @@ def launching(raw):
 
 
 def waiting(raw, finding):
-    waits = []
-    for device in raw.devices:
-        first = min(raw.on(device, raw.gpu), key=lambda one: one.start)
-        alone = [(raw.window[0], first.start, first)] if id(first) in set(map(id, raw.work)) else []
-        for start, end, one in alone:
-            waits += [(begin, until, one) for begin, until in raw.without_own(start, max(start, end))]
-    waits += raw.gaps()
-    lengths = [(end - max(start, raw.call_of[one.correlation].end), one) for start, end, one in waits]
+    lengths = [(end - max(start, raw.call_of[one.correlation].end), one) for start, end, one in raw.gaps_from_start()]
     long = [lasted for lasted, _ in lengths if lasted >= 30_000]
     _, longest = max(lengths, key=lambda row: row[0])
     return {
@@ -523,19 +527,26 @@ def empty_steps(raw, _):
 
 
 def optimizer(raw, finding):
-    ranges = [one for one in raw.events if one.name.startswith("Optimizer.step#") and one.kind in RANGES]
-    inside = []
-    for one in raw.kernels:
-        call = raw.call_of[one.correlation]
-        if any(r.thread == call.thread and r.start <= call.start < r.end for r in ranges):
-            inside.append(one)
+    ranges, inside = launched_in(raw, "Optimizer.step#")
     meant = [one for one in inside if decode(one.name).family == "pointwise" and "multi_tensor" not in one.name]
     return {
         "count": len(meant),
         "time_us": sum(one.us for one in meant),
         "steps_taken": len(ranges),
         "cpu_us": sum(one.us for one in ranges),
+        "zeroing": len(launched_in(raw, "Optimizer.zero_grad#")[1]) // len(ranges),
     }
+
+
+def launched_in(raw, prefix):
+    """Return the ranges of that name, and the kernels that were launched in them."""
+    ranges = [one for one in raw.events if one.name.startswith(prefix) and one.kind in RANGES]
+    inside = []
+    for one in raw.kernels:
+        call = raw.call_of[one.correlation]
+        if any(r.thread == call.thread and r.start <= call.start < r.end for r in ranges):
+            inside.append(one)
+    return ranges, inside
 
 
 def of_kernels(raw, meant):
@@ -1227,6 +1238,29 @@ def test_copies_that_are_most_of_the_time_are_what_the_events_say(build, share, 
     assert first.code == "copies-take-long"
 
 
+def went_on(raw, start, end, following):
+    """Return what most of a gap was spent with."""
+    loading = [one.span for one in raw.events if one.name.startswith("enumerate(Data") and raw.is_of_a_step(one)]
+    launched = max(start, raw.call_of[following.correlation].end) if following is not None else end
+    passed = {
+        "set_up": both([(start, end)], [span for spans in set_up(raw).values() for span in spans]),
+        "loading": both([(start, end)], loading),
+        "queued": end - launched,
+        "silent": both([(start, end)], silent(raw)),
+    }
+    return next((what for what, ns in passed.items() if ns >= (end - start) / 2), None)
+
+
+def says_what_went_on(raw, headline):
+    spans = [span for each in set_up(raw).values() for span in each]
+    busy = [[*raw.inside(raw.on(device, raw.gpu)), *raw.own] for device in raw.devices]
+    once_ns = sum(length(spans) - both(spans, each) for each in busy)
+    assert headline.set_up_us == pytest.approx(once_ns / 1000 / len(raw.devices))
+    (start, end, _) = headline.events.gaps[0]
+    following = next((one for one in sorted(raw.gpu, key=lambda one: one.start) if one.start == end), None)
+    assert headline.meanwhile == went_on(raw, start, end, following)
+
+
 def says_what_the_events_say(raw, finding):
     if finding.code in ADVICE:
         ADVICE[finding.code](raw, finding.remedy, finding)
@@ -1242,3 +1276,5 @@ def test_findings_are_what_the_events_say(recording, shared_trace):
     profile = load(path)
     for finding in find(profile):
         says_what_the_events_say(raw, finding)
+    if isinstance(headline := headline_of(profile), GpuIdled):
+        says_what_went_on(raw, headline)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from builder import TraceBuilder
 from conftest import SHARED_TRACES
+from msgspec.structs import replace
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
@@ -209,6 +210,49 @@ def test_a_gpu_that_works_on_what_came_before_the_recording_is_not_called_idle(o
     assert isinstance(headline, GpuIdled if own else GpuHeldUp)
 
 
+def load_data(builder):
+    builder.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 20, 9000)
+
+
+def set_up(builder):
+    builder.call("cudaMalloc", 20, 9000)
+
+
+def launch_early(builder):
+    for event in builder.events:
+        if event["name"] == "cudaLaunchKernel" and event["ts"] > builder.begin + 5000:
+            event["ts"] = builder.begin + 20
+
+
+def compute_on_the_cpu(builder):
+    builder.op("aten::item", 20, 9000)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "happens"),
+    [
+        ("loading", load_data),
+        ("set_up", set_up),
+        ("queued", launch_early),
+        ("silent", lambda _: None),
+        (None, compute_on_the_cpu),
+    ],
+    ids=["loading", "set up", "queued", "silent", "none of these"],
+)
+def test_the_headline_says_what_went_on_in_the_longest_gap(meanwhile, happens, tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 10_000)
+    builder.launched("ampere_sgemm_128x64_tn", 1, dur=10)
+    builder.launched("ampere_sgemm_128x64_nn", 9500, dur=10)
+    happens(builder)
+    headline = headline_of(load(builder.write(tmp_path / "t.json")))
+    assert isinstance(headline, GpuIdled)
+    assert headline.meanwhile == meanwhile
+    assert headline.set_up_us == (9000 if meanwhile == "set_up" else 0)
+    assert ("not warm" in headline.what) == (meanwhile == "set_up")
+    assert len({kind.passed for kind in (headline, replace(headline, meanwhile=None))}) == 1 + (meanwhile is not None)
+
+
 def test_a_gpu_that_works_is_told_with_its_costliest_kernel(tmp_path):
     headline = headline_of(load(steady(0).write(tmp_path / "t.json")))
     assert isinstance(headline, GpuBusy)
@@ -266,7 +310,7 @@ def test_each_kind_can_be_said(kind, several):
         if getattr(field.type, "__name__", "") in values
         else "name"
         for name, field in types.items()
-        if name != "events"
+        if name not in ("events", "meanwhile")
     }
     headline = kind(**facts)
     assert "{" not in headline.message

@@ -24,7 +24,7 @@ from pytest_torchprof.trace.links import captures
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_torchprof.analysis.gpu_time import Gap, Idle
+    from pytest_torchprof.analysis.gpu_time import Cause, Gap, Idle
     from pytest_torchprof.analysis.launches import Launching
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
@@ -435,14 +435,28 @@ class GpuWork:
             for start, end, cause, before in every
             if end > begin and of_step[before] >= 0
         ]
-        own = self.profilers_own
-        if not own:
-            return gaps
-        return [
-            (start, end, cause, before)
-            for begin, until, cause, before in gaps
-            for start, end in intervals.without([(begin, until)], own)
-        ]
+        return list(self._without_profilers_own(gaps))
+
+    @cached_property
+    def gaps_from_start(self) -> list[Gap]:
+        """Those gaps, and from the window's start to each device's first operation, if that is of a step."""
+        trace, begin = self.trace, self.window[0]
+        call_of, launched = trace.links.call_of, trace.calls.start
+        gaps: list[Gap] = []
+        for first, *_ in self.by_device.values():
+            call = call_of[first]
+            if trace.step_of_gpu_op[first] >= 0 and trace.gpu.start[first] > begin:
+                cause: Cause = "host" if call >= 0 and launched[call] > begin else "other"
+                gaps.append((begin, trace.gpu.start[first], cause, first))
+        return [*self._without_profilers_own(gaps), *self.gaps]
+
+    def _without_profilers_own(self, gaps: Iterable[Gap]) -> Iterator[Gap]:
+        if not (own := self.profilers_own):
+            yield from gaps
+            return
+        for begin, until, cause, before in gaps:
+            for start, end in intervals.without([(begin, until)], own):
+                yield start, end, cause, before
 
     @cached_property
     def idle_by_cause(self) -> Idle:

@@ -67,6 +67,7 @@ _AFTER = 8
 """A cast and dropout lie between the softmax and the second product."""
 _LAYOUTS = ("nchwToNhwc", "nhwcToNchw", "nchwAddPadding", "nhwcAddPadding", "nchwToFold", "tensorTransform")
 _STEP = "Optimizer.step#"
+_ZERO_GRAD = "Optimizer.zero_grad#"
 
 
 def _unfused_pointwise(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -97,6 +98,13 @@ def outside_optimizer(analysis: Analysis, chains: Iterable[Sequence[int]]) -> li
     """Return the chains that no optimizer's step has launched."""
     inside = set(_launched_inside(analysis, analysis.trace.spans_in_steps(_STEP)))
     return [chain for chain in chains if inside.isdisjoint(chain)]
+
+
+def launched_by_optimizer(analysis: Analysis, kernels: Iterable[int]) -> list[int]:
+    """Return those of the kernels that an optimizer launched: its step, or setting its gradients to zero."""
+    ranges = [span for prefix in (_STEP, _ZERO_GRAD) for span in analysis.trace.spans_in_steps(prefix)]
+    inside = set(_launched_inside(analysis, ranges)) if ranges else set()
+    return [i for i in kernels if i in inside]
 
 
 def saved_us(analysis: Analysis, chains: Sequence[Sequence[int]]) -> float:
@@ -299,6 +307,7 @@ def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) 
         kernels_per_step=len(single) // steps,
         cpu_us=host,
         steps_taken=steps,
+        zeroing=len(_launched_inside(analysis, trace.spans_in_steps(_ZERO_GRAD))) // steps,
         # One kernel for all of them remains.
         saves_us=max(host, spent) * (1 - steps / len(single)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.headlines import (
     CpuComputed,
     GpuBusy,
@@ -16,13 +17,18 @@ from pytest_torchprof.findings.catalogue.headlines import (
     NotMeasuredHeadline,
 )
 from pytest_torchprof.findings.events import Events
-from pytest_torchprof.findings.queued import waits_from_before
+from pytest_torchprof.findings.queued import launched_waits, waits_from_before
+from pytest_torchprof.findings.silence import silent_times
+from pytest_torchprof.findings.waiting import loading_times
 from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.findings.catalogue.headlines import Meanwhile
+    from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.intervals import Spans
 
 MUCH: Final = 0.2
@@ -30,7 +36,7 @@ MUCH: Final = 0.2
 
 
 _MOST: Final = 0.5
-"""Of the idle time, from where on it is told by what the recording begins with."""
+"""Of the idle time, from where on it is told by what the recording begins with; of a gap, by what went on in it."""
 
 
 def headline_of(analysis: Analysis) -> Headline:
@@ -88,7 +94,29 @@ def _idled(analysis: Analysis, share: float) -> Headline:
         source=work.source_of(beside),
         is_last=following is None,
         profiler_us=max(aside, 0.0) * work.window_us,
+        set_up_us=_idle_during(work, work.setup_spans),
+        meanwhile=_meanwhile(analysis, (start, end), beside),
         events=Events(gaps=((start, end, beside),)),
+    )
+
+
+def _idle_during(work: GpuWork, spans: Spans) -> float:
+    """Return for how long the devices idled in these spans, the mean over devices."""
+    together = sum(intervals.length(intervals.within(idle, spans)) for idle in work.idle.values())
+    return together / 1000 / len(work.by_device)
+
+
+def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhile | None:
+    """Return what most of a gap beside an operation was spent with; None where no event tells."""
+    spent: dict[Meanwhile, Spans] = {
+        "set_up": analysis.gpu_work.setup_spans,
+        "loading": loading_times(analysis.trace),
+        "queued": intervals.merged((start, end) for start, end, before in launched_waits(analysis) if before == beside),
+        "silent": silent_times(analysis),
+    }
+    half = _MOST * (gap[1] - gap[0])
+    return next(
+        (what for what, spans in spent.items() if intervals.length(intervals.within([gap], spans)) >= half), None
     )
 
 
@@ -137,9 +165,15 @@ def _busy(analysis: Analysis) -> Headline:
         name=name or trace.names[trace.gpu.name[longest]],
         name_share=ns / spent.total() if spent else 0.0,
         op=analysis.launching.op_name(analysis.launching.op_of[longest]),
+        in_graph=_in_graph(trace, longest),
         source=work.source_of(longest),
         events=Events(gpu_ops=(longest,)),
     )
+
+
+def _in_graph(trace: Trace, gpu_op: int) -> bool:
+    call = trace.links.call_of[gpu_op]
+    return call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH
 
 
 def _name_of(analysis: Analysis, gpu_op: int) -> str:

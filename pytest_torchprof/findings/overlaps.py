@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.findings.catalogue.costs import CopyKernels, CostlyChildren, Hotspot
+from pytest_torchprof.findings.catalogue.costs import CopyKernels, CostlyChildren, Hotspot, ManySmallCalls
 from pytest_torchprof.findings.catalogue.kernels import LayoutConversion
 from pytest_torchprof.findings.catalogue.waiting import LaunchGaps
-from pytest_torchprof.findings.finding import WORTH_TELLING
-from pytest_torchprof.findings.fusible import chains_to_fuse, outside_optimizer, saved_us
+from pytest_torchprof.findings.finding import WORTH_TELLING, OfKernels
+from pytest_torchprof.findings.fusible import chains_to_fuse, launched_by_optimizer, outside_optimizer, saved_us
 from pytest_torchprof.findings.silence import held_up, silent_times
 from pytest_torchprof.findings.waiting import held_on_gpu, late_gaps, waits_for_little, waits_in_operators
 from pytest_torchprof.trace import intervals
@@ -100,6 +100,22 @@ def _communicates(analysis: Analysis, finding: Finding, _: Finding) -> bool:
     return isinstance(finding, Hotspot) and not talking.isdisjoint(finding.kernels)
 
 
+def _are_products(_: Analysis, finding: Finding, products: Finding) -> bool:
+    """Whether what takes the time is among the products, of which the other finding says how to make them faster."""
+    if not isinstance(finding, Hotspot) or not isinstance(products, OfKernels):
+        return False
+    return finding.subject in (*products.kernels, *products.ops) and finding.time_us <= products.time_us
+
+
+def _are_the_optimizers(analysis: Analysis, finding: Finding, _: Finding) -> bool:
+    """Whether most of the small kernels are the optimizer's own, which has a better way."""
+    if not isinstance(finding, ManySmallCalls):
+        return False
+    work, launching = analysis.gpu_work, analysis.launching
+    small = [i for i in work.kernels if launching.op_name(launching.op_of[i]) in finding.ops]
+    return len(launched_by_optimizer(analysis, small)) >= _HALF * len(small)
+
+
 def _are_layouts(_: Analysis, finding: Finding, layouts: Finding) -> bool:
     """Whether half of what only moves data changes layouts."""
     if not isinstance(finding, CopyKernels) or not isinstance(layouts, LayoutConversion):
@@ -142,7 +158,8 @@ _EXPLAINED_BY: Final[Mapping[str, Mapping[str, Callable[[Analysis, Finding, Find
         "implicit-sync": _of_children(waits_in_operators),
         "compute-bound": lambda *_: True,
     },
-    "hotspot": {"exposed-communication": _communicates},
+    "hotspot": {"exposed-communication": _communicates, "fp32-gemm": _are_products, "tf32-gemm": _are_products},
+    "many-small-calls": {"single-tensor-optimizer": _are_the_optimizers},
     "unfused-pointwise": {"single-tensor-optimizer": _is_optimizer},
     "copy-kernels": {"layout-conversion": _are_layouts},
 }

@@ -10,7 +10,6 @@ from pytest_torchprof.findings.catalogue.waiting import LaunchedWorkWaits
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.kernels.names import decode
-from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
@@ -93,13 +92,8 @@ def waits_from_before(analysis: Analysis) -> list[tuple[int, int, int]]:
 def launched_waits(analysis: Analysis) -> Iterator[tuple[int, int, int]]:
     """Yield from when to when a device idled after an operation's launch had returned, and the operation."""
     work, trace = analysis.gpu_work, analysis.trace
-    call_of, returned, started = trace.links.call_of, trace.calls.end, trace.gpu.start
-    gaps = [(start, end, before) for start, end, _, before in work.gaps]
-    for ops in work.by_device.values():
-        # Before the first operation there is no gap between two.
-        alone = intervals.without([(work.window[0], max(started[ops[0]], work.window[0]))], work.profilers_own)
-        gaps += [(start, end, ops[0]) for start, end in alone if trace.step_of_gpu_op[ops[0]] >= 0]
-    for start, end, before in gaps:
+    call_of, returned = trace.links.call_of, trace.calls.end
+    for start, end, _, before in work.gaps_from_start:
         call = call_of[before]
         since = max(start, returned[call]) if call >= 0 else end
         if end - since >= KERNEL_WAIT_NS:

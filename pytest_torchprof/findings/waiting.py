@@ -86,7 +86,7 @@ _LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 def _late(work: GpuWork) -> float:
     """Return the share of GPU operations that the device had to wait for."""
     # Where the profiler's own time cuts a gap into pieces, it is still one operation that came late.
-    return len({before for _, _, cause, before in work.gaps if cause == "host"}) / max(len(work.gpu_ops), 1)
+    return len({before for _, _, cause, before in work.gaps_from_start if cause == "host"}) / max(len(work.gpu_ops), 1)
 
 
 def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -132,7 +132,7 @@ def launching_times(analysis: Analysis) -> Spans:
         *((calls.start[i], calls.end[i]) for i in waits),
         *work.setup_spans,
         *work.profilers_own,
-        *_loading(trace),
+        *loading_times(trace),
         *silent_times(analysis),
     ]
     steps = ((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
@@ -201,7 +201,7 @@ def _late_gaps(analysis: Analysis) -> Iterator[tuple[int, int, int]]:
     """Yield the gaps, each up to the end of the launching call, that end with what was launched only in them."""
     trace = analysis.trace
     call_of, ends = trace.links.call_of, trace.calls.end
-    for start, end, cause, before in analysis.gpu_work.gaps:
+    for start, end, cause, before in analysis.gpu_work.gaps_from_start:
         if cause == "host" and (until := min(end, ends[call_of[before]])) > start:
             yield start, until, before
 
@@ -235,7 +235,7 @@ def _after_waits_ns(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> int:
     return total
 
 
-def _loading(trace: Trace) -> Spans:
+def loading_times(trace: Trace) -> Spans:
     """Return when data was loaded."""
     spans = [span for prefix in _LOADING for span in trace.spans_in_steps(prefix)]
     return intervals.merged((span.start_ns, span.end_ns) for span in spans)
@@ -243,7 +243,7 @@ def _loading(trace: Trace) -> Spans:
 
 def _loading_ns(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> int:
     """Return how much of those gaps passed while data was loaded."""
-    loading = _loading(analysis.trace)
+    loading = loading_times(analysis.trace)
     return sum(intervals.length(intervals.within([gap], loading)) for gap in gaps) if loading else 0
 
 

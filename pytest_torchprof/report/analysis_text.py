@@ -182,7 +182,7 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         table = lined_up([*head, *lines], sides)
     if not part and median.gpu_utilization is not None:
         which = "GPU utilization is" if median.sm_efficiency is None else "GPU utilization and SM efficiency are"
-        table += wrapped(f"{which} of {_describe_window(analysis)}", "  ", width=width)
+        table += wrapped(f"{which} of {_describe_window(analysis)}; kernels alone count", "  ", width=width)
     return "\n".join(table)
 
 
@@ -268,7 +268,9 @@ def _draw_other(analysis: Analysis, other: Sequence[SilentTime], total_us: float
     columns = (
         Column("after", lambda row: printable(_name_beginning(row)), "left"),
         Column(
-            "before", lambda row: cut_inside(printable(row.before or "its end"), max((width - 30) // 2, 12)), "left"
+            "before",
+            lambda row: cut_inside(printable(row.before or "the step's end"), max((width - 30) // 2, 12)),
+            "left",
         ),
         Column("of step", lambda row: show_share(row.time_us / total_us)),
         Column("gaps", lambda row: f"{row.count:,}", leaves=2),

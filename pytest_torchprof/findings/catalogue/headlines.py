@@ -5,8 +5,9 @@ The first sentence says what the numbers mean, the second where to look; it is o
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 from string import Formatter
-from typing import ClassVar
+from typing import ClassVar, Final, Literal
 
 from msgspec import Struct, to_builtins
 
@@ -15,6 +16,12 @@ from pytest_torchprof.findings.finding import WORTH_TELLING
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001  (as above)
 from pytest_torchprof.reasons.wording import worded
 from pytest_torchprof.text import counted
+
+Meanwhile = Literal["set_up", "loading", "queued", "silent"]
+"""What went on while a GPU idled: something done once, data being loaded, a wait of launched work, or no event."""
+
+MUCH_SET_UP: Final = 0.25
+"""Of the idle time, from where on what is done once comes before everything else."""
 
 
 class Headline(Struct, frozen=True, kw_only=True, tag_field="headline"):
@@ -95,14 +102,25 @@ class _OfWindow(Headline, frozen=True, kw_only=True):
 class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """The GPU had nothing to do for much of the time."""
 
-    WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}."
-    WHERE = "The longest gap, {longest_us:us}, is {side} {name}{at}."
+    WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{once}."
+    WHERE = "The longest gap, {longest_us:us}, is {side} {name}{at}{passed}."
     _OWN: ClassVar[str] = ", not counting {profiler_us:us} in which the profiler handled its own buffers"
+    _ONCE: ClassVar[str] = "; {set_up_us:us} of that went into what is done once, so these steps were not warm"
+    _PASSED: ClassVar[Mapping[Meanwhile, str]] = {
+        "set_up": "; most of it went into what is done once",
+        "loading": "; most of it passed while data was loaded",
+        "queued": ", which had already been launched",
+        "silent": "; for most of it nothing is recorded",
+    }
 
     is_last: bool = False
     """Whether the gap is behind the last operation, and not before one."""
     profiler_us: float = 0.0
     """For how long it idled while the profiler handled its own buffers, which is not counted; the mean of several."""
+    set_up_us: float = 0.0
+    """For how long it idled while something was done that is done once; the mean of several."""
+    meanwhile: Meanwhile | None = None
+    """What most of the longest gap was spent with, where events tell."""
 
     @property
     def side(self) -> str:
@@ -113,6 +131,16 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     def own(self) -> str:
         """What the profiler itself took, where that is enough to be seen."""
         return self.words(self._OWN) if self.profiler_us >= WORTH_TELLING * self.window_us else ""
+
+    @property
+    def once(self) -> str:
+        """That much of it is the cold start's, where it is."""
+        return self.words(self._ONCE) if self.set_up_us >= MUCH_SET_UP * self.share * self.window_us else ""
+
+    @property
+    def passed(self) -> str:
+        """What went on in the longest gap, where that is known."""
+        return "" if self.meanwhile is None else self._PASSED[self.meanwhile]
 
 
 class GpuHeldUp(_OfWindow, frozen=True, kw_only=True, tag="gpu-held-up"):
@@ -139,17 +167,26 @@ class GpuBusy(_OfWindow, frozen=True, kw_only=True, tag="gpu-busy"):
     """The GPU worked nearly all of the time."""
 
     WHAT = "{subject} was busy {share:percent} of {window_us:us}{mean}."
-    WHERE = "{name} takes {name_share:percent} of the kernel time; its longest call, {longest_us:us}, is {by}{at}."
+    WHERE = "{name} takes {name_share:percent} of the kernel time; its longest call{by}{at}."
+    _LAUNCHED: ClassVar[str] = ", {longest_us:us}, is launched by {launcher}"
+    _TAKES: ClassVar[str] = " takes {longest_us:us}"
 
     name_share: float
     """Of the time of all kernels."""
     op: str | None = None
     """The operator that launched the longest call."""
+    in_graph: bool = False
+    """Whether a CUDA graph launched it, which tells no operator."""
 
     @property
     def by(self) -> str:
-        """Who launched it."""
-        return "launched by no operator" if self.op is None else f"launched by {self.op}"
+        """Who launched it, where that is known."""
+        return self.words(self._TAKES if self.launcher is None else self._LAUNCHED)
+
+    @property
+    def launcher(self) -> str | None:
+        """The operator or the graph that launched it; None where neither is known."""
+        return self.op or ("a CUDA graph" if self.in_graph else None)
 
 
 class IdleDevice(Headline, frozen=True, kw_only=True, tag="nothing-ran"):

@@ -284,13 +284,21 @@ class OptimizerOfSingleTensors(OfKernels, frozen=True, kw_only=True, tag="single
         "{optimizer} launches {kernels_per_step:pointwise kernel} per step ({gpu_step_us:us} on the GPU, "
         "{cpu_step_us:us} on the CPU)"
     )
-    REMEDY = "foreach=True or, where it exists, fused=True for the optimizer"
+    REMEDY = "foreach=True or, where it exists, fused=True for the optimizer{gradients}"
+    _GRADIENTS = "; zero_grad(set_to_none=True), which spares {zeroing:kernel} per step"
 
     optimizer: str
     kernels_per_step: int
     cpu_us: float
     steps_taken: int
     """Of the optimizer."""
+    zeroing: int = 0
+    """How many kernels per step set gradients to zero."""
+
+    @property
+    def gradients(self) -> str:
+        """What to do about gradients that are set to zero, where kernels do it."""
+        return self.words(self._GRADIENTS) if self.zeroing else ""
 
     @property
     def gpu_step_us(self) -> float:

@@ -297,9 +297,10 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "compute meanwhile{cause}"
     )
     REMEDY = (
-        "overlap it with computation ({ways:list}); a collective that only waits shows that another rank is late: "
-        "compare the ranks"
+        "overlap it with computation ({ways:list}){needed}; a collective that only waits shows that another rank is "
+        "late: compare the ranks"
     )
+    _NEEDED: ClassVar[str] = ", where the next kernels do not need its result, as in tensor parallelism they do"
     _WAYS: ClassVar[Mapping[str, str]] = {"ddp": "DDP buckets", "fsdp": "prefetch in FSDP"}
     _SENT_BY: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "ddp": ("all_reduce",),
@@ -343,6 +344,11 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         first = self.longest[0] if self.longest else ""
         meant = [wrapper for wrapper in self.wrappers if first in self._SENT_BY[wrapper]]
         return (*(self._WAYS[wrapper] for wrapper in meant), "async_op=True")
+
+    @property
+    def needed(self) -> str:
+        """That it may be needed at once, where no wrapper tells that it is not."""
+        return self._NEEDED if "all_reduce" in self.longest[:1] and not self.wrappers else ""
 
     @property
     def longest(self) -> tuple[str, ...]:
