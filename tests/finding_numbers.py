@@ -22,6 +22,7 @@ OWN_NUMBER: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "unasked-fp64": lambda facts: facts["count"],
     "misaligned-gemm": lambda facts: facts["count"],
     "unfused-pointwise": lambda facts: facts["count"],
+    "unfused-norm": lambda facts: facts["count"],
     "layout-conversion": lambda facts: facts["count"],
     "single-tensor-optimizer": lambda facts: facts["count"],
     "small-grid": lambda facts: facts["count"],
@@ -42,4 +43,5 @@ OWN_NUMBER: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
 CHAINS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "unfused-pointwise": lambda facts: facts["chains"],
     "unfused-attention": lambda facts: facts["count"],
+    "unfused-norm": lambda facts: facts["norms"],
 }

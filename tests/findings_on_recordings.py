@@ -143,6 +143,7 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "costly-children": (9750, "aten::linear is aten::matmul and views"),
         "implicit-sync": (7.69, "cudaStreamSynchronize inside aten::is_nonzero: a check of the attention mask"),
         "in-flight-kernels": (13700, "509 GPU operations whose correlation has no call in the file"),
+        "unfused-norm": (7383, "49 x Qwen2RMSNorm: to fp32, pow, mean, add, rsqrt, mul, to bf16, mul by the weight"),
         "unfused-pointwise": (2180, "the rotary embedding and norms of Qwen, eager: mul, add, mul on one size"),
     },
     "h100_transformer_three_steps": {

@@ -16,6 +16,11 @@ MUL = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float, "
     "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int, ...)"
 )
+MEAN = (
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float, float, float>, "
+    "unsigned int, float, 4> >(at::native::ReduceOp<float, at::native::MeanOps<float, float, float, float>, unsigned int, "
+    "float, 4>)"
+)
 SOFTMAX = (
     "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*, float const*)"
 )
@@ -522,6 +527,48 @@ def test_attention_in_three_kernels_is_unfused_if_the_sizes_fit(findings):
 
     assert findings(builder((8, 128, 128)))["unfused-attention"].evidence["count"] == 1
     assert "unfused-attention" not in findings(builder((8, 32, 128)))
+
+
+def rms_norm(*, before=(), cast=True, rows=64):
+    """Build a step with RMSNorm as transformers writes it, beside a product."""
+    builder, wide, narrow = steps(), operand(rows, 128), operand(rows, 1)
+    ops = [*before, "copy_", "pow", "mean", "add", "rsqrt", "mul", "copy_", "mul"]
+    ops = ops if cast else [op for op in ops if op != "copy_"]
+    for at, op in enumerate(ops):
+        name = MEAN if op == "mean" else COPY if op == "copy_" else MUL
+        size = [narrow] if op in ("add", "rsqrt") else [wide]
+        builder.launched(name, at * 20, op=f"aten::{op}", inputs=size, dur=10)
+    builder.launched(GEMM, 400, op="aten::mm", dur=100)
+    return builder
+
+
+@pytest.mark.parametrize(("cast", "kernels"), [(True, 8), (False, 6)], ids=["bf16", "fp32"])
+def test_a_norm_of_single_operators_is_unfused(cast, kernels, findings):
+    found = findings(rms_norm(cast=cast))["unfused-norm"]
+    assert (found.norms, found.count, found.time_us) == (1, kernels, 10 * kernels)
+    assert (found.each, found.saves_us) == (kernels, 10 * kernels - 10)
+
+
+def test_what_only_resembles_the_norm_is_none(findings):
+    assert "unfused-norm" not in findings(rms_norm(before=["sub"], cast=False))
+    other = rms_norm()
+    other.events = [
+        {**event, "name": "aten::sqrt"} if event["name"] == "aten::rsqrt" else event for event in other.events
+    ]
+    assert "unfused-norm" not in findings(other)
+
+
+def test_a_norm_may_hide_in_a_cuda_graph(tmp_path):
+    builder = rms_norm()
+    builder.kernel(MEAN, 600, 30, builder.graph_launch(550))
+    profile = load(builder.write(tmp_path / "t.json"))
+    with pytest.raises(AssertionError, match="unfused-norm"):
+        profile.expect(forbid="unfused-norm")
+    alone = steps()
+    alone.kernel(MEAN, 600, 30, alone.graph_launch(550))
+    alone.launched(GEMM, 700, op="aten::mm")
+    with pytest.raises(NotMeasured):
+        load(alone.write(tmp_path / "a.json")).expect(forbid="unfused-norm")
 
 
 def test_an_optimizer_that_takes_tensors_one_by_one_is_found(findings):

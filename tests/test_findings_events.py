@@ -58,7 +58,14 @@ def test_the_events_take_the_time_that_the_finding_says(path):
             assert max(end - start for start, end, _ in gaps) / 1000 == pytest.approx(facts["longest_us"])
             for start, end, before in gaps:
                 assert start < end <= gpu.start[before]
-        elif finding.code in ("fp32-gemm", "copy-kernels", "hotspot", "unfused-attention", "copies-take-long"):
+        elif finding.code in (
+            "fp32-gemm",
+            "copy-kernels",
+            "hotspot",
+            "unfused-attention",
+            "unfused-norm",
+            "copies-take-long",
+        ):
             spent = sum(gpu.end[i] - gpu.start[i] for i in events.gpu_ops) / 1000
             assert spent == pytest.approx(facts["time_us"]), finding.code
 

@@ -128,6 +128,7 @@ EVIDENCE = {
     "copy-kernels": kernels("copy"),
     "hidden-copy": operators("aten::addmm"),
     "unfused-pointwise": kernels("pointwise"),
+    "unfused-norm": lambda _: lambda event: category(event) == "kernel" and "MeanOps" in event["name"],
     "unfused-attention": lambda _: lambda event: category(event) == "kernel" and "softmax" in event["name"].lower(),
     "layout-conversion": lambda _: lambda event: category(event) == "kernel" and "transpose" in event["name"],
     "single-tensor-optimizer": lambda _: lambda event: event["name"].startswith("Optimizer.step"),

@@ -1012,6 +1012,20 @@ def attention(raw, _):
     }
 
 
+def norms(raw, _):
+    """Look for the names of RMSNorm's operators, written as letters in the order of their launch."""
+    letters = {"aten::copy_": "c", "aten::mean": "m", "aten::rsqrt": "r", "aten::add": "a", "aten::pow": "p"} | {
+        "aten::mul": "x"
+    }
+    found = []
+    for ones in raw.launched_in_turn():
+        kernels = [one for one in ones if one.kind == "kernel"]
+        word = "".join(letters.get(op.name, ".") if (op := raw.op(one)) is not None else "." for one in kernels)
+        found += [kernels[match.start() : match.end()] for match in re.finditer("c?pmarx(?:cx|x)?", word)]
+    meant = [one for ones in found for one in ones]
+    return {**of_kernels(raw, meant), "norms": len(found)}
+
+
 def copies(raw, _):
     """Count the copies by where they go, and when no kernel ran beside them."""
     meant = [one for one in raw.work if "Memcpy" in one.name or re.match("Copy[A-Z]", one.name)]
@@ -1072,6 +1086,7 @@ WITNESSES = {
     "tf32-gemm": tf32,
     "unasked-fp64": fp64,
     "unfused-attention": attention,
+    "unfused-norm": norms,
     "unfused-pointwise": pointwise_chains,
 }
 

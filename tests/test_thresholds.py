@@ -74,6 +74,7 @@ MOVED = {
         "-compute-bound.share=1",
         "-unfused-pointwise.chain=99",
         "-unfused-pointwise.share=0.9",
+        "-unfused-norm.share=0.9",
         "-below-roofline.times=6",
         "-below-roofline.least_us=25",
         "-below-roofline.share=0.2",

@@ -46,6 +46,7 @@ _SUBJECTS = (
     "products",
     "roofline",
     "fusible",
+    "norms",
     "repeated",
     "compiling",
     "ranks",

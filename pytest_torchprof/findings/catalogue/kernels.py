@@ -266,6 +266,31 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
         return self._MATH if self.by_math else ""
 
 
+class UnfusedNorm(OfKernels, frozen=True, kw_only=True, tag="unfused-norm"):
+    """RMSNorm is computed by a kernel for each of its operators."""
+
+    TITLE = "Unfused normalization"
+    SENTENCE = (
+        "RMSNorm runs {norms:time}, each as {each:kernel} ({chain:list}): {time_us:us}, {kernel_share:percent} of the kernel "
+        "time"
+    )
+    REMEDY = (
+        "torch.nn.RMSNorm or torch.nn.functional.rms_norm, for which torch has one kernel on GPUs, or torch.compile, "
+        "which makes one of these"
+    )
+
+    norms: int
+    """How many."""
+    chain: tuple[str, ...]
+    """The operators of the first one, in the order of their launch."""
+    kernel_share: float
+
+    @property
+    def each(self) -> int:
+        """Of how many kernels the first one consists."""
+        return len(self.chain)
+
+
 class LayoutConversion(OfKernels, frozen=True, kw_only=True, tag="layout-conversion"):
     """Kernels only change the layout of images for convolutions."""
 

@@ -1,0 +1,119 @@
+"""Findings about normalization that is computed operator by operator."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.findings.catalogue.kernels import UnfusedNorm
+from pytest_torchprof.findings.events import Events
+from pytest_torchprof.findings.evidence import evidence
+from pytest_torchprof.findings.finding import (
+    HOST_PACE,
+    HOW_MANY_KERNELS,
+    LAUNCHES,
+    SLOW_KERNELS,
+    WHICH_KERNELS,
+    WHICH_OPERATORS,
+    Finding,
+    Need,
+    Rule,
+    Threshold,
+)
+from pytest_torchprof.kernels.reply import NO
+from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
+from pytest_torchprof.trace.columns import KERNEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+
+SAVED = Threshold("share", 0.02, "a fiftieth of the kernel time that fusing could save is what changing a module costs")
+
+_SQUARES: Final = ("aten::pow", "aten::square", "aten::mul")
+_MEAN: Final = "aten::mean"
+_CORE: Final = (("aten::add", "aten::add_"), ("aten::rsqrt", "aten::rsqrt_"), ("aten::mul", "aten::mul_"))
+"""What follows the mean of the squares: the smallest number is added, and the root of it divides what was squared."""
+_CENTRES: Final = ("aten::sub", "aten::sub_")
+_CAST: Final = "aten::copy_"
+_WEIGHT: Final = ("aten::mul", "aten::mul_")
+
+
+def _unfused_norm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find RMSNorm written as operators, as many models of transformers have it: each is a kernel of its own."""
+    work, kind = analysis.gpu_work, analysis.trace.gpu.kind
+    norms = [
+        norm for ops in work.launched_together for norm in _rms_norms(analysis, [i for i in ops if kind[i] == KERNEL])
+    ]
+    # Of a fused norm one kernel's time remains: it reads its input and writes the result once.
+    saved = sum(work.time_us(norm) - max(work.time_us([i]) for i in norm) for norm in norms)
+    if not norms or saved < at[SAVED] * work.kernel_time_us:
+        return
+    kernels = [i for norm in norms for i in norm]
+    facts = evidence(work, kernels)
+    facts["events"] = Events(gpu_ops=tuple(kernels), chains=tuple(map(len, norms)))
+    yield UnfusedNorm(
+        **facts,
+        norms=len(norms),
+        chain=tuple(analysis.launching.op_name(analysis.launching.op_of[i]) or "" for i in norms[0]),
+        kernel_share=work.time_us(kernels) / work.kernel_time_us,
+        saves_us=saved,
+    )
+
+
+def _rms_norms(analysis: Analysis, kernels: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the kernels of each RMSNorm among kernels in the order of their launch, with its casts and its weight."""
+    ops = [analysis.launching.op_name(analysis.launching.op_of[i]) for i in kernels]
+    reached = 0
+    for mean, op in enumerate(ops):
+        first, last = mean - 1, mean + len(_CORE)
+        if op != _MEAN or first < reached or last >= len(ops) or ops[first] not in _SQUARES:
+            continue
+        # What is squared has had its mean taken off: that is another norm.
+        if first > reached and ops[first - 1] in _CENTRES:
+            continue
+        if any(follows not in meant for follows, meant in zip(ops[mean + 1 :], _CORE, strict=False)):
+            continue
+        size = _elements(analysis, kernels[first])
+        around = range(max(first - 1, 0), min(last + 3, len(ops)))
+        alike = [i for i in around if _may_have(analysis, kernels[i], size)]
+        if last not in alike:
+            continue
+        casts, weighs = ({i for i in alike if ops[i] in meant} for meant in ((_CAST,), _WEIGHT))
+        last += last + 1 in casts and last + 2 in weighs
+        last += last + 1 in weighs
+        first -= first > reached and first - 1 in casts
+        yield list(kernels[first : last + 1])
+        reached = last + 1
+
+
+def _may_have(analysis: Analysis, gpu_op: int, size: int | None) -> bool:
+    """Whether it computes on so many elements; True where sizes are not recorded."""
+    return size is None or _elements(analysis, gpu_op) in (size, None)
+
+
+def _elements(analysis: Analysis, gpu_op: int) -> int | None:
+    """Return how many elements the launching operator's largest operand has; None where that is not recorded."""
+    shapes = analysis.launching.inputs(analysis.launching.op_of[gpu_op])[1]
+    sizes = [
+        prod(shape) for shape in shapes or () if isinstance(shape, list) and all(isinstance(n, int) for n in shape)
+    ]
+    return max(sizes, default=None)
+
+
+def _means_known(analysis: Analysis) -> bool:
+    """Whether it is known of each kernel that may compute a mean which operator launched it."""
+    work = analysis.gpu_work
+    return all(work.operator_known(group) or work.decoded(group).is_of("reduction") is NO for group in work.groups)
+
+
+RULES = (
+    Rule(
+        code="unfused-norm",
+        find=_unfused_norm,
+        needs=(LAUNCHES, Need(missing=OperatorsOfSomeUnknown(), there=_means_known)),
+        thresholds=(SAVED,),
+        explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, *SLOW_KERNELS, *HOST_PACE, "max_peak_memory"),
+    ),
+)
