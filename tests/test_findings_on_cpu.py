@@ -178,9 +178,19 @@ def test_what_gloo_does_while_nothing_computes_is_exposed(tmp_path):
         both = union_us(talking) + union_us(computing) - union_us([*talking, *computing])
         assert found.time_us == pytest.approx(union_us(talking) - both, abs=0.1)
         assert found.on_cpu
-        assert found.collectives_us == {
-            "all_reduce": pytest.approx(sum(end - start for start, end in talking), abs=0.1)
-        }
+        assert found.collectives_us == {"all_reduce": pytest.approx(union_us(talking), abs=0.1)}
+
+
+def test_collectives_that_run_at_once_take_their_time_once(tmp_path):
+    def two_at_once(builder):
+        for start, tid in ((100, 31), (200, 32)):
+            builder.event(
+                "cpu_op", "c10d::allreduce_", start, 5, **{"Input Dims": [[[[250]]]], "Input type": ["TensorList"]}
+            )
+            builder.annotation("gloo:all_reduce", start + 10, 300, tid=tid)
+
+    found = {one.code: one for one in find(recording(tmp_path, two_at_once))}["exposed-communication"]
+    assert (found.collectives_us, found.time_us) == ({"all_reduce": 400}, 400)
 
 
 def test_when_a_collective_ran_that_left_no_range_is_not_known(tmp_path):

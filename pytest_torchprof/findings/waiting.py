@@ -456,10 +456,12 @@ def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
     lost = sum(step.exposed_us for step in analysis.communication_of_steps)
     if not lost or analysis.gpu_work.share_of_window(lost) < least:
         return
-    spent: Counter[str] = Counter()
-    for collective in analysis.collectives:
-        if collective.dur_ns is not None:
-            spent[collective.name or "communication"] += collective.dur_ns
+    ran: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for each in analysis.collectives:
+        if each.start_ns is not None and each.dur_ns is not None:
+            ran[each.name or "communication"].append((each.start_ns, each.start_ns + each.dur_ns))
+    # A backend carries out several at once.
+    spent = Counter({name: intervals.length(intervals.merged(spans)) for name, spans in ran.items()})
     yield _exposed(analysis, lost, spent)
 
 
