@@ -491,6 +491,20 @@ def test_a_record_that_may_not_be_believed_is_refused_by_name_and_the_others_are
     assert len(records(store)) == 2
 
 
+def test_an_archive_that_is_damaged_anywhere_is_refused_by_name_or_read(tmp_path, capsys):
+    path = tmp_path / "artifact.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"a{SUFFIX}", encode(GOOD))
+    content = path.read_bytes()
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
+        ended = main(["history", "import", str(tmp_path / "store" / str(at)), str(path)])
+        told = capsys.readouterr()
+        # Without its name, or with another one, it holds no record at all.
+        assert ended == (2 if "refused" in told.out and "0 refused" not in told.out else 0)
+        assert (ended == 2) == ("[bad-record]" in told.err)
+
+
 def test_what_became_bad_in_the_folder_is_named_and_left_out(tmp_path, capsys):
     folder = write(tmp_path, [run_of(at, launched(TEST, FIVE)) for at in range(3)])
     (folder / f"bad{SUFFIX}").write_bytes(BAD["cut"])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import zipfile
-from typing import TYPE_CHECKING
+import zlib
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+_DAMAGED: Final = (EOFError, OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
+"""What zipfile raises for archives that are damaged, encrypted (RuntimeError) or packed in a rare way (one of its kind)."""
 
 
 def records_in(path: Path) -> Iterator[RunRecord | BadRecord]:
@@ -39,7 +43,7 @@ def _records_in_archive(path: Path) -> Iterator[RunRecord | BadRecord]:
             for member in archive.infolist():
                 if member.filename.endswith(SUFFIX):
                     yield _record_of(archive, member, f"{path}: {member.filename}")
-    except (OSError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         yield BadRecord(f"{path}: cannot be read: {error}")
 
 
@@ -50,5 +54,5 @@ def _record_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> 
         return decode(archive.read(member), name)
     except BadRecord as problem:
         return problem
-    except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # Encrypted, or packed in a rare way.
+    except _DAMAGED as error:
         return BadRecord(f"{name}: cannot be read: {error}")
