@@ -7,7 +7,8 @@ In a test, the ``torchprof`` fixture (a `Torchprof`) measures a call and returns
         profile = torchprof(model, x)
         assert profile.kernels.matching(gemm(dtype="bf16")).count == 2
 
-In a script, ``profile(model, x, max_kernels=5)`` measures a call and ``measure()`` a block, with the same limits.
+In a script, ``profile(model, x, max_kernels=5)`` measures a call and ``measure()`` a block, with the same limits;
+``judge(model, x, limits={"max_kernels": 5})`` returns verdicts and raises nothing for a missed limit.
 
 ``load(path)`` reads a recording, ``load_ranks(folder)`` those of a job's ranks. A `Profile` has the numbers of a step
 (``worst``, ``median``, each of ``steps``), ``kernels``, ``findings``, ``compile`` and ``expect(**limits)``;
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits.keywords import Limits, MarkerKeywords
     from pytest_torchprof.measuring.annotation import mark
     from pytest_torchprof.measuring.block import MeasuredBlock
+    from pytest_torchprof.measuring.judged import Verdicts, judge
     from pytest_torchprof.measuring.script import measure, profile
     from pytest_torchprof.profiles import Profile, StepProfile, load, load_ranks
     from pytest_torchprof.reasons.errors import (
@@ -65,11 +67,13 @@ __all__ = [
     "UnknownLimit",
     "UnreadableBaseline",
     "UnreadableRecording",
+    "Verdicts",
     "attention",
     "communication",
     "conv",
     "family",
     "gemm",
+    "judge",
     "library",
     "load",
     "load_ranks",
@@ -95,6 +99,7 @@ _HOMES = {
     **dict.fromkeys(["attention", "communication", "conv", "family", "gemm", "library", "triton"], "kernels.selectors"),
     **dict.fromkeys(["Profile", "StepProfile", "load", "load_ranks"], "profiles"),
     **dict.fromkeys(["Limits", "MarkerKeywords"], "limits.keywords"),
+    **dict.fromkeys(["Verdicts", "judge"], "measuring.judged"),
     **dict.fromkeys(["measure", "profile"], "measuring.script"),
     "Kernel": "kernels.kernel",
     "Kernels": "kernels.kernels",

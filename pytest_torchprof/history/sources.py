@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DAMAGED: Final = (EOFError, OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
-"""What zipfile raises for archives that are damaged, encrypted (RuntimeError) or packed in a rare way (one of its kind)."""
+"""What zipfile raises for archives that are damaged, encrypted, or packed in a rare way."""
 
 
 def records_in(path: Path) -> Iterator[RunRecord | BadRecord]:

@@ -198,10 +198,14 @@ class ScriptBlock(MeasuredBlock):
     def _judge(self, measured: Profile) -> tuple[Verdict, ...]:
         return judge(measured, self._asked, stands_in=self._stands_in)
 
+    def _with_lines(self) -> Profile | None:
+        """Return what was recorded, with the lines that a repeat found; it asks nobody whether it may be looked at."""
+        measured, repeat = self._measured, self._own.repeat
+        return measured if measured is None or repeat is None else measured.with_repeat(repeat)
+
     def _problem(self) -> LimitsMissed | NotMeasured | None:
-        if (measured := self._measured) is None:
+        if (measured := self._with_lines()) is None:
             return None
-        measured = measured if self._own.repeat is None else measured.with_repeat(self._own.repeat)
         problem = problem_of(self._judge(measured), measured)
         return problem if problem is None or self._label is None else type(problem)(f"{self._label}: {problem}")
 

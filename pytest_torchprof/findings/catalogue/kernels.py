@@ -271,8 +271,8 @@ class UnfusedNorm(OfKernels, frozen=True, kw_only=True, tag="unfused-norm"):
 
     TITLE = "Unfused normalization"
     SENTENCE = (
-        "RMSNorm runs {norms:time}, each as {each:kernel} ({chain:list}): {time_us:us}, {kernel_share:percent} of the kernel "
-        "time"
+        "RMSNorm runs {norms:time}, each as {each:kernel} ({chain:list}): {time_us:us}, {kernel_share:percent} of the "
+        "kernel time"
     )
     REMEDY = (
         "torch.nn.RMSNorm or torch.nn.functional.rms_norm, for which torch has one kernel on GPUs, or torch.compile, "

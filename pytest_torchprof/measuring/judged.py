@@ -1,0 +1,107 @@
+"""Judging a function for a program that acts on the verdicts, as one that writes kernels does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping  # noqa: TC003  (typing.get_type_hints looks them up)
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.limit import Status  # noqa: TC001  (as above)
+from pytest_torchprof.measuring.block import why_nothing_runs
+from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP
+from pytest_torchprof.measuring.script import ScriptBlock
+from pytest_torchprof.profiles import Profile  # noqa: TC001  (as above)
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, not_measured
+from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (as above)
+from pytest_torchprof.report.verdicts import verdicts_json
+
+if TYPE_CHECKING:
+    import torch
+
+    from pytest_torchprof.reasons.errors import LimitsMissed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdicts:
+    """What became of each limit; true only if every one of them was measured and holds."""
+
+    limits: tuple[Verdict, ...] = ()
+    """One for each limit, in the order in which they were given; none where nothing was measured."""
+    reason: Reason | None = None
+    """Why nothing was measured, where that is so."""
+    profile: Profile | None = None
+    """What was recorded; None where nothing was measured."""
+    message: str = "all limits hold"
+    """What a test would fail with, or that all limits hold."""
+
+    def __bool__(self) -> bool:
+        return self.status == HOLDS
+
+    def __iter__(self) -> Iterator[Verdict]:
+        return iter(self.limits)
+
+    def __str__(self) -> str:
+        return self.message
+
+    @property
+    def status(self) -> Status:
+        """Whether all limits hold, one was missed, or, where none was, one is not measured."""
+        of_limits = {verdict.status for verdict in self.limits}
+        if MISSED in of_limits:
+            return MISSED
+        return NOT_MEASURED if self.reason is not None or NOT_MEASURED in of_limits or not of_limits else HOLDS
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values with facts, words and what to do, as ``torchprof check --json`` prints them."""
+        return verdicts_json(self.limits, self.reason)
+
+
+def judge(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    limits: Mapping[str, object],
+    steps: int = STEPS,
+    warmup: int = WARMUP,
+    device: str | torch.device = DEVICE,
+) -> Verdicts:
+    """Call ``function(*args)`` ``warmup + steps`` times and return the verdicts on the limits of the steps.
+
+    A limit that is missed, or that cannot be measured, is a verdict and raises nothing. ``limits`` has the keywords of
+    the marker, e.g. ``{"max_kernels": 1, "only_kernels": "my_kernel*"}``.
+
+    Raises UnknownLimit for limits that cannot be meant, or where there is none, and whatever ``function`` raises.
+    """
+    if not limits:
+        raise UnknownLimit('judge() expects a limit: judge(function, x, limits={"max_kernels": 1})', Code.BAD_USAGE)
+    block = _JudgedBlock(None, limits, steps=steps, warmup=warmup, device=device)
+    if (reason := why_nothing_runs(function)) is not None:
+        return _unmeasured(not_measured(reason))
+    try:
+        with block:
+            for _ in block.steps():
+                function(*args)
+        return block.verdicts()
+    except NotMeasured as problem:
+        return _unmeasured(problem)
+
+
+def _unmeasured(problem: NotMeasured) -> Verdicts:
+    return Verdicts(reason=problem.reason, message=str(problem))
+
+
+class _JudgedBlock(ScriptBlock):
+    """A measured block whose limits raise nothing."""
+
+    def _problem(self) -> LimitsMissed | NotMeasured | None:  # Which leaving the block would raise.
+        return None
+
+    def verdicts(self) -> Verdicts:
+        """Return the verdicts; NotMeasured without a recording."""
+        profile, problem = self.profile, super()._problem()
+        measured = self._with_lines()
+        judged = Verdicts(limits=() if measured is None else self._judge(measured), profile=profile)
+        return judged if problem is None else replace(judged, message=str(problem))
