@@ -272,7 +272,7 @@ def longest_first(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
 
 def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> WorkRow:
     shown = name if raw else kernels[0].short or name
-    ops = dict.fromkeys(kernel.op or "?" for kernel in kernels)
+    ops = dict.fromkeys(kernel.launcher or "?" for kernel in kernels)
     return WorkRow(
         count=len(kernels),
         name=printable(shown),

@@ -49,8 +49,8 @@
     const drawn = test.drawn ? drawings(test) : null;
     const find = drawn && ((row) => drawn.highlight(row.short === undefined ? {ops: [row.name]} : {names: [row.name]}));
     const tables = test.tables ?? {};
-    const kernels = [tables.kernel && Sections.rowTable(tables.kernel, "kernel", find), tables.family && Sections.rowTable(tables.family, "family", null)];
-    const operators = [tables.op && Sections.rowTable(tables.op, "op", find), tables.module && Sections.rowTable(tables.module, "module", find)];
+    const kernels = [tables.kernel && Sections.rowTable(tables.kernel, "kernel", find, test.steps), tables.family && Sections.rowTable(tables.family, "family", null, test.steps)];
+    const operators = [tables.op && Sections.rowTable(tables.op, "op", find, test.steps), tables.module && Sections.rowTable(tables.module, "module", find, test.steps)];
     const found = [
       ["changes", "Changes", Sections.changes(test, shown(index.compared, 60))],
       ["findings", "Findings", Sections.findings(test, drawn?.highlight)],
@@ -69,7 +69,7 @@
 
   const heading = (test, number) => {
     const facts = [
-      test.recording, test.devices?.length ? test.devices.join(", ") : null,
+      test.recording === test.name ? null : test.recording, test.devices?.length ? test.devices.join(", ") : null,
       test.steps ? `${show.count(test.steps)} ${test.steps === 1 ? "step" : "steps"}` : null, test.events ? `${show.count(test.events)} events` : null,
       test.orphans ? `${show.count(test.orphans)} GPU ${test.orphans === 1 ? "operation" : "operations"} in no step` : null,
       test.unlinked ? "launches and kernels are not linked: kernels count where they ran" : null,
