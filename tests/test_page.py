@@ -280,12 +280,14 @@ def test_what_is_out_of_view_is_drawn_for_print_too(browser, pair_page):
     browser.wait("document.querySelector('.timeline').dataset.slices > 0")
 
 
-def steps_page(tmp_path, *, steps, graph=False):
+def steps_page(tmp_path, *, steps, graph=False, marked=True):
     builder = TraceBuilder()
     for step in range(steps):
         at = 1000.0 * step
-        builder.step(step, at, 900)
-        builder.op("mine::all", at, 900)
+        if marked:
+            builder.step(step, at, 900)
+        if not graph:  # Of which no operator is known.
+            builder.op("mine::all", at, 900)
         builder.launched("ampere_sgemm_128x64_tn", at + 10, op="aten::mm", dur=700 + step)
         if graph:
             builder.kernel("void replayed(float*)", at + 730, 20, builder.graph_launch(at + 60))
@@ -313,6 +315,24 @@ def test_of_one_step_it_says_so_once(browser, tmp_path):
     (scope,) = texts(browser, ".scope")
     assert "step" in scope
     assert "steps" not in scope
+
+
+def test_where_no_steps_are_marked_it_speaks_of_none(browser, tmp_path):
+    browser.open(steps_page(tmp_path, steps=2, marked=False))
+    (scope,) = texts(browser, ".scope")
+    assert "recording" in scope
+    assert "step" not in scope
+
+
+def test_why_nothing_is_measured_stands_there_once(browser, tmp_path):
+    builder = TraceBuilder()
+    builder.launched("kernel", 0)
+    builder.launch(100)
+    assert main(["report", str(builder.write(tmp_path / "t.json")), "-o", str(tmp_path / "t.html")]) == 0
+    browser.open(tmp_path / "t.html")
+    (lead,) = texts(browser, ".lead")
+    assert texts(browser, ".message pre") == []
+    assert "1 of 2 launches" in lead
 
 
 def test_numbers_of_zero_are_named_once_and_no_stray_zero_is_drawn(browser, tmp_path):

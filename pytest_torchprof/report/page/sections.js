@@ -24,7 +24,8 @@ const Sections = (() => {
   const lines = (text) => String(text).split("\n").map((line) => visible(line)).join("\n");
 
   const message = (test) => {
-    if (!test.message) return null;
+    // A headline that says why nothing is measured has it already.
+    if (!test.message || (test.headline && !test.headline.of_all && test.headline.what.endsWith(test.message))) return null;
     const copy = h("button", {type: "button", class: "quiet", on: {click: () => DataTable.copyText(test.message, copy)}}, "copy");
     return h("div", {class: `message m-${test.outcome.replace(" ", "-")}`}, copy, h("pre", {tabindex: "0", role: "region", "aria-label": "What does not hold"}, lines(test.message)));
   };
@@ -99,6 +100,7 @@ const Sections = (() => {
       found.verdict && h("p", {}, `${compared}: ${shown(found.verdict, 400)}`),
       found.notes.map((note) => h("p", {class: "hint"}, shown(note, 1000))),
       pace,
+      found.numbers.length > 0 && h("p", {class: "hint"}, "before → now; times and counts are per step"),
       found.numbers.map(headline),
       found.small.length ? h("p", {class: "hint"}, `also: ${arrowed(found.small.join("; "))}`) : null,
       whereItIs(found),
@@ -129,7 +131,7 @@ const Sections = (() => {
   };
 
   // What numbers are of: without the recording nobody knows how many steps there are.
-  const ofStep = (steps) => (steps === 1 ? "of the one step" : `per step: the median of ${steps ? `${show.count(steps)} steps` : "the steps"}, and the worst where it differs`);
+  const ofStep = ({steps, is_whole: isWhole}) => (isWhole ? "of the whole recording" : steps === 1 ? "of the one step" : `per step: the median of ${steps ? `${show.count(steps)} steps` : "the steps"}, and the worst where it differs`);
   const ofAll = (steps) => `of ${steps ? `all ${show.count(steps)} steps` : "all steps"} together`;
 
   const numbers = (test) => {
@@ -151,9 +153,9 @@ const Sections = (() => {
     const large = known.filter((row) => isNumber(row[3]) && !isZero(row));
     const line = (rows, words) => rows.length > 0 && h("p", {class: "hint"}, `${words}: ${rows.map(([title]) => title).join(", ")}`);
     const group = (rows, words) => rows.length > 0 && [h("p", {class: "hint scope"}, words), h("dl", {class: "numbers"}, rows.map(item))];
-    const isOfAll = (row) => row[6] === "window" && test.steps !== 1;
+    const isOfAll = (row) => row[6] === "window" && test.steps !== 1 && !test.is_whole;
     return [
-      group(large.filter((row) => !isOfAll(row)), ofStep(test.steps)), group(large.filter(isOfAll), ofAll(test.steps)),
+      group(large.filter((row) => !isOfAll(row)), ofStep(test)), group(large.filter(isOfAll), ofAll(test.steps)),
       line(zero, "none"), line(unknown, "not measured"),
     ].filter(Boolean);
   };
