@@ -317,6 +317,15 @@ def test_of_one_step_it_says_so_once(browser, tmp_path):
     assert "steps" not in scope
 
 
+def test_what_does_not_hold_stands_above_all_else_of_a_test(browser, run_page):
+    browser.open(run_page, fragment="#30")
+    top = "document.querySelector('{}').getBoundingClientRect().top"
+    name, failure, lead, sections = (
+        browser.run(top.format(f"#details {selector}")) for selector in ("h2", ".message", ".lead", "nav")
+    )
+    assert name < failure < lead < sections
+
+
 def test_where_no_steps_are_marked_it_speaks_of_none(browser, tmp_path):
     browser.open(steps_page(tmp_path, steps=2, marked=False))
     (scope,) = texts(browser, ".scope")

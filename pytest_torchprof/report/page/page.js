@@ -77,6 +77,7 @@
     const asked = test.outcome !== "recorded";
     return h("div", {class: "title"},
       h("h2", {}, asked && h("span", {class: `v v-${test.outcome.replace(" ", "-")}`}, test.outcome), h("bdi", {}, shown(test.name, 300))),
+      Sections.message(test),
       Sections.headline(test, number, () => current.highlight({mark: test.headline.mark})),
       h("p", {class: "hint"}, facts.filter(Boolean).map((fact) => shown(fact, 300)).join(" · ")),
       index.count > 1 && h("p", {class: "hint steps"},
@@ -94,7 +95,7 @@
     current = {number, ...drawing};
     const nav = h("nav", {class: "sections", "aria-label": "Sections of this test"}, found.map(([id, title]) => h("a", {href: `#${number}/${id}`}, title)));
     const sections = found.map(([id, title, content]) => h("section", {id: `${number}/${id}`, "aria-labelledby": `title-${id}`}, h("h3", {id: `title-${id}`}, title), content));
-    main.replaceChildren(heading(test, number), nav, ...[Sections.message(test)].filter(Boolean), ...sections.flat());
+    main.replaceChildren(heading(test, number), nav, ...sections.flat());
     Tests.mark(number);
   };
 
