@@ -16,6 +16,7 @@ from jsonschema import validate
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.cli.schema import SCHEMAS
+from pytest_torchprof.limits.remedies import REMEDIES
 
 pytestmark = pytest.mark.any_torch
 
@@ -71,7 +72,8 @@ def test_verdicts_are_data_for_programs(tmp_path, capsys):
     missed, held, unknown = told["limits"]
     assert (missed["limit"], missed["status"], missed["bound"], missed["number"]) == ("max_kernels", "missed", 3, 4)
     assert [(row["name"], row["count"]) for row in missed["evidence"]] == [("one", 3), ("two", 1)]
-    assert (held["status"], held["number"]) == ("holds", 0)
+    assert missed["remedy"] == REMEDIES["max_kernels"]
+    assert (held["status"], held["number"], held["remedy"]) == ("holds", 0, None)
     assert (unknown["status"], unknown["measured"], unknown["code"]) == ("not measured", None, "not-recorded")
     assert unknown["message"]
 

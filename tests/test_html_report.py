@@ -259,8 +259,8 @@ def test_what_a_baseline_says_has_the_form_of_two_recordings(tmp_path, report):
         assert [(one["words"], one["ratio"], one["note"]) for one in compared["numbers"]][:4] == [
             ("kernels 3 -> 4", "", ""),
             ("launches 3 -> 4", "", ""),
-            ("busy 30.0 us -> 160 us", "5.3x", "not gated"),
-            ("CPU time 300 us -> 400 us", "1.3x", "not gated"),
+            ("busy 30.0 us -> 160 us", "", "fails no test"),
+            ("CPU time 300 us -> 400 us", "", "fails no test"),
         ]
         assert compared["why"] == "of the 130 us more, 100% is in 3 -> 4 kernels, on average 4.0x as long"
         (pointwise,) = compared["families"]

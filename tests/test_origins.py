@@ -6,6 +6,7 @@ import pytest
 from builder import AUTOGRAD, TraceBuilder
 
 from pytest_torchprof import LimitsMissed, load
+from pytest_torchprof.limits.remedies import REMEDIES
 
 pytestmark = pytest.mark.any_torch
 
@@ -157,9 +158,7 @@ def test_without_frames_nothing_is_said(profile):
     builder.sync(1500, 50)
     found = profile(builder)
     assert not found.launching.origins.recorded
-    assert told(found, max_kernels=0).endswith(
-        "10.0 us aten::mul do: change the code, or the limit where the new number is meant"
-    )
+    assert f"10.0 us aten::mul do: {REMEDIES['max_kernels']}" in told(found, max_kernels=0)
 
 
 def transfers():

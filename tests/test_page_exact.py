@@ -522,7 +522,7 @@ def test_what_is_not_measured_is_no_zero(tmp_path):
     assert told["outcome"] == "not measured"
     assert told["headline"]["what"].startswith("Not measured: 1 of 2 launches")
     assert told["numbers"]
-    assert all(values == [None, None, None] for *_, values in [(row[:3], row[3:]) for row in told["numbers"]])
+    assert all(values == [None, None, None] for *_, values in [(row[:3], row[3:6]) for row in told["numbers"]])
 
 
 def test_a_test_whose_code_raised_is_an_error(run_tests, pytester):

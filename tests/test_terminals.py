@@ -76,6 +76,24 @@ def test_ranges(torchprof):
         block(x)
 """
 
+IN_RANKS = """
+import pytest
+import torch
+import model
+
+x = torch.ones(8, 32)
+
+
+@pytest.mark.torchprof(device="cpu", ranks=2, max_kernels=1, forbid_kernels="softmax", kernels={"gemm bf16": 2})
+def test_limits(torchprof):
+    torchprof(model.Attention(), x)
+
+
+@pytest.mark.torchprof(device="cpu", ranks=2, max_kernels=0)
+def test_an_error(torchprof):
+    raise ValueError("a sentence of many words that says what went wrong, on both of the ranks, and why that is so")
+"""
+
 
 @pytest.fixture
 def tests(pytester):
@@ -88,6 +106,17 @@ def tests(pytester):
     return ["-m", "pytest", *words, "--disable-warnings"]
 
 
+def too_wide(lines, columns):
+    """Return the lines of failures that are ours and wider than the terminal."""
+    failures = lines[next(at for at, line in enumerate(lines) if "= FAILURES =" in line) :]
+    failures = failures[: next(at for at, line in enumerate(failures) if "short test summary" in line)]
+    codes = [line for line in failures if re.search(r"\[[a-z]+-[a-z-]*$", line)]
+    assert codes == [], "a code in brackets is broken"
+    # Paths and commands are copied whole; tracebacks are pytest's, and their lines the user's.
+    ours = [line for line in failures if not re.match(r"[ >]? {3}|E |torchprof = <|.*(\S/\S|pytest \")", line)]
+    return [line for line in ours if len(line) > columns]
+
+
 @pytest.mark.parametrize(
     ("quiet", "widths"), [((), (40, 60, 80, 120, 200)), (("-q",), (40, 120))], ids=["plain", "quiet"]
 )
@@ -97,10 +126,16 @@ def test_no_line_of_a_failure_is_wider_than_the_terminal(tests, quiet, widths):
     for columns in widths:
         status, lines = on_terminal([*tests, *quiet], columns, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", CI="")
         assert status == 1
-        failures = lines[next(at for at, line in enumerate(lines) if "= FAILURES =" in line) :]
-        failures = failures[: next(at for at, line in enumerate(failures) if "short test summary" in line)]
-        # Paths and commands are copied whole; tracebacks are pytest's, and their lines the user's.
-        ours = [line for line in failures if not re.match(r"[ >]? {3}|E |torchprof = <|.*(\S/\S|pytest \")", line)]
-        assert [line for line in ours if len(line) > columns] == []
-        codes = [line for line in failures if re.search(r"\[[a-z]+-[a-z-]*$", line)]
-        assert codes == [], "a code in brackets is broken"
+        assert too_wide(lines, columns) == []
+
+
+def test_no_line_of_a_failure_in_ranks_is_wider_than_the_terminal(pytester):
+    from terminals import on_terminal
+
+    pytester.makepyfile(model=AFTER, test_it=IN_RANKS)
+    words = ["-m", "pytest", "-p", "torchprof", "-p", "no:cacheprovider", "--disable-warnings"]
+    for quiet, columns in (([], 40), ([], 120), (["-q"], 60)):
+        status, lines = on_terminal([*words, *quiet], columns, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", CI="")
+        assert status == 1
+        assert sum(line.startswith("rank 1 of 2: ") for line in lines) == 2
+        assert too_wide(lines, columns) == []

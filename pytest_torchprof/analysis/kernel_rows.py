@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.call_times import CallTimes, times_by_key, times_together
+from pytest_torchprof.kernels.kernel import launcher_text
 from pytest_torchprof.kernels.operand_work import OperandWork, work_of, work_together
 from pytest_torchprof.trace.columns import KERNEL
 
@@ -47,8 +48,15 @@ class KernelRow(_Kernels, frozen=True, kw_only=True, eq=False):
     op_chain: tuple[str, ...]
     forward_op: str | None = None
     """Where most of them are of the backward pass: whose backward most of those are, as arrows tell."""
+    in_graph: bool = False
+    """Whether the launch of a graph launched most of those that no operator did."""
     work: OperandWork = OperandWork()
     """What all of these kernels had to compute and to move; a figure is None where it is not known of each."""
+
+    @property
+    def launcher(self) -> str | None:
+        """Who launched most of them: the operator, or the replay of their graph; None where neither is known."""
+        return launcher_text(self.op, in_graph=self.in_graph)
 
     @property
     def tflops(self) -> float | None:
@@ -126,6 +134,7 @@ def _kernel_row(
         decoded=max(decodings, key=lambda decoded: (decoded.layout is not None, decoded.dtype is not None)),
         op=launching.op_name(op),
         op_chain=launching.chain(op),
+        in_graph=launching.is_in_graph(in_turn[0]),
         times=times,
     )
 

@@ -19,7 +19,7 @@ from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.kernels.kernel import Kernel
+from pytest_torchprof.kernels.kernel import Kernel, launcher_text
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.operand_types import with_code, with_operands
 from pytest_torchprof.kernels.operands import CONTRACTING, Launch, complete
@@ -141,6 +141,15 @@ class Launching:
             return None
         name = self._trace.names[self._trace.ops.name[op]]
         return None if name.startswith(REGIONS) else name
+
+    def is_in_graph(self, gpu_op: int) -> bool:
+        """Whether the launch of a CUDA graph launched a GPU operation."""
+        trace, call = self._trace, self._trace.links.call_of[gpu_op]
+        return call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH
+
+    def launcher(self, gpu_op: int) -> str | None:
+        """Return who launched a GPU operation: an operator, or the replay of a graph; None where neither is known."""
+        return launcher_text(self.op_name(self.op_of[gpu_op]), in_graph=self.is_in_graph(gpu_op))
 
     def forward_op(self, op: int) -> str | None:
         """Return the operator whose backward the operator belongs to, None for others and where no arrow tells."""
@@ -355,7 +364,7 @@ class Launching:
             stream=trace.streams[gpu.stream[gpu_op]],
             launch=trace.names[trace.calls.name[call]] if call >= 0 else None,
             launch_start_ns=trace.calls.start[call] if call >= 0 else None,
-            in_graph=call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH,
+            in_graph=self.is_in_graph(gpu_op),
             capture_known=gpu_op in trace.captured.of,
             unsure_ops=trace.captured.unsure.get(gpu_op, ()),
             annotation=annotation,

@@ -191,7 +191,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     def varied(self) -> tuple[str, ...]:
         """Return lines about what varies from run to run and gates nothing: numbers, and where the time is spent."""
-        moved = [words.change_words(change) for change in self.numbers if is_noise(change)]
+        moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
         families = words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
         return (f"  not gated: {'; '.join([*moved, *where])}",) if moved or where else ()

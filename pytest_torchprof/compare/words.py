@@ -91,6 +91,11 @@ def change_words(change: Change) -> str:
     return f"{words}; {_fusion_words(change.lost_fusion)}" if change.lost_fusion else words
 
 
+def noise_words(change: Change) -> str:
+    """Return what became of a number that gates nothing, without the factor: nobody is to ask what that decides."""
+    return movement_words(BY_NAME[change.what], change.old, change.new)
+
+
 def _count_words(change: Change) -> str:
     (kernel,) = change.after or change.before
     launched = f", launched by {printable(kernel.op)}" if kernel.op else ""
@@ -401,11 +406,9 @@ def family_words(shifts: Sequence[Shift]) -> list[str]:
 
 
 def _family_words(shift: Shift) -> str:
-    before, after = shift.time_us
-    ratio = ratio_of(before, after) if after else None
     calls = "" if shift.family in MEMORY.values() or not any(shift.calls) else f" ({calls_words(shift)})"
     times = " -> ".join(show_us(time) if time else "0 us" for time in shift.time_us)
-    return f"{shift.family} {times}{f', {show_factor(ratio)}' if ratio else ''}{calls}"
+    return f"{shift.family} {times}{calls}"
 
 
 def explain_cost(cost: Cost) -> str | None:

@@ -12,6 +12,11 @@ from pytest_torchprof.trace.graph_annotations import Annotation
 from pytest_torchprof.trace.metadata import GeneratedKernel
 
 
+def launcher_text(op: str | None, *, in_graph: bool) -> str | None:
+    """Return who launched a kernel: its operator, or the replay of its graph; None where neither is known."""
+    return op or ("graph replay" if in_graph else None)
+
+
 class Kernel(Struct, frozen=True, kw_only=True):
     """One kernel as it ran. Times in ns, of the recording's clock; None for what the recording does not say."""
 
@@ -53,6 +58,11 @@ class Kernel(Struct, frozen=True, kw_only=True):
     """What Inductor's code says of it; None where the recording does not hold the code."""
     doubted: tuple[str, ...] = ()
     """The operators in the name of a kernel of Inductor's that another kernel may compute, if there is no code."""
+
+    @property
+    def launcher(self) -> str | None:
+        """Who launched it: its operator, or the replay of its graph; None where neither is known."""
+        return launcher_text(self.op, in_graph=self.in_graph)
 
     def __repr__(self) -> str:
         return f"<Kernel {self}>"

@@ -55,6 +55,9 @@ class Pattern(Protocol):
     def verdict(self, kernel: Kernel) -> Reply:
         """Return whether the kernel matches."""
 
+    def is_akin(self, kernel: Kernel) -> bool:
+        """Return whether the kernel computes what is asked for, in whatever type, layout or size."""
+
 
 _KERNELS_TEXT: Final = "a kernel name, a glob, re:EXPRESSION, or a selector such as gemm(layout='tn')"
 
@@ -90,6 +93,10 @@ class NamePattern(TextPattern):
             return YES
         asked = NO if self._asked is None else self._asked.verdict(kernel)
         return some((asked, might_be_called(kernel, self._regex), self._may_be_meant(kernel)))
+
+    def is_akin(self, kernel: Kernel) -> bool:
+        """Return whether the kernel computes what the first words of a displayed name ask for, in whatever type."""
+        return self._asked is not None and self._asked.is_akin(kernel)
 
     def _may_be_meant(self, kernel: Kernel) -> Reply:
         """Return whether the operator that it names, or one that does the same, may have launched the kernel."""

@@ -138,6 +138,10 @@ class Selector:
         """Return whether the kernel is surely meant."""
         return self.verdict(kernel) is YES
 
+    def is_akin(self, kernel: Kernel) -> bool:
+        """Return whether the kernel computes what is asked for, in whatever type, layout or size."""
+        return every(_TESTS[name](kernel, value) for name, value in self.fields if name in _KINDS) is YES
+
     def __str__(self) -> str:
         return self.written
 
@@ -275,6 +279,8 @@ _TESTS: Final[dict[str, Callable[[Kernel, object], Reply]]] = {
 }
 
 
+_KINDS: Final = frozenset({"kind", "family", "library", "fused", "triton"})
+"""Fields that ask what a kernel is; the others ask how it computes that."""
 _CHECKS: Final[dict[str, Callable[[object], object]]] = {**FIELDS, "op": compile_op_pattern}
 
 # What each selector takes: the field its one positional argument fills, and its keywords.

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Status, Verdict, title_among, unmeasured
+from pytest_torchprof.limits.evidence import WorkRow
+from pytest_torchprof.limits.limit import (
+    HOLDS,
+    MISSED,
+    NOT_MEASURED,
+    Status,
+    Verdict,
+    in_order,
+    title_among,
+    unmeasured,
+)
 from pytest_torchprof.limits.seen import AsExpected
 from pytest_torchprof.reasons.composed import InStep
 
@@ -32,6 +43,18 @@ class StepAnswer:
     """Whether it is no matter of this step."""
 
 
+def _together(answers: Iterable[StepAnswer]) -> tuple[AnyEvidence, ...]:
+    """Return the evidence of all answers: first rows of what they are about, behind them what else ran, once each."""
+    facts = dict.fromkeys(fact for answer in answers for fact in answer.evidence)
+    rows = [fact for fact in facts if isinstance(fact, WorkRow)]
+    about = in_order(row for row in rows if not row.also_ran)
+    known = {row.full for row in about}
+    beside = in_order(row for row in rows if row.also_ran and row.full not in known)
+    head = tuple(takewhile(lambda fact: not isinstance(fact, WorkRow), facts))
+    tail = (fact for fact in facts if not isinstance(fact, WorkRow) and fact not in head)
+    return (*head, *about, *beside, *tail)
+
+
 def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepAnswer]]) -> Callable[..., Verdict]:
     """Return a check of every step; a missed one wins over one that cannot be told, the first of its kind is shown."""
 
@@ -43,7 +66,7 @@ def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepA
         shown = next(step for step, answer in in_steps if answer.status == status)
         answers = [answer for step, answer in in_steps if step is shown and answer.status == status]
         of_step = len(analysis.steps) > 1 and not all(answer.of_all_steps for answer in answers)
-        evidence = tuple(dict.fromkeys(fact for answer in answers for fact in answer.evidence))
+        evidence = _together(answers)
         if whys := tuple(answer.reason for answer in answers if answer.reason is not None):
             why = InStep(whys, analysis.title_of(shown) if of_step else "")
             return unmeasured(why, evidence, step=shown.name)

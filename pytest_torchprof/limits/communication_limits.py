@@ -17,6 +17,7 @@ from pytest_torchprof.limits.limit import (
     as_counts,
     fraction,
     in_order,
+    longest_first,
     title_among,
     unmeasured,
 )
@@ -71,6 +72,11 @@ def _rows(collectives: Iterable[Collective]) -> tuple[WorkRow, ...]:
     )
 
 
+def _largest_first(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
+    """Return the rows in the order in which they are told below a limit on bytes."""
+    return tuple(sorted(rows, key=lambda row: -row.count * row.size_bytes))
+
+
 def _collectives(
     analysis: Analysis, step: StepProfile, counts: Mapping[str, tuple[int, int] | None]
 ) -> Iterator[StepAnswer]:
@@ -96,7 +102,7 @@ def _max_comm_bytes(analysis: Analysis, most: int) -> Verdict:
             number=known[worst],
             seen=(SentBytes(known[worst], len(collectives), beyond_bytes=most),),
             status=MISSED,
-            evidence=_rows(collectives),
+            evidence=_largest_first(_rows(collectives)),
             step=step.name,
             in_step=title_among(analysis, step),
         )
@@ -162,7 +168,7 @@ def _max_exposed(analysis: Analysis, asked: _Exposure) -> Verdict:
 
 def _where(analysis: Analysis, step: StepProfile, communication: StepCommunication) -> dict[str, Any]:
     """Return the step, and the collectives of which nothing hides all, as the fields of a verdict."""
-    rows = _rows(collective for collective in communication.collectives if collective.exposed_us)
+    rows = longest_first(_rows(collective for collective in communication.collectives if collective.exposed_us))
     return {"evidence": rows, "step": step.name, "in_step": title_among(analysis, step)}
 
 

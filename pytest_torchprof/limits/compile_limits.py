@@ -27,6 +27,7 @@ from pytest_torchprof.limits.limit import (
     Verdict,
     fraction,
     group_kernels,
+    in_order,
     title_among,
     unmeasured,
     whole_number,
@@ -135,7 +136,7 @@ def _break_line(graph_break: GraphBreak) -> GraphBreakLine:
 def _max_fallbacks(analysis: Analysis, bound: int) -> Verdict:
     compiled = analysis.compile
     count = sum(fallback.count for fallback in compiled.fallbacks)
-    rows = tuple(
+    rows = in_order(
         WorkRow(count=fallback.count, name=printable(fallback.op), full=printable(fallback.op))
         for fallback in compiled.fallbacks
     )

@@ -82,7 +82,7 @@ def _why_unknown(start: ColdStart | None, phase: str | None, doubt: Reason | Non
 def _lines(start: ColdStart | None, phase: str | None) -> Iterator[AnyEvidence]:
     if start is None:
         return
-    for part, us in (start.time_us or {}).items():
+    for part, us in sorted((start.time_us or {}).items(), key=lambda part: -part[1]):
         if us and part != "total":
             yield CompilePart(part, us, phase)
     if start.uses != CacheUses() and any(was_used(getattr(start.uses, name)) for name in CacheUses.__struct_fields__):

@@ -222,7 +222,7 @@ class CachesUsed(Evidence, frozen=True):
 
 
 class KernelCarries(Evidence, frozen=True):
-    """The operators that kernels carry, one after another, or the operator that launched them."""
+    """The operators that kernels carry, one after another, or who launched them."""
 
     kernel: str
     carried: tuple[str, ...]
@@ -343,7 +343,9 @@ class CaughtByTest(Evidence, frozen=True):
 
 def what_each_carries(kernels: Iterable[Kernel]) -> list[KernelCarries]:
     """Return a line per kernel in launch order, one for those that follow each other and read the same."""
-    lines = groupby(KernelCarries(kernel.short, tuple(possible_operators(kernel)), kernel.op) for kernel in kernels)
+    lines = groupby(
+        KernelCarries(kernel.short, tuple(possible_operators(kernel)), kernel.launcher) for kernel in kernels
+    )
     return [replace(line, count=len(list(alike))) for line, alike in lines]
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits.remedies import remedies_of
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.reason import Verbatim
@@ -190,8 +191,8 @@ def _failure_text(
         return "\n".join([*more, *_shown(varied, screen)])
     tail = _broken([f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)], screen)
     tail += ["", *more] if more else [""]
-    tail += _broken([f"{REMEDY}{line}" for line in _what_to_do(verdicts, analysis)], screen) + _shown(varied, screen)
     caps = _caps(len(verdicts), screen)
+    tail += _what_to_do(verdicts, analysis, caps, screen) + _shown(varied, screen)
     sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
     head = _broken([_headline(verdicts, analysis), ""], screen)
     return "\n".join([*head, *chain.from_iterable(sections), *tail])
@@ -239,9 +240,11 @@ class Caps(NamedTuple):
     """Of where the work comes from, where that does not stand with the rows."""
     reasons: int | None = None
     """Of findings that may be why."""
+    remedies: int | None = None
+    """Of all limits together."""
 
 
-_CAPS = (Caps(20, 12, 4, 2), Caps(8, 6, 2, 1), Caps(5, 3, 1, 1), Caps(3, 2, 1, 1))
+_CAPS = (Caps(20, 12, 4, 2, 3), Caps(8, 6, 2, 1, 3), Caps(5, 3, 1, 1, 3), Caps(3, 2, 1, 1, 2))
 """For one limit that does not hold, for two, for three, and for each of more: so much fits on a screen."""
 
 
@@ -319,7 +322,9 @@ def _headline(verdicts: tuple[Verdict, ...], analysis: Analysis) -> str:
         if names:
             parts.append(f"{counted(len(names), 'limit')} {status}: {', '.join(names)}")
     steps = len(analysis.trace.steps)
-    return "; ".join(parts) + (f" (worst of {steps} steps)" if steps > 1 else "")
+    # What the compiler did, or was not measured, is no matter of a step.
+    of_step = any(verdict.status == MISSED and verdict.in_step for verdict in verdicts)
+    return "; ".join(parts) + (f" (worst of {steps} steps)" if steps > 1 and of_step else "")
 
 
 def limit_line(verdict: Verdict) -> str:
@@ -393,14 +398,23 @@ def _brief_cause(verdict: Verdict) -> str:
     """Return what the limit was missed by: most of the work, else the first line about it."""
     row = verdict.culprit
     if row is not None:
-        return f"; most: {_brief_row(row)}"
+        return f"; {_rank_of(row, verdict)}{_brief_row(row)}"
     first = next(iter(verdict.evidence), None)
     return "" if first is None or isinstance(first, WorkRow) else f"; {first_line(first.text.strip())}"
 
 
+def _rank_of(row: WorkRow, verdict: Verdict) -> str:
+    """Return what the row is among those that the limit was missed by; empty where it is the only one."""
+    if sum(not other.also_ran for other in verdict.rows) == 1:
+        return ""
+    if verdict.unit == "us":
+        return "longest: "
+    return "first: " if row.count == 1 else "most: "
+
+
 def _brief_row(row: WorkRow) -> str:
     place = f" ({row.places[0][1]})" if row.places else ""
-    return f"{row.count} x {row.name}{place}"
+    return f"{f'{row.count} x ' if row.count > 1 else ''}{row.name}{place}"
 
 
 def _detail_blocks(
@@ -431,12 +445,16 @@ def _places_of(row: WorkRow) -> str:
     return f"{' ' * INDENT}{row.name}: {first_of(places, MOST_PLACES, between='; ')}"
 
 
-def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis) -> list[str]:
+def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis, caps: Caps, screen: Screen) -> list[str]:
+    remedies = remedies_of(verdicts)
+    most = len(remedies) if caps.remedies is None else caps.remedies
     todo = []
-    if any(verdict.status == MISSED for verdict in verdicts):
-        todo.append("change the code, or the limit where the new number is meant")
     if any(verdict.status == NOT_MEASURED for verdict in verdicts):
         todo.append("what was not measured never counts as a pass; `torchprof explain not-measured` says more")
         if analysis.doubt is not None and analysis.doubt.for_the_doctor:
             todo.append(ASK_THE_DOCTOR)
-    return todo
+    return [
+        *_broken([f"{REMEDY}{line}" for line in remedies[:most]], screen),
+        *_left(len(remedies) - most, "", len(REMEDY), screen),
+        *_broken([f"{REMEDY}{line}" for line in todo], screen),
+    ]

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from pytest_torchprof.kernels.carried import carries, carries_all, doubts
 from pytest_torchprof.kernels.fields import bare, checked_operator
 from pytest_torchprof.kernels.kernels import counted_names
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
-    from pytest_torchprof.limits.evidence import AnyEvidence
+    from pytest_torchprof.limits.evidence import AnyEvidence, WorkRow
     from pytest_torchprof.reasons.reason import Reason
 
 
@@ -127,8 +129,23 @@ def _kernels(analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[
                 yield replace(answer, evidence=_not_known(analysis, step, matches.not_known))
                 continue
             meant = unmatched(pattern, step.kernels) if not matches.yes else None
-            rows = (*group_kernels(step, matches.yes), *group_others(step, matches.yes))
+            too_many = len(matches.yes) > (count or (1, None))[0]
+            rows = (
+                *group_kernels(step, matches.yes),
+                *(() if too_many else _in_their_place(step, pattern, matches.yes)),
+            )
             yield replace(answer, evidence=(*((_advice_on(meant),) if meant else ()), *rows))
+
+
+def _in_their_place(step: StepProfile, pattern: Pattern, matching: Sequence[Kernel]) -> tuple[WorkRow, ...]:
+    """Return rows of what may have run in place of the kernels of which there are too few.
+
+    These are the kernels that compute the same in another way; where none does, or a name says nothing of that, all.
+    """
+    known = set(map(id, matching))
+    akin = [kernel for kernel in step.kernels if pattern.is_akin(kernel)]
+    others = [kernel for kernel in akin or step.kernels if id(kernel) not in known]
+    return tuple(structs.replace(row, also_ran=True) for row in group_kernels(step, others))
 
 
 _NAMES_IN_ADVICE = 3
@@ -228,11 +245,13 @@ def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[St
             continue
         untold = [*unknown, *_undecided(step, pattern)]
         for answer in _count_answers(pattern, count, hits.total(), untold, "operator"):
-            if answer.status == MISSED:
+            if answer.status != MISSED:
+                yield _untold_operators(untold)
+            elif hits.total() > (count or (1, None))[0]:
+                yield replace(answer, evidence=list_operators(step, dict(hits.most_common()), hits))
+            else:
                 lines = [WhyLine(none.reason)] if none and none.reason else _idle_operators(step, pattern)
                 yield replace(answer, evidence=(*lines, *group_others(step, ())))
-            else:
-                yield _untold_operators(untold)
 
 
 def _idle_operators(step: StepProfile, pattern: Operator) -> list[IdleOperators]:

@@ -265,9 +265,14 @@ def in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
 
 
+def longest_first(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
+    """Return the rows in the order in which they are told below a limit on time."""
+    return tuple(sorted(rows, key=lambda row: -(row.time_us or 0)))
+
+
 def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> WorkRow:
     shown = name if raw else kernels[0].short or name
-    ops = dict.fromkeys(kernel.op or "?" for kernel in kernels)
+    ops = dict.fromkeys(kernel.launcher or "?" for kernel in kernels)
     return WorkRow(
         count=len(kernels),
         name=printable(shown),

@@ -19,6 +19,7 @@ from pytest_torchprof.limits.limit import (
     fraction,
     group_kernels,
     group_others,
+    longest_first,
     positive_number,
     title_among,
     unmeasured,
@@ -116,7 +117,7 @@ def _too_few(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
 
 
 def _longest(_profile: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:
-    return tuple(sorted(group_kernels(step), key=lambda row: -(row.time_us or 0)))
+    return longest_first(group_kernels(step))
 
 
 def _copies(analysis: Analysis, step: StepProfile) -> tuple[WorkRow, ...]:

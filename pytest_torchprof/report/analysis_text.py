@@ -201,15 +201,15 @@ def _draw_steps(analysis: Analysis, steps: Sequence[StepProfile], width: int) ->
 
 
 def _by_family_and_operator(analysis: Analysis, steps: Sequence[StepProfile], width: int, bars: Bars | None) -> str:
-    """Return the families and the launching operators that take the kernels' time."""
-    gpu, op_of = analysis.trace.gpu, analysis.launching.op_of
+    """Return the families, and the operators and graphs that launch them, that take the kernels' time."""
+    gpu = analysis.trace.gpu
     families: Counter[str] = Counter()
     operators: Counter[str] = Counter()
     for step in steps:
         for i in step.part.gpu_ops:
             if gpu.kind[i] == KERNEL:
                 families[analysis.launching.decoded(i).family_shown] += gpu.end[i] - gpu.start[i]
-                operators[analysis.launching.op_name(op_of[i]) or "no operator"] += gpu.end[i] - gpu.start[i]
+                operators[analysis.launching.launcher(i) or "no operator"] += gpu.end[i] - gpu.start[i]
     return "\n".join(
         _list_shares("of the kernel time, by family", families, width, bars)
         + _list_shares("of the kernel time, launched by", operators, width, bars)

@@ -187,8 +187,8 @@ def _decoded(key: str, page: str | None = None) -> RowColumn:
 def _launched_by(row: KernelRow, among: Among) -> str:
     """Return the operator, and in a backward pass the operator whose backward it is: ``< conv2d``."""
     # A kernel of a backward pass shows whose backward it is, and needs more room for that.
-    width = 30 if among.backward else 22
-    op = printable(row.op or "-")
+    width = 31 if among.backward else 22
+    op = printable(row.launcher or "-")
     if row.forward_op is None:
         return cut(op, width)
     forward = cut(printable(row.forward_op.removeprefix("aten::")), width - 12)
@@ -210,7 +210,8 @@ KERNELS: Final = (
     *_times("times", "", "", page=True),
     RowColumn(key="tflops", unit="rate", title="TFLOP/s", leaves=3, optional=True, page="TFLOP/s"),
     RowColumn(key="gb_per_s", unit="rate", title="GB/s", leaves=2, optional=True, page="GB/s"),
-    RowColumn(key="op", title="launched by", show=_launched_by, leaves=1, page="launched by"),
+    RowColumn(key="op", title="launched by", show=_launched_by, leaves=1),
+    RowColumn(key="launcher", page="launched by", json=False),
     RowColumn(key="op_chain"),
     RowColumn(key="forward_op", page=""),
 )

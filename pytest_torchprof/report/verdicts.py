@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import to_builtins
 
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED
+from pytest_torchprof.limits.remedies import remedies_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -18,7 +19,7 @@ SCHEMA: Final = 1
 
 
 def words_for(verdict: Verdict) -> dict[str, Any]:
-    """Return the words for a verdict's facts, with the code of its reason and what to do about it."""
+    """Return the words for a verdict's facts, with the code of its reason and what to do where it does not hold."""
     measured, reason = (verdict.number if verdict.number is not None else verdict.text), verdict.reason
     return {
         "name": verdict.limit,
@@ -26,6 +27,7 @@ def words_for(verdict: Verdict) -> dict[str, Any]:
         "message": verdict.text,
         "details": [line.strip() for evidence in verdict.evidence for line in evidence.lines],
         **_about(reason),
+        **({"remedy": "; ".join(remedies_of([verdict]))} if verdict.status == MISSED else {}),
     }
 
 

@@ -40,6 +40,8 @@ def note_columns(config: pytest.Config) -> None:
     """Keep how wide the terminal is: while tests run, their output is captured, and nobody can tell."""
     import shutil  # noqa: PLC0415 - slow to import, for runs that measure nothing
 
+    if COLUMNS in config.stash:  # A rank was given them.
+        return
     here = shutil.get_terminal_size(fallback=(0, 24)).columns or None
     config.stash[COLUMNS] = getattr(config, "workerinput", {}).get(COLUMNS_KEY, here)
 

@@ -55,7 +55,7 @@ def changes_in(comparison: Comparison, device: DeviceKind) -> dict[str, Any]:
         large, small = large_and_small(comparison.changes)
     return {
         "notes": list(comparison.notes),
-        "numbers": [_changed_number(change, cost) for change in large],
+        "numbers": [_changed_number(change, cost, judged=not comparison.of_recordings) for change in large],
         "small": [change_words(change) for change in small],
         **_where(cost),
         "exchange": comparison.exchange,
@@ -84,14 +84,16 @@ def _is_small(change: Change) -> bool:
     return number is not None and number.unit in ("share", "ratio") and not change.gated
 
 
-def _changed_number(change: Change, cost: Cost) -> dict[str, Any]:
+def _changed_number(change: Change, cost: Cost, *, judged: bool) -> dict[str, Any]:
+    """Return a number before and now, with the factor where it decides something, or nothing is ``judged`` at all."""
+    decides_nothing = judged and not change.gated
     number = BY_NAME.get(change.what)
     row = {
         "words": change_words(change),
         "ratio": "",
         "better": "lower",
         "values": (change.old, change.new),
-        "note": "" if change.gated or change.direction != WORSE else "not gated",
+        "note": "fails no test" if decides_nothing and change.direction == WORSE else "",
     }
     if number is None:
         return row
@@ -99,7 +101,7 @@ def _changed_number(change: Change, cost: Cost) -> dict[str, Any]:
     return {
         **row,
         "words": movement_words(number, change.old, change.new, called=called),
-        "ratio": factor_words(number, change.old, change.new),
+        "ratio": "" if decides_nothing else factor_words(number, change.old, change.new),
         "better": number.better,
     }
 

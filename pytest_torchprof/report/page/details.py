@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.findings.catalogue.headlines import Headline, NotMeasuredHeadline
 from pytest_torchprof.report.page.changes import changes_between, changes_in
 from pytest_torchprof.report.page.tables import table_of_calls, tables_of, time_breakdown
 from pytest_torchprof.report.result import as_reported, known_of
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.compare import Comparison
     from pytest_torchprof.findings import Finding
-    from pytest_torchprof.findings.catalogue.headlines import Headline
     from pytest_torchprof.report.page.marks import Marks
     from pytest_torchprof.report.page.measured import Measured
     from pytest_torchprof.report.result import Result
@@ -79,7 +79,8 @@ def _finite(value: Any) -> Any:
 def _numbers(measured: Measured) -> list[list[Any]]:
     """Return a row for each number that the device has: title, unit, which way is better, median, worst step, before.
 
-    What is not measured is None; without a summary on any side there are no rows.
+    Last stands what it is of, each "step" or the "window" of all steps. What is not measured is None; without a summary
+    on any side there are no rows.
     """
     sides = [side for side in (measured, measured.before) if side is not None and side.result.summary is not None]
     return [
@@ -90,6 +91,7 @@ def _numbers(measured: Measured) -> list[list[Any]]:
             measured.number(number.name),
             measured.worst(number.name),
             measured.before.number(number.name) if measured.before is not None else None,
+            number.scope,
         ]
         for number in TABLE
         if sides and not number.detail and number.needs not in measured.device.lacks
@@ -103,7 +105,8 @@ def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
         "tables": tables_of(analysis, before),
         "time": time_breakdown(analysis),
         "time_before": time_breakdown(before) if before is not None else None,
-        "steps": len(analysis.steps),
+        "steps": len(analysis.steps) if trace.has_step_ranges else 0,
+        "is_whole": not trace.has_step_ranges,
         "events": trace.events,
         "devices": [device.name or "GPU without a name" for device in trace.devices],
         "orphans": trace.orphans,
@@ -123,4 +126,5 @@ def _findings(findings: Sequence[Finding], marks: Marks | None) -> list[dict[str
 
 def _headline(headline: Headline) -> dict[str, Any]:
     mark = {"mark": 0} if headline.events is not None else {}
-    return {"what": headline.what, "where": headline.where, **mark}
+    of_all = not isinstance(headline, NotMeasuredHeadline)
+    return {"what": headline.what, "where": headline.where, "of_all": of_all, **mark}

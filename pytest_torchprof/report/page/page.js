@@ -49,8 +49,8 @@
     const drawn = test.drawn ? drawings(test) : null;
     const find = drawn && ((row) => drawn.highlight(row.short === undefined ? {ops: [row.name]} : {names: [row.name]}));
     const tables = test.tables ?? {};
-    const kernels = [tables.kernel && Sections.rowTable(tables.kernel, "kernel", find), tables.family && Sections.rowTable(tables.family, "family", null)];
-    const operators = [tables.op && Sections.rowTable(tables.op, "op", find), tables.module && Sections.rowTable(tables.module, "module", find)];
+    const kernels = [tables.kernel && Sections.rowTable(tables.kernel, "kernel", find, test.steps), tables.family && Sections.rowTable(tables.family, "family", null, test.steps)];
+    const operators = [tables.op && Sections.rowTable(tables.op, "op", find, test.steps), tables.module && Sections.rowTable(tables.module, "module", find, test.steps)];
     const found = [
       ["changes", "Changes", Sections.changes(test, shown(index.compared, 60))],
       ["findings", "Findings", Sections.findings(test, drawn?.highlight)],
@@ -69,14 +69,15 @@
 
   const heading = (test, number) => {
     const facts = [
-      test.recording, test.devices?.length ? test.devices.join(", ") : null,
-      test.steps ? `${show.count(test.steps)} ${test.steps === 1 ? "step" : "steps"}` : null, test.events ? `${show.count(test.events)} events` : null,
+      test.recording === test.name ? null : test.recording, test.devices?.length ? test.devices.join(", ") : null,
+      test.is_whole ? "no steps are marked: the whole recording is one" : test.steps ? `${show.count(test.steps)} ${test.steps === 1 ? "step" : "steps"}` : null, test.events ? `${show.count(test.events)} events` : null,
       test.orphans ? `${show.count(test.orphans)} GPU ${test.orphans === 1 ? "operation" : "operations"} in no step` : null,
       test.unlinked ? "launches and kernels are not linked: kernels count where they ran" : null,
     ];
     const asked = test.outcome !== "recorded";
     return h("div", {class: "title"},
       h("h2", {}, asked && h("span", {class: `v v-${test.outcome.replace(" ", "-")}`}, test.outcome), h("bdi", {}, shown(test.name, 300))),
+      Sections.message(test),
       Sections.headline(test, number, () => current.highlight({mark: test.headline.mark})),
       h("p", {class: "hint"}, facts.filter(Boolean).map((fact) => shown(fact, 300)).join(" · ")),
       index.count > 1 && h("p", {class: "hint steps"},
@@ -94,7 +95,7 @@
     current = {number, ...drawing};
     const nav = h("nav", {class: "sections", "aria-label": "Sections of this test"}, found.map(([id, title]) => h("a", {href: `#${number}/${id}`}, title)));
     const sections = found.map(([id, title, content]) => h("section", {id: `${number}/${id}`, "aria-labelledby": `title-${id}`}, h("h3", {id: `title-${id}`}, title), content));
-    main.replaceChildren(heading(test, number), nav, ...[Sections.message(test)].filter(Boolean), ...sections.flat());
+    main.replaceChildren(heading(test, number), nav, ...sections.flat());
     Tests.mark(number);
   };
 

@@ -24,7 +24,8 @@ const Sections = (() => {
   const lines = (text) => String(text).split("\n").map((line) => visible(line)).join("\n");
 
   const message = (test) => {
-    if (!test.message) return null;
+    // A headline that says why nothing is measured has it already.
+    if (!test.message || (test.headline && !test.headline.of_all && test.headline.what.endsWith(test.message))) return null;
     const copy = h("button", {type: "button", class: "quiet", on: {click: () => DataTable.copyText(test.message, copy)}}, "copy");
     return h("div", {class: `message m-${test.outcome.replace(" ", "-")}`}, copy, h("pre", {tabindex: "0", role: "region", "aria-label": "What does not hold"}, lines(test.message)));
   };
@@ -72,7 +73,7 @@ const Sections = (() => {
   };
 
   const headline = ({words, ratio, note, better, values}) => h("p", {class: "headline"}, arrowed(words),
-    ratio && h("b", {class: `ratio ${direction(better, ...values)}`}, ` ${ratio}`),
+    ratio && h("b", {class: `ratio ${direction(better, ...values)}`}, ` ${ratio} as much`),
     note && h("span", {class: "hint"}, ` (${note})`));
   const whereItIs = (found) => {
     if (!found.families.length) return null;
@@ -99,6 +100,7 @@ const Sections = (() => {
       found.verdict && h("p", {}, `${compared}: ${shown(found.verdict, 400)}`),
       found.notes.map((note) => h("p", {class: "hint"}, shown(note, 1000))),
       pace,
+      found.numbers.length > 0 && h("p", {class: "hint"}, "before → now; times and counts are per step"),
       found.numbers.map(headline),
       found.small.length ? h("p", {class: "hint"}, `also: ${arrowed(found.small.join("; "))}`) : null,
       whereItIs(found),
@@ -128,6 +130,10 @@ const Sections = (() => {
         h("tbody", {}, test.limits.map(row))));
   };
 
+  // What numbers are of: without the recording nobody knows how many steps there are.
+  const ofStep = ({steps, is_whole: isWhole}) => (isWhole ? "of the whole recording" : steps === 1 ? "of the one step" : `per step: the median of ${steps ? `${show.count(steps)} steps` : "the steps"}, and the worst where it differs`);
+  const ofAll = (steps) => `of ${steps ? `all ${show.count(steps)} steps` : "all steps"} together`;
+
   const numbers = (test) => {
     const known = test.numbers ?? [];
     if (!known.length) return null;
@@ -138,15 +144,20 @@ const Sections = (() => {
         h("dd", {},
           isNumber(before) && told(unit, before) !== told(unit, median) && h("span", {class: "was"}, `${told(unit, before)} → `),
           h("span", {}, told(unit, median)),
-          ratio && h("span", {class: `ratio ${direction(better, before, median)}`}, ` ${ratio}`),
+          ratio && h("span", {class: `ratio ${direction(better, before, median)}`}, ` ${ratio} as much`),
           isNumber(worst) && told(unit, worst) !== told(unit, median) && h("span", {class: "worst"}, `worst step ${told(unit, worst)}`)));
     };
     // What is zero, and was before, is said in a line; and so is what nobody knows.
-    const isZero = ([, , , ...values]) => values.every((value) => value === 0 || !isNumber(value)) && isNumber(values[0]);
+    const isZero = ([, , , median, worst, before]) => [median, worst, before].every((value) => value === 0 || !isNumber(value)) && isNumber(median);
     const unknown = known.filter(([, , , median]) => !isNumber(median)), zero = known.filter((row) => isNumber(row[3]) && isZero(row));
     const large = known.filter((row) => isNumber(row[3]) && !isZero(row));
     const line = (rows, words) => rows.length > 0 && h("p", {class: "hint"}, `${words}: ${rows.map(([title]) => title).join(", ")}`);
-    return [large.length > 0 && h("dl", {class: "numbers"}, large.map(item)), line(zero, "none, 0"), line(unknown, "not measured")].filter(Boolean);
+    const group = (rows, words) => rows.length > 0 && [h("p", {class: "hint scope"}, words), h("dl", {class: "numbers"}, rows.map(item))];
+    const isOfAll = (row) => row[6] === "window" && test.steps !== 1 && !test.is_whole;
+    return [
+      group(large.filter((row) => !isOfAll(row)), ofStep(test)), group(large.filter(isOfAll), ofAll(test.steps)),
+      line(zero, "none"), line(unknown, "not measured"),
+    ].filter(Boolean);
   };
 
   const asObjects = (table) => table.rows.map((cells) => Object.fromEntries(table.columns.map(({key}, place) => [key, cells[place]])));
@@ -188,7 +199,7 @@ const Sections = (() => {
   const NOUNS = {kernel: "kernel names", family: "kernel families", op: "operators", module: "modules"};
 
   // Columns come with their titles and units; what has no title stands below a row's name.
-  const rowTable = (table, way, find) => {
+  const rowTable = (table, way, find, steps) => {
     const rows = asRows(table);
     const {compared, both} = withShares(rows, table);
     const drawn = ({key, title, unit, compared: comparable}) => {
@@ -206,7 +217,7 @@ const Sections = (() => {
     ];
     const total = rows.reduce((sum, row) => sum + (row.time_us ?? 0), 0);
     const caption = [
-      `${show.count(rows.length)} ${NOUNS[way]}`, table.own === "time_us" && `, shares of ${told("us", total)}`,
+      `${show.count(rows.length)} ${NOUNS[way]}`, steps > 1 && ` over ${show.count(steps)} steps`, table.own === "time_us" && `, shares of ${told("us", total)}`,
       table.of_step && ", of one step", table.more && `; ${show.count(table.more)} more are left out`,
     ].filter(Boolean).join("");
     return DataTable.make({caption, columns, rows, by: compared ? "difference" : table.own});
@@ -236,12 +247,12 @@ const Sections = (() => {
     const gaps = (test.time ?? both[0]).other ?? [];
     return [
       both.map((time) => [
-        h("p", {class: "hint"}, `${title(time)}${told("us", time.total_us)} a step, until CPU and GPU are done`),
+        h("p", {class: "hint"}, `${title(time)}${told("us", time.total_us)} a step, until CPU and GPU are done${time === test.time && test.steps > 1 ? `; the mean of ${show.count(test.steps)}` : ""}`),
         strip(names.map((name) => [name, time.parts[name]]), scale, "r-", `Where a step's time goes: ${names.map((name) => `${ROLES[name]} ${told("share", time.parts[name] / time.total_us)}`).join(", ")}`),
       ]),
       h("div", {class: "side"},
         scrolled("Where a step's time goes", h("table", {class: "fit"}, h("caption", {class: "unseen"}, "Where a step's time goes"), h("thead", {}, h("tr", {}, h("th", {scope: "col", class: "left"}, "part"), heads)), h("tbody", {}, rows))),
-        gaps.length && scrolled("Nothing recorded",
+        gaps.length > 0 && scrolled("Nothing recorded",
           h("table", {class: "fit"}, h("caption", {class: "hint"}, "nothing recorded on CPU or GPU between"),
             h("thead", {}, h("tr", {}, ["after", "before", "a step", "gaps", "longest"].map((head, place) => h("th", {scope: "col", class: place < 2 ? "left" : "number"}, head)))),
             h("tbody", {}, gaps.map((gap) => h("tr", {},
@@ -256,14 +267,17 @@ const Sections = (() => {
     const {headline} = test;
     if (!headline) return null;
     const link = headline.mark === undefined ? shown(headline.where, 500) : h("a", {href: `#${number}/show-${headline.mark}`, on: {click: show}}, shown(headline.where, 500));
-    return h("p", {class: "lead"}, shown(headline.what, 500), " ", headline.where && link);
+    return [
+      h("p", {class: "lead"}, shown(headline.what, 500), " ", headline.where && link),
+      headline.of_all && test.steps > 1 && h("p", {class: "hint scope"}, ofAll(test.steps)),
+    ];
   };
 
   // So many stand out; the others are a click away.
   const FIRST_FINDINGS = 3;
   const KINDS = {recording: "about the recording", warning: "time that is lost", information: "good to know"};
   const finding = (highlight) => (one) => h("li", {class: KINDS[one.severity] && `s-${one.severity}`},
-    h("h4", {}, shown(one.title), h("span", {class: "file"}, ` ${KINDS[one.severity] ?? ""}`), h("code", {}, shown(one.code))),
+    h("h4", {}, shown(one.title), h("span", {class: "file"}, ` ${KINDS[one.severity] ?? ""}`), h("code", {title: `torchprof explain ${shown(one.code)}`}, shown(one.code))),
     h("p", {}, shown(one.message, 2000)),
     one.source && h("p", {class: "hint"}, shown(one.source)),
     one.remedy && h("p", {class: "remedy"}, shown(one.remedy, 2000)),
@@ -271,7 +285,7 @@ const Sections = (() => {
   const findings = (test, highlight) => {
     if (!test.findings?.length) return test.tables ? h("p", {class: "hint"}, "Nothing stands out.") : null;
     const items = test.findings.map(finding(highlight)), rest = items.slice(FIRST_FINDINGS);
-    return [h("ol", {class: "findings"}, items.slice(0, FIRST_FINDINGS)),
+    return [test.steps > 1 && h("p", {class: "hint scope"}, `totals ${ofAll(test.steps)}, unless a step is named`), h("ol", {class: "findings"}, items.slice(0, FIRST_FINDINGS)),
       rest.length ? h("details", {class: "more-findings"}, h("summary", {}, `${rest.length} more`), h("ol", {class: "findings", start: FIRST_FINDINGS + 1}, rest)) : null];
   };
 

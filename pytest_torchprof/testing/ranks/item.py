@@ -15,7 +15,7 @@ from pytest_torchprof.testing.pytest_report import BRIEF
 from pytest_torchprof.testing.ranks.reports import place_of, short_of
 from pytest_torchprof.testing.ranks.task import Turn
 from pytest_torchprof.testing.ranks.verdict import merged_state, verdict_of
-from pytest_torchprof.testing.workers import nodeid_of
+from pytest_torchprof.testing.workers import COLUMNS, nodeid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,9 +115,10 @@ class JobItem(pytest.Item):
         report.longrepr = None
         report.outcome = "passed"
         if verdict.outcome == "failed":
-            report.outcome, report.longrepr = "failed", verdict.text()
+            columns = self.config.stash.get(COLUMNS, None)
+            report.outcome, report.longrepr = "failed", verdict.text(columns=columns)
             if short_of(first) and self.config.get_verbosity() < 0:
-                setattr(report, BRIEF, [verdict.text(short=True), verdict.line])
+                setattr(report, BRIEF, [verdict.text(short=True, columns=columns), verdict.line])
         elif verdict.outcome != "passed":
             file, line = place_of(first) or (str(self.path), self._place[1] or 0)
             report.outcome, report.longrepr = "skipped", (file, line, f"Skipped: {verdict.line}")

@@ -46,6 +46,8 @@ class Task(Struct, frozen=True, kw_only=True):
     """The whole path of their test file."""
     phase: CachePhase | None = None
     """How the process finds the compile caches; None where nobody asked for it."""
+    columns: int | None = None
+    """Those of the terminal, which the ranks' output does not go to; None where nobody knows them."""
 
     def write(self, folder: Path) -> None:
         """Tell it to the ranks."""

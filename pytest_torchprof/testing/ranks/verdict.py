@@ -14,6 +14,7 @@ from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.handed_over import ProcessResults
 from pytest_torchprof.testing.ranks.reports import brief_of, code_of, expected_of, failure, short_of, text_of
+from pytest_torchprof.text import broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -94,19 +95,23 @@ class JobVerdict:
             return reason
         return expected_here(reason, {verdict.rank.number: PhaseEnd(verdict.outcome) for verdict in self.ranks})
 
-    def text(self, *, short: bool = False) -> str:
-        """Return why it failed, as the first rank says it, under a line on each of the others."""
+    def text(self, *, short: bool = False, columns: int | None = None) -> str:
+        """Return why it failed, as the first rank says it, under a line on each of the others.
+
+        The lines on ranks are broken where the columns end; None: nobody knows how many there are.
+        """
         own = self.first.report
         if self.job.silence:
             hung = (f"{verdict.rank}, {text_of(verdict.report)}" for verdict in self.ranks if verdict.lost)
-            return "\n\n".join([f"not measured: {self.line}", *hung])
+            return "\n\n".join([broken(f"not measured: {self.line}", columns), *hung])
         others = [
             f"{verdict.rank}: {verdict.line or verdict.outcome}" for verdict in self.ranks if verdict is not self.first
         ]
         whole = (short_of(own) if short else "") or text_of(own)
         if self.first.process and not self.first.lost:
             return whole
-        return "\n".join([f"{self.first.name}: {self.first.line}", *others, "", whole])
+        lines = [broken(line, columns) for line in (f"{self.first.name}: {self.first.line}", *others)]
+        return "\n".join([*lines, "", whole])
 
     @property
     def sections(self) -> tuple[tuple[str, str], ...]:

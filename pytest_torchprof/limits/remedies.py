@@ -1,0 +1,142 @@
+"""The catalogue of what to do about a limit that is missed: one sentence for each limit, and those of findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.limits.evidence import FindingLine
+from pytest_torchprof.limits.limit import MISSED
+from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_torchprof.limits.limit import Verdict
+
+_FEWER: Final = (
+    "drop or fuse what is launched beyond the limit (torch.compile, foreach and fused variants launch less), or raise "
+    "it if the new number is meant"
+)
+_HIDDEN: Final = (
+    "start communication earlier, or compute more while it runs (buckets, prefetching); change the limit if as much of "
+    "it is meant to be exposed"
+)
+REMEDIES: Final[Mapping[str, str]] = {
+    "max_kernels": _FEWER,
+    "min_kernels": "let the test run the code that launches them, or lower the limit if the new number is meant",
+    "max_launches": _FEWER,
+    "max_memcpys": (
+        "make tensors where they are used (device=...) instead of copying them there; copies that are meant go into "
+        "allow_memcpys"
+    ),
+    "max_memsets": (
+        "do not fill memory that is written anyway (torch.empty instead of torch.zeros), or raise the limit if the new "
+        "number is meant"
+    ),
+    "max_syncs": (
+        "read no values from the GPU within the steps (.item(), .tolist(), .cpu(), an `if` on a tensor), or read them "
+        "once at the end; waits that are meant go into allow_syncs"
+    ),
+    "max_gpu_time": (
+        "make the longest of them faster (smaller types, other sizes, fusion), or raise the limit if the new time is "
+        "meant"
+    ),
+    "max_cpu_gpu_ratio": (
+        'let each launch do more (larger batches, torch.compile, CUDA graphs by mode="reduce-overhead"), or raise the '
+        "limit if the new ratio is meant"
+    ),
+    "min_gpu_utilization": (
+        "keep the GPU busy (larger batches, fewer launches and waits, data loaded ahead), or lower the limit if it is "
+        "meant to idle as much"
+    ),
+    "min_sm_efficiency": (
+        "let kernels fill the GPU (larger batches, several small products as one batched one), or lower the limit if "
+        "the new share is meant"
+    ),
+    "min_mfu": (
+        "compute in smaller types and larger products, with less beside them, or lower the limit if the new share is "
+        "meant"
+    ),
+    "max_peak_memory": (
+        "hold less at a time (free what is done with, no_grad, activation checkpointing, smaller batches), or raise "
+        "the limit if as much is meant"
+    ),
+    "kernels": (
+        "change what decides which kernels run (types, shapes, layouts, settings of torch), or write those into the "
+        "limit that are meant to run"
+    ),
+    "forbid_kernels": "take out what launches them, or narrow the pattern if they are meant to run",
+    "only_kernels": "take out what launches the others, or add a pattern for those that are meant to run",
+    "ops": "let them launch as often as the limit says, or write into the limit how often they are meant to",
+    "forbid_ops": "take out the calls of these operators, or narrow the pattern if they are meant to run",
+    "fused": (
+        "let torch.compile see them in one graph, with no graph break and no operator between them that it cannot "
+        "fuse; or take those out of the limit that may stay apart"
+    ),
+    "not_fused": (
+        'see why Inductor fuses them (TORCH_LOGS="fusion,output_code"), or take those out of the limit that may be '
+        "fused"
+    ),
+    "collectives": (
+        "change what decides how often they run (how the model is wrapped, sizes of buckets), or write into the limit "
+        "how often they are meant to"
+    ),
+    "max_comm_bytes": (
+        "send less (smaller types, gradients once for several steps), or raise the limit if as much is meant"
+    ),
+    "max_exposed_communication": _HIDDEN,
+    "min_overlap": _HIDDEN,
+    "max_rank_skew": "give the rank that comes late less to do, or raise the limit if ranks may wait as long",
+    "same_kernels": (
+        "take out what differs between ranks (sizes, types, code that asks for the rank), or name the process group "
+        "whose ranks are meant to be alike"
+    ),
+    "max_graph_breaks": (
+        "change the code at these lines so that torch.compile can trace it, or call it outside of what is compiled; "
+        "with own= only graph breaks in packages of yours count"
+    ),
+    "max_recompiles": (
+        "keep the same from call to call what the guards ask for, or have it compiled as dynamic (dynamic=True, "
+        "mark_dynamic); with own= only recompiles in packages of yours count"
+    ),
+    "max_fallbacks": "call operators that Inductor compiles in place of these, or raise the limit if they are meant",
+    "max_compile_time": (
+        "compile less of the code, or reuse what is compiled (one block for all layers, no recompiles), or raise the "
+        "limit if the new time is meant"
+    ),
+    "cuda_graph": (
+        'compile with mode="reduce-overhead", without work of the CPU in between, or ask for a smaller share if some '
+        "kernels are meant to run outside of graphs"
+    ),
+    "forbid": "change what the finding is about, or take its code out of the limit if it is meant",
+}
+"""By the keyword of the limit; it stands below what was seen, which it may speak of."""
+_OF_ANY: Final = "change the code, or the limit if what was seen is meant"
+"""Of the limit of another plugin."""
+_COMPILE: Final = "let the test call what torch.compile returned, or take the limit away if nothing is to be compiled"
+
+
+def remedies_of(verdicts: Iterable[Verdict]) -> list[str]:
+    """Return what to do about those verdicts that are missed, once each; of several it is said what each is for."""
+    subjects: dict[str, dict[str, None]] = {}
+    for verdict in verdicts:
+        if verdict.status == MISSED:
+            for subject, remedy in _remedies_of(verdict):
+                subjects.setdefault(remedy, {})[subject] = None
+    if len(subjects) < 2:
+        return [*subjects]
+    return [f"for {', '.join(names)}: {remedy}" for remedy, names in subjects.items()]
+
+
+def _remedies_of(verdict: Verdict) -> list[tuple[str, str]]:
+    """Return the limit, or the findings that it forbids, each with what to do about it."""
+    if any(_nothing_compiled(fact) for fact in verdict.seen):
+        return [(verdict.name, _COMPILE)]
+    findings = [fact.finding for fact in verdict.evidence if isinstance(fact, FindingLine)]
+    if remedies := [(finding.code, finding.remedy) for finding in findings if finding.remedy]:
+        return remedies
+    return [(verdict.name, REMEDIES.get(verdict.limit, _OF_ANY))]
+
+
+def _nothing_compiled(fact: object) -> bool:
+    return isinstance(fact, NothingWasCompiled) or (isinstance(fact, CarriedByNone) and not fact.compiled)

@@ -1,0 +1,125 @@
+"""What a failure says of limits: which work, in which order, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from builder import TraceBuilder, own_recording
+from test_every_word import TABLE, recorded
+
+from pytest_torchprof import LimitsMissed, gemm, load
+from pytest_torchprof.limits import LIMITS, check_limits, in_one_line, read_limits
+from pytest_torchprof.limits.remedies import REMEDIES
+
+pytestmark = pytest.mark.any_torch
+
+BF16, FP32 = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "ampere_sgemm_128x64_tn"
+EXP, SIN = "void exp_kernel(float*)", "void sin_kernel(float*)"
+
+
+def failure(profile, **limits):
+    with pytest.raises(LimitsMissed) as missed:
+        profile.expect(**limits)
+    return str(missed.value)
+
+
+def rows(text):
+    return [re.sub(r" {2,}.*", "", line.strip()) for line in text.splitlines() if re.match(r" +\d+ x ", line)]
+
+
+def remedies(text):
+    return [line.removeprefix("  do: ") for line in text.splitlines() if line.startswith("  do: ")]
+
+
+def brief(profile, **limits):
+    return in_one_line(check_limits(profile, read_limits(limits)), ())
+
+
+def of(tmp_path, kernels):
+    return load(own_recording(kernels).write(tmp_path / "t.json"))
+
+
+def test_there_is_something_to_do_about_each_limit():
+    assert {limit.name for limit in LIMITS} - {"ranges"} == set(REMEDIES)
+
+
+@pytest.mark.parametrize("limits", [missed for _, missed in TABLE if "forbid" not in missed], ids="-".join)
+def test_a_missed_limit_says_what_to_do_about_it(tmp_path, limits):
+    (name, *_), within = limits, limits.get("ranges", {})
+    inside = [limit for asked in within.values() for limit in asked]
+    text = failure(recorded(tmp_path, graph="cuda_graph" in limits), **limits)
+    assert remedies(text) == [REMEDIES[(inside or [name])[0]]]
+
+
+def test_a_forbidden_finding_says_what_to_do_about_the_finding(tmp_path):
+    profile = recorded(tmp_path)
+    finding = profile.findings[0]
+    assert remedies(failure(profile, forbid=finding.code)) == [finding.remedy]
+
+
+def test_of_several_limits_each_remedy_says_which_it_is_for_and_none_is_said_twice(tmp_path):
+    text = failure(recorded(tmp_path), max_kernels=0, max_launches=0, max_syncs=0)
+    expected = [f"for max_kernels, max_launches: {REMEDIES['max_kernels']}", f"for max_syncs: {REMEDIES['max_syncs']}"]
+    assert remedies(text) == expected
+
+
+def test_where_nothing_was_compiled_the_remedy_is_not_about_graph_breaks(tmp_path):
+    builder = own_recording({EXP: 1})
+    builder.own(steps=2, compile={"dynamo": True, "compiled": False})
+    (remedy,) = remedies(failure(load(builder.write(tmp_path / "t.json")), max_graph_breaks=0))
+    assert remedy not in REMEDIES.values()
+    assert "torch.compile" in remedy
+
+
+def test_the_headline_speaks_of_steps_only_where_one_was_judged(tmp_path):
+    def headline(**limits):
+        return failure(recorded(tmp_path), **limits).splitlines()[0]
+
+    assert headline(max_kernels=0).endswith("(worst of 2 steps)")
+    assert headline(max_kernels=0, max_graph_breaks=0).endswith("(worst of 2 steps)")
+    for limits in ({"max_graph_breaks": 0}, {"max_recompiles": 0}, {"max_compile_time": 1}, {"max_peak_memory": 1}):
+        assert "steps" not in headline(**limits)
+
+
+def test_below_a_limit_on_types_stand_kernels_that_compute_the_same_and_no_others(tmp_path):
+    profile = of(tmp_path, {EXP: 3, FP32: 2, BF16: 1})
+    ran = {kernel.short: kernel.dtype for kernel in profile.kernels.matching("gemm")}
+    bf16, fp32 = sorted(ran, key=ran.get)
+    assert rows(failure(profile, kernels={gemm(dtype="bf16"): 2})) == [f"1 x {bf16}", f"2 x {fp32}"]
+    assert rows(failure(profile, kernels={gemm(dtype="fp32"): 1})) == [f"2 x {fp32}"]
+    assert len(rows(failure(profile, kernels={"conv fp32": 1}))) == 3, "what ran, where nothing computes the same"
+
+
+def test_no_kernel_stands_twice_below_a_limit_on_several(tmp_path):
+    text = failure(of(tmp_path, {EXP: 3, SIN: 1, FP32: 2}), kernels={"exp": 4, "sin": 2})
+    assert [row.split()[0] for row in rows(text)] == ["3", "1", "2"]
+
+
+def test_below_a_limit_on_operators_that_ran_too_often_they_stand_alone(tmp_path):
+    assert rows(failure(recorded(tmp_path), ops={"aten::mm": 0})) == ["1 x aten::mm"]
+
+
+def test_rows_are_in_the_order_of_what_the_limit_judges(tmp_path):
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 900)
+    for at, (name, dur) in enumerate([(EXP, 5), (EXP, 5), (FP32, 300), (SIN, 20)]):
+        builder.launched(name, 10 + 20 * at, dur=dur, wait=320 * at)
+    builder.sync(1600, 50)
+    profile = load(builder.write(tmp_path / "t.json"))
+
+    by_count, by_time = (rows(failure(profile, **limit)) for limit in ({"max_kernels": 0}, {"max_gpu_time": 0}))
+    assert [row[0] for row in by_count] == ["2", "1", "1"]
+    assert by_count[1:] == by_time[:2], "the longer one first"
+    assert by_time[2] == by_count[0]
+
+
+def test_one_line_ranks_work_only_where_there_is_something_to_rank(tmp_path):
+    several = of(tmp_path, {EXP: 2, SIN: 1})
+    exp = several.steps[0].kernels[0].short
+    assert brief(several, max_kernels=0).endswith(f"; most: 2 x {exp}")
+    assert brief(several, max_gpu_time=0).endswith(f"; longest: 2 x {exp}")
+    assert brief(several, forbid_kernels="sin").endswith(f"; {SIN}")
+    assert brief(several, forbid_kernels="exp").endswith(f"; 2 x {EXP}")
+    assert brief(of(tmp_path, {EXP: 1, SIN: 1}), max_kernels=0).endswith(f"; first: {exp}")
