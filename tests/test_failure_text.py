@@ -123,3 +123,9 @@ def test_one_line_ranks_work_only_where_there_is_something_to_rank(tmp_path):
     assert brief(several, forbid_kernels="sin").endswith(f"; {SIN}")
     assert brief(several, forbid_kernels="exp").endswith(f"; 2 x {EXP}")
     assert brief(of(tmp_path, {EXP: 1, SIN: 1}), max_kernels=0).endswith(f"; first: {exp}")
+
+
+def test_a_kernel_of_a_graph_whose_operator_is_not_known_is_launched_by_its_replay(tmp_path):
+    text = failure(recorded(tmp_path, graph=True), max_kernels=0)
+    (replayed,) = [line for line in text.splitlines() if " x replayed " in line]
+    assert replayed.endswith("  graph replay")
