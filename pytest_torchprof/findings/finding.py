@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.reply import Replies
 
 Severity = Literal["recording", "warning", "information"]
-"""About the recording itself; about time that is lost; good to know."""
+"""About the recording itself; about time that could be saved; good to know."""
 _NO_FACTS = ("finding", "saves_us", "events")
 _PLACES: Final[Mapping[Severity, int]] = {"recording": 0, "warning": 1, "information": 2}
 Fact: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None

@@ -275,7 +275,7 @@ const Sections = (() => {
 
   // So many stand out; the others are a click away.
   const FIRST_FINDINGS = 3;
-  const KINDS = {recording: "about the recording", warning: "time that is lost", information: "good to know"};
+  const KINDS = {recording: "about the recording", warning: "time that could be saved", information: "good to know"};
   const finding = (highlight) => (one) => h("li", {class: KINDS[one.severity] && `s-${one.severity}`},
     h("h4", {}, shown(one.title), h("span", {class: "file"}, ` ${KINDS[one.severity] ?? ""}`), h("code", {title: `torchprof explain ${shown(one.code)}`}, shown(one.code))),
     h("p", {}, shown(one.message, 2000)),
