@@ -89,7 +89,7 @@ def test_the_tables_say_so_too(look, tmp_path, capsys):
         **dict.fromkeys([NODE, CLEANING_UP, "aten::add_", "aten::convolution", "aten::sum"]),
     }
     assert main(["analyze", path]) == 0
-    assert "convolution_b... < convolution" in capsys.readouterr().out
+    assert "convolution_ba... < convolution" in capsys.readouterr().out
     assert main(["analyze", path, "--by", "op"]) == 0
     assert "backward of aten::convolution" in capsys.readouterr().out
 
