@@ -445,13 +445,34 @@ def exposed(raw, _):
         lost.append(length(talking) - both(talking, raw.inside([one for one in kernels if not communicates(one)])))
     spent = Counter()
     for one in filter(communicates, raw.gpu):
-        word = re.search("SendRecv|AllReduce|AllGather|ReduceScatter|Broadcast", one.name)[0]
-        spent[re.sub("(?<=[a-z])(?=[A-Z])", "_", word).lower()] += one.us
+        spent[carried_out(raw, one)] += one.us
     return {
         "time_us": max(lost) / 1000,
         "share": max(lost) / 1000 / raw.window_us,
         "collectives_us": dict(spent),
     }
+
+
+ASKED = {
+    "reduce_scatter": "reduce_scatter",
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "alltoall": "all_to_all",
+}
+
+
+def carried_out(raw, one):
+    """Return what the operator around the launch of a kernel asked for, or else what the kernel's name says."""
+    around = raw.holders[id(raw.call_of[one.correlation])] if one.correlation in raw.call_of else ()
+    asked = [
+        match[1]
+        for each in around
+        if (match := re.match("c10d::_?(reduce_scatter|allreduce|allgather|alltoall)", each.name))
+    ]
+    if asked:
+        return ASKED[asked[0]]
+    word = re.search("SendRecv|AllReduce|AllGather|ReduceScatter|Broadcast", one.name)[0]
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", word).lower()
 
 
 def hotspot(raw, finding):
@@ -1099,8 +1120,9 @@ def hides_communication(raw, remedy, _):
     names = {one.name for one in raw.events}
     spent = Counter()
     for one in filter(communicates, raw.kernels):
-        spent["AllReduce" in one.name, "AllGather" in one.name or "ReduceScatter" in one.name] += one.us
-    ((reduces, gathers), _), *_ = spent.most_common(1)
+        spent[carried_out(raw, one)] += one.us
+    (longest, _), *_ = spent.most_common(1)
+    reduces, gathers = longest == "all_reduce", longest in ("all_gather", "reduce_scatter")
     in_ddp = any("DistributedDataParallel.forward" in one or ".ddp." in one for one in names)
     in_fsdp = any(one.startswith(("FSDP::", "FullyShardedDataParallel.")) for one in names)
     assert ("DDP" in remedy) == (in_ddp and reduces)
@@ -1159,6 +1181,10 @@ def warms_up(_, remedy, finding):
     assert ("warm steps" in remedy) == (finding.launch_ratio > 100)
 
 
+def batches_what_is_torchs(_, remedy, finding):
+    assert ("_foreach_" in remedy) == any(op.startswith("aten::") for op in finding.ops)
+
+
 def takes_tensors_together(raw, *_):
     assert not any(one.name.startswith(("aten::_foreach_", "aten::_fused_")) for one in raw.events)
 
@@ -1198,6 +1224,7 @@ ADVICE = {
     "hotspot": feeds_it_first,
     "implicit-sync": waits_no_more,
     "launch-gaps": loads_beside,
+    "many-small-calls": batches_what_is_torchs,
     "overhead-bound": warms_up,
     "queued-work-waits": names_what_may_be_waited_for,
     "single-tensor-optimizer": takes_tensors_together,
@@ -1271,7 +1298,18 @@ def says_what_went_on(raw, headline):
     busy = [[*raw.inside(raw.on(device, raw.gpu)), *raw.own] for device in raw.devices]
     once_ns = sum(length(spans) - both(spans, each) for each in busy)
     assert headline.set_up_us == pytest.approx(once_ns / 1000 / len(raw.devices))
+    gaps = []
+    for each in busy:
+        edges = [raw.window[0], *(edge for span in union(raw.inside_spans(each)) for edge in span), raw.window[1]]
+        gaps += [gap for gap in zip(edges[::2], edges[1::2], strict=True) if gap[0] < gap[1]]
+    gaps.sort(key=lambda gap: gap[0] - gap[1])
     (start, end, _) = headline.events.gaps[0]
+    longest = gaps[0]
+    is_cold = once_ns / 1000 / len(raw.devices) >= headline.share * raw.window_us / 4
+    if not is_cold:
+        longest = next((gap for gap in gaps if both([gap], spans) < (gap[1] - gap[0]) / 2), gaps[0])
+    assert end - start == longest[1] - longest[0]
+    assert headline.once_us == (None if longest == gaps[0] else (gaps[0][1] - gaps[0][0]) / 1000)
     following = next((one for one in sorted(raw.gpu, key=lambda one: one.start) if one.start == end), None)
     assert headline.meanwhile == went_on(raw, start, end, following)
 

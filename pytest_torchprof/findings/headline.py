@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.headlines import (
+    MUCH_SET_UP,
     CpuComputed,
     GpuBusy,
     GpuCommunicated,
@@ -22,7 +23,7 @@ from pytest_torchprof.findings.silence import silent_times
 from pytest_torchprof.findings.waiting import loading_times
 from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import ABSENT, KERNEL
+from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
@@ -50,8 +51,8 @@ def headline_of(analysis: Analysis) -> Headline:
     work = analysis.gpu_work
     idle, alone = work.idle_share, _communicating_share(analysis)
     if idle >= max(MUCH, alone):
-        return _held_up(analysis, idle) or _idled(analysis, idle)
-    return _communicated(analysis, alone) if alone >= MUCH else _busy(analysis)
+        return _held_up(analysis, idle) or _idled(analysis, idle, alone)
+    return _communicated(analysis, alone, idle) if alone >= MUCH else _busy(analysis)
 
 
 def _held_up(analysis: Analysis, share: float) -> Headline | None:
@@ -74,13 +75,17 @@ def _held_up(analysis: Analysis, share: float) -> Headline | None:
     )
 
 
-def _idled(analysis: Analysis, share: float) -> Headline:
+def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     trace, work = analysis.trace, analysis.gpu_work
-    longest_ns, device, start, end = 0, ABSENT, 0, 0
-    for number, idle in work.idle.items():
-        for begin, until in idle:
-            if until - begin > longest_ns:
-                longest_ns, device, start, end = until - begin, number, begin, until
+    gaps = [(start, end, device) for device, idle in work.idle.items() for start, end in idle]
+    set_up_us = _idle_during(work, work.setup_spans)
+    longest = start, end, device = max(gaps, key=_length)
+    once_us = None
+    if set_up_us < MUCH_SET_UP * share * work.window_us:
+        # Where the cold start is not the matter, it is another gap that comes again.
+        others = [gap for gap in gaps if not _is_set_up(work, gap)]
+        start, end, device = max(others, key=_length, default=longest)
+        once_us = None if (start, end) == longest[:2] else _length(longest) / 1000
     ops, starts, ends = work.by_device[device], trace.gpu.start, trace.gpu.end
     following = next((i for i in ops if starts[i] >= end), None)
     beside = following if following is not None else max(ops, key=ends.__getitem__)
@@ -89,12 +94,14 @@ def _idled(analysis: Analysis, share: float) -> Headline:
         window_us=work.window_us,
         share=share,
         devices=len(work.by_device),
-        longest_us=longest_ns / 1000,
+        longest_us=(end - start) / 1000,
         name=_name_of(analysis, beside),
         source=work.source_of(beside),
+        once_us=once_us,
         is_last=following is None,
         profiler_us=max(aside, 0.0) * work.window_us,
-        set_up_us=_idle_during(work, work.setup_spans),
+        communicating_share=communicating if communicating >= MUCH else None,
+        set_up_us=set_up_us,
         meanwhile=_meanwhile(analysis, (start, end), beside),
         events=Events(gaps=((start, end, beside),)),
     )
@@ -104,6 +111,15 @@ def _idle_during(work: GpuWork, spans: Spans) -> float:
     """Return for how long the devices idled in these spans, the mean over devices."""
     together = sum(intervals.length(intervals.within(idle, spans)) for idle in work.idle.values())
     return together / 1000 / len(work.by_device)
+
+
+def _length(gap: tuple[int, int, int]) -> int:
+    return gap[1] - gap[0]
+
+
+def _is_set_up(work: GpuWork, gap: tuple[int, int, int]) -> bool:
+    """Whether most of a gap was spent with what is done once."""
+    return intervals.length(intervals.within([gap[:2]], work.setup_spans)) >= _MOST * _length(gap)
 
 
 def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhile | None:
@@ -120,7 +136,7 @@ def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhi
     )
 
 
-def _communicated(analysis: Analysis, share: float) -> Headline:
+def _communicated(analysis: Analysis, share: float, idle: float) -> Headline:
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     longest = max(work.communication, key=lambda i: (gpu.end[i] - gpu.start[i], -i))
     return GpuCommunicated(
@@ -129,6 +145,7 @@ def _communicated(analysis: Analysis, share: float) -> Headline:
         devices=len(work.by_device),
         longest_us=work.time_us([longest]),
         name=analysis.launching.decoded(longest).short,
+        idle_share=idle if idle >= MUCH else None,
         source=work.source_of(longest),
         events=Events(gpu_ops=(longest,)),
     )

@@ -443,11 +443,14 @@ def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) ->
     lost = max(exposed)
     if work.share_of_window(lost) < at[EXPOSED]:
         return
-    gpu = analysis.trace.gpu
+    trace, gpu = analysis.trace, analysis.trace.gpu
+    # Kernels of old versions of NCCL are named alike, whatever they carry out; who asked for it tells.
+    asked = {(each.device, each.stream, each.start_ns): each.name for each in analysis.communication.collectives}
     spent: Counter[str] = Counter()
     for i in work.communication:
         decoded = analysis.launching.decoded(i)
-        spent[decoded.collective or decoded.stem] += gpu.end[i] - gpu.start[i]
+        name = asked.get((trace.device_of[gpu.process[i]], trace.streams[gpu.stream[i]], gpu.start[i]))
+        spent[name or decoded.collective or decoded.stem] += gpu.end[i] - gpu.start[i]
     yield _exposed(analysis, lost, spent)
 
 

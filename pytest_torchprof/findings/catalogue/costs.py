@@ -43,6 +43,7 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     TITLE = "Many small calls"
     SENTENCE = "in a step {calls}; launching one keeps the CPU busy for {launch_us:us}"
     REMEDY = "batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them"
+    _OF_OTHERS = "launch them in a CUDA graph, or see whether the library whose operators these are has larger kernels"
 
     time_us: float
     """What launching them takes."""
@@ -53,6 +54,10 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     """How long a kernel of each takes."""
     launch_us: float
     """The median length of a launch."""
+
+    @property
+    def remedy(self) -> str:
+        return self.REMEDY if any(op.startswith("aten::") for op in self.ops) else self._OF_OTHERS
 
     @property
     def calls(self) -> str:

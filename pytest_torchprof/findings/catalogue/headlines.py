@@ -102,10 +102,13 @@ class _OfWindow(Headline, frozen=True, kw_only=True):
 class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """The GPU had nothing to do for much of the time."""
 
-    WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{once}."
-    WHERE = "The longest gap, {longest_us:us}, is {side} {name}{at}{passed}."
+    WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{talked}{once}."
+    WHERE = "{first}, {longest_us:us}, is {side} {name}{at}{passed}."
+    _FIRST: ClassVar[str] = "The longest gap"
+    _BESIDES: ClassVar[str] = "The longest gap, {once_us:us}, went into what is done once; the longest of the others"
     _OWN: ClassVar[str] = ", not counting {profiler_us:us} in which the profiler handled its own buffers"
-    _ONCE: ClassVar[str] = "; {set_up_us:us} of that went into what is done once, so these steps were not warm"
+    _TALKED: ClassVar[str] = ", and only communicated for {communicating_share:percent}"
+    _ONCE: ClassVar[str] = "; {set_up_us:us} of the idle time went into what is done once, so these steps were not warm"
     _PASSED: ClassVar[Mapping[Meanwhile, str]] = {
         "set_up": "; most of it went into what is done once",
         "loading": "; most of it passed while data was loaded",
@@ -119,6 +122,10 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """For how long it idled while the profiler handled its own buffers, which is not counted; the mean of several."""
     set_up_us: float = 0.0
     """For how long it idled while something was done that is done once; the mean of several."""
+    once_us: float | None = None
+    """The longest gap of all, where most of it went into what is done once and the rest of the time did not."""
+    communicating_share: float | None = None
+    """In which it did nothing but communicate, where that is much; the mean of several."""
     meanwhile: Meanwhile | None = None
     """What most of the longest gap was spent with, where events tell."""
 
@@ -131,6 +138,16 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     def own(self) -> str:
         """What the profiler itself took, where that is enough to be seen."""
         return self.words(self._OWN) if self.profiler_us >= WORTH_TELLING * self.window_us else ""
+
+    @property
+    def first(self) -> str:
+        """Which gap it is, and what the longest one is where that is another."""
+        return self._FIRST if self.once_us is None else self.words(self._BESIDES)
+
+    @property
+    def talked(self) -> str:
+        """That it only communicated for much of the time, where it did."""
+        return "" if self.communicating_share is None else self.words(self._TALKED)
 
     @property
     def once(self) -> str:
@@ -159,8 +176,17 @@ class GpuHeldUp(_OfWindow, frozen=True, kw_only=True, tag="gpu-held-up"):
 class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicated"):
     """The GPU did nothing but communicate for much of the time."""
 
-    WHAT = "{subject} only communicated for {share:percent} of {window_us:us}{mean}."
+    WHAT = "{subject} only communicated for {share:percent} of {window_us:us}{mean}{idled}."
     WHERE = "The longest collective, {longest_us:us}, is {name}{at}."
+    _IDLED: ClassVar[str] = ", and idled for {idle_share:percent}"
+
+    idle_share: float | None = None
+    """In which it idled, where that is much; the mean of several."""
+
+    @property
+    def idled(self) -> str:
+        """That it idled for much of the time, where it did."""
+        return "" if self.idle_share is None else self.words(self._IDLED)
 
 
 class GpuBusy(_OfWindow, frozen=True, kw_only=True, tag="gpu-busy"):

@@ -90,8 +90,8 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     _SILENT = "first what the program does in {silent_us:us} of it, in which no event is recorded; then "
     _LOAD = "load data in the background (num_workers, pin_memory): {data_loading_us:us} of it passed in loading; "
     _WARM_UP = (
-        "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs, as only first "
-        "calls do; "
+        "warm up longer (warmup=): {capturing_us:us} of it passed in first calls, those that captured CUDA graphs, "
+        "with all else that they do; "
     )
     _NO_WAITS = ", no synchronization in between ({after_waits_us:us} of it came after one)"
     _GRAPHS: ClassVar[Mapping[bool, str]] = {False: "CUDA graphs", True: "more of the work in the CUDA graphs"}
