@@ -155,7 +155,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     _GRAPH = "the start of a CUDA graph (a first launch uploads it: replay it once more in the warm-up)"
     _GRAPHS_AGAIN = (
         "the starts of CUDA graphs, in later steps too, so that it is not their upload; the recording does not show "
-        "what they wait for"
+        "what they wait for, nor whether the GPU works meanwhile on something that has no event"
     )
     _NOTHING_SEEN = (
         "nothing in the recording shows it; it may be work that the file does not have, another process on the GPU, "
