@@ -67,6 +67,7 @@ def test_what_does_nothing_is_not_measured_and_false(function):
 def test_verdicts_of_nothing_are_not_true():
     assert not Verdicts()
     assert Verdicts().status == "not measured"
+    assert "hold" not in str(Verdicts())
 
 
 @pytest.mark.parametrize("limits", [{"max_kernels": 3}, {"max_kernels": 2}, {"min_gpu_utilization": 0.5}])
@@ -79,8 +80,10 @@ def test_json_is_that_of_check(limits):
 
 @pytest.mark.parametrize("limits", [{}, {"max_kernel": 3}, {"max_kernels": -1}])
 def test_limits_that_cannot_be_meant_are_refused(limits):
-    with pytest.raises(UnknownLimit):
+    with pytest.raises(UnknownLimit) as refused:
         judge(three, x, limits=limits, device="cpu")
+    # That is for those who pass limits as keywords.
+    assert "functools" not in str(refused.value)
 
 
 def test_what_the_function_raises_is_raised():
@@ -89,7 +92,7 @@ def test_what_the_function_raises_is_raised():
 
 
 def test_an_operator_of_ones_own_and_no_other():
-    """The recipe of the docs: my kernel ran, and none of the library's."""
+    """My operator ran, and the library's did not."""
     library = torch.library.Library("judged", "DEF")
     library.define("mine(Tensor x) -> Tensor")
     library.impl("mine", lambda value: value.clone(), "CPU")

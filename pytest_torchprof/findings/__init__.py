@@ -38,6 +38,8 @@ __all__ = [
 _SUBJECTS = (
     "doubts",
     "waiting",
+    "syncs",
+    "exposed",
     "queued",
     "silence",
     "copies",

@@ -124,15 +124,15 @@ def _pointwise_chains(analysis: Analysis, least: float, *, undecided: bool = Fal
     work, trace = analysis.gpu_work, analysis.trace
     fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
     name, stream, process = trace.gpu.name, trace.gpu.stream, trace.gpu.process
-    elements: dict[int, int | None] = {}
+    counted: dict[int, int | None] = {}
 
     def size(gpu_op: int) -> int | None:
         """Return how many elements the launching operator's largest operand has, 0 for none; None joins any others."""
         op = analysis.launching.op_of[gpu_op]
         inputs = trace.ops.inputs[op] if op >= 0 else -1
-        if inputs not in elements:
-            elements[inputs] = _elements(analysis.launching.operands(inputs)[1] if inputs >= 0 else None)
-        return elements[inputs] if undecided and op >= 0 else elements[inputs] or 0
+        if inputs not in counted:
+            counted[inputs] = elements(analysis.launching.operands(inputs)[1] if inputs >= 0 else None)
+        return counted[inputs] if undecided and op >= 0 else counted[inputs] or 0
 
     for ops in work.launched_together:
         in_turn = zip(map(fusible.__contains__, map(name.__getitem__, ops)), ops, strict=True)
@@ -164,7 +164,8 @@ def _fusible(decoded: KernelName) -> bool:
     return decoded.family == "pointwise" and decoded.library == "aten" and not decoded.stem.startswith("multi_tensor")
 
 
-def _elements(shapes: Sequence[Any] | None) -> int | None:
+def elements(shapes: Sequence[Any] | None) -> int | None:
+    """Return how many elements the largest of some operands has, 0 without any; None where no shapes are recorded."""
     if shapes is None:
         return None
     sizes = [prod(shape) for shape in shapes if isinstance(shape, list) and all(isinstance(n, int) for n in shape)]

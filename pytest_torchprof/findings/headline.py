@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.headlines import (
     MUCH_SET_UP,
     CpuComputed,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.findings.catalogue.headlines import Meanwhile
-    from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.intervals import Spans
 
 MUCH: Final = 0.2
@@ -182,15 +180,10 @@ def _busy(analysis: Analysis) -> Headline:
         name=name or trace.names[trace.gpu.name[longest]],
         name_share=ns / spent.total() if spent else 0.0,
         op=analysis.launching.op_name(analysis.launching.op_of[longest]),
-        in_graph=_in_graph(trace, longest),
+        in_graph=analysis.launching.is_in_graph(longest),
         source=work.source_of(longest),
         events=Events(gpu_ops=(longest,)),
     )
-
-
-def _in_graph(trace: Trace, gpu_op: int) -> bool:
-    call = trace.links.call_of[gpu_op]
-    return call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH
 
 
 def _name_of(analysis: Analysis, gpu_op: int) -> str:

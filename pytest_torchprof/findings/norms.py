@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.findings.catalogue.kernels import UnfusedNorm
@@ -20,6 +19,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
+from pytest_torchprof.findings.fusible import elements, saved_us
 from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
 from pytest_torchprof.trace.columns import KERNEL
@@ -46,8 +46,7 @@ def _unfused_norm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     norms = [
         norm for ops in work.launched_together for norm in _rms_norms(analysis, [i for i in ops if kind[i] == KERNEL])
     ]
-    # Of a fused norm one kernel's time remains: it reads its input and writes the result once.
-    saved = sum(work.time_us(norm) - max(work.time_us([i]) for i in norm) for norm in norms)
+    saved = saved_us(analysis, norms)
     if not norms or saved < at[SAVED] * work.kernel_time_us:
         return
     kernels = [i for norm in norms for i in norm]
@@ -73,7 +72,7 @@ def _rms_norms(analysis: Analysis, kernels: Sequence[int]) -> Iterator[list[int]
         # What is squared has had its mean taken off: that is another norm.
         if first > reached and ops[first - 1] in _CENTRES:
             continue
-        if any(follows not in meant for follows, meant in zip(ops[mean + 1 :], _CORE, strict=False)):
+        if any(follows not in meant for follows, meant in zip(ops[mean + 1 : last + 1], _CORE, strict=True)):
             continue
         size = _elements(analysis, kernels[first])
         around = range(max(first - 1, 0), min(last + 3, len(ops)))
@@ -95,11 +94,7 @@ def _may_have(analysis: Analysis, gpu_op: int, size: int | None) -> bool:
 
 def _elements(analysis: Analysis, gpu_op: int) -> int | None:
     """Return how many elements the launching operator's largest operand has; None where that is not recorded."""
-    shapes = analysis.launching.inputs(analysis.launching.op_of[gpu_op])[1]
-    sizes = [
-        prod(shape) for shape in shapes or () if isinstance(shape, list) and all(isinstance(n, int) for n in shape)
-    ]
-    return max(sizes, default=None)
+    return elements(analysis.launching.inputs(analysis.launching.op_of[gpu_op])[1]) or None
 
 
 def _means_known(analysis: Analysis) -> bool:

@@ -1,48 +1,35 @@
-"""Findings about waiting: the GPU for the host, the host for the GPU, and GPUs for one another."""
+"""Findings about who sets the pace: the GPU that waits for the host, or is busy all of the time."""
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING
 
-from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.findings.catalogue.waiting import (
     ComputeBound,
-    ExposedCommunication,
-    ImplicitSync,
     LaunchDelay,
     LaunchGaps,
     OverheadBound,
-    SyncOverLittleWork,
 )
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import (
     GPU_WORK,
     HOST_PACE,
     LAUNCHES,
-    OPERATORS,
-    SLOW_KERNELS,
     Finding,
-    Need,
     Rule,
     Threshold,
 )
-from pytest_torchprof.findings.queued import launched_waits
 from pytest_torchprof.findings.silence import silent_times
 from pytest_torchprof.kernels.names import decode
-from pytest_torchprof.reasons.collectives import Gap
-from pytest_torchprof.reasons.limits import CollectiveTimesUnknown
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import ABSENT, KERNEL
+from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
-    from pytest_torchprof.findings.catalogue.waiting import WaitedFor
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.intervals import Spans
 
@@ -72,14 +59,6 @@ FIRST_US = Threshold(
 FIRST_TIMES = Threshold("first_times", 10.0, "where all launches take long, it is the queue; ten medians are no queue")
 MEDIAN_US = Threshold("median_us", 50.0, "five times what a launch takes to reach an idle GPU")
 
-_WRAPPERS: Final[tuple[tuple[Literal["ddp", "fsdp"], re.Pattern[str]], ...]] = (
-    ("ddp", re.compile(r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.")),
-    ("fsdp", re.compile(r"FullyShardedDataParallel\.|FSDP::")),
-)
-_INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
-_COUNTING = frozenset({"aten::nonzero", "aten::masked_select", "aten::masked_scatter", "aten::argwhere"})
-"""Operators whose result is as large as a mask says, for which the CPU has to wait."""
-_COPYING = frozenset({"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu", "aten::cuda"})
 _LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
 
@@ -166,7 +145,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     gaps, capturing = [(start, start + length) for length, _, start in late], work.capturing_calls
     silent = silent_times(analysis)
     loading_us = _loading_ns(analysis, gaps) / 1000 / devices
-    after_waits_us = _after_waits_ns(analysis, gaps) / 1000 / devices
+    after_waits_us = after_waits_ns(analysis) / 1000 / devices
     captured_ns = sum(intervals.length(intervals.within([gap], capturing)) for gap in gaps) if capturing else 0
     yield LaunchGaps(
         time_us=waited_us,
@@ -217,8 +196,8 @@ def _awaited(analysis: Analysis, gpu_op: int) -> str:
     return launched_by or decode(analysis.trace.names[analysis.trace.gpu.name[gpu_op]]).short
 
 
-def _after_waits_ns(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> int:
-    """Return how long those gaps are at whose beginning the CPU waited for the GPU, and launched the next work after.
+def after_waits_ns(analysis: Analysis) -> int:
+    """Return how long the late gaps are before which the CPU waited for the GPU, and launched the next work only then.
 
     A call that began in a gap did not make it: the GPU had run dry before.
     """
@@ -228,7 +207,7 @@ def _after_waits_ns(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> int:
     )
     begun = [start for start, _ in waits]
     total = 0
-    for start, end in gaps:
+    for start, end, _ in _late_gaps(analysis):
         at = bisect_right(begun, start) - 1
         if at >= 0 and start <= waits[at][1] <= end:
             total += end - start
@@ -271,233 +250,6 @@ def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     )
 
 
-WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
-WAIT_US = Threshold(
-    "wait_us",
-    50.0,
-    "a blocking call itself takes some 10 us; what is shorter than five of them is not worth mentioning",
-)
-
-EXPOSED = Threshold(
-    "share",
-    0.05,
-    "from a twentieth of the time on, hiding communication behind computation pays; TensorBoard's plugin warns at 10 %",
-)
-
-
-def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find long blocking calls during which the GPU was hardly busy."""
-    trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
-    idle_ns = _idle_in_calls(analysis, at[WORK], at[WAIT_US])
-    if not idle_ns:
-        return
-    together = intervals.within(intervals.merged((calls.start[i], calls.end[i]) for i in idle_ns), [work.window])
-    idle_us = sum(end - start - work.worked_ns(start, end) for start, end in together) / 1000
-    held_ns = intervals.length(intervals.within(together, held_on_gpu(analysis)))
-    wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
-    names = Counter(trace.names[calls.name[i]] for i in idle_ns)
-    yield SyncOverLittleWork(
-        time_us=wasted,
-        share=work.share_of_window(idle_us),
-        calls=names,
-        source=work.source_of_call(longest),
-        events=Events(calls=tuple(idle_ns)),
-        saves_us=max(wasted - held_ns / 1000, 0.0),
-    )
-
-
-def _idle_in_calls(analysis: Analysis, most: float, longer_us: float) -> dict[int, int]:
-    """Return by call that blocks for longer, and in which the GPU works for less than that share, how long it idled."""
-    work, calls = analysis.gpu_work, analysis.trace.calls
-    idle_ns: dict[int, int] = {}
-    for i in analysis.gpu_work.blocking:
-        spent = calls.end[i] - calls.start[i]
-        if spent > longer_us * 1000:
-            worked = work.worked_ns(calls.start[i], calls.end[i])
-            if worked < most * spent:
-                idle_ns[i] = spent - worked
-    return idle_ns
-
-
-def waits_for_little(analysis: Analysis) -> Spans:
-    """Return when the CPU waited long for a GPU that hardly worked."""
-    calls = analysis.trace.calls
-    waited = _idle_in_calls(analysis, WORK.value, WAIT_US.value)
-    return intervals.merged((calls.start[i], calls.end[i]) for i in waited)
-
-
-def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
-    """Find blocking calls that an operator made: the program did not ask for a synchronization.
-
-    A copy from or to memory that is not pinned waits in its own call, before the synchronization that follows.
-    """
-    work, calls = analysis.gpu_work, analysis.trace.calls
-    around, copies, asked = _waits_and_operators(analysis)
-    synchronized = set(around.values())
-    waits: dict[str, list[int]] = defaultdict(list)
-    spent: dict[str, float] = defaultdict(float)
-    causes: Counter[WaitedFor] = Counter()
-    cause_of = _causes(analysis, asked)
-    for i, op in (*around.items(), *copies.items()):
-        name = asked[op]
-        if name is not None:
-            spent[name] += (calls.end[i] - calls.start[i]) / 1000
-            causes[cause_of[op]] += calls.end[i] - calls.start[i]
-            if i in around or op not in synchronized:
-                waits[name].append(i)
-    if not waits:
-        return
-    order = sorted(waits, key=lambda name: (-spent[name], name))
-    waited = waits_in_operators(analysis)
-    total = sum(spent.values())
-    held = held_on_gpu(analysis)
-    # What is idle while the CPU waits, apart from what the GPU waits itself, and what runs dry behind it.
-    meanwhile = intervals.without(intervals.within(waited, [work.window]), held)
-    idle_ns = max((intervals.length(intervals.without(meanwhile, busy)) for busy in work.busy.values()), default=0)
-    behind_ns = _after_waits_ns(analysis, [(start, end) for start, end, _ in _late_gaps(analysis)])
-    free_us = (idle_ns + behind_ns) / 1000
-    held_us = intervals.length(intervals.within(waited, held)) / 1000
-    longest = max(waits[order[0]], key=lambda i: calls.end[i] - calls.start[i])
-    yield ImplicitSync(
-        time_us=total,
-        share=work.share_during(waited),
-        ops={name: len(waits[name]) for name in order},
-        syncs=sum(map(len, waits.values())),
-        causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
-        source=work.source_of_call(longest),
-        events=Events(calls=tuple(i for name in order for i in waits[name])),
-        # While the CPU waits for a busy GPU nothing is lost, and nothing can be won of what the GPU waits itself.
-        saves_us=min(max(total - held_us, 0.0), free_us),
-    )
-
-
-def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, int], dict[int, str | None]]:
-    """Return the calls that block and those of copies that do, each with its operator, and what the program called."""
-    trace = analysis.trace
-    work = analysis.gpu_work
-    around, copies = trace.nesting.around_each(trace.calls, work.blocking), work.waiting_copies
-    return around, copies, _operators(analysis, {*around.values(), *copies.values()})
-
-
-def waits_in_operators(analysis: Analysis) -> Spans:
-    """Return when calls made the CPU wait for which the program did not ask: operators made them."""
-    calls = analysis.trace.calls
-    around, copies, asked = _waits_and_operators(analysis)
-    waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
-    return intervals.merged((calls.start[i], calls.end[i]) for i in waited)
-
-
-def held_on_gpu(analysis: Analysis) -> Spans:
-    """Return when a device idled although work was launched: who waits for it then waits for what it waits for."""
-    return intervals.merged((start, end) for start, end, _ in launched_waits(analysis))
-
-
-def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
-    """Return by operator in which the CPU waited what it waited for."""
-    trace, op_of = analysis.trace, analysis.launching.op_of
-    wanted = set(ops)
-    directions: dict[int, set[str | None]] = defaultdict(set)
-    for i in analysis.gpu_work.copies:
-        if op_of[i] in wanted:
-            directions[op_of[i]].add(copy_direction(trace.names[trace.gpu.name[i]]))
-    return {op: _cause(analysis.launching.chain(op), directions[op]) for op in wanted}
-
-
-def _cause(chain: Sequence[str], directions: Collection[str | None]) -> WaitedFor:
-    """Return what the innermost operator of a chain waits for, which copied in these directions."""
-    if not _COUNTING.isdisjoint(chain):
-        return "masks"
-    if chain[-1:] and chain[-1] in _COPYING:
-        to_gpu, to_cpu = "HtoD" in directions, "DtoH" in directions
-        if to_gpu == to_cpu:
-            return "copies"
-        return "to_cpu" if to_cpu else "to_gpu" if _INDEXING.isdisjoint(chain) else "indices"
-    return "value" if _INDEXING.isdisjoint(chain) else "masks"
-
-
-def _operators(analysis: Analysis, ops: Iterable[int]) -> dict[int, str | None]:
-    """Return the outermost aten operator around each, which is what the program called, else the innermost operator."""
-    trace = analysis.trace
-    named, parent = trace.ops.name, trace.nesting.parent
-    aten = {i for i, name in enumerate(trace.names) if name.startswith("aten::")}
-    operators: dict[int, str | None] = {}
-    for op in ops:
-        outermost, holder = ABSENT, op
-        while holder >= 0:
-            if named[holder] in aten:
-                outermost = named[holder]
-            holder = parent[holder]
-        operators[op] = trace.names[outermost] if outermost >= 0 else analysis.launching.op_name(op)
-    return operators
-
-
-def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find time in which a device ran a collective and computed nothing."""
-    if not analysis.trace.device_kind.has_launches:
-        yield from _exposed_on_cpu(analysis, at[EXPOSED])
-        return
-    work = analysis.gpu_work
-    if not work.communication:
-        return
-    exposed = [_exposed_ns(work, ops) / 1000 for ops in work.by_device.values()]
-    lost = max(exposed)
-    if work.share_of_window(lost) < at[EXPOSED]:
-        return
-    trace, gpu = analysis.trace, analysis.trace.gpu
-    # Kernels of old versions of NCCL are named alike, whatever they carry out; who asked for it tells.
-    asked = {(each.device, each.stream, each.start_ns): each.name for each in analysis.communication.collectives}
-    spent: Counter[str] = Counter()
-    for i in work.communication:
-        decoded = analysis.launching.decoded(i)
-        name = asked.get((trace.device_of[gpu.process[i]], trace.streams[gpu.stream[i]], gpu.start[i]))
-        spent[name or decoded.collective or decoded.stem] += gpu.end[i] - gpu.start[i]
-    yield _exposed(analysis, lost, spent)
-
-
-def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
-    """Find time in which a backend on the CPU, such as gloo, carried out a collective and no operator computed."""
-    lost = sum(step.exposed_us for step in analysis.communication_of_steps)
-    if not lost or analysis.gpu_work.share_of_window(lost) < least:
-        return
-    ran: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for each in analysis.collectives:
-        if each.start_ns is not None and each.dur_ns is not None:
-            ran[each.name or "communication"].append((each.start_ns, each.start_ns + each.dur_ns))
-    # A backend carries out several at once.
-    spent = Counter({name: intervals.length(intervals.merged(spans)) for name, spans in ran.items()})
-    yield _exposed(analysis, lost, spent)
-
-
-def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Finding:
-    job = None if analysis.in_job is None else analysis.in_job.job
-    return ExposedCommunication(
-        time_us=lost_us,
-        share=analysis.gpu_work.share_of_window(lost_us),
-        on_cpu=not analysis.trace.device_kind.has_launches,
-        kind=None if job is None else job.kind,
-        wait_share=None if job is None else job.wait_share,
-        collectives_us={name: ns / 1000 for name, ns in spent_ns.most_common()},
-        wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
-        events=Events(gpu_ops=tuple(sorted(analysis.gpu_work.communication))),
-        saves_us=lost_us,
-    )
-
-
-def _exposed_ns(work: GpuWork, ops: list[int]) -> int:
-    kind = work.trace.gpu.kind
-    talking = work.covered(i for i in ops if i in work.communication)
-    computing = work.covered(i for i in ops if kind[i] == KERNEL and i not in work.communication)
-    return intervals.length(intervals.without(talking, computing))
-
-
-def _collective_times_known(analysis: Analysis) -> bool:
-    """Whether it is known when collectives ran: on a GPU their kernels tell, on the CPU the ranges of their backend."""
-    on_gpu = analysis.trace.device_kind.has_launches
-    return on_gpu or all(step.why_no_time is None for step in analysis.communication_of_steps)
-
-
-COLLECTIVE_TIMES = Need(missing=CollectiveTimesUnknown(Gap.NO_RANGE), there=_collective_times_known)
-
 RULES = (
     Rule(
         code="overhead-bound",
@@ -524,25 +276,5 @@ RULES = (
         find=_launch_delay,
         needs=(LAUNCHES,),
         thresholds=(FIRST_US, FIRST_TIMES, MEDIAN_US, LATE),
-    ),
-    Rule(
-        code="sync-over-little-work",
-        find=_sync_over_little_work,
-        needs=(LAUNCHES,),
-        thresholds=(WORK, WAIT_US),
-        explains=(*HOST_PACE, "max_syncs"),
-    ),
-    Rule(
-        code="implicit-sync",
-        find=_implicit_sync,
-        needs=(OPERATORS,),
-        explains=(*HOST_PACE, "max_memcpys", "max_syncs"),
-    ),
-    Rule(
-        code="exposed-communication",
-        find=_exposed_communication,
-        needs=(COLLECTIVE_TIMES,),
-        thresholds=(EXPOSED,),
-        explains=SLOW_KERNELS,
     ),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping  # noqa: TC003  (typing.get_type_hints looks them up)
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.limit import Status  # noqa: TC001  (as above)
@@ -34,7 +34,7 @@ class Verdicts:
     """Why nothing was measured, where that is so."""
     profile: Profile | None = None
     """What was recorded; None where nothing was measured."""
-    message: str = "all limits hold"
+    message: str = "nothing was judged"
     """What a test would fail with, or that all limits hold."""
 
     def __bool__(self) -> bool:
@@ -96,6 +96,8 @@ def _unmeasured(problem: NotMeasured) -> Verdicts:
 class _JudgedBlock(ScriptBlock):
     """A measured block whose limits raise nothing."""
 
+    _OTHERWISE: ClassVar[str] = ""
+
     def _problem(self) -> LimitsMissed | NotMeasured | None:  # Which leaving the block would raise.
         return None
 
@@ -103,5 +105,5 @@ class _JudgedBlock(ScriptBlock):
         """Return the verdicts; NotMeasured without a recording."""
         profile, problem = self.profile, super()._problem()
         measured = self._with_lines()
-        judged = Verdicts(limits=() if measured is None else self._judge(measured), profile=profile)
-        return judged if problem is None else replace(judged, message=str(problem))
+        verdicts = () if measured is None else self._judge(measured)
+        return Verdicts(limits=verdicts, profile=profile, message=str(problem or "all limits hold"))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from pytest_torchprof import capture
 from pytest_torchprof.devices.kinds import kind_of
@@ -123,16 +123,27 @@ def _refuse_ambiguous(function: Callable[..., Any], given: Mapping[str, object])
 class ScriptBlock(MeasuredBlock):
     """A measured block outside of tests: judged at its end."""
 
+    _OTHERWISE: ClassVar[str] = "bind a keyword argument of the measured code to it: functools.partial(function, ...)"
+    """What to do about a keyword that is no limit, besides."""
+
     def __init__(self, label: str | None, limits: Mapping[str, object], **options: object) -> None:
         super().__init__("measure()" if label is None else repr(label), "pytest_torchprof.measure")
         self._label = label
         self._own_kernels, limits = divided(limits)
-        self._asked = _read_limits(limits)
+        self._asked = self._read_limits(limits)
         self._options: dict[str, Any] = {name: read_option(name, value) for name, value in options.items()}
         self._device = ""
         self._measured: Profile | None = None
         # Every view of the Profile refers to this too: the recording's folder is removed with it.
         self._own = Explanation(screen=_SCREEN)
+
+    def _read_limits(self, given: Mapping[str, object]) -> tuple[Asked, ...]:
+        try:
+            return read_limits(given)
+        except UnknownLimit as problem:
+            if problem.code is not Code.UNKNOWN_KEYWORD or not self._OTHERWISE:
+                raise
+            raise UnknownLimit(f"{problem.text}; {self._OTHERWISE}", problem.code) from None
 
     def _begin(self) -> None:
         self._device = device_for(self._asked, self._options["device"])
@@ -262,16 +273,6 @@ def read_option(name: str, value: object) -> Any:
         return _OPTIONS[name][0](value)
     except UnknownLimit as problem:
         raise UnknownLimit(f"{name}={value!r}: {problem.text}", problem.code) from None
-
-
-def _read_limits(given: Mapping[str, object]) -> tuple[Asked, ...]:
-    try:
-        return read_limits(given)
-    except UnknownLimit as problem:
-        if problem.code is not Code.UNKNOWN_KEYWORD:
-            raise
-        text = f"{problem.text}; bind a keyword argument of the measured code to it: functools.partial(function, ...)"
-        raise UnknownLimit(text, problem.code) from None
 
 
 def _needs_gpu(what: str) -> NotMeasured:

@@ -54,6 +54,12 @@ def details_of(measured: Measured, marks: Marks | None = None) -> dict[str, Any]
         details["pace"] = result.against_time.words
     if marks is not None:
         details["headline"] = _headline(marks.headline)
+        if (
+            isinstance(marks.headline, NotMeasuredHeadline)
+            and analysis is not None
+            and result.message == analysis.why_not
+        ):
+            details.pop("message", None)  # The headline says it.
     return {**details, "findings": _findings(result.findings, marks)}
 
 

@@ -24,8 +24,7 @@ const Sections = (() => {
   const lines = (text) => String(text).split("\n").map((line) => visible(line)).join("\n");
 
   const message = (test) => {
-    // A headline that says why nothing is measured has it already.
-    if (!test.message || (test.headline && !test.headline.of_all && test.headline.what.endsWith(test.message))) return null;
+    if (!test.message) return null;
     const copy = h("button", {type: "button", class: "quiet", on: {click: () => DataTable.copyText(test.message, copy)}}, "copy");
     return h("div", {class: `message m-${test.outcome.replace(" ", "-")}`}, copy, h("pre", {tabindex: "0", role: "region", "aria-label": "What does not hold"}, lines(test.message)));
   };

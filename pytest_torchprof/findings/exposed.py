@@ -1,0 +1,112 @@
+"""Findings about communication beside which a device computes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final, Literal
+
+from pytest_torchprof.findings.catalogue.waiting import ExposedCommunication
+from pytest_torchprof.findings.events import Events
+from pytest_torchprof.findings.finding import SLOW_KERNELS, Finding, Need, Rule, Threshold
+from pytest_torchprof.reasons.collectives import Gap
+from pytest_torchprof.reasons.limits import CollectiveTimesUnknown
+from pytest_torchprof.trace import intervals
+from pytest_torchprof.trace.columns import KERNEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_work import GpuWork
+
+
+EXPOSED = Threshold(
+    "share",
+    0.05,
+    "from a twentieth of the time on, hiding communication behind computation pays; TensorBoard's plugin warns at 10 %",
+)
+
+_WRAPPERS: Final[tuple[tuple[Literal["ddp", "fsdp"], re.Pattern[str]], ...]] = (
+    ("ddp", re.compile(r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.")),
+    ("fsdp", re.compile(r"FullyShardedDataParallel\.|FSDP::")),
+)
+
+
+def _exposed_communication(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find time in which a device ran a collective and computed nothing."""
+    if not analysis.trace.device_kind.has_launches:
+        yield from _exposed_on_cpu(analysis, at[EXPOSED])
+        return
+    work = analysis.gpu_work
+    if not work.communication:
+        return
+    exposed = [_exposed_ns(work, ops) / 1000 for ops in work.by_device.values()]
+    lost = max(exposed)
+    if work.share_of_window(lost) < at[EXPOSED]:
+        return
+    trace, gpu = analysis.trace, analysis.trace.gpu
+    # Kernels of old versions of NCCL are named alike, whatever they carry out; who asked for it tells.
+    asked = {(each.device, each.stream, each.start_ns): each.name for each in analysis.communication.collectives}
+    spent: Counter[str] = Counter()
+    for i in work.communication:
+        decoded = analysis.launching.decoded(i)
+        name = asked.get((trace.device_of[gpu.process[i]], trace.streams[gpu.stream[i]], gpu.start[i]))
+        spent[name or decoded.collective or decoded.stem] += gpu.end[i] - gpu.start[i]
+    yield _exposed(analysis, lost, spent)
+
+
+def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
+    """Find time in which a backend on the CPU, such as gloo, carried out a collective and no operator computed."""
+    lost = sum(step.exposed_us for step in analysis.communication_of_steps)
+    if not lost or analysis.gpu_work.share_of_window(lost) < least:
+        return
+    ran: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for each in analysis.collectives:
+        if each.start_ns is not None and each.dur_ns is not None:
+            ran[each.name or "communication"].append((each.start_ns, each.start_ns + each.dur_ns))
+    # A backend carries out several at once.
+    spent = Counter({name: intervals.length(intervals.merged(spans)) for name, spans in ran.items()})
+    yield _exposed(analysis, lost, spent)
+
+
+def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Finding:
+    job = None if analysis.in_job is None else analysis.in_job.job
+    return ExposedCommunication(
+        time_us=lost_us,
+        share=analysis.gpu_work.share_of_window(lost_us),
+        on_cpu=not analysis.trace.device_kind.has_launches,
+        kind=None if job is None else job.kind,
+        wait_share=None if job is None else job.wait_share,
+        collectives_us={name: ns / 1000 for name, ns in spent_ns.most_common()},
+        wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
+        events=Events(gpu_ops=tuple(sorted(analysis.gpu_work.communication))),
+        saves_us=lost_us,
+    )
+
+
+def _exposed_ns(work: GpuWork, ops: list[int]) -> int:
+    kind = work.trace.gpu.kind
+    talking = work.covered(i for i in ops if i in work.communication)
+    computing = work.covered(i for i in ops if kind[i] == KERNEL and i not in work.communication)
+    return intervals.length(intervals.without(talking, computing))
+
+
+def _collective_times_known(analysis: Analysis) -> bool:
+    """Whether it is known when collectives ran: on a GPU their kernels tell, on the CPU the ranges of their backend."""
+    on_gpu = analysis.trace.device_kind.has_launches
+    return on_gpu or all(step.why_no_time is None for step in analysis.communication_of_steps)
+
+
+COLLECTIVE_TIMES = Need(missing=CollectiveTimesUnknown(Gap.NO_RANGE), there=_collective_times_known)
+
+
+RULES = (
+    Rule(
+        code="exposed-communication",
+        find=_exposed_communication,
+        needs=(COLLECTIVE_TIMES,),
+        thresholds=(EXPOSED,),
+        explains=SLOW_KERNELS,
+    ),
+)

@@ -1,0 +1,198 @@
+"""Findings about synchronization: the host that waits for the GPU."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.analysis.parts import copy_direction
+from pytest_torchprof.findings.catalogue.waiting import ImplicitSync, SyncOverLittleWork
+from pytest_torchprof.findings.events import Events
+from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, Finding, Rule, Threshold
+from pytest_torchprof.findings.queued import launched_waits
+from pytest_torchprof.findings.waiting import after_waits_ns
+from pytest_torchprof.trace import intervals
+from pytest_torchprof.trace.columns import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings.catalogue.waiting import WaitedFor
+    from pytest_torchprof.trace.intervals import Spans
+
+
+WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
+WAIT_US = Threshold(
+    "wait_us",
+    50.0,
+    "a blocking call itself takes some 10 us; what is shorter than five of them is not worth mentioning",
+)
+
+_INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
+_COUNTING = frozenset({"aten::nonzero", "aten::masked_select", "aten::masked_scatter", "aten::argwhere"})
+"""Operators whose result is as large as a mask says, for which the CPU has to wait."""
+_COPYING = frozenset({"aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu", "aten::cuda"})
+
+
+def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find long blocking calls during which the GPU was hardly busy."""
+    trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
+    idle_ns = _idle_in_calls(analysis, at[WORK], at[WAIT_US])
+    if not idle_ns:
+        return
+    together = intervals.within(intervals.merged((calls.start[i], calls.end[i]) for i in idle_ns), [work.window])
+    idle_us = sum(end - start - work.worked_ns(start, end) for start, end in together) / 1000
+    held_ns = intervals.length(intervals.within(together, held_on_gpu(analysis)))
+    wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
+    names = Counter(trace.names[calls.name[i]] for i in idle_ns)
+    yield SyncOverLittleWork(
+        time_us=wasted,
+        share=work.share_of_window(idle_us),
+        calls=names,
+        source=work.source_of_call(longest),
+        events=Events(calls=tuple(idle_ns)),
+        saves_us=max(wasted - held_ns / 1000, 0.0),
+    )
+
+
+def _idle_in_calls(analysis: Analysis, most: float, longer_us: float) -> dict[int, int]:
+    """Return by call that blocks for longer, and in which the GPU works for less than that share, how long it idled."""
+    work, calls = analysis.gpu_work, analysis.trace.calls
+    idle_ns: dict[int, int] = {}
+    for i in analysis.gpu_work.blocking:
+        spent = calls.end[i] - calls.start[i]
+        if spent > longer_us * 1000:
+            worked = work.worked_ns(calls.start[i], calls.end[i])
+            if worked < most * spent:
+                idle_ns[i] = spent - worked
+    return idle_ns
+
+
+def waits_for_little(analysis: Analysis) -> Spans:
+    """Return when the CPU waited long for a GPU that hardly worked."""
+    calls = analysis.trace.calls
+    waited = _idle_in_calls(analysis, WORK.value, WAIT_US.value)
+    return intervals.merged((calls.start[i], calls.end[i]) for i in waited)
+
+
+def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
+    """Find blocking calls that an operator made: the program did not ask for a synchronization.
+
+    A copy from or to memory that is not pinned waits in its own call, before the synchronization that follows.
+    """
+    work, calls = analysis.gpu_work, analysis.trace.calls
+    around, copies, asked = _waits_and_operators(analysis)
+    synchronized = set(around.values())
+    waits: dict[str, list[int]] = defaultdict(list)
+    spent: dict[str, float] = defaultdict(float)
+    causes: Counter[WaitedFor] = Counter()
+    cause_of = _causes(analysis, asked)
+    for i, op in (*around.items(), *copies.items()):
+        name = asked[op]
+        if name is not None:
+            spent[name] += (calls.end[i] - calls.start[i]) / 1000
+            causes[cause_of[op]] += calls.end[i] - calls.start[i]
+            if i in around or op not in synchronized:
+                waits[name].append(i)
+    if not waits:
+        return
+    order = sorted(waits, key=lambda name: (-spent[name], name))
+    waited = waits_in_operators(analysis)
+    total = sum(spent.values())
+    held = held_on_gpu(analysis)
+    # What is idle while the CPU waits, apart from what the GPU waits itself, and what runs dry behind it.
+    meanwhile = intervals.without(intervals.within(waited, [work.window]), held)
+    idle_ns = max((intervals.length(intervals.without(meanwhile, busy)) for busy in work.busy.values()), default=0)
+    behind_ns = after_waits_ns(analysis)
+    free_us = (idle_ns + behind_ns) / 1000
+    held_us = intervals.length(intervals.within(waited, held)) / 1000
+    longest = max(waits[order[0]], key=lambda i: calls.end[i] - calls.start[i])
+    yield ImplicitSync(
+        time_us=total,
+        share=work.share_during(waited),
+        ops={name: len(waits[name]) for name in order},
+        syncs=sum(map(len, waits.values())),
+        causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
+        source=work.source_of_call(longest),
+        events=Events(calls=tuple(i for name in order for i in waits[name])),
+        # While the CPU waits for a busy GPU nothing is lost, and nothing can be won of what the GPU waits itself.
+        saves_us=min(max(total - held_us, 0.0), free_us),
+    )
+
+
+def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, int], dict[int, str | None]]:
+    """Return the calls that block and those of copies that do, each with its operator, and what the program called."""
+    trace = analysis.trace
+    work = analysis.gpu_work
+    around, copies = trace.nesting.around_each(trace.calls, work.blocking), work.waiting_copies
+    return around, copies, _operators(analysis, {*around.values(), *copies.values()})
+
+
+def waits_in_operators(analysis: Analysis) -> Spans:
+    """Return when calls made the CPU wait for which the program did not ask: operators made them."""
+    calls = analysis.trace.calls
+    around, copies, asked = _waits_and_operators(analysis)
+    waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
+    return intervals.merged((calls.start[i], calls.end[i]) for i in waited)
+
+
+def held_on_gpu(analysis: Analysis) -> Spans:
+    """Return when a device idled although work was launched: who waits for it then waits for what it waits for."""
+    return intervals.merged((start, end) for start, end, _ in launched_waits(analysis))
+
+
+def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
+    """Return by operator in which the CPU waited what it waited for."""
+    trace, op_of = analysis.trace, analysis.launching.op_of
+    wanted = set(ops)
+    directions: dict[int, set[str | None]] = defaultdict(set)
+    for i in analysis.gpu_work.copies:
+        if op_of[i] in wanted:
+            directions[op_of[i]].add(copy_direction(trace.names[trace.gpu.name[i]]))
+    return {op: _cause(analysis.launching.chain(op), directions[op]) for op in wanted}
+
+
+def _cause(chain: Sequence[str], directions: Collection[str | None]) -> WaitedFor:
+    """Return what the innermost operator of a chain waits for, which copied in these directions."""
+    if not _COUNTING.isdisjoint(chain):
+        return "masks"
+    if chain[-1:] and chain[-1] in _COPYING:
+        to_gpu, to_cpu = "HtoD" in directions, "DtoH" in directions
+        if to_gpu == to_cpu:
+            return "copies"
+        return "to_cpu" if to_cpu else "to_gpu" if _INDEXING.isdisjoint(chain) else "indices"
+    return "value" if _INDEXING.isdisjoint(chain) else "masks"
+
+
+def _operators(analysis: Analysis, ops: Iterable[int]) -> dict[int, str | None]:
+    """Return the outermost aten operator around each, which is what the program called, else the innermost operator."""
+    trace = analysis.trace
+    named, parent = trace.ops.name, trace.nesting.parent
+    aten = {i for i, name in enumerate(trace.names) if name.startswith("aten::")}
+    operators: dict[int, str | None] = {}
+    for op in ops:
+        outermost, holder = ABSENT, op
+        while holder >= 0:
+            if named[holder] in aten:
+                outermost = named[holder]
+            holder = parent[holder]
+        operators[op] = trace.names[outermost] if outermost >= 0 else analysis.launching.op_name(op)
+    return operators
+
+
+RULES = (
+    Rule(
+        code="sync-over-little-work",
+        find=_sync_over_little_work,
+        needs=(LAUNCHES,),
+        thresholds=(WORK, WAIT_US),
+        explains=(*HOST_PACE, "max_syncs"),
+    ),
+    Rule(
+        code="implicit-sync",
+        find=_implicit_sync,
+        needs=(OPERATORS,),
+        explains=(*HOST_PACE, "max_memcpys", "max_syncs"),
+    ),
+)
