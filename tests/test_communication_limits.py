@@ -8,6 +8,7 @@ from builder import TraceBuilder
 from facts import says, why_not
 
 from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, load
+from pytest_torchprof.limits import check_limits, read_limits
 from pytest_torchprof.reasons.limits import (
     CollectiveTimesUnknown,
     CollectiveUntold,
@@ -176,6 +177,15 @@ def test_what_the_recording_does_not_tell_is_not_measured(profile_of, step, limi
 def test_what_is_missed_already_is_missed_whatever_the_rest_may_be(profile_of):
     assert "expected 0" in judged(profile_of(reducing(), untold), collectives={"all_reduce": 0})
     assert not judged(profile_of(reducing(), untold), max_comm_bytes=10).startswith("not measured")
+
+
+def test_below_a_limit_on_bytes_the_most_bytes_stand_first(profile_of):
+    def both(builder, at):
+        for start, elements in ((0, 10), (100, 10), (200, 1000)):
+            reducing(elements=elements)(builder, at + start)
+
+    (verdict,) = check_limits(profile_of(both), read_limits({"max_comm_bytes": 0}))
+    assert [(row.count, row.size_bytes) for row in verdict.evidence] == [(1, 4000), (2, 40)]
     assert not judged(profile_of(reducing(), reducing(runs=False)), max_exposed_communication="0us").startswith("holds")
 
 

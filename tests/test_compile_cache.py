@@ -12,6 +12,7 @@ from builder import own_recording
 
 from pytest_torchprof import LimitsMissed, NotMeasured, load
 from pytest_torchprof.capture.torch_caches import uses_between
+from pytest_torchprof.limits import check_limits, read_limits
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 # A product alone leaves Inductor nothing to generate: no C++ compiler is waited for.
@@ -216,6 +217,15 @@ def test_a_bound_on_caches_that_were_not_measured_so_is_not_measured(tmp_path):
     recorded(tmp_path, {"uses": KNOWN, "phase": "cold"}).expect(max_compile_time={"cold": 2})
     with pytest.raises(NotMeasured, match="no measurement with warm caches"):
         recorded(tmp_path, {"uses": KNOWN, "phase": "cold"}).expect(max_compile_time={"cold": 2, "warm": 2})
+
+
+def test_below_a_limit_on_compile_time_the_longest_part_stands_first(tmp_path):
+    builder = own_recording({"k": 1})
+    parts = {"dynamo": 1_000_000, "inductor": 2_000_000, "aot_autograd": 500_000, "total": 3_500_000}
+    builder.torchprof["compile"] = {**COLD, "time_us": parts}
+    profile = load(builder.write(tmp_path / "recording.json"))
+    (verdict,) = check_limits(profile, read_limits({"max_compile_time": 3}))
+    assert [fact.took_us for fact in verdict.evidence] == [2_000_000, 1_000_000, 500_000]
 
 
 def test_a_doubt_is_not_measured_whatever_the_bound(tmp_path):

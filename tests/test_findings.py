@@ -551,6 +551,11 @@ def test_a_norm_of_single_operators_is_unfused(cast, kernels, findings):
 
 def test_what_only_resembles_the_norm_is_none(findings):
     assert "unfused-norm" not in findings(rms_norm(before=["sub"], cast=False))
+    narrow = rms_norm(cast=False)
+    halved = [event for event in narrow.events if event["name"] == "aten::mul"][:1]
+    for event in halved:
+        event["args"]["Input Dims"] = [[32, 128]]
+    assert "unfused-norm" not in findings(narrow), "what is multiplied is not what was squared"
     other = rms_norm()
     other.events = [
         {**event, "name": "aten::sqrt"} if event["name"] == "aten::rsqrt" else event for event in other.events

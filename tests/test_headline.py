@@ -255,6 +255,20 @@ def test_the_headline_says_what_went_on_in_the_longest_gap(meanwhile, happens, t
     assert len({kind.passed for kind in (headline, replace(headline, meanwhile=None))}) == 1 + (meanwhile is not None)
 
 
+def test_what_another_gpu_waits_for_is_not_what_the_longest_gap_was_spent_with(tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 10_000)
+    builder.launched("ampere_sgemm_128x64_tn", 1, dur=10)
+    builder.op("aten::sort", 20, 9400)
+    builder.launched("ampere_sgemm_128x64_tn", 9500, dur=10)
+    # On the other GPU: launched at once, and it waits for nearly as long.
+    builder.kernel("ampere_sgemm_128x64_nn", 8000, 1900, builder.launch(5), device=1)
+    headline = headline_of(load(builder.write(tmp_path / "t.json")))
+    assert isinstance(headline, GpuIdled)
+    assert headline.longest_us > 9000
+    assert headline.meanwhile is None
+
+
 @pytest.mark.parametrize("once", [200, 2000])
 def test_the_longest_gap_is_another_one_where_only_that_one_is_what_is_done_once(once, tmp_path):
     builder = TraceBuilder()
