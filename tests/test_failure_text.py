@@ -58,6 +58,12 @@ def test_a_forbidden_finding_says_what_to_do_about_the_finding(tmp_path):
     assert remedies(failure(profile, forbid=finding.code)) == [finding.remedy]
 
 
+def test_one_line_on_a_forbidden_finding_has_its_code_twice_at_most(tmp_path):
+    profile = recorded(tmp_path)
+    finding = profile.findings[0]
+    assert brief(profile, forbid=finding.code) == f"forbid={finding.code}: {finding.code}; {finding.message}"
+
+
 def test_of_several_limits_each_remedy_says_which_it_is_for_and_none_is_said_twice(tmp_path):
     text = failure(recorded(tmp_path), max_kernels=0, max_launches=0, max_syncs=0)
     expected = [f"for max_kernels, max_launches: {REMEDIES['max_kernels']}", f"for max_syncs: {REMEDIES['max_syncs']}"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.limits.evidence import WorkRow
+from pytest_torchprof.limits.evidence import FindingLine, WorkRow
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.remedies import remedies_of
 from pytest_torchprof.reasons.composed import Several
@@ -400,6 +400,8 @@ def _brief_cause(verdict: Verdict) -> str:
     if row is not None:
         return f"; {_rank_of(row, verdict)}{_brief_row(row)}"
     first = next(iter(verdict.evidence), None)
+    if isinstance(first, FindingLine):  # Its code stands before it.
+        return f"; {first_line(first.finding.message)}"
     return "" if first is None or isinstance(first, WorkRow) else f"; {first_line(first.text.strip())}"
 
 

@@ -56,6 +56,25 @@ def matmul_add(size, dtype=torch.bfloat16):
     return lambda: torch.add(torch.matmul(x, w), b)
 
 
+class WrittenNorm(nn.RMSNorm):
+    """RMSNorm as models of transformers have it."""
+
+    def forward(self, x):
+        wide = x.to(torch.float32)
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return self.weight * wide.to(x.dtype)
+
+
+def test_a_norm_written_as_operators_is_found_and_torchs_own_is_one_kernel(record):
+    x = torch.randn(64, 256, device="cuda", dtype=torch.bfloat16)
+    written, own = (kind(256, device="cuda", dtype=torch.bfloat16) for kind in (WrittenNorm, nn.RMSNorm))
+    found = codes(record(lambda: written(x)))["unfused-norm"]
+    assert (found.norms, found.each, found.count) == (5, 8, 40)
+    ready = record(lambda: own(x))
+    assert "unfused-norm" not in codes(ready)
+    assert len(ready.kernels) == 1
+
+
 def test_a_small_product_is_bound_by_overhead(record):
     found = codes(record(matmul_add(64)))
     assert "overhead-bound" in found

@@ -275,8 +275,8 @@ class UnfusedNorm(OfKernels, frozen=True, kw_only=True, tag="unfused-norm"):
         "kernel time"
     )
     REMEDY = (
-        "torch.nn.RMSNorm or torch.nn.functional.rms_norm, for which torch has one kernel on GPUs, or torch.compile, "
-        "which makes one of these"
+        "use torch.nn.RMSNorm or torch.nn.functional.rms_norm, for which torch has one kernel on GPUs, or "
+        "torch.compile, which makes one of these"
     )
 
     norms: int
