@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -265,13 +267,32 @@ def test_where_somebody_ends_git_the_search_says_so(repository):
         while not (asking := [pid for pid in below(process.pid) if _is_of_git(pid)]):
             assert process.poll() is None
             time.sleep(0.02)
-        for pid in asking:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # With all that it has started: what goes on would find an end.
+        os.killpg(os.getpgid(asking[0]), signal.SIGKILL)
         said = process.communicate()[0]
     assert process.returncode == REFUSED
     assert said.splitlines()[-1] == "torchprof bisect: git bisect cannot go on: it was ended [object-missing]"
     assert repository.state() == before
+
+
+def test_where_gits_question_alone_is_ended_no_other_commit_is_judged(repository, tmp_path, monkeypatch):
+    git = shutil.which("git")
+    killed = tmp_path / "git"
+    killed.write_text(f'#!/bin/sh\ncase "$*" in "rev-parse --verify BISECT_HEAD") kill -9 $$;; esac\nexec {git} "$@"\n')
+    killed.chmod(0o755)
+    # git puts the folder of its own commands before PATH for what it starts.
+    theirs = Path(subprocess.check_output([git, "--exec-path"], text=True).strip())
+    own = tmp_path / "own"
+    own.mkdir()
+    for command in theirs.iterdir():
+        (own / command.name).symlink_to(killed if command.name == "git" else command)
+    monkeypatch.setenv("GIT_EXEC_PATH", str(own))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    run = repository.torchprof("bisect", *LIMIT, TEST, "--good", "the-first", "--", "--torchprof-warmup=3")
+    assert run.status == REFUSED
+    last = run.out[run.out.rindex("torchprof bisect:") :].rstrip()
+    assert last.startswith("torchprof bisect: git bisect cannot go on: ")
+    assert last.endswith("[object-missing]")
 
 
 def _is_of_git(pid):

@@ -555,7 +555,7 @@ def test_what_only_resembles_the_norm_is_none(findings):
     halved = [event for event in narrow.events if event["name"] == "aten::mul"][:1]
     for event in halved:
         event["args"]["Input Dims"] = [[32, 128]]
-    assert "unfused-norm" not in findings(narrow), "what is multiplied is not what was squared"
+    assert "unfused-norm" not in findings(narrow)  # Another tensor than the squared one is multiplied.
     other = rms_norm()
     other.events = [
         {**event, "name": "aten::sqrt"} if event["name"] == "aten::rsqrt" else event for event in other.events

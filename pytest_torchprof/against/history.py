@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 GOOD, BAD, SKIP = 0, 1, 125
 """The exit statuses that ``git bisect run`` takes for answers."""
 # Each commit is measured in this process, which has read pytest's settings already: git's script asks, and we answer.
-_ASK: Final = 'echo "measure $(git rev-parse BISECT_HEAD)"; read -r answer; exit "$answer"'
+# A status from 128 on ends the search: whoever kills git's question must not have an answer about no commit.
+_ASK: Final = (
+    'sha=$(git rev-parse --verify BISECT_HEAD) || exit 255; echo "measure $sha"; read -r answer; exit "$answer"'
+)
 _MEASURE: Final = "measure "
 # Git's output before it asks says nothing about why it ended.
 _ASKING: Final = "running "
@@ -60,6 +63,7 @@ def _run(folder: Path, judge: Callable[[str], int]) -> None:
     with running(
         git_command(folder, "bisect", "run", "sh", "-c", _ASK),
         patience_s=0,
+        own_group=True,  # git starts processes of its own, which end with it.
         env=git_environment(GIT_DIR=str(folder)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
