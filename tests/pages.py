@@ -46,7 +46,7 @@ def result(number: int = 0, *, name: str = "", **more: Any) -> Result:
         "number": 5,
         "status": "missed",
         "seen": [{"seen": "number-seen", "number": "kernels", "value": 5}],
-        "in_step": f"step 1 of {number}",
+        "in_step": {"step": 1, "steps": number},
         "evidence": [{"evidence": "line-in-words", "said": "2 x gemm fp32 tn addmm   46.1 ms  aten::addmm"}],
     }
     kernels = [

@@ -356,7 +356,7 @@ def make(folder):
         (
             "torchprof.adopt(lambda f: (of_rank(f, 'a.json', 0, 2), of_rank(f, 'b.json', 1, 4)), files='any')",
             adopting.DifferentJobSizes,
-            {"each": ("a.json of 2", "b.json of 4")},
+            {"sizes": (("a.json", 2), ("b.json", 4))},
         ),
         (
             "torchprof.adopt(lambda f: (of_rank(f, 'a.json', 0, 2), child(f, 'b.json')), files='any')",

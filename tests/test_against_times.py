@@ -19,6 +19,7 @@ from pytest_torchprof.against.pairs import PairCosts, PairedTiming, Reading, Tim
 from pytest_torchprof.against.side import Side
 from pytest_torchprof.compare.pace import LEAST_PAIRS, MOST_PAIRS, TimedPairs, TimePair, slowdown
 from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, interval
+from pytest_torchprof.reasons.comparing import SideName
 from pytest_torchprof.reasons.timing import OtherConditions, PairsUndecided, ProcessWithoutTest, StepTooShort
 from pytest_torchprof.report import Reference
 from pytest_torchprof.report.result import Outcome, Result
@@ -170,7 +171,7 @@ def reading(us: float, kernel_us: float | None = None, **conditions: object) -> 
     return Reading(us, kernel_us, {"clock": "perf_counter", **conditions}, ())
 
 
-BOOM = ProcessWithoutTest("in the working tree", 1, "it failed: boom")
+BOOM = ProcessWithoutTest(SideName(), 1, "it failed: boom")
 
 
 class Machine:
@@ -249,7 +250,7 @@ def test_processes_that_are_slower_than_expected_are_not_begun_beyond_the_budget
         (lambda _turn: BOOM, BOOM),
         (
             lambda _turn: reading(100.0, threads=1),
-            OtherConditions(("clock perf_counter",), ("clock perf_counter", "threads 1")),
+            OtherConditions((("clock", "perf_counter"),), (("clock", "perf_counter"), ("threads", 1))),
         ),
         (lambda _turn: reading(0.0), StepTooShort()),
     ],

@@ -20,6 +20,7 @@ from pytest_torchprof.reasons.limits import (
     OperatorUntold,
 )
 from pytest_torchprof.reasons.recordings import MadeWithoutGpu, NoGpuOperations, NumberNotRecorded
+from pytest_torchprof.reasons.step_title import StepTitle
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 pytestmark = [
@@ -117,7 +118,12 @@ def test_what_ran_holds_and_is_missed_on_a_compiled_training_step(holds, missed)
         ("mi300x_bert_small", {"min_sm_efficiency": 0.0}, NumberNotRecorded, {"number": "sm_efficiency"}),
         ("rtx3060_compile_steps", {"max_peak_memory": "80GiB"}, NumberNotRecorded, {"number": "peak_memory_bytes"}),
         ("rtx3060_compile_steps", {"min_mfu": 0.0}, FlopsNotRecorded, {}),
-        ("mi250_string_tids", {"max_kernels": 14}, NothingRan, {"step": "step 2 of 2 (ProfilerStep#2)"}),
+        (
+            "mi250_string_tids",
+            {"max_kernels": 14},
+            NothingRan,
+            {"step": StepTitle(step=2, steps=2, name="ProfilerStep#2")},
+        ),
         ("rocm_no_correlation", {"forbid": ["launch-gaps"]}, FindingUntold, {"finding": "launch-gaps"}),
         ("mi210_gpu_only", {"forbid": ["misaligned-gemm"]}, FindingUntold, {"finding": "misaligned-gemm"}),
         ("mi300x_bert_small", {"forbid": ["low-occupancy"]}, FindingUntold, {"finding": "low-occupancy"}),

@@ -22,23 +22,38 @@ from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
 from pytest_torchprof.reasons import articles, catalogue, collectives
-from pytest_torchprof.reasons.capturing import NotReadBack
+from pytest_torchprof.reasons.adopting import InsteadOfFile, NoFileThere, NothingOfGpu, SignOfGpu
+from pytest_torchprof.reasons.capturing import (
+    CuptiRefusal,
+    DeviceTrouble,
+    DeviceUnusable,
+    NoKernelsRecorded,
+    NotReadBack,
+    ProfilerRuns,
+    RankElsewhere,
+    RankProcess,
+    ThreadOfProfiler,
+)
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap, OtherMessage, OtherOrder, RankDifference
+from pytest_torchprof.reasons.comparing import OtherSidesCode, SideName
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import (
+    Absent,
     EarlierWork,
     LostKernels,
     NoOperator,
+    NumberNotRecorded,
     SharedGraphNumbers,
     StepsOverlap,
     StrayGraphNumbers,
 )
 from pytest_torchprof.reasons.statement import Statement
-from pytest_torchprof.reasons.testing import Trait
+from pytest_torchprof.reasons.step_title import StepTitle
+from pytest_torchprof.reasons.testing import CallsOfRank, Trait
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 pytestmark = pytest.mark.any_torch
@@ -82,6 +97,14 @@ FEW = {
     "tuple[int, ...]": (1,),
     "tuple[str | None, ...]": (),
     "tuple[AnyReason, ...]": (NoOperator(),),
+    "StepTitle": StepTitle(step=1, steps=5),
+    "StepTitle | None": None,
+    "SideName": SideName(),
+    "RankProcess": RankProcess(4711, "<host>"),
+    "RankProcess | None": None,
+    "tuple[CallsOfRank, ...]": (CallsOfRank(1, 5, times=False), CallsOfRank(0, 5, times=True)),
+    "tuple[tuple[str, int | None], ...]": (("<file>", 2), ("<file>", None)),
+    "tuple[tuple[str, str | int], ...]": (("<name>", 1),),
 }
 MANY = {
     "int": 3000,
@@ -108,6 +131,14 @@ MANY = {
     "tuple[int, ...]": (1, 2),
     "tuple[str | None, ...]": ("one", None),
     "tuple[AnyReason, ...]": (NoOperator(), EarlierWork(2)),
+    "StepTitle": StepTitle(step=2, steps=5, name="<name>", occurrence=17, occurrences=24, place="model.py:7"),
+    "StepTitle | None": StepTitle(step=3, steps=5),
+    "SideName": SideName("<commit>"),
+    "RankProcess": RankProcess(4711, "<host>"),
+    "RankProcess | None": RankProcess(4711, "<host>"),
+    "tuple[CallsOfRank, ...]": (CallsOfRank(3, 5, times=False), CallsOfRank(3, 6, times=False)),
+    "tuple[tuple[str, int | None], ...]": (("<file>", 2), ("<file>", 3)),
+    "tuple[tuple[str, str | int], ...]": (("<name>", 1), ("<name>", "<value>")),
 }
 
 
@@ -127,6 +158,36 @@ EXAMPLES = {
             (StrayGraphNumbers, (1, 1, 1), (3000, 3000, 3000)),
         )
     },
+    DeviceUnusable: tuple(DeviceUnusable("<device>", "<error>", cause) for cause in (None, *DeviceTrouble)),
+    NoFileThere: tuple(NoFileThere("<file>", instead) for instead in InsteadOfFile),
+    NoKernelsRecorded: (
+        NoKernelsRecorded("<device>"),
+        NoKernelsRecorded("<device>", tools=("<variable>",)),
+        NoKernelsRecorded("<device>", fresh_kernels=64),
+        NoKernelsRecorded("<device>", error="<error>"),
+        *(
+            NoKernelsRecorded("<device>", refusals=(CuptiRefusal(call="<call>", error=error),))
+            for error in ("<error>", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", "CUPTI_ERROR_NOT_INITIALIZED")
+        ),
+    ),
+    NothingOfGpu: (
+        NothingOfGpu("<file>", SignOfGpu.ASKED, "<device>"),
+        *(NothingOfGpu("<file>", sign) for sign in SignOfGpu if sign is not SignOfGpu.ASKED),
+    ),
+    NumberNotRecorded: tuple(NumberNotRecorded("<number>", absent) for absent in (None, *Absent)),
+    OtherSidesCode: (
+        OtherSidesCode(SideName(), "<module>", "<file>"),
+        OtherSidesCode(SideName("<commit>"), "", "<file>"),
+        OtherSidesCode(SideName("<commit>"), "<module>", "<file>", root="<root>"),
+        OtherSidesCode(SideName("<commit>"), "<module>", "<file>", differing="<differing>"),
+    ),
+    ProfilerRuns: tuple(map(ProfilerRuns, ThreadOfProfiler)),
+    RankElsewhere: (
+        RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), None),
+        RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), None, "<label>"),
+        RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), "<test>"),
+        RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), "<test>", not_collected="<test>"),
+    ),
     NotReadBack: (NotReadBack("<cause>", Code.RECORDING_DAMAGED), NotReadBack("<cause>", Code.RECORDING_CUT_OFF)),
 }
 

@@ -15,6 +15,7 @@ from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, load, ma
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons.limits import NothingRan, RangeNotInStep, RangeOfLaunchesUnknown
 from pytest_torchprof.reasons.recordings import NoRangeOfName
+from pytest_torchprof.reasons.step_title import StepTitle
 
 STEP_US = 10_000
 
@@ -207,12 +208,12 @@ def test_a_step_without_the_range_is_not_measured(profile):
         event for event in builder.events if not (event["name"] == "decode" and event["ts"] > builder.begin + STEP_US)
     ]
     reason = not_measured(profile(builder), decode={"max_kernels": 9})
-    assert says(reason, RangeNotInStep, name="decode", step="step 2 of 3", others=1)
+    assert says(reason, RangeNotInStep, name="decode", step=StepTitle(step=2, steps=3), others=1)
 
 
 def test_a_name_that_no_range_has_is_not_measured_and_the_nearest_is_told(profile):
     reason = not_measured(profile(recording()), decod={"max_kernels": 9, "max_syncs": 0})
-    assert says(reason, RangeNotInStep, name="decod", step="step 1 of 3", near="decode")
+    assert says(reason, RangeNotInStep, name="decod", step=StepTitle(step=1, steps=3), near="decode")
     reason = not_measured(profile(recording()), prefill={"max_kernels": 9})
     assert says(reason, RangeNotInStep, name="prefill", near=None, there=("decode",))
 
@@ -230,7 +231,9 @@ def test_an_occurrence_in_which_nothing_ran_is_not_measured_unless_that_is_meant
     measured = profile(builder)
     for limits in ({"max_kernels": 9}, {"max_syncs": 0}):
         reason = not_measured(measured, decode=limits)
-        assert says(reason, NothingRan, step="occurrence 4 of 4 in step 2 of 3, model.py:230")
+        assert says(
+            reason, NothingRan, step=StepTitle(step=2, steps=3, occurrence=4, occurrences=4, place="model.py:230")
+        )
         measured.expect(ranges={"decode": {**limits, "min_kernels": 0}})
     with pytest.raises(NotMeasured):
         measured.expect(ranges={"decode": {"max_kernels": 9}}, min_kernels=0)

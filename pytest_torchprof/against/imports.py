@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _MAPPED = Path("/proc/self/maps")
 _ENDINGS = (".py", *EXTENSION_SUFFIXES)
-_INSTALL: Final = "--torchprof-against-install=COMMAND installs each side's code in an environment of its own"
 _NAMED: Final = re.compile(r"^\s*name\s*=\s*[\"']?([\w.-]+)", re.MULTILINE)
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.cfg", "setup.py")
 
@@ -55,14 +54,13 @@ def foreign_module(side: Side, loaded: Iterable[LoadedFile]) -> Reason | None:
     installed = [] if side.installed is None else [os.path.realpath(side.installed)]
     for name, file, real in loaded:
         if lies_in(real, other) and not lies_in(real, *own):
-            return _other_sides_code(side, name, file, "which is the other side's")
+            return OtherSidesCode(side.title, name, file)
         if lies_in(real, tree) and not lies_in(real, *inside):
             continue
         if _has_module(side.roots, name) and not lies_in(real, *installed):
-            return _other_sides_code(side, name, file, f"and not from {side.tree}, which has it")
+            return OtherSidesCode(side.title, name, file, root=str(side.tree))
         if not lies_in(real, *installed) and (named := _differs_here(side, name, real)) is not None:
-            whose = f"not from either side, which differ in {named}"
-            return _other_sides_code(side, name, file, whose, pythonpath=True)
+            return OtherSidesCode(side.title, name, file, differing=named)
     return None
 
 
@@ -73,7 +71,7 @@ def foreign_origin(side: Side) -> Reason | None:
     for name in packages:
         spec = find_spec(name)
         if spec is not None and spec.origin is not None and not lies_in(_resolved(spec.origin), tree):
-            return _other_sides_code(side, name, spec.origin, f"and not from {side.tree}, which has it")
+            return OtherSidesCode(side.title, name, spec.origin, root=str(side.tree))
     return None
 
 
@@ -170,8 +168,3 @@ def _is_copy(real: str, name: str, top: Path, sha: str) -> bool:
 
 def _normal_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _other_sides_code(side: Side, name: str, file: str, whose: str, *, pythonpath: bool = False) -> Reason:
-    advice = f"pytest's setting pythonpath names the folder that it is in, or {_INSTALL}" if pythonpath else _INSTALL
-    return OtherSidesCode(side.title, name or "", file, whose, advice)

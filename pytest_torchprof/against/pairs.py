@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.against.side import Side
     from pytest_torchprof.against.start import SideStart
+    from pytest_torchprof.reasons.comparing import SideName
     from pytest_torchprof.report import RunResults
     from pytest_torchprof.report.result import Result
 
@@ -42,7 +43,7 @@ class Reading(NamedTuple):
     """The median of its untraced steps."""
     kernel_us: float | None
     """The recorded time of a step's kernels on the GPU; None without a GPU."""
-    conditions: Mapping[str, object]
+    conditions: Mapping[str, str | int]
     """Clock, cache, threads, machine."""
     disturbed: tuple[str, ...]
 
@@ -65,15 +66,13 @@ class TimedSide:
         side = replace(self.side, results=folder, timed=nodeids, starter=os.getpid())
         variables = side.announce(folder / "side.json")
         status = self.start.with_variables(variables).run(folder / "log")
-        here = f"at {side.reference.shown}" if side.is_base else "in the working tree"
         results = {(result.nodeid, result.label): result for result in read_results(folder)}
         outcomes = read_outcomes(folder)
 
         def why_missing(key: Key) -> Reason:
-            because = outcomes.troubles.get(key[0]) or outcomes.broken or "it was not measured there"
-            return ProcessWithoutTest(here, status, because)
+            return ProcessWithoutTest(side.title, status, outcomes.troubles.get(key[0]) or outcomes.broken or None)
 
-        return {key: _reading(results[key], here) if key in results else why_missing(key) for key in keys}
+        return {key: _reading(results[key], side.title) if key in results else why_missing(key) for key in keys}
 
 
 def write_results(folder: Path, run: RunResults) -> None:
@@ -87,7 +86,7 @@ def read_results(folder: Path) -> tuple[Result, ...]:
     return decode(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else ()
 
 
-def _reading(result: Result, side: str) -> Reading | Reason:
+def _reading(result: Result, side: SideName) -> Reading | Reason:
     if result.time is None:
         return OfSide(side, result.reason or (Verbatim(result.message) if result.message else NoTimesTaken()))
     return Reading(
@@ -145,7 +144,7 @@ class TimedMeasurement:
         if isinstance(here, Reason):
             return self._without(here)
         if base.conditions != here.conditions:
-            return self._without(OtherConditions(_listed(base.conditions), _listed(here.conditions)))
+            return self._without(OtherConditions(*(tuple(sorted(side.conditions.items())) for side in (base, here))))
         if not (base.step_us and here.step_us):
             return self._without(StepTooShort())
         kernels = self.kernels
@@ -160,10 +159,6 @@ class TimedMeasurement:
 
     def _without(self, reason: Reason) -> TimedMeasurement:
         return replace(self, lost=(*self.lost, reason))
-
-
-def _listed(conditions: Mapping[str, object]) -> tuple[str, ...]:
-    return tuple(f"{name} {value}" for name, value in sorted(conditions.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import json
 
 from pytest_torchprof.against import VARIABLE
+from pytest_torchprof.reasons.comparing import SideName
 from pytest_torchprof.report import Reference
 
 BASE: Final = "base.json"
@@ -66,9 +67,9 @@ class Side:
         return not self.is_base and self.timed is None
 
     @property
-    def title(self) -> str:
+    def title(self) -> SideName:
         """What messages call it."""
-        return f"at {self.reference.shown}" if self.is_base else "in the working tree"
+        return SideName(self.reference.shown if self.is_base else None)
 
     @property
     def entries(self) -> Path:

@@ -35,6 +35,7 @@ from pytest_torchprof.reasons.lines import RepeatRanOthers
 from pytest_torchprof.reasons.measuring import NothingMeasured
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import NoRangeOfName, OneRankAlone
+from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.trace import Trace
 
 
@@ -187,11 +188,11 @@ class Analysis(HasViews, AllAttributes):
         self._look("steps")
         return self._steps
 
-    def title_of(self, step: StepProfile) -> str:
-        """Return "step 3 of 5" counted from one, with the recording's own name where it says something else."""
+    def title_of(self, step: StepProfile) -> StepTitle:
+        """Return what people call a step."""
         number = next(i for i, other in enumerate(self.steps, 1) if other is step)
         own = step.name in (None, f"ProfilerStep#{number - 1}")
-        return f"step {number} of {len(self.steps)}" + ("" if own else f" ({step.name})")
+        return StepTitle(step=number, steps=len(self.steps), name=None if own else step.name)
 
     @property
     def worst(self) -> Numbers:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.parts import StepWork, Window, lost_copies
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.reasons.catalogue import from_stored
-from pytest_torchprof.reasons.recordings import InsideGraph, LostCopies, NumberNotRecorded, UnknownLaunch
+from pytest_torchprof.reasons.recordings import Absent, InsideGraph, LostCopies, NumberNotRecorded, UnknownLaunch
 from pytest_torchprof.text import plural, show_bytes, show_ratio, show_us
 from pytest_torchprof.trace.columns import KERNEL, MEMSET
 
@@ -53,7 +53,7 @@ class Number(Struct, frozen=True, kw_only=True):
     """It is left out of tables that people read."""
     needs: Literal["gpu", "kernels"] | None = "gpu"
     """"gpu": a GPU. "kernels": an event for every kernel, which the CPU as device may have too. None: neither."""
-    absent: str = ""
+    absent: Absent | None = None
     """Why a GPU's recording may not hold it."""
     absent_for: Callable[[Trace], Reason | None] | None = None
     """What in a recording keeps it from being known, if anything does."""
@@ -126,7 +126,12 @@ def _time_on_gpu(name: str, noun: str, of: Callable[[StepWork], float], **more: 
 
 
 def _occupation(
-    name: str, noun: str, of: Callable[[Occupation], float | None], absent: str = "", *, noun_anywhere: str = ""
+    name: str,
+    noun: str,
+    of: Callable[[Occupation], float | None],
+    absent: Absent | None = None,
+    *,
+    noun_anywhere: str = "",
 ) -> Number:
     return Number(
         name=name,
@@ -152,7 +157,7 @@ TABLE: Final = (
         gated=True,
         follows="kernels",
         headline=True,
-        absent="the recording has GPU operations and no launches of theirs",
+        absent=Absent.LAUNCHES,
         absent_for=_unknown_launches,
     ),
     # More graph launches are as often the aim as fewer.
@@ -176,7 +181,7 @@ TABLE: Final = (
         of=lambda work: work.syncs,
         gated=True,
         headline=True,
-        absent="the recording has GPU operations and no calls of the runtime, so waits cannot be told",
+        absent=Absent.CALLS,
         absent_for=_within_a_graph,
     ),
     _time_on_gpu("kernel_time_us", "kernel time", lambda work: work.kernel_us, follows="gpu_busy_us"),
@@ -192,7 +197,7 @@ TABLE: Final = (
         unit="us",
         exact=False,
         needs=None,
-        absent="the recording has no operator, no call and no range of the CPU",
+        absent=Absent.CPU_WORK,
         absent_for=_within_a_graph,
     ),
     Number(
@@ -201,21 +206,21 @@ TABLE: Final = (
         of=lambda work: work.cpu_gpu_ratio,
         unit="ratio",
         exact=False,
-        absent="a step has no GPU operations",
+        absent=Absent.GPU_WORK_OF_STEP,
         absent_for=_within_a_graph,
     ),
     _occupation(
         "gpu_utilization",
         "GPU utilization",
         lambda gpus: gpus.utilization,
-        "the recording has no GPU operations",
+        Absent.GPU_WORK,
         noun_anywhere="utilization",
     ),
     _occupation(
         "sm_efficiency",
         "SM efficiency",
         lambda gpus: gpus.sm_efficiency,
-        "the recording's kernels carry no `blocks per SM` (ROCm and old recordings do not)",
+        Absent.BLOCKS,
     ),
     _occupation("achieved_occupancy", "occupancy", lambda gpus: gpus.achieved_occupancy),
     Number(
@@ -243,7 +248,7 @@ TABLE: Final = (
         exact=False,
         tolerance="memory",
         headline=True,
-        absent="the recording does not hold the allocator's peak memory",
+        absent=Absent.PEAK_MEMORY,
         absent_field="peak_memory_why_not",
     ),
 )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.collectives import StepCommunication
     from pytest_torchprof.kernels.kernels import Kernels
     from pytest_torchprof.kernels.own_kernels import OwnKernels
+    from pytest_torchprof.reasons.step_title import StepTitle
 
 
 class OccurrenceProfile(StepProfile):
@@ -117,12 +118,14 @@ class RangeView(Analysis):
         begun = {id(occurrence.step) for occurrence in self._steps}
         return tuple(step for step in self.whole.steps if id(step) not in begun)
 
-    def title_of(self, step: StepProfile) -> str:
-        """Return "occurrence 17 of 24 in step 2 of 5, model.py:212"."""
+    def title_of(self, step: StepProfile) -> StepTitle:
+        """Return what people call an occurrence."""
         occurrence = next(other for other in self._steps if other is step)
-        of_step = f" in {self.whole.title_of(occurrence.step)}" if len(self.whole.steps) > 1 else ""
-        return f"occurrence {occurrence.number} of {occurrence.count}{of_step}" + (
-            f", {occurrence.place}" if occurrence.place else ""
+        return replace(
+            self.whole.title_of(occurrence.step),
+            occurrence=occurrence.number,
+            occurrences=occurrence.count,
+            place=occurrence.place,
         )
 
     @cached_property

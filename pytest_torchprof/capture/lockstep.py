@@ -25,6 +25,7 @@ from pytest_torchprof.reasons.capturing import (
     EndedWithoutMeasuring,
     NothingHeardOfRank,
     RankElsewhere,
+    RankProcess,
     RankStillSilent,
     RanksUnreachable,
     RankTooLate,
@@ -322,7 +323,7 @@ class Lockstep(Coordination):
     def _why_it_does_not_come(self, number: int, began: float) -> Reason | None:
         if self._store.check([ended := f"{self._test}/ended/{number}"]):
             end = PhaseEnd(*json.loads(self._store.get(ended)))
-            return EndedWithoutMeasuring(number, str(end))
+            return EndedWithoutMeasuring(number, end.outcome, end.why)
         if left := self._why_it_has_left(number, "this measurement"):
             return left
         return None if self._may_come(number, began) else self._silence(number)
@@ -330,21 +331,19 @@ class Lockstep(Coordination):
     def _why_it_has_left(self, number: int, goal: str) -> Reason | None:
         if not self._store.check([left := f"left/{number}"]):
             return None
-        why = self._store.get(left).decode() or self._not_collected(number)
-        return EndedItsRun(number, goal, why)
+        return EndedItsRun(number, goal, self._store.get(left).decode(), self._not_collected(number))
 
-    def _not_collected(self, number: int) -> str:
-        """Return that a rank has not collected this test; empty where it has."""
+    def _not_collected(self, number: int) -> str | None:
+        """Return this test where a rank has not collected it; None where it has."""
         test = self._test.rpartition("#")[0]
-        return "" if self._others.has_collected(self._store, number, test) else f"it has not collected {test}"
+        return None if self._others.has_collected(self._store, number, test) else test
 
     def _why_too_late(self, number: int, began: float, goal: str) -> Reason | None:
         if self._may_come(number, began):
             return None
         self._others.silent.add(number)
         status, timeout_s = self._others.heard(self._store, number).status, self._others.timeout_s
-        who = f"pid {status['pid']} on {status['host']}" if status else "it has measured nothing so far"
-        return RankTooLate(number, goal, timeout_s, who)
+        return RankTooLate(number, goal, timeout_s, _process(status) if status else None)
 
     def _silence(self, number: int) -> Reason:
         status, timeout_s = self._others.heard(self._store, number).status, self._others.timeout_s
@@ -352,21 +351,23 @@ class Lockstep(Coordination):
         self._others.silent.add(number)
         if not status:
             return NothingHeardOfRank(number, timeout_s)
-        who, test = f"pid {status['pid']} on {status['host']}", status["test"].rpartition("#")[0] or "no test"
+        who, test = _process(status), status["test"].rpartition("#")[0] or "no test"
         if status["test"] == self._test and status["label"] != self._label:
-            other = f"the one called {status['label']}" if status["label"] else "one without a label"
-            return RankElsewhere(number, timeout_s, other, who, "each rank has to measure the same in a test")
+            return RankElsewhere(number, timeout_s, who, None, status["label"])
         if status["test"] == self._test:
             return RankTooLate(number, status["goal"], timeout_s, who)
         if again:
             return RankStillSilent(number, test, who)
-        reasons = filter(None, (self._not_collected(number), "each rank has to run the same tests in one order"))
-        return RankElsewhere(number, timeout_s, test, who, "; ".join(reasons))
+        return RankElsewhere(number, timeout_s, who, test, not_collected=self._not_collected(number))
 
     def _may_come(self, number: int, began: float) -> bool:
         """Whether a rank is still to be waited for: it is given time anew with each sign."""
         heard = self._others.heard(self._store, number).heard
         return number not in self._others.silent and time.monotonic() - max(heard, began) < self._others.timeout_s
+
+
+def _process(status: Mapping[str, Any]) -> RankProcess:
+    return RankProcess(status["pid"], status["host"])
 
 
 def _naps() -> Iterator[float]:

@@ -47,7 +47,7 @@ from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, Unreada
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.lines import OthersTakeNoPart
 from pytest_torchprof.reasons.reason import Reason, Verbatim
-from pytest_torchprof.reasons.testing import CalledDifferentlyOften
+from pytest_torchprof.reasons.testing import CalledDifferentlyOften, CallsOfRank
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.trace import SENTINEL
 from pytest_torchprof.trace.metadata import Metadata
@@ -157,14 +157,10 @@ def _own_reason(problem: Exception, device: str) -> Exception:
 
 def _agree_on_calls(plan: Plan) -> None:
     """Raise NotMeasured on all ranks where some would call the code more often: they would wait in its collectives."""
-    asked = plan.coordination.exchange("the plan", [plan.warmup, plan.steps, plan.times is not None])
-    if all(numbers == asked[0] for numbers in asked):
-        return
-    ranks = (
-        f"rank {rank} warmup={warmup}, steps={steps}{', and times' if times else ''}"
-        for rank, (warmup, steps, times) in enumerate(asked)
-    )
-    raise NotMeasured(CalledDifferentlyOften(tuple(ranks)))
+    own = CallsOfRank(plan.warmup, plan.steps, plan.times is not None)
+    asked = plan.coordination.exchange("the plan", own, CallsOfRank)
+    if any(calls != asked[0] for calls in asked):
+        raise NotMeasured(CalledDifferentlyOften(tuple(asked)))
 
 
 def calls_of_refused(

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.reasons.capturing import (
     CaptureFailed,
+    CuptiRefusal,
+    DeviceTrouble,
     DeviceUnusable,
     EarlierGpuError,
     FabricNotReady,
@@ -31,34 +33,12 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.reasons.reason import Reason
 
-# What is in an error's text (CUDA's sentence, or the name that newer versions of torch add), and what to do about it.
+# What is in an error's text (CUDA's sentence, or the name that newer versions of torch add), and what is known of it.
 _OF_A_DEVICE = (
-    (r"out of memory", "end what holds its memory (nvidia-smi lists the processes), or take another GPU"),
-    (
-        r"busy or unavailable|cudaErrorDevicesUnavailable",
-        "another process has it for itself (nvidia-smi -q -d COMPUTE): wait for its end, or set its compute mode back",
-    ),
-    (
-        r"uncorrectable ECC|cudaErrorECCUncorrectable",
-        "its memory is damaged (nvidia-smi -q -d ECC): reset or replace it",
-    ),
+    (r"out of memory", DeviceTrouble.MEMORY_FULL),
+    (r"busy or unavailable|cudaErrorDevicesUnavailable", DeviceTrouble.TAKEN),
+    (r"uncorrectable ECC|cudaErrorECCUncorrectable", DeviceTrouble.MEMORY_DAMAGED),
 )
-_OF_CUPTI = {
-    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES": (
-        "the driver lets only administrators profile: load it with NVreg_RestrictProfilingToAdminUsers=0, or give the "
-        "container CAP_SYS_ADMIN"
-    ),
-    "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED": (
-        "another profiling tool is attached (nsys, ncu, compute-sanitizer, DCGM): run without it"
-    ),
-    "CUPTI_ERROR_NOT_COMPATIBLE": (
-        "the CUPTI that was loaded and the driver do not fit: look for another CUDA in LD_LIBRARY_PATH"
-    ),
-    "CUPTI_ERROR_NOT_INITIALIZED": (
-        "the CUPTI that was loaded does not work: look for another CUDA in LD_LIBRARY_PATH, and for profiling tools"
-    ),
-    "CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED": "the GPU is a virtual one on which nothing can be profiled",
-}
 _CHOOSING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
@@ -153,8 +133,8 @@ def of_device(device: str, error: BaseException) -> Reason:
         return Forked()
     if re.search(r"Error 802|system not yet initialized|cudaErrorSystemNotReady", str(error)):
         return FabricNotReady()
-    advice = next((advice for part, advice in _OF_A_DEVICE if re.search(part, str(error))), "")
-    return DeviceUnusable(device, message, advice)
+    cause = next((trouble for part, trouble in _OF_A_DEVICE if re.search(part, str(error))), None)
+    return DeviceUnusable(device, message, cause)
 
 
 def of_earlier_error(error: BaseException) -> Reason:
@@ -166,11 +146,6 @@ def of_ourselves(error: Exception) -> Reason:
     """Return what to say of an error that nobody foresaw: enough for a bug report."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return CaptureFailed(type(error).__name__, f"{Path(frame.filename).name}:{frame.lineno}", first_line(error))
-
-
-def of_cupti(error: str) -> str | None:
-    """Return what to do about an error of CUPTI, by its name."""
-    return _OF_CUPTI.get(error)
 
 
 def first_line(error: BaseException) -> str:
@@ -207,41 +182,8 @@ _OF_THE_DEVICE = re.compile(r"CUDA error|HIP error|AcceleratorError|CUDA driver 
 
 def why_no_kernels(device: str, fresh: FreshProcess) -> Reason:
     """Return why torch.profiler records no kernels in this process, from what a fresh one saw."""
-    return NoKernelsRecorded(device, _seen_by_fresh(fresh))
-
-
-def _seen_by_fresh(fresh: FreshProcess) -> str:
-    if fresh.kernels:
-        return (
-            ". A fresh process records them, so that it is something in this one: most often a profiler session "
-            "with the CPU only that ran earlier (in a conftest, a plugin or an import), an empty one too, as torch's "
-            "_init_for_cuda_graphs begins"
-        )
-    if fresh.refusals:
-        listed = "; ".join(map(str, fresh.refusals))
-        advice = [text for refusal in fresh.refusals if (text := of_cupti(refusal.error))]
-        return f", nor does a fresh process, in which CUPTI says {': '.join([listed, *advice])}"
-    if fresh.failure:
-        return f"; a fresh process, which was to tell whether it is this one, failed: {fresh.failure}"
-    return f", nor does a fresh process, and CUPTI says nothing. Usual causes: {'; '.join(_usual_causes())}"
-
-
-def _usual_causes() -> list[str]:
-    tools = [name for name in ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH") if os.environ.get(name)]
-    attached = [f"another profiling tool is attached ({', '.join(tools)} is set); run without it"] if tools else []
-    return [*attached, "torch was built or installed without CUPTI (libcupti), or loads another CUDA's"]
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A call of CUPTI that failed."""
-
-    call: str
-    error: str
-    """Its name, such as CUPTI_ERROR_INSUFFICIENT_PRIVILEGES."""
-
-    def __str__(self) -> str:
-        return f"{self.error} to {self.call}"
+    tools = tuple(name for name in ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH") if os.environ.get(name))
+    return NoKernelsRecorded(device, fresh.kernels, fresh.refusals, fresh.failure, tools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +193,7 @@ class FreshProcess:
     launched: int
     kernels: int | None = None
     """How many its profiler recorded; None where it did not come that far."""
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[CuptiRefusal, ...] = ()
     """What CUPTI refused, each error once, in the order in which they came."""
     versions: str | None = None
     """As kineto tells them: "CUPTI: 130001; Runtime: 13000; Driver: 13000"."""
@@ -300,10 +242,10 @@ def fresh_process(device: str, *, limit_s: float = _LIMIT_S, bare: bool = False)
     )
 
 
-def _refusals(log: str) -> tuple[Refusal, ...]:
-    by_error: dict[str, Refusal] = {}
+def _refusals(log: str) -> tuple[CuptiRefusal, ...]:
+    by_error: dict[str, CuptiRefusal] = {}
     for call, given, error, _ in _REFUSAL.findall(log):
-        by_error.setdefault(error, Refusal(call=f"{call}({given.strip()})", error=error))
+        by_error.setdefault(error, CuptiRefusal(call=f"{call}({given.strip()})", error=error))
     return tuple(by_error.values())
 
 

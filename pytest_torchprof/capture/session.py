@@ -37,6 +37,7 @@ from pytest_torchprof.reasons.capturing import (
     ProfilerInside,
     ProfilerOnOtherThread,
     ProfilerRuns,
+    ThreadOfProfiler,
 )
 from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
@@ -175,7 +176,7 @@ class Session:
                 yield
         finally:
             self.cpu_times_us.append((time.thread_time_ns() - began_ns) / 1000)
-            if len(self._starts) > began_under and torch_profiler.running_profiler() == "on this thread":
+            if len(self._starts) > began_under and torch_profiler.running_profiler() == ThreadOfProfiler.THIS:
                 # A profiler that was started inside is still running. The range began in a session that is gone: to
                 # end it now would write into freed memory.
                 this_process().ranges.append(marked)
@@ -251,14 +252,14 @@ class Session:
             return ProfilerOnOtherThread(elsewhere[0].line)
         if here:
             return ProfilerInside(here[0].line, left_running=bool(running))
-        if running != "on this thread":
+        if running != ThreadOfProfiler.THIS:
             torch_profiler.forget_running_profiler()
             return ProfilerEnded()
         return None
 
 
-def another_profiler_runs() -> str | None:
-    """Return where a profiler runs ("on this thread", "on another thread") while none of ours does; None: nowhere."""
+def another_profiler_runs() -> ThreadOfProfiler | None:
+    """Return where a profiler runs while none of ours does; None: nowhere."""
     this_process().free_this_thread()
     return torch_profiler.running_profiler()
 

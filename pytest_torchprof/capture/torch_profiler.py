@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from pytest_torchprof.reasons.capturing import ThreadOfProfiler
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
@@ -118,13 +120,13 @@ def records_this_thread() -> bool:
     return bool(torch._C._autograd._profiler_enabled())
 
 
-def running_profiler() -> str | None:
-    """Return where a profiler is running, "on this thread" or "on another thread"; None: nowhere."""
+def running_profiler() -> ThreadOfProfiler | None:
+    """Return where a profiler is running; None: nowhere."""
     import torch
 
     if torch._C._autograd._profiler_enabled():
-        return "on this thread"
-    return "on another thread" if _some_profiler_runs() else None
+        return ThreadOfProfiler.THIS
+    return ThreadOfProfiler.OTHER if _some_profiler_runs() else None
 
 
 def _some_profiler_runs() -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.capture import arm, reasons
+from pytest_torchprof.capture import arm
 from pytest_torchprof.capture.gpu_lock import holding, lock_file
 from pytest_torchprof.capture.reasons import FreshProcess, fresh_process
 from pytest_torchprof.capture.sentinel import losses_of
@@ -159,7 +159,7 @@ def _of_start(fresh: FreshProcess, bare: int) -> Answer:
 
 
 def _of_fresh_process(fresh: FreshProcess) -> Answer:
-    advice = [text for refusal in fresh.refusals if (text := reasons.of_cupti(refusal.error))]
+    advice = [refusal.advice for refusal in fresh.refusals if refusal.advice]
     refused = f"; CUPTI says {'; '.join(map(str, fresh.refusals))}" if fresh.refusals else ""
     if fresh.failure:
         text = f"a fresh process fails under the profiler: {public_line(fresh.failure)}{refused}"

@@ -68,14 +68,14 @@ def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepA
         of_step = len(analysis.steps) > 1 and not all(answer.of_all_steps for answer in answers)
         evidence = _together(answers)
         if whys := tuple(answer.reason for answer in answers if answer.reason is not None):
-            why = InStep(whys, analysis.title_of(shown) if of_step else "")
+            why = InStep(whys, analysis.title_of(shown) if of_step else None)
             return unmeasured(why, evidence, step=shown.name)
         return Verdict(
             seen=tuple(dict.fromkeys(answer.seen for answer in answers if answer.seen is not None)),
             status=status,
             evidence=evidence,
             step=shown.name,
-            in_step=title_among(analysis, shown) if of_step else "",
+            in_step=title_among(analysis, shown) if of_step else None,
         )
 
     return check

@@ -16,6 +16,7 @@ from pytest_torchprof.limits.seen import AnySeen, outcome_text
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.statement import Statement
+from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import and_more, counted, path_from_here, show_bytes, show_us
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
@@ -310,7 +311,7 @@ class WorstRank(Evidence, frozen=True):
     ranks: int
     seen: tuple[AnySeen, ...] = ()
     """What was seen there; empty where this is that rank."""
-    in_step: str = ""
+    in_step: StepTitle | None = None
     reason: AnyReason | None = None
     """Why it is not measured there."""
 
@@ -326,7 +327,7 @@ class OtherwiseOnRank(Evidence, frozen=True):
     rank: int
     status: str
     seen: tuple[AnySeen, ...]
-    in_step: str = ""
+    in_step: StepTitle | None = None
     reason: AnyReason | None = None
     """Why it is not measured there."""
 

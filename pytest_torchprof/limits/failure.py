@@ -370,7 +370,7 @@ def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) ->
         return f"{worse}: {cause}" if cause else worse
     first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
     is_missed = first.status == MISSED
-    seen = reason_line(replace(first, in_step="").text) if is_missed else _measured_text(first)
+    seen = reason_line(replace(first, in_step=None).text) if is_missed else _measured_text(first)
     cause = (f"; {cause}" if cause else _brief_cause(first)) if is_missed else ""
     also = f"; also: {', '.join(more)}" if more else ""
     worse = f"; {printable_line(others[0].subject or others[0].text)}" if others and not moved else ""

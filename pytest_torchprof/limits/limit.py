@@ -17,6 +17,7 @@ from pytest_torchprof.limits.evidence import AnyEvidence, WorkRow
 from pytest_torchprof.limits.seen import AnySeen, outcome_text
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - as above
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - as above
 from pytest_torchprof.text import counted, printable, printable_line
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """Why it is not measured, where it is not."""
     step: str | None = None
     """The step shown, where one step decided."""
-    in_step: str = ""
-    """What people call that step, "step 3 of 5"; empty where there is only one."""
+    in_step: StepTitle | None = None
+    """What people call that step; None where there is only one."""
     not_counted: tuple[tuple[str, int], ...] = ()
     """How many there were in code of others, by its place."""
     rank: int | None = None
@@ -184,9 +185,9 @@ def unmeasured(reason: Reason, evidence: tuple[AnyEvidence, ...] = (), *, step: 
     return Verdict(reason=reason, status=NOT_MEASURED, evidence=evidence, step=step)
 
 
-def title_among(analysis: Analysis, step: StepProfile) -> str:
-    """Return what people call a step, "step 3 of 5"; empty for the only one."""
-    return analysis.title_of(step) if len(analysis.steps) > 1 else ""
+def title_among(analysis: Analysis, step: StepProfile) -> StepTitle | None:
+    """Return what people call a step; None for the only one."""
+    return analysis.title_of(step) if len(analysis.steps) > 1 else None
 
 
 def whole_number(value: object) -> int:

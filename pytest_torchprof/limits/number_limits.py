@@ -88,7 +88,7 @@ class Bound:
             status=MISSED,
             evidence=self.rows(analysis, worst_step) if self.rows and worst_step else (),
             step=worst_step.name if worst_step else None,
-            in_step=title_among(analysis, worst_step) if worst_step else "",
+            in_step=title_among(analysis, worst_step) if worst_step else None,
         )
 
     def _seen(

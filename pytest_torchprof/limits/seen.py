@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.reasons.step_title import StepTitle
 
 
 class Seen(Statement, frozen=True, tag_field="seen"):
@@ -345,10 +346,10 @@ class SameOnRanks(Seen, frozen=True):
         return self.words("the same on {ranks} ranks" + within)
 
 
-def outcome_text(seen: Iterable[Seen], in_step: str, reason: Reason | None) -> str:
+def outcome_text(seen: Iterable[Seen], in_step: StepTitle | None, reason: Reason | None) -> str:
     """Return what was seen, in which step, and why that is not measured, in words."""
     words = "; ".join(dict.fromkeys(map(str, seen)))
-    where = f" in {in_step}" if in_step else ""
+    where = f" in {in_step}" if in_step is not None else ""
     return "; ".join(filter(None, [f"{words}{where}" if words else "", str(reason or "")]))
 
 

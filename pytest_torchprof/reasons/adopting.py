@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.statement import Phrase
 from pytest_torchprof.text import counted, first_of, printable_line
+
+
+class InsteadOfFile(Phrase):
+    """What stands in the place of a file, and will not become one."""
+
+    SPECIAL = (
+        "special",
+        "it is no file, but a pipe, a socket or a device; write what comes out of it to a file, and name that",
+    )
+    LOOP = "loop", "it is a link that leads back to itself; let the recording be written to a file"
 
 
 class NoFileThere(Reason, frozen=True):
     """What stands in the place of a recording is no file."""
 
     CODE = Code.NO_RECORDING
-    SENTENCE = "{file} is not a recording: {because}"
+    SENTENCE = "{file} is not a recording: {instead}"
     ADVICE = "give the path of a file that torch.profiler wrote"
 
     file: str
-    because: str
+    instead: InsteadOfFile
 
 
 class PerfettoFile(Reason, frozen=True):
@@ -190,9 +201,14 @@ class DifferentJobSizes(Reason, frozen=True):
     """Recordings are of jobs of different numbers of processes."""
 
     CODE = Code.MIXED_JOBS
-    SENTENCE = "the recordings are not of one job: they are of different numbers of processes: {each:list}"
 
-    each: tuple[str, ...]
+    sizes: tuple[tuple[str, int | None], ...]
+    """Each file, and of how many processes its job is."""
+
+    @property
+    def sentence(self) -> str:
+        each = ", ".join(f"{file} of {size or 'an unknown number'}" for file, size in self.sizes)
+        return f"the recordings are not of one job: they are of different numbers of processes: {each}"
 
 
 class RankTwice(Reason, frozen=True):
@@ -242,16 +258,31 @@ class GpuWorkForCpu(Reason, frozen=True):
     file: str
 
 
+class SignOfGpu(Phrase):
+    """Why work of a GPU should be in a recording."""
+
+    ASKED = "asked", "the test asks for"
+    REQUIRED = "required", "--torchprof-require-gpu asks for it"
+    IN_RECORDING = "in-recording", "the process that made it saw a GPU"
+    HERE = "here", "this machine has a GPU"
+
+
 class NothingOfGpu(Reason, frozen=True):
     """A recording shows nothing of the GPU that should be in it."""
 
     CODE = Code.NO_GPU_SIDE
-    SENTENCE = "{file} has no GPU operation and no launch, and {why}"
     REMEDY = 'record it with ProfilerActivity.CUDA; where the CPU was to be measured, say device="cpu" in the marker'
     MEANING = "an adopted recording shows nothing of the GPU that its process saw, or that the test asks for"
 
     file: str
-    why: str
+    sign: SignOfGpu
+    asked: str | None = None
+    """The device that the test asks for, where that is the sign."""
+
+    @property
+    def sentence(self) -> str:
+        why = f"{self.sign} {self.asked}" if self.sign is SignOfGpu.ASKED else self.sign.text
+        return f"{self.file} has no GPU operation and no launch, and {why}"
 
 
 class OtherNumberAdopted(Reason, frozen=True):

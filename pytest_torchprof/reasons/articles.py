@@ -9,12 +9,16 @@ from itertools import chain
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_torchprof.reasons.adopting import InsteadOfFile, SignOfGpu
+from pytest_torchprof.reasons.capturing import RankProcess, ThreadOfProfiler
 from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import Gap, OtherOrder
+from pytest_torchprof.reasons.comparing import SideName
 from pytest_torchprof.reasons.explained import CHAPTERS, EXPLAINED, Explained
 from pytest_torchprof.reasons.reason import Verbatim
-from pytest_torchprof.reasons.testing import Trait
+from pytest_torchprof.reasons.step_title import StepTitle
+from pytest_torchprof.reasons.testing import CallsOfRank, Trait
 from pytest_torchprof.text.documentation import Article
 
 if TYPE_CHECKING:
@@ -47,6 +51,21 @@ _VALUES: Final[Mapping[str, Any]] = {
     "Gap": Gap.NO_TIME,
     "Trait": Trait.ASYNC,
     "float | None": None,
+    "SideName": SideName("<commit>"),
+    "Absent | None": None,
+    "DeviceTrouble | None": None,
+    "InsteadOfFile": InsteadOfFile.LOOP,
+    "RankProcess": RankProcess(3000, "<host>"),
+    "RankProcess | None": None,
+    "SignOfGpu": SignOfGpu.HERE,
+    "ThreadOfProfiler": ThreadOfProfiler.OTHER,
+    "tuple[CallsOfRank, ...]": (CallsOfRank(3000, 3000, times=False),),
+    "tuple[...]": (),
+    "tuple[tuple[str, int | None], ...]": (("<file>", 3000),),
+    "tuple[tuple[str, str | int], ...]": (("<name>", 3000),),
+    "tuple[CuptiRefusal, ...]": (),
+    "StepTitle": StepTitle(step=3000, steps=3000),
+    "StepTitle | None": None,
     "AnyRankDifference": OtherOrder(3000, 3000, 3000, ("one",), ("two",)),
     "tuple[tuple[int, str], ...]": (),
     "tuple[tuple[int, Gap], ...]": ((3000, Gap.NO_TIME),),

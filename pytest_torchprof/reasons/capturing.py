@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.statement import Phrase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SLOW_EXPORT: Final = (
     "torch's profiler no longer knows trace_only, by which it is asked for the file alone: measurements are right, and "
@@ -37,12 +43,59 @@ class FabricNotReady(Reason, frozen=True):
     MEANING = "GPUs behind an NVSwitch wait for the fabric manager"
 
 
+_OF_CUPTI: Final[Mapping[str, str]] = {
+    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES": (
+        "the driver lets only administrators profile: load it with NVreg_RestrictProfilingToAdminUsers=0, or give the "
+        "container CAP_SYS_ADMIN"
+    ),
+    "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED": (
+        "another profiling tool is attached (nsys, ncu, compute-sanitizer, DCGM): run without it"
+    ),
+    "CUPTI_ERROR_NOT_COMPATIBLE": (
+        "the CUPTI that was loaded and the driver do not fit: look for another CUDA in LD_LIBRARY_PATH"
+    ),
+    "CUPTI_ERROR_NOT_INITIALIZED": (
+        "the CUPTI that was loaded does not work: look for another CUDA in LD_LIBRARY_PATH, and for profiling tools"
+    ),
+    "CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED": "the GPU is a virtual one on which nothing can be profiled",
+}
+"""What to do about errors of CUPTI, by their names."""
+_WITHOUT_CUPTI: Final = "torch was built or installed without CUPTI (libcupti), or loads another CUDA's"
+
+
+class CuptiRefusal(Struct, frozen=True, kw_only=True):
+    """A call of CUPTI that failed."""
+
+    call: str
+    error: str
+    """Its name, such as CUPTI_ERROR_INSUFFICIENT_PRIVILEGES."""
+
+    def __str__(self) -> str:
+        """Return what CUPTI said to what."""
+        return f"{self.error} to {self.call}"
+
+    @property
+    def advice(self) -> str:
+        """What to do about it; empty where nothing is known of it."""
+        return _OF_CUPTI.get(self.error, "")
+
+
+class DeviceTrouble(Phrase):
+    """What keeps a device from being used, with what to do about it."""
+
+    MEMORY_FULL = "memory-full", "end what holds its memory (nvidia-smi lists the processes), or take another GPU"
+    TAKEN = (
+        "taken",
+        "another process has it for itself (nvidia-smi -q -d COMPUTE): wait for its end, or set its compute mode back",
+    )
+    MEMORY_DAMAGED = "memory-damaged", "its memory is damaged (nvidia-smi -q -d ECC): reset or replace it"
+
+
 class DeviceUnusable(Reason, frozen=True):
     """A device raises an error when it is used."""
 
     CODE = Code.GPU_UNUSABLE
     SENTENCE = "{device} cannot be used: {error}"
-    REMEDY = "{advice}"
     MEANING = (
         "the device refused before anything was measured: its memory is full, another process has it to itself, it "
         "is damaged, ..."
@@ -51,7 +104,12 @@ class DeviceUnusable(Reason, frozen=True):
 
     device: str
     error: str
-    advice: str
+    cause: DeviceTrouble | None = None
+    """What the error is known for."""
+
+    @property
+    def remedy(self) -> str:
+        return "" if self.cause is None else self.cause.text
 
 
 class EarlierGpuError(Reason, frozen=True):
@@ -88,13 +146,41 @@ class NoKernelsRecorded(Reason, frozen=True):
     """torch.profiler records no kernels in this process."""
 
     CODE = Code.NO_KERNELS_RECORDED
-    SENTENCE = "torch.profiler records no kernels on {device} in this process, though some were launched{fresh}"
     MEANING = "before the first test a few kernels are launched under the profiler, and none was recorded"
     ADVICE = "what is said above of the cause; ask `torchprof doctor`"
 
     device: str
-    fresh: str
-    """What a fresh process saw, and so what the cause is."""
+    fresh_kernels: int | None = None
+    """How many kernels a fresh process recorded; None where it did not come that far."""
+    refusals: tuple[CuptiRefusal, ...] = ()
+    """What CUPTI refused there."""
+    error: str | None = None
+    """Why the fresh process did not come to an end."""
+    tools: tuple[str, ...] = ()
+    """The variables that are set of profiling tools."""
+
+    @property
+    def sentence(self) -> str:
+        none = f"torch.profiler records no kernels on {self.device} in this process, though some were launched"
+        return f"{none}{self._seen_by_fresh}"
+
+    @property
+    def _seen_by_fresh(self) -> str:
+        if self.fresh_kernels:
+            return (
+                ". A fresh process records them, so that it is something in this one: most often a profiler session "
+                "with the CPU only that ran earlier (in a conftest, a plugin or an import), an empty one too, as "
+                "torch's _init_for_cuda_graphs begins"
+            )
+        if self.refusals:
+            listed = "; ".join(map(str, self.refusals))
+            advice = [refusal.advice for refusal in self.refusals if refusal.advice]
+            return f", nor does a fresh process, in which CUPTI says {': '.join([listed, *advice])}"
+        if self.error:
+            return f"; a fresh process, which was to tell whether it is this one, failed: {self.error}"
+        tools = f"another profiling tool is attached ({', '.join(self.tools)} is set); run without it"
+        causes = [*([tools] if self.tools else []), _WITHOUT_CUPTI]
+        return f", nor does a fresh process, and CUPTI says nothing. Usual causes: {'; '.join(causes)}"
 
 
 class NoKineto(Reason, frozen=True):
@@ -220,6 +306,13 @@ class ProfilerEnded(Reason, frozen=True):
     SENTENCE = "another profiler ended this one during the measurement"
 
 
+class ThreadOfProfiler(Phrase):
+    """Where a profiler runs."""
+
+    THIS = "this", "on this thread"
+    OTHER = "other", "on another thread"
+
+
 class ProfilerRuns(Reason, frozen=True):
     """A profiler runs already, and torch can run one at a time."""
 
@@ -231,8 +324,7 @@ class ProfilerRuns(Reason, frozen=True):
         "earlier test, and stop it"
     )
 
-    where: str
-    """"on this thread", "on another thread"."""
+    where: ThreadOfProfiler
 
 
 class GpuInUse(Reason, frozen=True):
@@ -323,17 +415,35 @@ class CodeRaised(Reason, frozen=True):
     error: str
 
 
+class RankProcess(Struct, frozen=True):
+    """The process of a rank."""
+
+    pid: int
+    host: str
+
+    def __str__(self) -> str:
+        """Return what a person looks for."""
+        return f"pid {self.pid} on {self.host}"
+
+
 class EndedWithoutMeasuring(Reason, frozen=True):
     """A rank ended the test without the measurement."""
 
     CODE = Code.OTHER_RANK
     FOR_THE_DOCTOR = False
-    SENTENCE = "rank {rank} has ended the test without this measurement: {how}"
     MEANING = "the ranks do not measure the same things"
     ADVICE = "measure equally often on each rank; skip on all of them or on none"
 
     rank: int
-    how: str
+    outcome: str
+    """What the test came to there: "passed", "failed", "skipped", "xfailed"."""
+    explanation: str
+    """Pytest's words on that, if it has any."""
+
+    @property
+    def sentence(self) -> str:
+        how = f"it {self.outcome}" + (f" ({self.explanation})" if self.explanation else "")
+        return f"rank {self.rank} has ended the test without this measurement: {how}"
 
 
 class EndedItsRun(Reason, frozen=True):
@@ -346,12 +456,15 @@ class EndedItsRun(Reason, frozen=True):
 
     rank: int
     goal: str
-    why: str
-    """Empty where nothing is known of it."""
+    explanation: str = ""
+    """Why, in pytest's words; empty where nothing is known of it."""
+    not_collected: str | None = None
+    """The test, where the rank has not collected it."""
 
     @property
     def sentence(self) -> str:
-        return f"rank {self.rank} has ended its run before {self.goal}{f': {self.why}' if self.why else ''}"
+        why = self.explanation or ("" if self.not_collected is None else f"it has not collected {self.not_collected}")
+        return f"rank {self.rank} has ended its run before {self.goal}{f': {why}' if why else ''}"
 
 
 class RankTooLate(Reason, frozen=True):
@@ -359,7 +472,6 @@ class RankTooLate(Reason, frozen=True):
 
     CODE = Code.SILENT_RANK
     FOR_THE_DOCTOR = False
-    SENTENCE = "rank {rank} did not reach {goal} within {timeout_s:.6g} s ({process})"
     MEANING = "it hangs, takes far longer than the others, or was killed: the text names the process to look at"
     ADVICE = (
         "see what it is doing (`py-spy dump`); if it only takes long, set a larger `torchprof_rank_timeout` in the "
@@ -369,7 +481,13 @@ class RankTooLate(Reason, frozen=True):
     rank: int
     goal: str
     timeout_s: float
-    process: str
+    process: RankProcess | None
+    """None where the rank has measured nothing so far."""
+
+    @property
+    def sentence(self) -> str:
+        who = self.process or "it has measured nothing so far"
+        return f"rank {self.rank} did not reach {self.goal} within {self.timeout_s:.6g} s ({who})"
 
 
 class NothingHeardOfRank(Reason, frozen=True):
@@ -396,7 +514,7 @@ class RankStillSilent(Reason, frozen=True):
 
     rank: int
     test: str
-    process: str
+    process: RankProcess
 
 
 class RankElsewhere(Reason, frozen=True):
@@ -404,10 +522,6 @@ class RankElsewhere(Reason, frozen=True):
 
     CODE = Code.SILENT_RANK
     FOR_THE_DOCTOR = False
-    SENTENCE = (
-        "rank {rank} did not begin this measurement within {timeout_s:.6g} s, and was last heard of in {where} "
-        "({process}): {rule}"
-    )
     MEANING = "it is in another test, or in a part of this one that takes long"
     ADVICE = (
         "run the same tests in one order on all ranks; let them meet (`distributed.barrier()`) before the measured code"
@@ -415,10 +529,25 @@ class RankElsewhere(Reason, frozen=True):
 
     rank: int
     timeout_s: float
-    where: str
-    process: str
-    rule: str
-    """What all ranks have to do alike."""
+    process: RankProcess
+    test: str | None
+    """The test that it is in; None where it is in this one, in another measurement."""
+    label: str | None = None
+    """What that measurement is called."""
+    not_collected: str | None = None
+    """This test, where the rank has not collected it."""
+
+    @property
+    def sentence(self) -> str:
+        if self.test is None:
+            where = f"the one called {self.label}" if self.label else "one without a label"
+            rules = ["each rank has to measure the same in a test"]
+        else:
+            where = self.test
+            missing = [] if self.not_collected is None else [f"it has not collected {self.not_collected}"]
+            rules = [*missing, "each rank has to run the same tests in one order"]
+        late = f"rank {self.rank} did not begin this measurement within {self.timeout_s:.6g} s"
+        return f"{late}, and was last heard of in {where} ({self.process}): {'; '.join(rules)}"
 
 
 class RanksUnreachable(Reason, frozen=True):

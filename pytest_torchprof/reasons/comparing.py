@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import first_of
@@ -9,14 +11,25 @@ from pytest_torchprof.text import first_of
 _INSTALL = "--torchprof-against-install=COMMAND"
 
 
+class SideName(Struct, frozen=True):
+    """One side of a comparison with a commit."""
+
+    commit: str | None = None
+    """The commit, as it was asked for and with its hash; None for the working tree."""
+
+    def __str__(self) -> str:
+        """Return where something was: "at main (abc1234)", "in the working tree"."""
+        return "in the working tree" if self.commit is None else f"at {self.commit}"
+
+
 class OtherSidesFile(Reason, frozen=True):
     """A file that differs was read from the other side."""
 
     CODE = Code.OTHER_CODE
-    SENTENCE = "{where} the file {name} was read from {file}, which is the other side's and differs"
+    SENTENCE = "{side} the file {name} was read from {file}, which is the other side's and differs"
     REMEDY = f"let no absolute path, link or variable of the environment lead there, or use {_INSTALL}"
 
-    where: str
+    side: SideName
     name: str
     file: str
 
@@ -26,12 +39,12 @@ class SharedModule(Reason, frozen=True):
 
     CODE = Code.OTHER_CODE
     SENTENCE = (
-        "{where} {name} was run, which differs from the commit's: both sides run the working tree's, as testpaths "
+        "{side} {name} was run, which differs from the commit's: both sides run the working tree's, as testpaths "
         "takes its folder for tests alone"
     )
     REMEDY = "name a folder of tests alone, or use --torchprof-against-tests=own"
 
-    where: str
+    side: SideName
     name: str
 
 
@@ -50,19 +63,33 @@ class OtherSidesCode(Reason, frozen=True):
     """A module or library was loaded from where it is not this side's."""
 
     CODE = Code.OTHER_CODE
-    REMEDY = "{advice}"
+    REMEDY = f"{_INSTALL} installs each side's code in an environment of its own"
 
-    where: str
+    side: SideName
     module: str
     """Empty for a library that no module names."""
     file: str
-    whose: str
-    advice: str
+    root: str | None = None
+    """The root of this side's files, where it has the module too."""
+    differing: str | None = None
+    """A file of the module's package in which the sides differ, where the module is from neither of them."""
 
     @property
     def sentence(self) -> str:
-        what = f"the module {self.module} was imported" if self.module else "a library was loaded"
-        return f"{self.where} {what} from {self.file}, {self.whose}"
+        loaded = f"the module {self.module} was imported" if self.module else "a library was loaded"
+        return f"{self.side} {loaded} from {self.file}, {self._whose}"
+
+    @property
+    def _whose(self) -> str:
+        if self.differing is not None:
+            return f"not from either side, which differ in {self.differing}"
+        return "which is the other side's" if self.root is None else f"and not from {self.root}, which has it"
+
+    @property
+    def remedy(self) -> str:
+        if self.differing is None:
+            return self.REMEDY
+        return f"pytest's setting pythonpath names the folder that it is in, or {self.REMEDY}"
 
 
 class BaseUnmeasured(Reason, frozen=True):

@@ -19,7 +19,9 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     timing,
 )
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.comparing import SideName  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import counted, enumerated
 
 if TYPE_CHECKING:
@@ -90,8 +92,8 @@ class InStep(Reason, frozen=True):
     """What cannot be told of one step; the first is the one that users look up."""
 
     whys: tuple[AnyReason, ...]
-    step: str
-    """Which one, "step 3 of 5"; empty for the only step, and for what is no matter of it."""
+    step: StepTitle | None
+    """Which one; None for the only step, and for what is no matter of it."""
 
     @property
     def code(self) -> Code | None:
@@ -99,7 +101,9 @@ class InStep(Reason, frozen=True):
 
     @property
     def text(self) -> str:
-        return "; ".join(dict.fromkeys(why.text for why in self.whys)) + (f" in {self.step}" if self.step else "")
+        return "; ".join(dict.fromkeys(why.text for why in self.whys)) + (
+            f" in {self.step}" if self.step is not None else ""
+        )
 
 
 class WithOthersInCupti(_KnownAsItsCause, Reason, frozen=True):
@@ -171,8 +175,7 @@ class FindingUntold(Reason, frozen=True):
 class OfSide(_KnownAsItsCause, Reason, frozen=True):
     """Why one side of a comparison with a commit has no times of a test."""
 
-    side: str
-    """Which one: "at main (abc1234)", "in the working tree"."""
+    side: SideName
     why: AnyReason
 
     @property

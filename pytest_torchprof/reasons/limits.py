@@ -9,6 +9,7 @@ from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap  # noqa:
 from pytest_torchprof.reasons.findings import unmatched_text
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.recordings import ranges_instead
+from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import and_more, counted, first_of, printable_line
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class NothingRan(Reason, frozen=True):
     )
     ADVICE = "return what the code computes; write `min_kernels=0` if nothing is what you mean"
 
-    step: str
+    step: StepTitle
 
 
 class NothingRanOnRanks(Reason, frozen=True):
@@ -202,12 +203,12 @@ class Polled(Reason, frozen=True):
     MEANING = "a loop of `event.query()` or `stream.query()` waits as a blocking call does, and no call says so"
 
     times: int
-    step: str
-    """Which one, "step 3 of 5"; empty for the only step."""
+    step: StepTitle | None
+    """Which one; None for the only step."""
 
     @property
     def sentence(self) -> str:
-        in_step = f" in {self.step}" if self.step else ""
+        in_step = "" if self.step is None else f" in {self.step}"
         asked = f"the code asked {self.times} times in a row whether the GPU was done{in_step}"
         return f"{asked}, and whether it waited for that is not known"
 
@@ -404,7 +405,7 @@ class RangeNotInStep(Reason, frozen=True):
     ADVICE = "enter it in each step, around the call of compiled code"
 
     name: str
-    step: str
+    step: StepTitle
     compiled: bool
     """Whether code was compiled, inside of which ranges are dropped."""
     others: int

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.reasons import cupti_versions
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.statement import Phrase
 from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
@@ -566,18 +567,30 @@ class LostCopies(Reason, frozen=True):
     first: str
 
 
+class Absent(Phrase):
+    """What a recording lacks of what a number is worked out from."""
+
+    LAUNCHES = "launches", "the recording has GPU operations and no launches of theirs"
+    CALLS = "calls", "the recording has GPU operations and no calls of the runtime, so waits cannot be told"
+    CPU_WORK = "cpu-work", "the recording has no operator, no call and no range of the CPU"
+    GPU_WORK_OF_STEP = "gpu-work-of-step", "a step has no GPU operations"
+    GPU_WORK = "gpu-work", "the recording has no GPU operations"
+    BLOCKS = "blocks", "the recording's kernels carry no `blocks per SM` (ROCm and old recordings do not)"
+    PEAK_MEMORY = "peak-memory", "the recording does not hold the allocator's peak memory"
+
+
 class NumberNotRecorded(Reason, frozen=True):
     """The recording does not hold a number."""
 
     CODE = Code.NOT_RECORDED
 
     number: str
-    because: str | None = None
-    """What the recording lacks instead, as a sentence."""
+    absent: Absent | None = None
+    """What the recording lacks instead."""
 
     @property
     def sentence(self) -> str:
-        return self.because or f"the recording does not hold {self.number}"
+        return f"the recording does not hold {self.number}" if self.absent is None else self.absent.text
 
 
 class NeedsGpu(Reason, frozen=True):

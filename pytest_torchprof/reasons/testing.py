@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.statement import Phrase
@@ -140,6 +142,19 @@ class NoProcessOfItsOwn(Reason, frozen=True):
         return self.words("compile_cache={asked!r} takes a process that pytest starts for the test alone, and ") + here
 
 
+class CallsOfRank(Struct, frozen=True):
+    """How often a rank is to call the measured code."""
+
+    warmup: int
+    steps: int
+    times: bool
+    """Whether it calls it untraced too, as often as its times need."""
+
+    def __str__(self) -> str:
+        """Return it as the marker's keywords."""
+        return f"warmup={self.warmup}, steps={self.steps}{', and times' if self.times else ''}"
+
+
 class CalledDifferentlyOften(Reason, frozen=True):
     """The ranks of a job call the measured code a different number of times."""
 
@@ -151,12 +166,13 @@ class CalledDifferentlyOften(Reason, frozen=True):
     )
     ADVICE = "ask for the same on all ranks"
 
-    ranks: tuple[str, ...]
-    """What each of them is to do."""
+    ranks: tuple[CallsOfRank, ...]
+    """What each of them is to do, in the order of the ranks."""
 
     @property
     def sentence(self) -> str:
-        return f"the ranks are to call the code differently often: {'; '.join(self.ranks)}"
+        each = "; ".join(f"rank {rank} {calls}" for rank, calls in enumerate(self.ranks))
+        return f"the ranks are to call the code differently often: {each}"
 
 
 class RankUntold(Reason, frozen=True):

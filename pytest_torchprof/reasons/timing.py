@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.comparing import SideName  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 
 
@@ -26,13 +27,18 @@ class ProcessWithoutTest(Reason, frozen=True):
     """A process that was to time a test has ended without a measurement of it."""
 
     CODE = Code.NO_TIMES
-    SENTENCE = "a process {side} that ended with status {status}: {because}"
     ADVICE = "look at that reason: a test must pass when it runs only with the other timed ones"
 
-    side: str
-    """Where it ran: "at main (abc1234)", "in the working tree"."""
+    side: SideName
+    """Where it ran."""
     status: int
-    because: str
+    error: str | None
+    """What the test said there, or the process."""
+
+    @property
+    def sentence(self) -> str:
+        because = "it was not measured there" if self.error is None else self.error
+        return f"a process {self.side} that ended with status {self.status}: {because}"
 
 
 class NoTimesTaken(Reason, frozen=True):
@@ -47,12 +53,17 @@ class OtherConditions(Reason, frozen=True):
     """The two processes of a pair took their samples in different ways."""
 
     CODE = Code.NO_TIMES
-    SENTENCE = "samples were taken with {at_commit:list} at the commit, and with {here:list} in the working tree"
     MEANING = "the two processes of a pair took their samples in different ways"
     ADVICE = "look for what sets threads, clock or cache by the commit or the machine"
 
-    at_commit: tuple[str, ...]
-    here: tuple[str, ...]
+    at_commit: tuple[tuple[str, str | int], ...]
+    """The name of each condition, and its value."""
+    here: tuple[tuple[str, str | int], ...]
+
+    @property
+    def sentence(self) -> str:
+        there, here = (", ".join(f"{name} {value}" for name, value in side) for side in (self.at_commit, self.here))
+        return f"samples were taken with {there} at the commit, and with {here} in the working tree"
 
 
 class StepTooShort(Reason, frozen=True):

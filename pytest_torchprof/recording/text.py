@@ -7,6 +7,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.reasons.adopting import InsteadOfFile
 from pytest_torchprof.recording.bounds import AROUND, MEMBERS, UNPACKED, bounded, too_large
 
 try:
@@ -23,7 +24,7 @@ PIECE = 256 * 1024
 """The bytes of text that are decoded at once; more costs memory, less costs time."""
 _SLICE = 16 * 1024
 GZIP = b"\x1f\x8b"
-SPECIAL = "it is no file, but a pipe, a socket or a device; write what comes out of it to a file, and name that"
+SPECIAL = InsteadOfFile.SPECIAL.text
 """The text about a path that :func:`is_special`."""
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')

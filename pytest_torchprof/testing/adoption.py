@@ -24,6 +24,7 @@ from pytest_torchprof.reasons.adopting import (
     NothingOfGpu,
     OtherDevice,
     OtherNumberAdopted,
+    SignOfGpu,
     TooFewRecordings,
 )
 from pytest_torchprof.reasons.codes import Code
@@ -247,20 +248,20 @@ def _as_asked(run: TestRun, trace: Trace, *, live: bool) -> tuple[Reason | None,
         return GpuWorkForCpu(name) if asked == "cpu" else None, replace(trace, taken_for=None)
     if asked == "cpu":
         return None, replace(trace, taken_for="cpu")
-    if why := _why_a_gpu(run, trace, live=live):
-        return NothingOfGpu(name, why), trace
+    if sign := _sign_of_gpu(run, trace, live=live):
+        return NothingOfGpu(name, sign, asked if sign is SignOfGpu.ASKED else None), trace
     return None, replace(trace, taken_for="cpu")
 
 
-def _why_a_gpu(run: TestRun, trace: Trace, *, live: bool) -> str | None:
+def _sign_of_gpu(run: TestRun, trace: Trace, *, live: bool) -> SignOfGpu | None:
     """Return why work of a GPU should be in the recording; None where there may have been no GPU."""
     options = run.test.options
     if options.device != "auto":
-        return f"the test asks for {options.device}"
+        return SignOfGpu.ASKED
     if run.test.state.options.require_gpu:
-        return "--torchprof-require-gpu asks for it"
+        return SignOfGpu.REQUIRED
     if trace.header.get("deviceProperties"):
-        return "the process that made it saw a GPU"
+        return SignOfGpu.IN_RECORDING
     if live and capture.pick_device("auto") != "cpu":
-        return "this machine has a GPU"
+        return SignOfGpu.HERE
     return None

@@ -15,6 +15,7 @@ from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.reasons.adopting import (
     CopiedRecording,
     DifferentJobSizes,
+    InsteadOfFile,
     NoFileThere,
     NoRecordingLeft,
     OneTellsNoRank,
@@ -31,7 +32,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, UnreadableRecording, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.recording.text import SPECIAL, is_special
+from pytest_torchprof.recording.text import is_special
 from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
@@ -152,23 +153,23 @@ def _stamp(path: Path) -> Stamp:
 def _refuse_at_once(files: Sequence[_Candidate]) -> None:
     """Raise NotMeasured for a file that no waiting makes readable."""
     for file in files:
-        if (reason := _why_no_file(file.path)) is not None:
-            raise NotMeasured(NoFileThere(file.name, reason))
+        if (instead := _what_instead(file.path)) is not None:
+            raise NotMeasured(NoFileThere(file.name, instead))
         if file.path.name.endswith((".pftrace", ".pftrace.gz")):
             raise NotMeasured(PerfettoFile(file.name))
         if file.problem is not None and (file.problem.code in _FINAL or file.problem.is_final):
             raise NotMeasured(reason_of(file.problem))
 
 
-def _why_no_file(path: Path) -> str | None:
+def _what_instead(path: Path) -> InsteadOfFile | None:
     """Return what stands in the place of a file, and will not become one; None for a file, and where nothing is."""
     if is_special(path):
-        return SPECIAL
+        return InsteadOfFile.SPECIAL
     try:
         path.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return "it is a link that leads back to itself; let the recording be written to a file"
+            return InsteadOfFile.LOOP
     return None
 
 
@@ -234,7 +235,7 @@ def why_mixed(files: Sequence[LeftRecording]) -> Reason | None:
     if silent and len(silent) < len(places):
         return OneTellsNoRank(silent[0], next(name for name in places if name not in silent))
     if len({place.world for place in places.values()}) > 1:
-        return DifferentJobSizes(tuple(f"{name} of {place.world}" for name, place in places.items()))
+        return DifferentJobSizes(tuple((name, place.world) for name, place in places.items()))
     ranks = {name: place.rank for name, place in places.items() if place.rank is not None}
     if twice := _twice(ranks):
         return RankTwice(tuple(twice), ranks[twice[0]])

@@ -57,8 +57,8 @@ class Between:
         torch: Any = sys.modules.get("torch")
         if torch is None:
             return ""
-        if reason := another_profiler_runs():
-            return reason
+        if (where := another_profiler_runs()) is not None:
+            return f"a profiler runs {where}"
         try:
             if torch.cuda.is_available() and torch.cuda.is_initialized():
                 torch.cuda.current_stream().query()
