@@ -107,7 +107,11 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "unfused-pointwise": (18400, "the mask decoder is eager: div, mul, add, gelu on one size"),
     },
     "a100_vit_capture_and_graphs": {
-        "cold-start": (638579, "three calls of more than 200 ms, each of which captures a graph, are all but 6 ms"),
+        "cold-start": (218747, "the first call captures a graph"),
+        "graph-recaptured": (
+            419832,
+            "the third and the fifth call capture what the first one had; the others replay it",
+        ),
         "launch-gaps": (637800, "18 gaps of up to 164 ms: the host prepares and captures graphs"),
         "small-grid": (3860, "batch 1: GEMMs with fewer blocks than the A100 has SMs"),
     },
@@ -264,7 +268,7 @@ TOLD_BY: dict[str, dict[str, str]] = {
     },
     "a100_sam_eager_large": {"costly-children": "implicit-sync"},
     "a100_sam_fast_large": {"overhead-bound": "launch-gaps", "costly-children": "implicit-sync"},
-    "a100_vit_capture_and_graphs": {"launch-gaps": "cold-start"},
+    "a100_vit_capture_and_graphs": {"launch-gaps": "graph-recaptured"},
     "h100_qwen_orphans": {"costly-children": "compute-bound"},
     "rtx3060_compile_steps": {"hotspot": "fp32-gemm"},
     "v100_ns_timestamps": {"hotspot": "fp32-gemm"},

@@ -201,7 +201,7 @@ OF_CODE_AND_RECORDINGS = """
     absent allowances allowed allowed_by block breaks cache call calls carried category chain code codes collective
     collectives collectives_us commit conditions constants device directions directions_us dtype dtype_elsewhere dtypes
     elsewhere entered facts family finding flags first full function gpus graph graphs group idle_first innermost kernel kernels keys
-    kinds label lacking launched_by limit limits longest longest_before mean_us module name named named_after names near new
+    kinds label lacking launched_by limit limits longest longest_before mean_us module name named named_after names near new ops_us
     nodeid nodes not_counted noun number outcome numbers of_ops old op operator operators ops optimizer part pattern phase
     not_collected program range recompiles reasons same second selector setting setup shapes sizes source status structure test
     tools unit unmatched users variable worst_step written steps asked there

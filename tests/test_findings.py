@@ -721,7 +721,7 @@ def test_the_line_is_that_of_the_users_code(findings):
     builder.op("aten::item", 200, 50)
     builder.sync(210, 30, what="stream sync")
     builder.launched(MUL, 400)
-    assert findings(builder)["implicit-sync"].evidence["source"] == "train.py:12"
+    assert findings(builder)["implicit-sync"].evidence["source"] == "step (train.py:12)"
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -53,12 +53,26 @@ SHARE = 0.25
 MORE = {
     "cold-start": [{"first_step_us": None, "first_call_us": None}],
     "rank-differs": [{"collectives": None}],
-    "exposed-communication": [{"rank": None, "on_cpu": False}, {"rank": None}, {"kind": "inconclusive"}],
+    "exposed-communication": [
+        {"rank": None, "on_cpu": False},
+        {"rank": None},
+        {"rank": None, "on_cpu": False, "kind": None, "beyond_usual_us": 0.0, "wrappers": ()},
+        {"rank": None, "on_cpu": False, "kind": None},
+        {"kind": "inconclusive"},
+    ],
+    "queued-work-waits": [
+        {"from_before_us": 0.0},
+        {"from_before_us": 0.0, "begins_with_it": False, "after_other_gpu": False, "graph_starts_us": 0.0},
+        {"from_before_us": 0.0, "begins_with_it": False, "after_other_gpu": False, "graphs_again_us": 0.0},
+    ],
     "not-compiled": [{"seen": ()}],
     "below-roofline": [{"family": family} for family in ("conv", "gemm", "attention")],
     "no-gpu-work": [{"of_steps": 2}, {"calls_recorded": False}],
     "lost-kernels": [{"lost_kernels": 1}],
-    "implicit-sync": [{"causes_us": {"masks": 2000.0, "indices": 300.0, "to_gpu": 200.0, "copies": 150.0}}],
+    "implicit-sync": [
+        {"idle_us": 0.0},
+        {"causes_us": {"masks": 2000.0, "indices": 300.0, "to_gpu": 200.0, "copies": 150.0}},
+    ],
 }
 
 

@@ -100,6 +100,7 @@ EVIDENCE = {
     "overhead-bound": calls(""),
     "launch-gaps": calls(""),
     "queued-work-waits": calls(""),
+    "graph-recaptured": calls("Capture"),
     "unasked-fp64": lambda _: lambda event: category(event) == "kernel" and "double" in event["name"],
     "launch-delay": lambda _: lambda event: "Launch" in event["name"] and event["dur"] > 1000,
     "compute-bound": lambda _: lambda event: category(event) == "kernel",

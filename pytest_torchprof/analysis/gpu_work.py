@@ -293,9 +293,10 @@ class GpuWork:
             ranges_of[f"{trace.names[stretch.name]}{_LOADS}"].append((stretch.start, stretch.end))
         for stretch in self.first_calls:
             ranges_of[f"{FIRST_CALL}{trace.names[stretch.name]}"].append((stretch.start, stretch.end))
-        ranges_of[_CAPTURING] += self.capturing_calls
+        ranges_of[_CAPTURING] += self._first_captures
         ranges_of[_CAPTURE] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
-        inside = {name: intervals.within(intervals.merged(ranges), [self.window]) for name, ranges in ranges_of.items()}
+        once = intervals.without([self.window], self.recapturing_calls)
+        inside = {name: intervals.within(intervals.merged(ranges), once) for name, ranges in ranges_of.items()}
         kept = {name: [span for span in ranges if trace.step_at(span[0]) >= 0] for name, ranges in inside.items()}
         return {name: ranges for name, ranges in kept.items() if ranges}
 
@@ -307,7 +308,7 @@ class GpuWork:
     @cached_property
     def setup_ops(self) -> list[int]:
         """The operators among it: first ones that took long, and those that captured a graph."""
-        ops, capturing = self.trace.ops, set(self.capturing_calls)
+        ops, capturing = self.trace.ops, set(self._first_captures)
         step_at = self.trace.step_at
         first = {stretch.member for stretch in self.first_calls if not stretch.is_call and step_at(stretch.start) >= 0}
         captured = (i for i in self.outermost if (ops.start[i], ops.end[i]) in capturing and step_at(ops.start[i]) >= 0)
@@ -337,6 +338,34 @@ class GpuWork:
         ran = ((ops.start[i], ops.end[i]) for i in self.outermost) if captured else ()
         holding = [span for span in ran if any(span[0] <= start and end <= span[1] for start, end in captured)]
         return intervals.merged(holding)
+
+    @cached_property
+    def recapturing_calls(self) -> Spans:
+        """Those of them that ran the operators of an earlier one, whose graph had been launched since."""
+        trace, spans = self.trace, self.capturing_calls
+        if len(spans) < 2:
+            return []
+        begun = [start for start, _ in spans]
+        ran: list[list[int]] = [[] for _ in spans]
+        for i in sorted(range(len(trace.ops)), key=trace.ops.start.__getitem__):
+            at = bisect_right(begun, trace.ops.start[i]) - 1
+            if at >= 0 and trace.ops.end[i] <= spans[at][1]:
+                ran[at].append(trace.ops.name[i])
+        kinds, calls = trace.call_kinds, trace.calls
+        launched = sorted(calls.start[i] for i in range(len(calls)) if kinds[calls.name[i]] is CallKind.GRAPH_LAUNCH)
+        first_of: dict[tuple[int, ...], int] = {}
+        again = []
+        for (start, end), names in zip(spans, map(tuple, ran), strict=True):
+            first = first_of.setdefault(names, start)
+            if first < start and bisect_right(launched, start) > bisect_right(launched, first):
+                again.append((start, end))
+        return again
+
+    @property
+    def _first_captures(self) -> Spans:
+        """The calls that captured something new."""
+        again = set(self.recapturing_calls)
+        return [span for span in self.capturing_calls if span not in again]
 
     @cached_property
     def stretches(self) -> list[Stretch]:
@@ -477,14 +506,14 @@ class GpuWork:
         return {call_of[i]: op_of[i] for i in waiting_copies(self.trace, self.copies)}
 
     def source_of(self, gpu_op: int) -> str | None:
-        """Return ``file.py:12``, the user's line that launched a GPU operation; None without recorded stacks."""
+        """Return the user's line, or function, that launched a GPU operation; None without recorded stacks."""
         origin = self.launching.origins.of_call(self.trace.links.call_of[gpu_op], self.launching.op_of[gpu_op])
-        return origin.file_line if origin else None
+        return origin.source if origin else None
 
     def source_of_call(self, call: int) -> str | None:
         """Return the user's line that made a call; None without recorded stacks."""
         origin = self.launching.origins.of_call(call, ABSENT)
-        return origin.file_line if origin else None
+        return origin.source if origin else None
 
     @cached_property
     def launched_together(self) -> list[list[int]]:

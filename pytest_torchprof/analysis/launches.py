@@ -142,6 +142,10 @@ class Launching:
         name = self._trace.names[self._trace.ops.name[op]]
         return None if name.startswith(REGIONS) else name
 
+    def called_operator(self, op: int) -> str | None:
+        """Return what the program called: the outermost aten operator around an operator, else the operator itself."""
+        return next((name for name in self.chain(op) if name.startswith("aten::")), None) or self.op_name(op)
+
     def is_in_graph(self, gpu_op: int) -> bool:
         """Whether the launch of a CUDA graph launched a GPU operation."""
         trace, call = self._trace, self._trace.links.call_of[gpu_op]

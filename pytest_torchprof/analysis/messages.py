@@ -160,9 +160,11 @@ def _operand(inputs: Inputs, index: int) -> int | None:
     try:
         if kind == "TensorList":
             return sum(prod(dims) for dims in shape) if shape else None
-        return prod(shape) if kind in _DTYPES else None
+        count = prod(shape) if kind in _DTYPES else None
     except TypeError:
         return None
+    # A shape with lists in it is none: multiplied, these are only repeated.
+    return count if isinstance(count, int) else None
 
 
 def _dtype(inputs: Inputs, backend: Inputs, message: Message | None) -> str | None:

@@ -46,6 +46,8 @@ _PYTHONS_OWN = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/torch
 # Of printable ASCII all but what JSON escapes, and the sign of what is quoted.
 _KEPT = "".join(set(map(chr, range(0x20, 0x7F))) - set('"\\%'))
 _ENGINE = "autograd::engine::evaluate_function: "
+_HOOKS = frozenset({"__torch_function__", "__torch_dispatch__"})
+"""What torch calls around any operator on a tensor of a class of somebody's: the caller is who asked for it."""
 _TOOLS = frozenset({"torch", "triton", "functorch", "numpy", "pytest", "_pytest", "pluggy", "pytest_torchprof", "py"})
 
 
@@ -69,6 +71,12 @@ class Origin(Struct, frozen=True, kw_only=True):
         """``model.py:12``, None where no frame is the user's."""
         return None if self.file is None else f"{self.file}:{self.line}"
 
+    @property
+    def source(self) -> str | None:
+        """``model.py:12``, or ``forward (model.py:10)`` where no line is known; None without a frame of the user's."""
+        known = self.exact or self.lines or self.file is None
+        return self.file_line if known else f"{self.function} ({self.file_line})"
+
     def __str__(self) -> str:
         """Return the place as text: ``model.py:42 in forward, MLP_0.Linear_1``."""
         if self.file is None:
@@ -78,7 +86,7 @@ class Origin(Struct, frozen=True, kw_only=True):
         elif self.exact:
             place = f"{self.file_line} in {self.function}"
         else:
-            place = f"{self.function} ({self.file_line})"
+            place = self.source or ""
         return "backward of " * self.backward + ", ".join(part for part in (place, self.module) if part)
 
 
@@ -368,7 +376,7 @@ def _function_or_module(name: str) -> tuple[_Frame | None, str | None]:
         return None, name.removeprefix(MODULE)
     match = _FRAME.fullmatch(name)
     frame = _frame_of_match(match) if match else None
-    return (None if frame is None or _is_library(frame.file) else frame), None
+    return (None if frame is None or frame.function in _HOOKS or _is_library(frame.file) else frame), None
 
 
 def _origin(context: _Context) -> Origin | None:

@@ -41,6 +41,7 @@ _SUBJECTS = (
     "syncs",
     "exposed",
     "queued",
+    "recaptured",
     "silence",
     "copies",
     "kernels",

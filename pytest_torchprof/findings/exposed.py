@@ -27,6 +27,8 @@ EXPOSED = Threshold(
     "from a twentieth of the time on, hiding communication behind computation pays; TensorBoard's plugin warns at 10 %",
 )
 
+_ENOUGH: Final = 4
+"""Collectives alike, of which a median says what is usual."""
 _WRAPPERS: Final[tuple[tuple[Literal["ddp", "fsdp"], re.Pattern[str]], ...]] = (
     ("ddp", re.compile(r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.")),
     ("fsdp", re.compile(r"FullyShardedDataParallel\.|FSDP::")),
@@ -78,11 +80,28 @@ def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Find
         on_cpu=not analysis.trace.device_kind.has_launches,
         kind=None if job is None else job.kind,
         wait_share=None if job is None else job.wait_share,
+        beyond_usual_us=_beyond_usual_ns(analysis) / 1000,
         collectives_us={name: ns / 1000 for name, ns in spent_ns.most_common()},
         wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
         events=Events(gpu_ops=tuple(sorted(analysis.gpu_work.communication))),
         saves_us=lost_us,
     )
+
+
+def _beyond_usual_ns(analysis: Analysis) -> int:
+    """Return by how much collectives took longer than the median of those of the same kind, size and group.
+
+    To send the same takes the same time: what takes longer has waited for another rank.
+    """
+    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for each in analysis.communication.collectives:
+        if each.dur_ns is not None:
+            alike[each.name, each.sent, each.group.name, each.group.size, each.device].append(each.dur_ns)
+    beyond = 0
+    for times in alike.values():
+        usual = sorted(times)[len(times) // 2]
+        beyond += sum(ns - usual for ns in times if ns > usual) if len(times) >= _ENOUGH else 0
+    return beyond
 
 
 def _exposed_ns(work: GpuWork, ops: list[int]) -> int:

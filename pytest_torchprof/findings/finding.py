@@ -65,7 +65,7 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     saves_us: float = 0.0
     """The most that could be saved over all steps, in microseconds; findings are ranked by it."""
     source: str | None = None
-    """File and line of the user's code, where stacks were recorded."""
+    """File and line of the user's code, where stacks were recorded; the function, where its lines were not."""
     events: Events | None = None
     """The events of the recording that it is of; None where it is told without them, or is of none."""
 

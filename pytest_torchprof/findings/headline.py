@@ -18,6 +18,7 @@ from pytest_torchprof.findings.catalogue.headlines import (
 )
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.queued import launched_waits, waits_from_before
+from pytest_torchprof.findings.recaptured import recaptures
 from pytest_torchprof.findings.silence import silent_times
 from pytest_torchprof.findings.waiting import loading_times
 from pytest_torchprof.reasons.catalogue import portable
@@ -34,6 +35,8 @@ MUCH: Final = 0.2
 """Of the time, from where on a GPU that idles or only communicates is what there is to say."""
 
 
+_SOME: Final = 0.05
+"""Of the time, from where on work that is of no step is worth a word."""
 _MOST: Final = 0.5
 """Of the idle time, from where on it is told by what the recording begins with; of a gap, by what went on in it."""
 
@@ -79,10 +82,10 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     set_up_us = _idle_during(work, work.setup_spans)
     longest = start, end, device = max(gaps, key=_length)
     once_us = None
-    if set_up_us < MUCH_SET_UP * share * work.window_us:
-        # Where the cold start is not the matter, it is another gap that comes again.
-        others = [gap for gap in gaps if not _is_set_up(work, gap)]
-        start, end, device = max(others, key=_length, default=longest)
+    other = max((gap for gap in gaps if not _is_set_up(work, gap)), key=_length, default=longest)
+    # Where the cold start is not the matter, or not alone, it is another gap that comes again.
+    if set_up_us < MUCH_SET_UP * share * work.window_us or _length(other) >= _MOST * _length(longest):
+        start, end, device = other
         once_us = None if (start, end) == longest[:2] else _length(longest) / 1000
     ops, starts, ends = work.by_device[device], trace.gpu.start, trace.gpu.end
     following = next((i for i in ops if starts[i] >= end), None)
@@ -124,6 +127,7 @@ def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhi
     """Return what most of a gap beside an operation was spent with; None where no event tells."""
     spent: dict[Meanwhile, Spans] = {
         "set_up": analysis.gpu_work.setup_spans,
+        "recaptured": recaptures(analysis),
         "loading": loading_times(analysis.trace),
         "queued": intervals.merged((start, end) for start, end, before in launched_waits(analysis) if before == beside),
         "silent": silent_times(analysis),
@@ -172,6 +176,7 @@ def _busy(analysis: Analysis) -> Headline:
     (name, ns), *_ = spent.most_common(1) or [("", 0)]
     of_name = [i for group in work.groups if work.decoded(group).short == name for i in group.members]
     longest = max(of_name or work.gpu_ops, key=lambda i: trace.gpu.end[i] - trace.gpu.start[i])
+    earlier = _working_on_others_share(analysis)
     return GpuBusy(
         window_us=work.window_us,
         share=work.busy_share,
@@ -181,9 +186,20 @@ def _busy(analysis: Analysis) -> Headline:
         name_share=ns / spent.total() if spent else 0.0,
         op=analysis.launching.op_name(analysis.launching.op_of[longest]),
         in_graph=analysis.launching.is_in_graph(longest),
+        earlier_share=earlier if earlier >= _SOME else None,
         source=work.source_of(longest),
         events=Events(gpu_ops=(longest,)),
     )
+
+
+def _working_on_others_share(analysis: Analysis) -> float:
+    """Return the share of the window in which a device only worked on what is of no step, the mean over devices."""
+    work, step_of = analysis.gpu_work, analysis.trace.step_of_gpu_op
+    others = [
+        intervals.without(work.busy[device], work.covered([i for i in ops if step_of[i] >= 0]))
+        for device, ops in work.by_device.items()
+    ]
+    return work.share_of_window(sum(map(intervals.length, others)) / 1000 / len(others)) if others else 0.0
 
 
 def _name_of(analysis: Analysis, gpu_op: int) -> str:
@@ -227,12 +243,14 @@ def _of_cpu(analysis: Analysis) -> Headline:
     )
     covered = intervals.within(intervals.merged((ops.start[op], ops.end[op]) for op in computing), [window])
     origin = launching.origins.of_operator(longest)
+    communicating = sum(step.exposed_us or 0.0 for step in analysis.communication_of_steps) / window_us
     return CpuComputed(
         window_us=window_us,
         share=intervals.length(covered) / 1000 / window_us,
         longest_us=(ops.end[longest] - ops.start[longest]) / 1000,
         name=name,
         name_share=ns / spent.total(),
-        source=origin.file_line if origin else None,
+        communicating_share=communicating if communicating >= MUCH else None,
+        source=origin.source if origin else None,
         events=Events(ops=(longest,)),
     )

@@ -12,6 +12,7 @@ from pytest_torchprof.findings.catalogue.kernels import LayoutConversion
 from pytest_torchprof.findings.catalogue.waiting import LaunchGaps
 from pytest_torchprof.findings.finding import WORTH_TELLING, OfKernels
 from pytest_torchprof.findings.fusible import chains_to_fuse, launched_by_optimizer, outside_optimizer, saved_us
+from pytest_torchprof.findings.recaptured import recaptures
 from pytest_torchprof.findings.silence import held_up, silent_times
 from pytest_torchprof.findings.syncs import held_on_gpu, waits_for_little, waits_in_operators
 from pytest_torchprof.findings.waiting import late_gaps
@@ -134,6 +135,7 @@ def _has_own_cause(finding: Finding) -> bool:
 _OF_LATE_GAPS: Final = {
     "cold-start": _of_spans(late_gaps, _set_up),
     "cpu-held-up": _of_spans(late_gaps, held_up, _HALF),
+    "graph-recaptured": _of_spans(late_gaps, recaptures, _HALF),
 }
 
 

@@ -33,6 +33,8 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     of_graphs = {before for _, before, _ in waits if trace.calls.name[trace.links.call_of[before]] in graphs}
     starting = of_graphs & _first_of_their_calls(trace)
     graph_waits = [(length, i) for length, i, _ in waits if i in starting]
+    from_before_ns = sum(end - start for start, end, _ in waits_from_before(analysis))
+    from_before_us = from_before_ns / 1000 / max(len(work.by_device), 1)
     longest_ns, before, until = waits[0]
     name = trace.names[trace.gpu.name[before]]
     yield LaunchedWorkWaits(
@@ -56,7 +58,8 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         begins_with_it=trace.metadata is None and before in _first_of_their_streams(work),
         source=work.source_of(before),
         events=Events(gaps=tuple((end - length, end, before) for length, before, end in waits)),
-        saves_us=waited_us,
+        from_before_us=from_before_us,
+        saves_us=max(waited_us - from_before_us, 0.0),
     )
 
 

@@ -78,7 +78,7 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
         constants=tuple(_written(constant) for constant in often[:5]),
         ops=tuple(dict.fromkeys(op for op, *_ in often[:5])),
         calls_per_step=tuple(most[constant] for constant in often[:5]),
-        source=origin.file_line if origin else None,
+        source=origin.source if origin else None,
         events=Events(ops=tuple(op for constant in often for op in made[constant])),
         saves_us=spent,
     )

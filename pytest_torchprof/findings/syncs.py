@@ -12,10 +12,9 @@ from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, Fi
 from pytest_torchprof.findings.queued import launched_waits
 from pytest_torchprof.findings.waiting import after_waits_ns
 from pytest_torchprof.trace import intervals
-from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings.catalogue.waiting import WaitedFor
@@ -111,7 +110,9 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     yield ImplicitSync(
         time_us=total,
         share=work.share_during(waited),
+        idle_us=idle_ns / 1000,
         ops={name: len(waits[name]) for name in order},
+        ops_us={name: spent[name] for name in order},
         syncs=sum(map(len, waits.values())),
         causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
         source=work.source_of_call(longest),
@@ -126,7 +127,8 @@ def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, 
     trace = analysis.trace
     work = analysis.gpu_work
     around, copies = trace.nesting.around_each(trace.calls, work.blocking), work.waiting_copies
-    return around, copies, _operators(analysis, {*around.values(), *copies.values()})
+    asked = {op: analysis.launching.called_operator(op) for op in {*around.values(), *copies.values()}}
+    return around, copies, asked
 
 
 def waits_in_operators(analysis: Analysis) -> Spans:
@@ -163,22 +165,6 @@ def _cause(chain: Sequence[str], directions: Collection[str | None]) -> WaitedFo
             return "copies"
         return "to_cpu" if to_cpu else "to_gpu" if _INDEXING.isdisjoint(chain) else "indices"
     return "value" if _INDEXING.isdisjoint(chain) else "masks"
-
-
-def _operators(analysis: Analysis, ops: Iterable[int]) -> dict[int, str | None]:
-    """Return the outermost aten operator around each, which is what the program called, else the innermost operator."""
-    trace = analysis.trace
-    named, parent = trace.ops.name, trace.nesting.parent
-    aten = {i for i, name in enumerate(trace.names) if name.startswith("aten::")}
-    operators: dict[int, str | None] = {}
-    for op in ops:
-        outermost, holder = ABSENT, op
-        while holder >= 0:
-            if named[holder] in aten:
-                outermost = named[holder]
-            holder = parent[holder]
-        operators[op] = trace.names[outermost] if outermost >= 0 else analysis.launching.op_name(op)
-    return operators
 
 
 RULES = (

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.limits.evidence import WorkRow
-from pytest_torchprof.limits.limit import in_order, place_fields
+from pytest_torchprof.limits.limit import in_order, longest_first, place_fields
 from pytest_torchprof.text import printable
 from pytest_torchprof.trace.columns import ABSENT
 
@@ -34,24 +34,39 @@ class Item(Struct, frozen=True, kw_only=True, eq=False):
     """Of a copy or fill."""
     time_us: float
     size_bytes: int = 0
+    asked_by: str | None = None
+    """The operator that the program called, of a wait that one inside of it made."""
     origin: Origin | None = None
     """Where it comes from; where a repeat tells that, the one in its place there."""
     is_placed: bool = False
     """Whether that is beyond doubt: a repeat had as many of the kind."""
 
+    @property
+    def made_by(self) -> tuple[str | None, ...]:
+        """The operators that made it, from the innermost."""
+        return self.op_name, self.asked_by
+
 
 def waits_of(analysis: Analysis, step: StepProfile) -> list[Item]:
-    """Return the step's blocking calls."""
+    """Return the step's blocking calls, each with the time for which the CPU waited.
+
+    A copy from or to memory that is not pinned waits in its own call, and the call that blocks behind it comes back at
+    once: that wait is the one's, too.
+    """
     trace, calls, op_name = analysis.trace, analysis.trace.calls, analysis.launching.op_name
     enclosing = trace.nesting.around_each(calls, blocking_calls(trace, step.part.calls))
     kinds = [(trace.names[calls.name[call]], op_name(op)) for call, op in enclosing.items()]
+    in_copies: Counter[int] = Counter()
+    for copy, op in analysis.gpu_work.waiting_copies.items():
+        in_copies[op] += calls.end[copy] - calls.start[copy]
     return [
         Item(
             name=name,
             op_name=made_by,
             op=op,
             call=call,
-            time_us=(calls.end[call] - calls.start[call]) / 1000,
+            time_us=(calls.end[call] - calls.start[call] + in_copies.pop(op, 0)) / 1000,
+            asked_by=analysis.launching.called_operator(op) if op >= 0 else None,
             origin=origin,
             is_placed=is_placed,
         )
@@ -91,8 +106,8 @@ def _origins(step: StepProfile, work: Sequence[Work]) -> Iterator[tuple[Origin |
 
 
 def rows_of_waits(items: Sequence[Item], allowed_by: tuple[str, ...] = ()) -> tuple[WorkRow, ...]:
-    """Return one row per blocking call and the operator that made it, most calls first."""
-    return _rows(items, lambda item: (item.name, item.op_name), allowed_by)
+    """Return one row per blocking call and the operators that made it, the longest wait first."""
+    return longest_first(_rows(items, lambda item: (item.name, item.op_name, item.asked_by), allowed_by))
 
 
 def rows_of_moves(items: Sequence[Item], allowed_by: tuple[str, ...] = ()) -> tuple[WorkRow, ...]:
@@ -117,6 +132,6 @@ def _row(members: Sequence[Item], allowed_by: tuple[str, ...]) -> WorkRow:
         time_us=sum(item.time_us for item in members),
         size_bytes=sum(item.size_bytes for item in members),
         allowed_by=allowed_by,
-        ops=tuple(printable(op) for op in dict.fromkeys(item.op_name for item in members) if op),
+        ops=tuple(printable(op) for op in dict.fromkeys(op for item in members for op in item.made_by) if op),
         **place_fields([(count, origin) for origin, count in origins.most_common()]),
     )

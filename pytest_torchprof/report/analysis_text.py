@@ -12,6 +12,7 @@ from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.findings.catalogue.headlines import NotMeasuredHeadline
 from pytest_torchprof.findings.headline import headline_of
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.limits import ClocksLocked
 from pytest_torchprof.report.analysis_json import chosen_steps
 from pytest_torchprof.report.analysis_tables import rows_of
@@ -44,13 +45,17 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.bars import Bars
 
 
-def _step_columns(device: DeviceKind) -> list[Column]:
-    """Return the columns of the table of steps."""
+def _step_columns(device: DeviceKind, *, gpu_side: bool = True) -> list[Column]:
+    """Return the columns of the table of steps; without a GPU's side those that need none."""
     leaves = {"cpu_time_us": 3, "gpu_busy_us": 4, "kernels": 0, "launches": 2, "syncs": 1}
     return [
         Column("step", lambda step: printable(step.name or "-"), "left"),
         Column("length", lambda step: show_us(sum(place.end_ns - place.start_ns for place in step.part.ranges) / 1000)),
-        *(_number_column(BY_NAME[name], place, device) for name, place in leaves.items()),
+        *(
+            _number_column(BY_NAME[name], place, device)
+            for name, place in leaves.items()
+            if gpu_side or BY_NAME[name].needs is None
+        ),
     ]
 
 
@@ -66,6 +71,7 @@ _WORTH = 0.01
 """The share of a step's time below which a part is not listed: there is nothing to gain."""
 _MOST_STEPS = 10
 _MOST_SHARES = 5
+_FIRST_FINDINGS = 3
 
 
 def text(  # noqa: PLR0913 - the options of the command
@@ -81,19 +87,20 @@ def text(  # noqa: PLR0913 - the options of the command
 ) -> str:
     """Return the whole analysis, ending in a line break; with ``step`` N only of ProfilerStep#N."""
     steps = chosen_steps(analysis, step)
+    standing = standing_out(analysis, find(analysis, rules)) if findings else ()
     parts = [
-        _headline(analysis, width) if findings and step is None else "",
+        _summary(analysis, standing, width) if findings and step is None else "",
         _describe_recording(analysis, width),
         _draw_numbers(analysis, steps, width),
         _draw_steps(analysis, steps, width),
     ]
-    parts.append(rows_of(analysis, steps, by=by, sort_by=None, top=top, width=width))
+    if by != "kernel" or not _lacks_gpu_side(analysis):
+        parts.append(rows_of(analysis, steps, by=by, sort_by=None, top=top, width=width))
     if by == "kernel":
         parts.append(_by_family_and_operator(analysis, steps, width, bars))
         if analysis.communication.collectives:
             parts.append(rows_of(analysis, steps, by="collective", sort_by=None, top=top, width=width))
     if findings:
-        standing = standing_out(analysis, find(analysis, rules))
         looked_at = [
             _describe_efficiency(analysis, width, bars),
             _list_findings(analysis, standing, width),
@@ -105,14 +112,27 @@ def text(  # noqa: PLR0913 - the options of the command
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _headline(analysis: Analysis, width: int) -> str:
-    """Return what it comes to; of numbers that cannot be believed the recording's description says why."""
+def _summary(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
+    """Return what it comes to, and what stands out; of numbers that cannot be believed the description says why."""
     headline = headline_of(analysis)
-    return (
-        ""
-        if isinstance(headline, NotMeasuredHeadline)
-        else "\n".join(wrapped(printable(headline.message), "", width=width))
-    )
+    if isinstance(headline, NotMeasuredHeadline):
+        return ""
+    sentences = filter(None, [headline.message, _first_findings(findings)])
+    return "\n".join(part for sentence in sentences for part in wrapped(printable(sentence), "", width=width))
+
+
+def _first_findings(findings: Sequence[Finding]) -> str:
+    """Return what most stands out, in a line: the rest of it stands at the end, behind all the tables."""
+    first = [finding for finding in findings if finding.severity != "information"][:_FIRST_FINDINGS]
+    named = [
+        finding.title
+        + (f", up to {show_us(finding.saves_us)}" if finding.saves_us > 0 else "")
+        + (f" at {finding.source}" if finding.source is not None else "")
+        for finding in first
+    ]
+    rest = len(findings) - len(first)
+    more = f"; {counted(rest, 'more finding')} below" if rest else ""
+    return f"What stands out: {'; '.join(named)}{more}." if named else ""
 
 
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
@@ -173,7 +193,10 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         ]
         for number in TABLE
         if not number.detail and not (part and number.scope == "window") and getattr(median, number.name) is not None
+        if number.needs is None or not _lacks_gpu_side(analysis)
     ]
+    if not lines:
+        return ""
     head, sides = [["", *columns]] if len(columns) > 1 else [], ["left", *["right"] * len(columns)]
     half = (len(lines) + 1) // 2
     left, right = [*head, *lines[:half]], [*head, *lines[half:], *[[""] * (1 + len(columns))] * (len(lines) % 2)]
@@ -186,6 +209,11 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
     return "\n".join(table)
 
 
+def _lacks_gpu_side(analysis: Analysis) -> bool:
+    """Whether a GPU's numbers are not 0 but not measured: the recording was made without it."""
+    return analysis.doubt is not None and analysis.doubt.code == Code.NO_GPU_SIDE
+
+
 def _show_number(number: Number, value: float) -> str:
     return show_share(value) if number.unit == "share" else number.show(value)
 
@@ -195,7 +223,8 @@ def _draw_steps(analysis: Analysis, steps: Sequence[StepProfile], width: int) ->
     if len(steps) < 2:
         return ""
     more = len(steps) - _MOST_STEPS
-    return headed(steps[:_MOST_STEPS], _step_columns(analysis.trace.device_kind), "steps", width=width) + (
+    columns = _step_columns(analysis.trace.device_kind, gpu_side=not _lacks_gpu_side(analysis))
+    return headed(steps[:_MOST_STEPS], columns, "steps", width=width) + (
         f"\n...{and_more(more)} (--step N)" if more > 0 else ""
     )
 

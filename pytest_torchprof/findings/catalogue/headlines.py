@@ -17,8 +17,9 @@ from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001  (as abo
 from pytest_torchprof.reasons.wording import worded
 from pytest_torchprof.text import counted
 
-Meanwhile = Literal["set_up", "loading", "queued", "silent"]
-"""What went on while a GPU idled: something done once, data being loaded, a wait of launched work, or no event."""
+Meanwhile = Literal["set_up", "recaptured", "loading", "queued", "silent"]
+"""What went on while a GPU idled: something done once, a graph captured again, loading, a wait of what was launched, or
+no event."""
 
 MUCH_SET_UP: Final = 0.25
 """Of the idle time, from where on what is done once comes before everything else."""
@@ -111,6 +112,7 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     _ONCE: ClassVar[str] = "; {set_up_us:us} of the idle time went into what is done once, so these steps were not warm"
     _PASSED: ClassVar[Mapping[Meanwhile, str]] = {
         "set_up": "; most of it went into what is done once",
+        "recaptured": "; most of it passed in a call that captured a CUDA graph again",
         "loading": "; most of it passed while data was loaded",
         "queued": ", which had already been launched",
         "silent": "; for most of it nothing is recorded",
@@ -192,7 +194,8 @@ class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicate
 class GpuBusy(_OfWindow, frozen=True, kw_only=True, tag="gpu-busy"):
     """The GPU worked nearly all of the time."""
 
-    WHAT = "{subject} was busy {share:percent} of {window_us:us}{mean}."
+    WHAT = "{subject} was busy {share:percent} of {window_us:us}{mean}{backlog}."
+    _BACKLOG: ClassVar[str] = ", including {earlier_share:percent} with work that was launched before the steps"
     WHERE = "{name} takes {name_share:percent} of the kernel time; its longest call{by}{at}."
     _LAUNCHED: ClassVar[str] = ", {longest_us:us}, is launched by {launcher}"
     _TAKES: ClassVar[str] = " takes {longest_us:us}"
@@ -203,6 +206,14 @@ class GpuBusy(_OfWindow, frozen=True, kw_only=True, tag="gpu-busy"):
     """The operator that launched the longest call."""
     in_graph: bool = False
     """Whether a CUDA graph launched it, which tells no operator."""
+    earlier_share: float | None = None
+    """In which it only worked on what was launched before the steps, where that is to be seen; of several GPUs the
+    mean."""
+
+    @property
+    def backlog(self) -> str:
+        """That it worked on what is of no step, where it did for long."""
+        return "" if self.earlier_share is None else self.words(self._BACKLOG)
 
     @property
     def by(self) -> str:
@@ -242,7 +253,8 @@ class IdleDevice(Headline, frozen=True, kw_only=True, tag="nothing-ran"):
 class CpuComputed(Headline, frozen=True, kw_only=True, tag="cpu-computed"):
     """The CPU is the device, and its operators are the kernels."""
 
-    WHAT = "The CPU computed for {share:percent} of {window_us:us}."
+    WHAT = "The CPU computed for {share:percent} of {window_us:us}{talked}."
+    _TALKED: ClassVar[str] = ", and only communicated for {communicating_share:percent}"
     WHERE = "{name} takes {name_share:percent} of the kernel time; its longest call takes {longest_us:us}{at}."
 
     window_us: float
@@ -252,7 +264,14 @@ class CpuComputed(Headline, frozen=True, kw_only=True, tag="cpu-computed"):
     name: str
     name_share: float
     """Of the time of all operators that compute."""
+    communicating_share: float | None = None
+    """In which a collective ran and no operator computed, where that is much."""
     source: str | None = None
+
+    @property
+    def talked(self) -> str:
+        """That it only communicated for much of the time, where it did."""
+        return "" if self.communicating_share is None else self.words(self._TALKED)
 
     @property
     def at(self) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import ClassVar, Literal
 
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount  # noqa: TC001  (msgspec reads it)
-from pytest_torchprof.findings.finding import Finding
+from pytest_torchprof.findings.finding import Finding, Severity
 from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC001  (msgspec reads it)
-from pytest_torchprof.text import and_more, enumerated, first_of
+from pytest_torchprof.text import and_more, counted, enumerated, first_of, show_us
 
 
 class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
@@ -150,6 +150,12 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
         "{gaps:gap}, the longest {longest_us:us} before {longest_before}{of_graph}"
     )
     REMEDY = "look at what the operation waits for: {causes}"
+    _FROM_BEFORE = (
+        "for {time_us:us} ({share:percent} of the time) nothing of the GPU is recorded, although the next operation "
+        "was launched: {longest_before}{of_graph} waited for work from before the recording"
+    )
+    _TITLE_BEFORE = "Work from before the recording"
+    _SHOW_ALL = "record more steps, or synchronize before the first one (torch.cuda.synchronize())"
     _EARLIER = "work from before the recording, which the file does not have: nothing ran before on its stream"
     _DEVICE = "another GPU, whose work ended just before"
     _GRAPH = "the start of a CUDA graph (a first launch uploads it: replay it once more in the warm-up)"
@@ -177,6 +183,29 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     """Whether the longest wait ended when another GPU's work did."""
     begins_with_it: bool = False
     """Whether the longest wait is that of its stream's first operation, in a recording that may begin anywhere."""
+    from_before_us: float = 0.0
+    """What passed before such operations; of several GPUs the mean."""
+
+    @property
+    def is_from_before(self) -> bool:
+        """Whether it is hardly anything but work that the file does not have."""
+        return self.from_before_us >= 0.9 * self.time_us
+
+    @property
+    def title(self) -> str:
+        return self._TITLE_BEFORE if self.is_from_before else self.TITLE
+
+    @property
+    def severity(self) -> Severity:
+        return "recording" if self.is_from_before else self.SEVERITY
+
+    @property
+    def message(self) -> str:
+        return self.words(self._FROM_BEFORE if self.is_from_before else self.SENTENCE)
+
+    @property
+    def remedy(self) -> str:
+        return self._SHOW_ALL if self.is_from_before else self.words(self.REMEDY)
 
     @property
     def causes(self) -> str:
@@ -246,7 +275,7 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     """An operator made the CPU wait for the GPU, for which the program did not ask."""
 
     TITLE = "Hidden synchronization"
-    SENTENCE = "{named} made the CPU wait for the GPU: {syncs:time}, {time_us:us} in all"
+    SENTENCE = "operators made the CPU wait for the GPU {syncs:time}, {time_us:us} in all, {meanwhile}: {named}"
     REMEDY = "{ways}"
     _VALUE = "keep the value on the GPU or read it once after the loop"
     _MASKS = "masks by torch.where instead of indexing"
@@ -261,8 +290,12 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
 
     time_us: float
     share: float
+    idle_us: float
+    """How much of that the GPU idled."""
     ops: Mapping[str, int]
     """How often each operator waited, the longest first."""
+    ops_us: Mapping[str, float]
+    """And for how long."""
     syncs: int
     causes_us: Mapping[WaitedFor, float]
     """For how long what was waited for, the longest first."""
@@ -285,7 +318,36 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     @property
     def named(self) -> str:
         """The operators that waited longest."""
-        return first_of([f"{name} x{count}" for name, count in self.ops.items()], 4)
+        each = [f"{name} {show_us(self.ops_us[name])} ({counted(count, 'time')})" for name, count in self.ops.items()]
+        return first_of(each, 4)
+
+    @property
+    def meanwhile(self) -> str:
+        """What the GPU did."""
+        if not self.idle_us:
+            return "in which the GPU worked"
+        return f"of which the GPU idled {show_us(self.idle_us)}"
+
+
+class GraphRecaptured(Finding, frozen=True, kw_only=True, tag="graph-recaptured"):
+    """Calls capture a CUDA graph of what an earlier call has captured."""
+
+    TITLE = "Graph captured again"
+    SENTENCE = (
+        "{count} of {captures} calls that captured a CUDA graph ran the operators of one that had been captured, and "
+        "launched, before: {time_us:us} ({share:percent} of the time)"
+    )
+    REMEDY = (
+        "find what makes them capture anew, which no warm-up ends: other sizes or addresses at each call, results of "
+        "the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that is made in "
+        "the loop; TORCH_LOGS=cudagraphs tells more"
+    )
+
+    time_us: float
+    share: float
+    count: int
+    captures: int
+    """All calls that captured a graph."""
 
 
 class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-communication"):
@@ -296,10 +358,8 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "{time_us:us} ({share:percent} of the time) the GPU only communicates ({longest:list}), with nothing to "
         "compute meanwhile{cause}"
     )
-    REMEDY = (
-        "overlap it with computation ({ways:list}){needed}; a collective that only waits shows that another rank is "
-        "late: compare the ranks"
-    )
+    REMEDY = "overlap it with computation ({ways:list}){needed}{compare}"
+    _COMPARE = "; a collective that only waits shows that another rank is late: compare the ranks"
     _NEEDED: ClassVar[str] = ", where the next kernels do not need its result, as in tensor parallelism they do"
     _WAYS: ClassVar[Mapping[str, str]] = {"ddp": "DDP buckets", "fsdp": "prefetch in FSDP"}
     _SENT_BY: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -316,6 +376,13 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "skew-bound": "find what makes the last rank late",
         "inconclusive": "record all ranks, on hosts whose clocks agree: they tell which of them wait, and for whom",
     }
+    _LATE = (
+        "; {beyond_usual_us:us} of their time is beyond what equal ones usually take, as where another rank comes late"
+    )
+    _FIND_LATE = (
+        "first find which rank comes late, and why: torchprof analyze DIR --ranks, with the recordings of all ranks; "
+        "then "
+    )
     _SEND_LESS = "overlap it with computation, send less (types, buckets), or use faster links"
     CAUSES: ClassVar[Mapping[str, str]] = {
         "skew-bound": "skew-bound: ranks wait for each other",
@@ -338,6 +405,14 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
     wrappers: tuple[Literal["ddp", "fsdp"], ...] = ()
     """The wrappers of torch's that ran, of which each has its own way to overlap."""
 
+    beyond_usual_us: float = 0.0
+    """By how much collectives took longer than the median of those of their kind, size and group."""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether most of it looks like waiting for another rank, where only this one's recording is at hand."""
+        return self.kind is None and self.beyond_usual_us >= 0.5 * self.time_us
+
     @property
     def ways(self) -> tuple[str, ...]:
         """How to overlap it: a wrapper's own way where it sends what takes the longest."""
@@ -351,13 +426,20 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         return self._NEEDED if "all_reduce" in self.longest[:1] and not self.wrappers else ""
 
     @property
+    def compare(self) -> str:
+        """That ranks may wait for each other, where that is not known."""
+        return "" if self.is_late else self._COMPARE
+
+    @property
     def longest(self) -> tuple[str, ...]:
         """The collectives that take the longest."""
         return tuple(self.collectives_us or ())[:3]
 
     @property
     def cause(self) -> str:
-        """What the time is spent with, where the recordings of all ranks tell."""
+        """What the time is spent with, where the recordings of all ranks tell, or what it looks like."""
+        if self.is_late:
+            return self.words(self._LATE)
         return "" if self.kind is None else f"; {self.CAUSES[self.kind]}"
 
     @property
@@ -368,7 +450,9 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     @property
     def remedy(self) -> str:
-        return self.words(self.REMEDY) if self.rank is None else self._REMEDIES.get(self.kind, self._SEND_LESS)
+        if self.rank is not None:
+            return self._REMEDIES.get(self.kind, self._SEND_LESS)
+        return (self._FIND_LATE if self.is_late else "") + self.words(self.REMEDY)
 
 
 class Straggler(Finding, frozen=True, kw_only=True, tag="straggler"):

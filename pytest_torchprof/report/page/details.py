@@ -124,7 +124,7 @@ def _findings(findings: Sequence[Finding], marks: Marks | None) -> list[dict[str
     """Return the findings, each with the place of its events among the marks of the recording, where it has any."""
     rows = []
     for number, finding in enumerate(findings, 1):
-        row = {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity")}
+        row = {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity", "saves_us")}
         marked = marks is not None and marks.events[number] is not None
         rows.append({**row, "source": finding.source, **({"mark": number} if marked else {})})
     return rows

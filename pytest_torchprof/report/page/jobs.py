@@ -114,7 +114,7 @@ def _facts(job: Job, number_of: dict[int, int | None]) -> dict[str, Any]:
         "ranks": as_table(rank_columns(job), ranks),
         "collectives": as_table(COLLECTIVES, collectives) if collectives else None,
         "findings": [
-            {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity")}
+            {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity", "saves_us")}
             for finding in find_in_job(job)
         ],
         "drawn": _drawing(job),

@@ -274,9 +274,10 @@ const Sections = (() => {
 
   // So many stand out; the others are a click away.
   const FIRST_FINDINGS = 3;
-  const KINDS = {recording: "about the recording", warning: "time that could be saved", information: "good to know"};
+  const KINDS = {recording: "about the recording", warning: "could be better", information: "good to know"};
+  const kind = (one) => (one.severity === "warning" && one.saves_us > 0 ? `could save up to ${told("us", one.saves_us)}` : KINDS[one.severity] ?? "");
   const finding = (highlight) => (one) => h("li", {class: KINDS[one.severity] && `s-${one.severity}`},
-    h("h4", {}, shown(one.title), h("span", {class: "file"}, ` ${KINDS[one.severity] ?? ""}`), h("code", {title: `torchprof explain ${shown(one.code)}`}, shown(one.code))),
+    h("h4", {}, shown(one.title), h("span", {class: "file"}, ` ${kind(one)}`), h("code", {title: `torchprof explain ${shown(one.code)}`}, shown(one.code))),
     h("p", {}, shown(one.message, 2000)),
     one.source && h("p", {class: "hint"}, shown(one.source)),
     one.remedy && h("p", {class: "remedy"}, shown(one.remedy, 2000)),
