@@ -17,6 +17,7 @@ from pytest_torchprof.analysis.numbers import BY_NAME, OF_STEP
 from pytest_torchprof.cli import COMMANDS, main
 from pytest_torchprof.cli.analyze import WAYS
 from pytest_torchprof.report.analysis_text import text
+from pytest_torchprof.text import show_us
 
 pytestmark = pytest.mark.any_torch
 
@@ -355,6 +356,34 @@ def test_what_is_said_of_the_whole_recording_beside_one_step_is_told_so(analyze,
     assert "of the whole recording" not in whole
     assert "GPU utilization" in whole
     assert "GPU utilization" not in one
+
+
+def test_what_stands_out_is_named_in_a_line_above_all_tables(analyze, tmp_path):
+    builder = TraceBuilder()
+    builder.event("python_function", "train.py(12): step", 0, 3000)
+    for at in range(0, 3000, 300):
+        builder.op("aten::item", at, 250)
+        builder.launched("ampere_sgemm_128x64_tn", at + 10, op="aten::mm", dur=40)
+        builder.sync(at + 50, 190, what="stream sync")
+    path = builder.write(tmp_path / "t.json")
+    profile = load(path)
+    first = [one for one in profile.findings if one.severity != "information"][:3]
+    assert len(first) == 3
+    top = " ".join(analyze(path).partition(f"\n\n{path}")[0].split())
+    named = [f"{one.title}, up to {show_us(one.saves_us)} at step (train.py:12)" for one in first]
+    assert f"What stands out: {'; '.join(named)}" in top
+    assert "What stands out" not in analyze(path, "--no-findings")
+
+
+def test_a_recording_without_the_gpus_side_shows_no_number_of_a_gpu(analyze, tmp_path):
+    builder = TraceBuilder()
+    for number in range(3):
+        builder.step(number, 1000 * number, 900)
+        builder.op("aten::mm", 1000 * number + 10, 500)
+    rows = [line.split() for line in analyze(builder.write(tmp_path / "t.json")).splitlines()]
+    assert any(row[:2] == ["CPU", "time"] for row in rows)
+    assert ["step", "length", "CPU", "time"] in rows
+    assert not any("kernels" in row or "GPU busy" in " ".join(row) for row in rows)
 
 
 def test_that_nothing_stands_out_is_said(analyze, tmp_path):

@@ -117,6 +117,24 @@ def test_a_gpu_that_only_communicates_is_not_computing(findings):
     assert found["exposed-communication"].evidence["time_us"] == 990
 
 
+@pytest.mark.parametrize(
+    ("lasts", "beyond"), [((100, 100, 100, 500), 400), ((100, 110, 120, 130), 10), ((100, 500), 0)]
+)
+def test_what_takes_longer_than_its_like_looks_like_a_late_rank(lasts, beyond, findings):
+    builder = steps()
+    at = 10
+    for us in lasts:
+        builder.event(
+            "cpu_op", "c10d::allreduce_", at - 9, 8, **{"Input Dims": [[[250]]], "Input type": ["TensorList"]}
+        )
+        builder.kernel(NCCL, at, us, builder.launch(at - 5))
+        at += us + 20
+    found = findings(builder)["exposed-communication"]
+    assert found.beyond_usual_us == beyond
+    assert found.is_late == (2 * beyond >= sum(lasts))
+    assert found.remedy.startswith("first find") == found.is_late
+
+
 def test_communication_under_computation_is_not_exposed(findings):
     builder = steps()
     builder.kernel(NCCL, 10, 500, builder.launch(0), stream=20)
@@ -320,6 +338,28 @@ def test_a_call_that_captures_a_graph_is_cold_as_a_whole(findings):
     found = findings(builder)["cold-start"]
     assert found.setup == {"call that captures a graph": 1, "graph capture": 1}
     assert found.setup_us == 700
+
+
+@pytest.mark.parametrize(
+    ("replayed", "second", "again"),
+    [(True, "aten::mm", 1), (False, "aten::mm", 0), (True, "aten::sin", 0)],
+    ids=["replayed in between", "never replayed", "of something else"],
+)
+def test_a_graph_that_is_captured_again_is_no_cold_start(replayed, second, again, all_findings):
+    builder = steps()
+    for at, held in ((0, "aten::mm"), (400, second)):
+        builder.op("CompiledFunction", at + 10, 300)
+        builder.op(held, at + 20, 10)
+        builder.capture(at + 100, at + 200)
+        if replayed:
+            builder.kernel(MUL, at + 330, 10, builder.graph_launch(at + 320))
+    found = all_findings(builder)
+    assert found["cold-start"].setup["call that captures a graph"] == 2 - again
+    assert found["cold-start"].setup_us == 300 * (2 - again)
+    assert ("graph-recaptured" in found) == bool(again)
+    if again:
+        assert (found["graph-recaptured"].count, found["graph-recaptured"].time_us) == (1, 300)
+        assert "mark_step_begin" in found["graph-recaptured"].remedy
 
 
 HELD = (

@@ -140,6 +140,10 @@ def check_busy(profile, headline):
     busy = occupied(trace, window, range(len(trace.gpu)))
     shares = [sum(end - start for start, end in spans) / (window[1] - window[0]) for spans in busy.values()]
     assert headline.share == pytest.approx(sum(shares) / len(shares))
+    own = occupied(trace, window, [i for i in range(len(trace.gpu)) if trace.step_of_gpu_op[i] >= 0])
+    covered = sum(end - start for spans in own.values() for start, end in spans) / (window[1] - window[0]) / len(busy)
+    earlier = headline.share - covered
+    assert headline.earlier_share == (None if earlier < 0.05 else pytest.approx(earlier))
     kernels = [kernel for step in profile.steps for kernel in step.kernels]
     spent = {}
     for kernel in kernels:
@@ -310,6 +314,30 @@ def test_a_gpu_that_works_is_told_with_its_costliest_kernel(tmp_path):
     assert isinstance(headline, GpuBusy)
     assert headline.name_share == 1
     assert headline.longest_us == 10
+
+
+@pytest.mark.parametrize("is_of_a_step", [True, False])
+def test_a_gpu_that_works_on_what_came_before_says_so(is_of_a_step, tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 200)
+    builder.kernel("ampere_sgemm_128x64_tn", 0, 50, builder.launch(1 if is_of_a_step else -20))
+    for number in range(1, 4):
+        builder.launched("ampere_sgemm_128x64_tn", number * 50 - 5, dur=50, wait=5)
+    headline = headline_of(load(builder.write(tmp_path / "t.json")))
+    assert headline.earlier_share == (None if is_of_a_step else pytest.approx(50 / 203))
+    assert ("launched before" in headline.what) != is_of_a_step
+
+
+def test_a_process_that_only_communicates_on_the_cpu_says_so(tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.op("aten::mm", 10, 100)
+    builder.event("cpu_op", "c10d::allreduce_", 150, 5, **{"Input Dims": [[[250]]], "Input type": ["TensorList"]})
+    told = {"Input Dims": [[250]], "Input type": ["float"]}
+    builder.event("user_annotation", "gloo:all_reduce", 160, 600, tid=7, **told)
+    headline = headline_of(load(builder.write(tmp_path / "t.json"), device="cpu"))
+    assert isinstance(headline, CpuComputed)
+    assert headline.communicating_share == pytest.approx(0.6)
 
 
 def test_what_is_not_measured_has_no_number(tmp_path):

@@ -53,6 +53,13 @@ def test_a_kernel_of_a_foreign_recording_has_its_function_and_modules(profile):
     assert "10.0 us aten::mul forward (net.py:6), Net_0 " in text
 
 
+@pytest.mark.parametrize("hook", ["__torch_function__", "__torch_dispatch__"])
+def test_what_torch_calls_around_every_operator_is_not_who_asked_for_it(hook, profile):
+    builder = foreign()
+    frame(builder, f"parameter.py(122): {hook}", 25, 70)
+    assert "10.0 us aten::addmm forward (net.py:6), Net_0.Linear_1" in told(profile(builder), max_kernels=0)
+
+
 @pytest.mark.parametrize(
     "library",
     [
@@ -178,7 +185,7 @@ def transfers():
 def test_too_many_blocking_calls_are_named_with_operator_time_and_line(profile):
     text = told(profile(transfers()), max_syncs=0)
     assert "max_syncs=0 2 blocking calls" in text
-    assert "1 x cudaStreamSynchronize 30.0 us aten::_local_scalar_dense main (train.py:20)" in text
+    assert "1 x cudaStreamSynchronize 30.0 us aten::item, aten::_local_... main (train.py:20)" in text
     assert "1 x cudaDeviceSynchronize 20.0 us main (train.py:20)" in text
 
 

@@ -43,8 +43,8 @@ class Item(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def made_by(self) -> tuple[str | None, ...]:
-        """The operators that made it, from the innermost."""
-        return self.op_name, self.asked_by
+        """The operators that made it, first the one that the program called."""
+        return self.asked_by, self.op_name
 
 
 def waits_of(analysis: Analysis, step: StepProfile) -> list[Item]:
