@@ -213,9 +213,9 @@ class Profile(Analysis):
     def _found(self) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
         return find_or_fail(self._open(), self.rules)
 
-    def why_missed(self, limit: str) -> list[str]:
-        """Return a line for each finding that may explain why the limit of this name was missed."""
-        return [finding.in_one_line for finding in explaining(limit, self._found[0], self.rules)]
+    def why_missed(self, limit: str) -> list[Finding]:
+        """Return the findings that may explain why the limit of this name was missed, the likeliest first."""
+        return explaining(limit, self._found[0], self.rules)
 
     def ranges(self, name: str) -> tuple[OccurrenceProfile, ...]:
         """Return the outermost occurrences of a user annotation in the steps, each with numbers and kernels.

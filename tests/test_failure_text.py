@@ -9,12 +9,16 @@ from builder import TraceBuilder, own_recording
 from test_every_word import TABLE, recorded
 
 from pytest_torchprof import LimitsMissed, gemm, load
+from pytest_torchprof.findings.catalogue.compiling import GraphBroke
 from pytest_torchprof.limits import LIMITS, check_limits, in_one_line, read_limits
 from pytest_torchprof.limits.remedies import REMEDIES
 
 pytestmark = pytest.mark.any_torch
 
 BF16, FP32 = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "ampere_sgemm_128x64_tn"
+FEWER = ("max_kernels", "max_launches")
+BROKEN = GraphBroke.REMEDY
+"""What to do about them in recordings of a graph that was broken."""
 EXP, SIN = "void exp_kernel(float*)", "void sin_kernel(float*)"
 
 
@@ -48,8 +52,23 @@ def test_there_is_something_to_do_about_each_limit():
 def test_a_missed_limit_says_what_to_do_about_it(tmp_path, limits):
     (name, *_), within = limits, limits.get("ranges", {})
     inside = [limit for asked in within.values() for limit in asked]
-    text = failure(recorded(tmp_path, graph="cuda_graph" in limits), **limits)
-    assert remedies(text) == [REMEDIES[(inside or [name])[0]]]
+    profile = recorded(tmp_path, graph="cuda_graph" in limits)
+    limit = (inside or [name])[0]
+    assert remedies(failure(profile, **limits)) == [(BROKEN if limit in FEWER else REMEDIES[limit])]
+
+
+@pytest.mark.parametrize("breaks", [0, 1])
+def test_what_broke_a_compiled_graph_is_what_to_do_about_its_kernels(tmp_path, breaks):
+    told = [{"reason": "Call to graph_break", "file": "model.py", "line": 3, "function": "forward"}]
+    builder = TraceBuilder()
+    builder.own(device="cpu", steps=1, compile={"dynamo": True, "graphs_are_marked": True, "breaks": told[:breaks]})
+    builder.step(0, 0, 900)
+    builder.region("0/0", 100, 150)
+    builder.op("aten::mm", 110, 130)
+    profile = load(builder.write(tmp_path / "t.json"))
+    broken = [finding.remedy for finding in profile.findings if finding.code == "graph-break"]
+    assert remedies(failure(profile, max_kernels=0)) == (broken or [REMEDIES["max_kernels"]])
+    assert len(broken) == breaks
 
 
 def test_a_forbidden_finding_says_what_to_do_about_the_finding(tmp_path):
@@ -66,7 +85,7 @@ def test_one_line_on_a_forbidden_finding_has_its_code_twice_at_most(tmp_path):
 
 def test_of_several_limits_each_remedy_says_which_it_is_for_and_none_is_said_twice(tmp_path):
     text = failure(recorded(tmp_path), max_kernels=0, max_launches=0, max_syncs=0)
-    expected = [f"for max_kernels, max_launches: {REMEDIES['max_kernels']}", f"for max_syncs: {REMEDIES['max_syncs']}"]
+    expected = [f"for max_kernels, max_launches: {BROKEN}", f"for max_syncs: {REMEDIES['max_syncs']}"]
     assert remedies(text) == expected
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings import Finding
     from pytest_torchprof.limits.evidence import AnyEvidence
 
 MOST_WITH_PLACES = 18
@@ -149,7 +150,7 @@ def _ops(row: WorkRow, screen: Screen) -> str:
 def error_for(
     verdicts: Iterable[Verdict],
     analysis: Analysis,
-    why: Callable[[str], Sequence[str]],
+    why: Callable[[str], Sequence[Finding]],
     *,
     also: Iterable[FailureLine] = (),
     screen: Screen = DEFAULT,
@@ -158,8 +159,8 @@ def error_for(
 
     It has the whole text, which whoever catches it, JUnit and annotations read, and the brief one that ``-q`` shows.
 
-    ``why`` returns lines that may explain why the limit of a name was missed. What was not measured wins, since an
-    expected failure may not hide it.
+    ``why`` returns the findings that may explain why the limit of a name was missed. What was not measured wins, since
+    an expected failure may not hide it.
     """
     failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
     if not failed and not others:
@@ -177,7 +178,7 @@ def error_for(
 def _failure_text(
     verdicts: tuple[Verdict, ...],
     analysis: Analysis,
-    why: Callable[[str], Sequence[str]],
+    why: Callable[[str], Sequence[Finding]],
     others: tuple[FailureLine, ...],
     screen: Screen,
 ) -> str:
@@ -192,7 +193,7 @@ def _failure_text(
     tail = _broken([f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)], screen)
     tail += ["", *more] if more else [""]
     caps = _caps(len(verdicts), screen)
-    tail += _what_to_do(verdicts, analysis, caps, screen) + _shown(varied, screen)
+    tail += _what_to_do(verdicts, analysis, why, caps, screen) + _shown(varied, screen)
     sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
     head = _broken([_headline(verdicts, analysis), ""], screen)
     return "\n".join([*head, *chain.from_iterable(sections), *tail])
@@ -252,7 +253,7 @@ def _caps(limits: int, screen: Screen) -> Caps:
     return Caps() if screen.everything else _CAPS[min(limits, len(_CAPS)) - 1]
 
 
-def _section(verdict: Verdict, why: Callable[[str], Sequence[str]], caps: Caps, screen: Screen) -> list[str]:
+def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Caps, screen: Screen) -> list[str]:
     """Return what there is to say of a verdict, as far as the caps let it; ``why`` has reasons for a missed limit."""
     blocks, places = _detail_blocks(verdict.evidence, screen)
     shown: list[str] = []
@@ -264,13 +265,14 @@ def _section(verdict: Verdict, why: Callable[[str], Sequence[str]], caps: Caps, 
             shown += block
         else:
             left += 1
-    reasons = why(verdict.limit)[: caps.reasons] if verdict.status == MISSED else ()
+    findings = why(verdict.limit)[: caps.reasons] if verdict.status == MISSED else ()
+    reasons = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
     return [
         *broken(limit_line(verdict), screen.columns, hanging=INDENT).splitlines(),
         *shown,
         *_left(left, "", INDENT + 3, screen),
         *chain.from_iterable(places[: caps.places]),
-        *chain.from_iterable(_broken([f"{' ' * INDENT}why: {reason_line(line)}"], screen) for line in reasons),
+        *_broken(reasons, screen),
     ]
 
 
@@ -447,8 +449,14 @@ def _places_of(row: WorkRow) -> str:
     return f"{' ' * INDENT}{row.name}: {first_of(places, MOST_PLACES, between='; ')}"
 
 
-def _what_to_do(verdicts: tuple[Verdict, ...], analysis: Analysis, caps: Caps, screen: Screen) -> list[str]:
-    remedies = remedies_of(verdicts)
+def _what_to_do(
+    verdicts: tuple[Verdict, ...],
+    analysis: Analysis,
+    why: Callable[[str], Sequence[Finding]],
+    caps: Caps,
+    screen: Screen,
+) -> list[str]:
+    remedies = remedies_of(verdicts, why)
     most = len(remedies) if caps.remedies is None else caps.remedies
     todo = []
     if any(verdict.status == NOT_MEASURED for verdict in verdicts):

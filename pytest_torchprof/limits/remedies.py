@@ -9,8 +9,9 @@ from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pytest_torchprof.findings import Finding
     from pytest_torchprof.limits.limit import Verdict
 
 _FEWER: Final = (
@@ -111,31 +112,42 @@ REMEDIES: Final[Mapping[str, str]] = {
     "forbid": "change what the finding is about, or take its code out of the limit if it is meant",
 }
 """By the keyword of the limit; it stands below what was seen, which it may speak of."""
+_OF_THE_COMPILER: Final = frozenset({"graph-break", "recompile", "not-compiled"})
+"""Findings that explain a missed limit, and whose remedy is the limit's."""
 _OF_ANY: Final = "change the code, or the limit if what was seen is meant"
 """Of the limit of another plugin."""
 _COMPILE: Final = "let the test call what torch.compile returned, or take the limit away if nothing is to be compiled"
 
 
-def remedies_of(verdicts: Iterable[Verdict]) -> list[str]:
-    """Return what to do about those verdicts that are missed, once each; of several it is said what each is for."""
+def remedies_of(verdicts: Iterable[Verdict], why: Callable[[str], Sequence[Finding]] = lambda _: ()) -> list[str]:
+    """Return what to do about those verdicts that are missed, once each; of several it is said what each is for.
+
+    ``why`` returns the findings that may explain why the limit of a name was missed: what broke a compiled graph is
+    what to mend first.
+    """
     subjects: dict[str, dict[str, None]] = {}
     for verdict in verdicts:
         if verdict.status == MISSED:
-            for subject, remedy in _remedies_of(verdict):
+            for subject, remedy in _remedies_of(verdict, why):
                 subjects.setdefault(remedy, {})[subject] = None
     if len(subjects) < 2:
         return [*subjects]
     return [f"for {', '.join(names)}: {remedy}" for remedy, names in subjects.items()]
 
 
-def _remedies_of(verdict: Verdict) -> list[tuple[str, str]]:
+def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[tuple[str, str]]:
     """Return the limit, or the findings that it forbids, each with what to do about it."""
     if any(_nothing_compiled(fact) for fact in verdict.seen):
         return [(verdict.name, _COMPILE)]
     findings = [fact.finding for fact in verdict.evidence if isinstance(fact, FindingLine)]
     if remedies := [(finding.code, finding.remedy) for finding in findings if finding.remedy]:
         return remedies
-    return [(verdict.name, REMEDIES.get(verdict.limit, _OF_ANY))]
+    remedy = REMEDIES.get(verdict.limit, _OF_ANY)
+    if remedy == _FEWER:
+        # What the compiler left out says why more is launched, and nothing else mends that.
+        broken = (finding for finding in why(verdict.limit) if finding.code in _OF_THE_COMPILER)
+        remedy = next((finding.remedy for finding in broken), remedy)
+    return [(verdict.name, remedy)]
 
 
 def _nothing_compiled(fact: object) -> bool:

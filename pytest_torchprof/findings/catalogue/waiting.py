@@ -86,14 +86,17 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
         "{time_us:us} ({share:percent} of the time) the GPU idled because the next operation was not launched yet, in "
         "{gaps:gap}, the longest {longest_us:us} before {longest_before}"
     )
-    REMEDY = "launch earlier: {silence}fewer and larger launches{no_waits}, {graphs_in_use}"
-    _SILENT = "first what the program does in {silent_us:us} of it, in which no event is recorded; then "
+    REMEDY = "launch earlier: {silence}fewer and larger launches, {graphs_in_use}{no_waits}"
+    _SILENT = (
+        "first look at what the program does in {silent_us:us} of it, in which no event is recorded (stacks show "
+        "Python); then "
+    )
     _LOAD = "load data in the background (num_workers, pin_memory): {data_loading_us:us} of it passed in loading; "
     _WARM_UP = (
         "warm up longer (warmup=): {capturing_us:us} of it passed in first calls, those that captured CUDA graphs, "
         "with all else that they do; "
     )
-    _NO_WAITS = ", no synchronization in between ({after_waits_us:us} of it came after one)"
+    _NO_WAITS = ", and no synchronization in between ({after_waits_us:us} of it came after one)"
     _GRAPHS: ClassVar[Mapping[bool, str]] = {False: "CUDA graphs", True: "more of the work in the CUDA graphs"}
 
     time_us: float
