@@ -357,7 +357,8 @@ def test_an_address_leads_to_the_events_of_a_finding(opened):
     page = opened(fragment="#0/show-1")
     page.wait("document.querySelector('.timeline').dataset.marked > 0")
     first = text(page, ".findings li h4")
-    assert first.split(" time")[0] in text(page, ".timeline .tl-pane")
+    assert re.search(r" could save up to [\d.]+ .?s", first), first
+    assert first.split(" could save")[0] in text(page, ".timeline .tl-pane")
 
 
 @needs_chromium

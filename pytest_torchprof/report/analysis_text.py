@@ -205,7 +205,7 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         table = lined_up([*head, *lines], sides)
     if not part and median.gpu_utilization is not None:
         which = "GPU utilization is" if median.sm_efficiency is None else "GPU utilization and SM efficiency are"
-        table += wrapped(f"{which} of {_describe_window(analysis)}; kernels alone count", "  ", width=width)
+        table += wrapped(f"{which} of {_describe_window(analysis)}; copies and fills do not count", "  ", width=width)
     return "\n".join(table)
 
 

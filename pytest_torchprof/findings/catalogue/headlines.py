@@ -108,7 +108,7 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     _FIRST: ClassVar[str] = "The longest gap"
     _BESIDES: ClassVar[str] = "The longest gap, {once_us:us}, went into what is done once; the longest of the others"
     _OWN: ClassVar[str] = ", not counting {profiler_us:us} in which the profiler handled its own buffers"
-    _TALKED: ClassVar[str] = ", and only communicated for {communicating_share:percent}"
+    _TALKED: ClassVar[str] = ", and did nothing but communicate for {communicating_share:percent}"
     _ONCE: ClassVar[str] = "; {set_up_us:us} of the idle time went into what is done once, so these steps were not warm"
     _PASSED: ClassVar[Mapping[Meanwhile, str]] = {
         "set_up": "; most of it went into what is done once",
@@ -178,7 +178,7 @@ class GpuHeldUp(_OfWindow, frozen=True, kw_only=True, tag="gpu-held-up"):
 class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicated"):
     """The GPU did nothing but communicate for much of the time."""
 
-    WHAT = "{subject} only communicated for {share:percent} of {window_us:us}{mean}{idled}."
+    WHAT = "{subject} did nothing but communicate for {share:percent} of {window_us:us}{mean}{idled}."
     WHERE = "The longest collective, {longest_us:us}, is {name}{at}."
     _IDLED: ClassVar[str] = ", and idled for {idle_share:percent}"
 
@@ -254,7 +254,7 @@ class CpuComputed(Headline, frozen=True, kw_only=True, tag="cpu-computed"):
     """The CPU is the device, and its operators are the kernels."""
 
     WHAT = "The CPU computed for {share:percent} of {window_us:us}{talked}."
-    _TALKED: ClassVar[str] = ", and only communicated for {communicating_share:percent}"
+    _TALKED: ClassVar[str] = ", and did nothing but communicate for {communicating_share:percent}"
     WHERE = "{name} takes {name_share:percent} of the kernel time; its longest call takes {longest_us:us}{at}."
 
     window_us: float

@@ -147,7 +147,7 @@ class BelowRoofline(OfKernels, frozen=True, kw_only=True, tag="below-roofline"):
 
     TITLE = "Far below the roofline"
     SENTENCE = (
-        "{kernel} of {op} ({operands}) takes {mean_us:us}, where the GPU's peaks ask for {bound_us:us}: {rates}; "
+        "{kernel} of {op} ({operands}) takes {mean_us:us}, and would take {bound_us:us} at the GPU's peaks: {rates}; "
         f"{{count:such kernel}} took {_KERNEL_SHARE}"
     )
     REMEDY = "contiguous operands: what is transposed, sliced or expanded is read in pieces; torch.compile to fuse it"
@@ -240,7 +240,7 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
     TITLE = "Unfused attention"
     SENTENCE = (
         "attention runs {count:time} as product, softmax and product{how}: {time_us:us}, {between_us:us} of it in "
-        "kernels between the two that are no products"
+        "the kernels between the two products"
     )
     REMEDY = (
         "torch.nn.functional.scaled_dot_product_attention in bf16 or fp16, without weights asked for "
@@ -276,7 +276,7 @@ class UnfusedNorm(OfKernels, frozen=True, kw_only=True, tag="unfused-norm"):
     )
     REMEDY = (
         "use torch.nn.RMSNorm or torch.nn.functional.rms_norm, for which torch has one kernel on GPUs, or "
-        "torch.compile, which makes one of these"
+        "torch.compile, which fuses them"
     )
 
     norms: int

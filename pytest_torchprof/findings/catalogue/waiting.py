@@ -82,6 +82,7 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     """The GPU idled because the next operation was not launched yet; of several GPUs the mean."""
 
     TITLE = "The GPU waits for launches"
+    _FOR_DATA = "The GPU waits for data"
     SENTENCE = (
         "{time_us:us} ({share:percent} of the time) the GPU idled because the next operation was not launched yet, in "
         "{gaps:gap}, the longest {longest_us:us} before {longest_before}"
@@ -122,6 +123,10 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     """Whether CUDA graphs are launched already."""
     silent_us: float = 0.0
     """Of the time, what passed without any event; of several GPUs the mean."""
+
+    @property
+    def title(self) -> str:
+        return self._FOR_DATA if self.loads_long else self.TITLE
 
     @property
     def silence(self) -> str:
