@@ -126,7 +126,7 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
 
     @property
     def title(self) -> str:
-        return self._FOR_DATA if self.loads_long else self.TITLE
+        return self._FOR_DATA if 2 * self.data_loading_us >= self.time_us else self.TITLE
 
     @property
     def silence(self) -> str:
