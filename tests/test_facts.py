@@ -356,7 +356,7 @@ STILL_PINNED = {
     "test_hooks.py": 1,
     "test_jobs.py": 6,
     "test_joining.py": 3,
-    "test_kernel_work.py": 4,
+    "test_kernel_work.py": 3,
     "test_less_recorded.py": 15,
     "test_marker.py": 13,
     "test_messages.py": 2,

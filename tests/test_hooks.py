@@ -59,7 +59,7 @@ def test_what_another_plugin_adds_is_seen_in_failures_reports_and_exit_code(run_
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=2, passed=1)
     result.stdout.fnmatch_lines(["*max_names=1*2 names*"])
-    result.stdout.fnmatch_lines(["*forbid=sines*sines*", "*sines: a sine was computed*"])
+    result.stdout.fnmatch_lines(["*forbid=sines*sines*", "*Sines: a sine was computed*"])
     report = json.loads((pytester.path / "out.json").read_text())
     limits = {entry["nodeid"]: entry["limits"][0] for entry in report["results"]}
     assert (limits["test_it.py::test_names"]["measured"], limits["test_it.py::test_names"]["status"]) == (2, "missed")

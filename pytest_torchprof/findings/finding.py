@@ -113,9 +113,13 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     @property
     def in_one_line(self) -> str:
         """Code and message, with the line of the user's code where it is known."""
+        return f"{self.code}: {self.message_with_place}"
+
+    @property
+    def message_with_place(self) -> str:
+        """The message, with the line of the user's code where it is known."""
         message = self.message
-        where = f" ({self.source})" if self.source is not None and self.source not in message else ""
-        return f"{self.code}: {message}{where}"
+        return message if self.source is None or self.source in message else f"{message} ({self.source})"
 
     def words(self, sentence: str) -> str:
         """Return a sentence with the facts put in."""

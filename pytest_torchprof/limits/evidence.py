@@ -105,7 +105,8 @@ class FindingLine(Evidence, frozen=True):
 
     @property
     def sentence(self) -> str:
-        return self.finding.in_one_line
+        # The limit says its code.
+        return f"{self.finding.title}: {self.finding.message_with_place}"
 
 
 class KernelsToDeclare(Evidence, frozen=True):
