@@ -419,7 +419,7 @@ def pytest_torchprof_findings():
 """)
     result = run_model(source, "--torchprof-report=report.json")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*slow-add: an add (test_it.py:*)"])
+    result.stdout.fnmatch_lines(["*slow: an add (test_it.py:*)"])
     (entry,) = json.loads((pytester.path / "report.json").read_text())["results"]
     (slow,) = [one for one in entry["findings"] if one["code"] == "slow-add"]
     assert slow["evidence"]["source"].startswith("test_it.py:")
