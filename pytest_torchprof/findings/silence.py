@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import compress, repeat
+from operator import lt
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.silence import CpuHeldUp, NothingRecorded
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import CPU_SIDE, HOST_PACE, LAUNCHES, Finding, Rule, Threshold
+from pytest_torchprof.findings.once import once
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import where
 
@@ -71,6 +75,7 @@ def _standing_still(analysis: Analysis, times: float) -> list[tuple[Stretch, int
     return [(stretch, usual) for stretch, usual in compared if stretch.ns >= times * usual]
 
 
+@once
 def held_up(analysis: Analysis) -> Spans:
     """Return when a thread was held up."""
     return intervals.merged((stretch.start, stretch.end) for stretch, _ in _standing_still(analysis, TIMES.value))
@@ -124,14 +129,16 @@ def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     )
 
 
+@once
 def silent_times(analysis: Analysis) -> Spans:
     """Return when, inside the window, no event ran."""
     begin, until = analysis.gpu_work.window
-    begun, ended = _events(analysis)
-    starts = [*sorted(max(start, begin) for start in begun), until]
-    ends = [begin, *sorted(max(end, begin) for end in ended)]
+    begun, ended = map(sorted, _events(analysis))
     # Nothing runs before a start exactly when as many events have ended as have begun.
-    return [(end, min(start, until)) for end, start in zip(ends, starts, strict=True) if min(start, until) > end]
+    starts = [*begun, until]
+    ends = [begin, *repeat(begin, bisect_left(ended, begin)), *ended[bisect_left(ended, begin) :]]
+    quiet = compress(zip(ends, starts, strict=True), map(lt, ends, starts))
+    return [(end, min(start, until)) for end, start in quiet if end < until]
 
 
 def _events(analysis: Analysis) -> tuple[list[int], list[int]]:

@@ -9,6 +9,7 @@ from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.findings.catalogue.waiting import ImplicitSync, SyncOverLittleWork
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, Finding, Rule, Threshold
+from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.queued import launched_waits
 from pytest_torchprof.findings.waiting import after_waits_ns
 from pytest_torchprof.trace import intervals
@@ -69,6 +70,7 @@ def _idle_in_calls(analysis: Analysis, most: float, longer_us: float) -> dict[in
     return idle_ns
 
 
+@once
 def waits_for_little(analysis: Analysis) -> Spans:
     """Return when the CPU waited long for a GPU that hardly worked."""
     calls = analysis.trace.calls
@@ -121,6 +123,7 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
+@once
 def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, int], dict[int, str | None]]:
     """Return the calls that block and those of copies that do, each with its operator, and what the program called."""
     trace = analysis.trace
@@ -129,6 +132,7 @@ def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, 
     return around, copies, _operators(analysis, {*around.values(), *copies.values()})
 
 
+@once
 def waits_in_operators(analysis: Analysis) -> Spans:
     """Return when calls made the CPU wait for which the program did not ask: operators made them."""
     calls = analysis.trace.calls
@@ -137,6 +141,7 @@ def waits_in_operators(analysis: Analysis) -> Spans:
     return intervals.merged((calls.start[i], calls.end[i]) for i in waited)
 
 
+@once
 def held_on_gpu(analysis: Analysis) -> Spans:
     """Return when a device idled although work was launched: who waits for it then waits for what it waits for."""
     return intervals.merged((start, end) for start, end, _ in launched_waits(analysis))

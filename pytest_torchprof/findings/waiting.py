@@ -20,13 +20,14 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
+from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.silence import silent_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
@@ -76,7 +77,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     warm = work.window_us - work.setup_us
     if not busy_us or launching_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
-    late, gaps = _late(work), list(_late_gaps(analysis))
+    late, gaps = _late(work), _late_gaps(analysis)
     if not gaps or late < at[LATE]:
         return
     waited = sum([end - start for start, end, _ in gaps]) / 1000 / len(work.by_device)
@@ -99,6 +100,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     )
 
 
+@once
 def launching_times(analysis: Analysis) -> Spans:
     """Return when, inside the steps, the CPU was at work for the GPU, as far as events tell.
 
@@ -176,15 +178,19 @@ def _set_up_us(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> float:
     return inside / 1000 / max(len(work.by_device), 1)
 
 
-def _late_gaps(analysis: Analysis) -> Iterator[tuple[int, int, int]]:
-    """Yield the gaps, each up to the end of the launching call, that end with what was launched only in them."""
+@once
+def _late_gaps(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
+    """Return the gaps, each up to the end of the launching call, that end with what was launched only in them."""
     trace = analysis.trace
     call_of, ends = trace.links.call_of, trace.calls.end
-    for start, end, cause, before in analysis.gpu_work.gaps_from_start:
-        if cause == "host" and (until := min(end, ends[call_of[before]])) > start:
-            yield start, until, before
+    return [
+        (start, until, before)
+        for start, end, cause, before in analysis.gpu_work.gaps_from_start
+        if cause == "host" and (until := min(end, ends[call_of[before]])) > start
+    ]
 
 
+@once
 def late_gaps(analysis: Analysis) -> Spans:
     """Return when a device idled because the next operation was not launched yet."""
     return intervals.merged((start, end) for start, end, _ in _late_gaps(analysis))
@@ -196,6 +202,7 @@ def _awaited(analysis: Analysis, gpu_op: int) -> str:
     return launched_by or decode(analysis.trace.names[analysis.trace.gpu.name[gpu_op]]).short
 
 
+@once
 def after_waits_ns(analysis: Analysis) -> int:
     """Return how long the late gaps are before which the CPU waited for the GPU, and launched the next work only then.
 
