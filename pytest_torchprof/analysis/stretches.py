@@ -66,7 +66,7 @@ def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]
             break
         if starts[place] <= calls.start[i]:
             near.append(i)
-    for call, holder in trace.nesting.around_each(calls, near).items():
-        if holder in holders:
+    for call in near:
+        if (holder := trace.around_calls[call]) in holders:
             inside[holder].append((calls.start[call], calls.end[call]))
     return inside

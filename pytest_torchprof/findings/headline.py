@@ -77,12 +77,12 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     trace, work = analysis.trace, analysis.gpu_work
     gaps = [(start, end, device) for device, idle in work.idle.items() for start, end in idle]
     set_up_us = _idle_during(work, work.setup_spans)
-    longest = start, end, device = max(gaps, key=_length)
+    gaps.sort(key=_length, reverse=True)
+    longest = start, end, device = gaps[0]
     once_us = None
     if set_up_us < MUCH_SET_UP * share * work.window_us:
         # Where the cold start is not the matter, it is another gap that comes again.
-        others = [gap for gap in gaps if not _is_set_up(work, gap)]
-        start, end, device = max(others, key=_length, default=longest)
+        start, end, device = next((gap for gap in gaps if not _is_set_up(work, gap)), longest)
         once_us = None if (start, end) == longest[:2] else _length(longest) / 1000
     ops, starts, ends = work.by_device[device], trace.gpu.start, trace.gpu.end
     following = next((i for i in ops if starts[i] >= end), None)

@@ -239,7 +239,7 @@ def _innermost(analysis: Analysis, holders: set[int], inside: Mapping[int, int])
         within = compress(range(len(parent)), map(holders.__contains__, parent))
         holders = {i for i in within if ops.name[i] == innermost}
         inside = _time_by_name(ops, compress(range(len(parent)), map(holders.__contains__, parent)))
-    called = (i for i, holder in trace.nesting.around_each(calls, range(len(calls))).items() if holder in holders)
+    called = compress(range(len(calls)), map(holders.__contains__, trace.around_calls))
     by_call = _time_by_name(calls, called)
     call = max(by_call, key=lambda candidate: by_call[candidate], default=None)
     return (innermost, spent) if call is None or 2 * by_call[call] < spent else (call, by_call[call])

@@ -128,7 +128,7 @@ def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, 
     """Return the calls that block and those of copies that do, each with its operator, and what the program called."""
     trace = analysis.trace
     work = analysis.gpu_work
-    around, copies = trace.nesting.around_each(trace.calls, work.blocking), work.waiting_copies
+    around, copies = {i: trace.around_calls[i] for i in work.blocking}, work.waiting_copies
     return around, copies, _operators(analysis, {*around.values(), *copies.values()})
 
 

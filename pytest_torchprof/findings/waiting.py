@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.catalogue.waiting import (
@@ -27,7 +28,7 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
@@ -82,7 +83,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         return
     waited = sum([end - start for start, end, _ in gaps]) / 1000 / len(work.by_device)
     longest_ns, before = max((end - start, before) for start, end, before in gaps)
-    set_up_us = _set_up_us(analysis, [(start, end) for start, end, _ in gaps])
+    set_up_us = _late_us(analysis, work.setup_spans)
     yield OverheadBound(
         time_us=waited,
         share=work.share_of_window(waited),
@@ -100,7 +101,6 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     )
 
 
-@once
 def launching_times(analysis: Analysis) -> Spans:
     """Return when, inside the steps, the CPU was at work for the GPU, as far as events tell.
 
@@ -144,11 +144,8 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
     longest_ns, before, _ = max(late)
-    gaps, capturing = [(start, start + length) for length, _, start in late], work.capturing_calls
-    silent = silent_times(analysis)
-    loading_us = _loading_ns(analysis, gaps) / 1000 / devices
+    loading_us = _late_us(analysis, loading_times(analysis.trace))
     after_waits_us = after_waits_ns(analysis) / 1000 / devices
-    captured_ns = sum(intervals.length(intervals.within([gap], capturing)) for gap in gaps) if capturing else 0
     yield LaunchGaps(
         time_us=waited_us,
         share=work.share_of_window(waited_us),
@@ -162,20 +159,23 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         loads_long=work.share_of_window(loading_us) >= at[LOADING],
         after_waits_us=after_waits_us,
         waits_long=work.share_of_window(after_waits_us) >= at[SYNCHRONIZING],
-        capturing_us=captured_ns / 1000 / devices,
+        capturing_us=_late_us(analysis, work.capturing_calls),
         graphs=bool(analysis.graph_launches),
-        silent_us=sum(intervals.length(intervals.within([gap], silent)) for gap in gaps) / 1000 / devices,
+        silent_us=_late_us(analysis, silent_times(analysis)),
         source=work.source_of(before),
         events=Events(gaps=tuple((start, start + length, before) for length, before, start in late)),
-        saves_us=max(waited_us - _set_up_us(analysis, gaps), 0.0),
+        saves_us=max(waited_us - _late_us(analysis, work.setup_spans), 0.0),
     )
 
 
-def _set_up_us(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> float:
-    """Return how much of gaps passed in what is done once, which is the cold start's; of several GPUs the mean."""
-    work = analysis.gpu_work
-    inside = sum(intervals.length(intervals.within([gap], work.setup_spans)) for gap in gaps) if work.setup else 0
-    return inside / 1000 / max(len(work.by_device), 1)
+def _late_us(analysis: Analysis, spans: Spans) -> float:
+    """Return how much of the late gaps passed in these spans; of several GPUs the mean."""
+    of_device: dict[int, Spans] = defaultdict(list)
+    process = analysis.trace.gpu.process
+    for start, end, before in _late_gaps(analysis) if spans else ():
+        of_device[process[before]].append((start, end))
+    inside = sum(intervals.length(intervals.within(gaps, spans)) for gaps in of_device.values())
+    return inside / 1000 / max(len(analysis.gpu_work.by_device), 1)
 
 
 @once
@@ -225,12 +225,6 @@ def loading_times(trace: Trace) -> Spans:
     """Return when data was loaded."""
     spans = [span for prefix in _LOADING for span in trace.spans_in_steps(prefix)]
     return intervals.merged((span.start_ns, span.end_ns) for span in spans)
-
-
-def _loading_ns(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> int:
-    """Return how much of those gaps passed while data was loaded."""
-    loading = loading_times(analysis.trace)
-    return sum(intervals.length(intervals.within([gap], loading)) for gap in gaps) if loading else 0
 
 
 def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:

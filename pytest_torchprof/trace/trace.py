@@ -307,6 +307,11 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return nest(self.ops, self.path)
 
     @cached_property
+    def around_calls(self) -> Sequence[int]:
+        """For each call the innermost operator around it, ABSENT without one."""
+        return list(self.nesting.around_each(self.calls, range(len(self.calls))).values())
+
+    @cached_property
     def forward_of(self) -> Mapping[int, int]:
         """For operators of a backward pass the operator whose backward they are, where an arrow links the two."""
         starts, finishes = self.arrows.starts, self.arrows.finishes
