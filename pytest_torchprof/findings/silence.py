@@ -71,7 +71,9 @@ def _held_up(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
 
 def _standing_still(analysis: Analysis, times: float) -> list[tuple[Stretch, int]]:
     """Return the stretches that are so many times as long as usual, and what is usual, in ns."""
-    compared = [(stretch, _usual_ns(analysis.trace, stretch)) for stretch in _candidates(analysis)]
+    candidates, trace = list(_candidates(analysis)), analysis.trace
+    usual_ns = {key: _usual_ns(trace, is_call=key[0], name=key[1]) for key in {(stretch.is_call, stretch.name) for stretch in candidates}}
+    compared = [(stretch, usual_ns[stretch.is_call, stretch.name]) for stretch in candidates]
     return [(stretch, usual) for stretch, usual in compared if stretch.ns >= times * usual]
 
 
@@ -101,10 +103,10 @@ def _candidates(analysis: Analysis) -> Iterator[Stretch]:
             yield stretch
 
 
-def _usual_ns(trace: Trace, stretch: Stretch) -> int:
+def _usual_ns(trace: Trace, *, is_call: bool, name: int) -> int:
     """Return the median length of the calls or operators of that name, all that is inside included."""
-    columns = trace.calls if stretch.is_call else trace.ops
-    lengths = sorted(columns.end[i] - columns.start[i] for i in where(columns.name, {stretch.name}))
+    columns = trace.calls if is_call else trace.ops
+    lengths = sorted([columns.end[i] - columns.start[i] for i in where(columns.name, {name})])
     return lengths[len(lengths) // 2]
 
 

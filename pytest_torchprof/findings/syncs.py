@@ -152,9 +152,11 @@ def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
     trace, op_of = analysis.trace, analysis.launching.op_of
     wanted = set(ops)
     directions: dict[int, set[str | None]] = defaultdict(set)
-    for i in analysis.gpu_work.copies:
+    copies, named = analysis.gpu_work.copies, trace.gpu.name
+    direction = {name: copy_direction(trace.names[name]) for name in {named[i] for i in copies}}
+    for i in copies:
         if op_of[i] in wanted:
-            directions[op_of[i]].add(copy_direction(trace.names[trace.gpu.name[i]]))
+            directions[op_of[i]].add(direction[named[i]])
     return {op: _cause(analysis.launching.chain(op), directions[op]) for op in wanted}
 
 

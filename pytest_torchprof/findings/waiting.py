@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from itertools import repeat
+from math import inf
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.catalogue.waiting import (
@@ -74,7 +76,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     """Find that most operations were launched too late while the GPU was mostly idle and the CPU was launching."""
     work = analysis.gpu_work
     busy_us = sum(step.gpu_busy_us or 0.0 for step in analysis.steps)
-    launching_us = intervals.length(launching_times(analysis)) / 1000
+    launching_us = launching_ns(analysis) / 1000
     warm = work.window_us - work.setup_us
     if not busy_us or launching_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
@@ -101,23 +103,22 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     )
 
 
-def launching_times(analysis: Analysis) -> Spans:
-    """Return when, inside the steps, the CPU was at work for the GPU, as far as events tell.
+def launching_ns(analysis: Analysis) -> int:
+    """Return how long, inside the steps, the CPU was at work for the GPU, as far as events tell.
 
     Left out are calls that wait for the GPU, copies that return only when they are done among them; what is done once,
     which is the cold start's; data being loaded; the profiler's own buffers; and time in which nothing is recorded.
     """
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
     waits = {*trace.blocking, *work.waiting_copies}
-    other = [
-        *((calls.start[i], calls.end[i]) for i in waits),
-        *work.setup_spans,
-        *work.profilers_own,
-        *loading_times(trace),
-        *silent_times(analysis),
-    ]
-    steps = ((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
-    return intervals.without(intervals.merged(steps), intervals.merged(other))
+    spans = [*work.setup_spans, *work.profilers_own, *loading_times(trace), *silent_times(analysis)]
+    starts, ends = intervals.together(
+        sorted([calls.start[i] for i in waits] + [start for start, _ in spans]),
+        sorted([calls.end[i] for i in waits] + [end for _, end in spans]),
+    )
+    steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
+    other = intervals.within(steps, list(zip(starts, ends, strict=True)))
+    return intervals.length(steps) - intervals.length(other)
 
 
 def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -138,12 +139,12 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     """
     work = analysis.gpu_work
     idle = work.idle_by_cause
-    late = [(end - start, before, start) for start, end, before in _late_gaps(analysis)]
+    late = _late_gaps(analysis)
     devices = max(len(work.by_device), 1)
-    waited_us = sum([length for length, _, _ in late]) / 1000 / devices
+    waited_us = sum([end - start for start, end, _ in late]) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
-    longest_ns, before, _ = max(late)
+    longest_ns, before = max((end - start, before) for start, end, before in late)
     loading_us = _late_us(analysis, loading_times(analysis.trace))
     after_waits_us = after_waits_ns(analysis) / 1000 / devices
     yield LaunchGaps(
@@ -163,7 +164,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         graphs=bool(analysis.graph_launches),
         silent_us=_late_us(analysis, silent_times(analysis)),
         source=work.source_of(before),
-        events=Events(gaps=tuple((start, start + length, before) for length, before, start in late)),
+        events=Events(gaps=tuple(late)),
         saves_us=max(waited_us - _late_us(analysis, work.setup_spans), 0.0),
     )
 
@@ -208,17 +209,14 @@ def after_waits_ns(analysis: Analysis) -> int:
 
     A call that began in a gap did not make it: the GPU had run dry before.
     """
-    calls = analysis.trace.calls
-    waits = intervals.merged(
-        (calls.start[i], calls.end[i]) for i in {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
+    calls, late = analysis.trace.calls, _late_gaps(analysis)
+    waiting = {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
+    begun, over = intervals.together(
+        sorted([calls.start[i] for i in waiting]), sorted([calls.end[i] for i in waiting])
     )
-    begun = [start for start, _ in waits]
-    total = 0
-    for start, end, _ in _late_gaps(analysis):
-        at = bisect_right(begun, start) - 1
-        if at >= 0 and start <= waits[at][1] <= end:
-            total += end - start
-    return total
+    # Each gap beside the end of the wait that began last before it, which is never where none did.
+    last = map([-inf, *over].__getitem__, map(bisect_right, repeat(begun), [start for start, _, _ in late]))
+    return sum([end - start for (start, end, _), waited in zip(late, last, strict=True) if start <= waited <= end])
 
 
 def loading_times(trace: Trace) -> Spans:

@@ -224,7 +224,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if max(max(part.start, default=moment) for part in (self.ops, self.annotations)) > moment:
             return None
         active = self.call_names(LAUNCHES | COPIES | {CallKind.FILL})
-        return None if any(calls.start[i] > moment for i in where(calls.name, active)) else last
+        return None if any(map(moment.__lt__, map(calls.start.__getitem__, where(calls.name, active)))) else last
 
     @cached_property
     def has_step_ranges(self) -> bool:
