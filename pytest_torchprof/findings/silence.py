@@ -72,7 +72,10 @@ def _held_up(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
 def _standing_still(analysis: Analysis, times: float) -> list[tuple[Stretch, int]]:
     """Return the stretches that are so many times as long as usual, and what is usual, in ns."""
     candidates, trace = list(_candidates(analysis)), analysis.trace
-    usual_ns = {key: _usual_ns(trace, is_call=key[0], name=key[1]) for key in {(stretch.is_call, stretch.name) for stretch in candidates}}
+    usual_ns = {
+        key: _usual_ns(trace, is_call=key[0], name=key[1])
+        for key in {(stretch.is_call, stretch.name) for stretch in candidates}
+    }
     compared = [(stretch, usual_ns[stretch.is_call, stretch.name]) for stretch in candidates]
     return [(stretch, usual) for stretch, usual in compared if stretch.ns >= times * usual]
 

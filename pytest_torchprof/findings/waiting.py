@@ -112,13 +112,12 @@ def launching_ns(analysis: Analysis) -> int:
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
     waits = {*trace.blocking, *work.waiting_copies}
     spans = [*work.setup_spans, *work.profilers_own, *loading_times(trace), *silent_times(analysis)]
-    starts, ends = intervals.together(
-        sorted([calls.start[i] for i in waits] + [start for start, _ in spans]),
-        sorted([calls.end[i] for i in waits] + [end for _, end in spans]),
-    )
     steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
-    other = intervals.within(steps, list(zip(starts, ends, strict=True)))
-    return intervals.length(steps) - intervals.length(other)
+    return intervals.length_without(
+        steps,
+        [calls.start[i] for i in waits] + [start for start, _ in spans],
+        [calls.end[i] for i in waits] + [end for _, end in spans],
+    )
 
 
 def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -211,9 +210,7 @@ def after_waits_ns(analysis: Analysis) -> int:
     """
     calls, late = analysis.trace.calls, _late_gaps(analysis)
     waiting = {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
-    begun, over = intervals.together(
-        sorted([calls.start[i] for i in waiting]), sorted([calls.end[i] for i in waiting])
-    )
+    begun, over = intervals.together(sorted([calls.start[i] for i in waiting]), sorted([calls.end[i] for i in waiting]))
     # Each gap beside the end of the wait that began last before it, which is never where none did.
     last = map([-inf, *over].__getitem__, map(bisect_right, repeat(begun), [start for start, _, _ in late]))
     return sum([end - start for (start, end, _), waited in zip(late, last, strict=True) if start <= waited <= end])

@@ -58,12 +58,22 @@ def within(these: Spans, those: Spans) -> Spans:
 
 def without(these: Spans, those: Spans) -> Spans:
     """Return the parts of these ranges that those do not cover."""
-    starts, ends = [start for start, _ in those], [end for _, end in those]
-    before, behind = [-_FOREVER, *ends], [*starts, _FOREVER]
+    before, behind = outside(those)
     if max(len(these), len(before)) < _MANY * min(len(these), len(before)):
         return _doubly(sorted([start for start, _ in these] + before), sorted([end for _, end in these] + behind))
     gaps = list(zip(before, behind, strict=True))
     return [(start, end) for start, end in within(these, gaps) if start < end]
+
+
+def outside(these: Spans) -> tuple[list[int], list[int]]:
+    """Return starts and ends of what these ranges do not cover, from ever to ever."""
+    return [-_FOREVER, *(end for _, end in these)], [*(start for start, _ in these), _FOREVER]
+
+
+def length_without(these: Spans, starts: list[int], ends: list[int]) -> int:
+    """Return how long these ranges are without those with these starts and ends, in any order, that may overlap."""
+    before, behind = outside(these)
+    return 2 * _FOREVER - covered_length(sorted(starts + before), sorted(ends + behind))
 
 
 def _doubly(starts: list[int], ends: list[int]) -> Spans:
