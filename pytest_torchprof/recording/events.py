@@ -318,20 +318,19 @@ class Columns:
         if role not in (RANGE, NOTE):
             return
         # For most operators they differ from call to call, and say nothing about the work.
-        joined = b",".join
+        joined, args = b",".join, [event.args for event in events]
         operands = [
-            joined((args.dims, args.types, args.strides, args.settings))
+            joined((arg.dims, arg.types, arg.strides, arg.settings))
             if event.name in WITH_SETTINGS
-            else joined((args.dims, args.types, args.strides))
-            for event in events
-            for args in (event.args,)
+            else joined((arg.dims, arg.types, arg.strides))
+            for event, arg in zip(events, args, strict=True)
         ]
         first = len(part.inputs)
         part.inputs.extend(map(self.inputs.__getitem__, operands))
         if role == RANGE:
-            part.external.fromlist([event.args.external for event in events])
+            part.external.fromlist([arg.external for arg in args])
             if PARAMETERS in self.names:
-                self.parameters |= messages_of([event.args for event in events], first)
+                self.parameters |= messages_of(args, first)
 
     def _gpu(self, gpu: GpuOps, role: str, events: list[Any]) -> None:
         streams, processes, first = self.streams, self.processes, len(gpu.kind)
