@@ -14,9 +14,8 @@ import pytest
 
 from pytest_torchprof import against
 from pytest_torchprof.devices import launches_wait
-from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.testing import JOB, PASSED, REFUSAL, RUN, STATE, is_ours, ranks
-from pytest_torchprof.testing.options import BaselineMode, add_options, run_options
+from pytest_torchprof.testing.declared import add_options, is_anything_given
 from pytest_torchprof.testing.workers import (
     COLUMNS,
     COLUMNS_KEY,
@@ -84,6 +83,8 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if (lone := against.lone_option(config)) is not None:
+        from pytest_torchprof.reasons.codes import Code, coded
+
         message = f"{lone} says how to compare with another commit: name it, with --torchprof-against=REF"
         raise pytest.UsageError(coded(message, Code.BAD_OPTION))
     keywords = ""
@@ -105,9 +106,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     note_columns(config)
     if is_worker(config):
         return
-    # The outcome of a comparison is reported even if no test is measured.
-    options = run_options(config)
-    asked = options.against is not None or options.reports or config.getini("torchprof_thresholds")
+    asked = False
+    if is_anything_given(config):
+        from pytest_torchprof.testing.options import run_options
+
+        # The outcome of a comparison is reported even if no test is measured.
+        options = run_options(config)
+        asked = bool(options.against is not None or options.reports or config.getini("torchprof_thresholds"))
     if asked or config.hook.pytest_torchprof_kernels.get_hookimpls():
         from pytest_torchprof.testing.collection import state_of
 
@@ -116,21 +121,24 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return lines on settings that are not the default, which a reader of the log must know before the results."""
-    options = run_options(config)
-    if not options.enabled:
-        return ["torchprof: off (--torchprof=off): marked tests run plainly, nothing is measured or checked"]
     notes = []
-    if options.replay is not None:
-        notes.append(f"judging recordings in {options.replay}, the measured code is not run")
-    if options.save is not None:
-        notes.append(f"keeping recordings in {options.save}")
-    if options.against is not None:
-        notes.append(f"against {options.against.reference.shown}")
-    elif options.baseline.writes:
-        where = " in CI (the CI variable is set)" if os.environ.get("CI") else ""
-        notes.append(f"writing baselines{where} (--torchprof-baseline={options.baseline})")
-    elif options.baseline is not BaselineMode.COMPARE:
-        notes.append(f"--torchprof-baseline={options.baseline}")
+    if is_anything_given(config):
+        from pytest_torchprof.testing.options import BaselineMode, run_options
+
+        options = run_options(config)
+        if not options.enabled:
+            return ["torchprof: off (--torchprof=off): marked tests run plainly, nothing is measured or checked"]
+        if options.replay is not None:
+            notes.append(f"judging recordings in {options.replay}, the measured code is not run")
+        if options.save is not None:
+            notes.append(f"keeping recordings in {options.save}")
+        if options.against is not None:
+            notes.append(f"against {options.against.reference.shown}")
+        elif options.baseline.writes:
+            where = " in CI (the CI variable is set)" if os.environ.get("CI") else ""
+            notes.append(f"writing baselines{where} (--torchprof-baseline={options.baseline})")
+        elif options.baseline is not BaselineMode.COMPARE:
+            notes.append(f"--torchprof-baseline={options.baseline}")
     if setting := launches_wait():
         notes.append(f"{setting}: counts are judged; ratios, utilization and times are not measured")
     if os.environ.get("TEARDOWN_CUPTI") == "1":
@@ -163,6 +171,8 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
 
     run = request.node.stash.get(RUN, None)
     if run is None:
+        from pytest_torchprof.reasons.codes import Code, coded
+
         message = (
             f"{request.node.nodeid}: the torchprof fixture was asked for while the test runs; what is measured must be "
             'known before: name it in the test\'s arguments, or with @pytest.mark.usefixtures("torchprof")'
@@ -247,10 +257,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             result = yield
     else:
         result = yield
-    if is_ours(item) and run_options(item.config).enabled:
+    if is_ours(item):
         from pytest_torchprof.testing.markers import marked_since
+        from pytest_torchprof.testing.options import run_options
         from pytest_torchprof.testing.planning import late_marker
 
+        if not run_options(item.config).enabled:
+            return result
         if run is None or marked_since(item, run.test.options.marker):
             item.stash[REFUSAL] = problem = late_marker(item)
             raise problem
@@ -353,6 +366,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    if not is_anything_given(config):
+        return
+    from pytest_torchprof.testing.options import run_options
+
     if run_options(config).gpus == "each":
         from pytest_torchprof.testing.gpus import give_each_its_own
 

@@ -30,6 +30,24 @@ def test_a_run_without_a_torchprof_test_imports_nothing_heavy(tmp_path):
     assert not HEAVY & modules_after(code)
 
 
+def test_options_are_read_only_where_something_is_asked(tmp_path):
+    (tmp_path / "test_plain.py").write_text("def test_plain(): pass\n")
+    code = (
+        "import pytest, sys\n"
+        "assert pytest.main({options} + ['-q', '-p', 'no:hypothesispytest', {folder!r}]) == 0\n"
+        "sys.exit('pytest_torchprof.testing.options' in sys.modules)"
+    )
+
+    def reads_options(*options):
+        script = code.format(options=list(options), folder=str(tmp_path))
+        return subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, cwd=tmp_path).returncode
+
+    assert reads_options() == 0
+    assert reads_options("--torchprof-steps=2") == 1
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntorchprof_rank_timeout = 5\n")
+    assert reads_options() == 1
+
+
 def test_the_package_itself_imports_nothing_heavy():
     assert not (HEAVY | {"pytest"}) & modules_after("import pytest_torchprof")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+
+from pytest_torchprof.analysis.numbers import middle
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -54,7 +55,7 @@ def aligned(ranks: Sequence[RankPart], timed: Collection[Mapping[int, Collective
             for other, apart in edges[clock].items():
                 if other in part_of:
                     continue
-                by = round(median(apart))
+                by = round(middle(apart))
                 ahead[other], part_of[other] = ahead[clock] + by, number
                 rest += [abs(difference_ns - by) / 1000 for difference_ns in apart]
                 waiting.append(other)
@@ -62,7 +63,7 @@ def aligned(ranks: Sequence[RankPart], timed: Collection[Mapping[int, Collective
         offsets_ns={rank: own[rank] - ahead[clock] for rank, clock in clock_of.items()},
         parts={rank: part_of[clock] for rank, clock in clock_of.items()},
         are_same=len(set(clock_of.values())) == 1,
-        residue_us=median(rest) if rest else 0.0,
+        residue_us=middle(rest) if rest else 0.0,
     )
 
 

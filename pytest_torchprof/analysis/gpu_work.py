@@ -66,6 +66,8 @@ class GpuWork:
         self.trace = trace
         self.launching = launching
         self._decoded: dict[int, KernelName] = {}
+        self.answers: dict[object, Any] = {}
+        """What others worked out of it, by what did."""
 
     @cached_property
     def window(self) -> tuple[int, int]:

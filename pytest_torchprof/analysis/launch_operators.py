@@ -14,12 +14,8 @@ if TYPE_CHECKING:
 
 def around_launches(trace: Trace) -> Sequence[int]:
     """Return for each GPU operation the operator around the call that launched it or its graph, ABSENT without one."""
-    call_of = trace.links.call_of
-    calls = dict.fromkeys(call_of)
-    calls.pop(ABSENT, None)
-    around = trace.nesting.around_each(trace.calls, calls)
-    around[ABSENT] = ABSENT
-    return [around[call] for call in call_of]
+    around = trace.around_calls
+    return [around[call] if call >= 0 else ABSENT for call in trace.links.call_of]
 
 
 def launching_operators(trace: Trace, around: Sequence[int]) -> Sequence[int]:

@@ -76,7 +76,7 @@ def step_time(
     the plugin, no step at the end is left out.
     """
     ranges, steps = [*_roles(trace, communication, outermost)], [*_plugins_steps(trace, launched)]
-    starts, ends = intervals.together(*_outside(steps, ranges))
+    starts, ends = intervals.outside(steps)
     reached, spent = sum(ends) - sum(starts), []
     for role_starts, role_ends in ranges:
         before = reached
@@ -178,14 +178,6 @@ def _steps_of(silent: Spans, steps: Spans) -> Iterable[tuple[int, int]]:
     if len(steps) == 1:
         return repeat(steps[0], len(silent))
     return [steps[bisect_right(steps, (start, _NEVER)) - 1] for start, _ in silent]
-
-
-def _outside(steps: Spans, ranges: Iterable[_Ranges]) -> _Ranges:
-    """Return what no step covers, from the first moment of the recording to the last."""
-    steps = intervals.merged(steps)
-    earliest = min([steps[0][0], *(min(starts) for starts, _ in ranges if starts)])
-    latest = max([steps[-1][1], *(max(ends) for _, ends in ranges if ends)])
-    return [earliest, *(end for _, end in steps)], [*(start for start, _ in steps), latest]
 
 
 def _plugins_steps(trace: Trace, launched: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import compress
+from itertools import compress, count
+from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.columns import Calls, Ranges
 
 LONG_NS = 1_000_000
 """A call of the runtime takes some 5 us, and an operator some 50; a millisecond is no matter of degree."""
@@ -35,10 +37,10 @@ class Stretch(NamedTuple):
 def long_stretches(trace: Trace) -> list[Stretch]:
     """Return the stretches of a millisecond and more, in the order of their start."""
     calls, ops = trace.calls, trace.ops
-    called = [i for i, start in enumerate(calls.start) if calls.end[i] - start >= LONG_NS]
+    called = _long(calls)
     stretches = [Stretch(calls.start[i], calls.end[i], calls.name[i], i, is_call=True) for i in called]
     lane, thread = trace.captured.lane, ops.thread
-    long = {i for i, start in enumerate(ops.start) if ops.end[i] - start >= LONG_NS and thread[i] != lane}
+    long = {i for i in _long(ops) if thread[i] != lane}
     if long:
         inside = _inside(trace, long)
         for i in long:
@@ -49,24 +51,17 @@ def long_stretches(trace: Trace) -> list[Stretch]:
     return sorted(stretches)
 
 
+def _long(columns: Calls | Ranges) -> list[int]:
+    return list(compress(count(), map(LONG_NS.__le__, map(sub, columns.end, columns.start))))
+
+
 def _inside(trace: Trace, holders: set[int]) -> dict[int, list[tuple[int, int]]]:
     """Return when operators and calls ran directly inside each of these operators."""
     ops, calls, parent = trace.ops, trace.calls, trace.nesting.parent
     inside: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for i in compress(range(len(parent)), map(holders.__contains__, parent)):
         inside[parent[i]].append((ops.start[i], ops.end[i]))
-    covered = intervals.merged((ops.start[i], ops.end[i]) for i in holders)
-    starts = [start for start, _ in covered]
-    place, order = 0, sorted(range(len(calls)), key=calls.start.__getitem__)
-    near = []
-    for i in order:
-        while place < len(covered) and covered[place][1] <= calls.start[i]:
-            place += 1
-        if place == len(covered):
-            break
-        if starts[place] <= calls.start[i]:
-            near.append(i)
-    for call, holder in trace.nesting.around_each(calls, near).items():
-        if holder in holders:
-            inside[holder].append((calls.start[call], calls.end[call]))
+    around = trace.around_calls
+    for i in compress(range(len(around)), map(holders.__contains__, around)):
+        inside[around[i]].append((calls.start[i], calls.end[i]))
     return inside

@@ -80,9 +80,10 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     trace, work = analysis.trace, analysis.gpu_work
     gaps = [(start, end, device) for device, idle in work.idle.items() for start, end in idle]
     set_up_us = _idle_during(work, work.setup_spans)
-    longest = start, end, device = max(gaps, key=_length)
+    gaps.sort(key=_length, reverse=True)
+    longest = start, end, device = gaps[0]
     once_us = None
-    other = max((gap for gap in gaps if not _is_set_up(work, gap)), key=_length, default=longest)
+    other = next((gap for gap in gaps if not _is_set_up(work, gap)), longest)
     # Where the cold start is not the matter, or not alone, it is another gap that comes again.
     if set_up_us < MUCH_SET_UP * share * work.window_us or _length(other) >= _MOST * _length(longest):
         start, end, device = other

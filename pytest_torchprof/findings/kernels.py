@@ -26,7 +26,8 @@ from pytest_torchprof.findings.finding import (
 from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.trace.columns import Calls, Ranges
@@ -201,14 +202,15 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     if name is None or spent[name] < at[OF_CPU_TIME] * whole or not names[name].startswith("aten::"):
         return
     parents = {i for i in roots if named[i] == name}
-    inside = _time_by_name(ops, compress(range(len(parent)), map(parents.__contains__, parent)))
+    children = _children(parent, parents)
+    inside = _time_by_name(ops, children)
     # One that calls itself, as copy_ does from another device's memory, is no child to look at.
     inside.pop(name, None)
     # Files of torch before 2.4 cut times to whole microseconds: children then seem to overlap.
     share = min(sum(inside.values()) / spent[name], 1.0) if spent[name] else 0.0
     if not inside or share < at[INSIDE]:
         return
-    innermost, innermost_ns = _innermost(analysis, parents, inside)
+    innermost, innermost_ns = _innermost(analysis, children, inside)
     costliest = max(inside, key=lambda candidate: inside[candidate])
     idle_us = work.window_us * work.idle_share
     yield CostlyChildren(
@@ -225,24 +227,29 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     )
 
 
-def _innermost(analysis: Analysis, holders: set[int], inside: Mapping[int, int]) -> tuple[int, int]:
+def _innermost(analysis: Analysis, children: Sequence[int], inside: Mapping[int, int]) -> tuple[int, int]:
     """Return the name, and the time in ns, of what takes the most, as deep as half of the time is in one place.
 
-    It is an operator, or a call within the last of them. ``inside`` is the time of what ``holders`` call, by name.
+    It is an operator, or a call within the last of them. ``inside`` is the time of the ``children`` by name, of which
+    some may be left out.
     """
     trace = analysis.trace
     ops, parent, calls = trace.ops, trace.nesting.parent, trace.calls
-    innermost, spent = -1, 0
+    innermost, spent, holders = -1, 0, set[int]()
     while inside and (innermost < 0 or 2 * max(inside.values()) >= spent):
         innermost = max(inside, key=lambda candidate: inside[candidate])
         spent = inside[innermost]
-        within = compress(range(len(parent)), map(holders.__contains__, parent))
-        holders = {i for i in within if ops.name[i] == innermost}
-        inside = _time_by_name(ops, compress(range(len(parent)), map(holders.__contains__, parent)))
-    called = (i for i, holder in trace.nesting.around_each(calls, range(len(calls))).items() if holder in holders)
+        holders = {i for i in children if ops.name[i] == innermost}
+        children = _children(parent, holders)
+        inside = _time_by_name(ops, children)
+    called = compress(range(len(calls)), map(holders.__contains__, trace.around_calls))
     by_call = _time_by_name(calls, called)
     call = max(by_call, key=lambda candidate: by_call[candidate], default=None)
     return (innermost, spent) if call is None or 2 * by_call[call] < spent else (call, by_call[call])
+
+
+def _children(parent: Sequence[int], holders: AbstractSet[int]) -> list[int]:
+    return list(compress(range(len(parent)), map(holders.__contains__, parent)))
 
 
 def _time_by_name(columns: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:

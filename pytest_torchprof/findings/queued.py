@@ -9,11 +9,12 @@ from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.waiting import LaunchedWorkWaits
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
+from pytest_torchprof.findings.once import once
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
@@ -92,15 +93,18 @@ def waits_from_before(analysis: Analysis) -> list[tuple[int, int, int]]:
     return [wait for wait in launched_waits(analysis) if wait[2] in first]
 
 
-def launched_waits(analysis: Analysis) -> Iterator[tuple[int, int, int]]:
-    """Yield from when to when a device idled after an operation's launch had returned, and the operation."""
+@once
+def launched_waits(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
+    """Return from when to when a device idled after an operation's launch had returned, and the operation."""
     work, trace = analysis.gpu_work, analysis.trace
     call_of, returned = trace.links.call_of, trace.calls.end
-    for start, end, _, before in work.gaps_from_start:
-        call = call_of[before]
-        since = max(start, returned[call]) if call >= 0 else end
-        if end - since >= KERNEL_WAIT_NS:
-            yield since, end, before
+    return [
+        (since, end, before)
+        for start, end, _, before in work.gaps_from_start
+        if end - start >= KERNEL_WAIT_NS
+        and (call := call_of[before]) >= 0
+        and end - (since := max(start, returned[call])) >= KERNEL_WAIT_NS
+    ]
 
 
 RULES = (

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import compress, repeat
+from operator import lt
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.silence import CpuHeldUp, NothingRecorded
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import CPU_SIDE, HOST_PACE, LAUNCHES, Finding, Rule, Threshold
+from pytest_torchprof.findings.once import once
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import where
 
@@ -67,10 +71,16 @@ def _held_up(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
 
 def _standing_still(analysis: Analysis, times: float) -> list[tuple[Stretch, int]]:
     """Return the stretches that are so many times as long as usual, and what is usual, in ns."""
-    compared = [(stretch, _usual_ns(analysis.trace, stretch)) for stretch in _candidates(analysis)]
+    candidates, trace = list(_candidates(analysis)), analysis.trace
+    usual_ns = {
+        key: _usual_ns(trace, is_call=key[0], name=key[1])
+        for key in {(stretch.is_call, stretch.name) for stretch in candidates}
+    }
+    compared = [(stretch, usual_ns[stretch.is_call, stretch.name]) for stretch in candidates]
     return [(stretch, usual) for stretch, usual in compared if stretch.ns >= times * usual]
 
 
+@once
 def held_up(analysis: Analysis) -> Spans:
     """Return when a thread was held up."""
     return intervals.merged((stretch.start, stretch.end) for stretch, _ in _standing_still(analysis, TIMES.value))
@@ -96,10 +106,10 @@ def _candidates(analysis: Analysis) -> Iterator[Stretch]:
             yield stretch
 
 
-def _usual_ns(trace: Trace, stretch: Stretch) -> int:
+def _usual_ns(trace: Trace, *, is_call: bool, name: int) -> int:
     """Return the median length of the calls or operators of that name, all that is inside included."""
-    columns = trace.calls if stretch.is_call else trace.ops
-    lengths = sorted(columns.end[i] - columns.start[i] for i in where(columns.name, {stretch.name}))
+    columns = trace.calls if is_call else trace.ops
+    lengths = sorted([columns.end[i] - columns.start[i] for i in where(columns.name, {name})])
     return lengths[len(lengths) // 2]
 
 
@@ -124,14 +134,16 @@ def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     )
 
 
+@once
 def silent_times(analysis: Analysis) -> Spans:
     """Return when, inside the window, no event ran."""
     begin, until = analysis.gpu_work.window
-    begun, ended = _events(analysis)
-    starts = [*sorted(max(start, begin) for start in begun), until]
-    ends = [begin, *sorted(max(end, begin) for end in ended)]
+    begun, ended = map(sorted, _events(analysis))
     # Nothing runs before a start exactly when as many events have ended as have begun.
-    return [(end, min(start, until)) for end, start in zip(ends, starts, strict=True) if min(start, until) > end]
+    starts = [*begun, until]
+    ends = [begin, *repeat(begin, bisect_left(ended, begin)), *ended[bisect_left(ended, begin) :]]
+    quiet = compress(zip(ends, starts, strict=True), map(lt, ends, starts))
+    return [(end, min(start, until)) for end, start in quiet if end < until]
 
 
 def _events(analysis: Analysis) -> tuple[list[int], list[int]]:

@@ -9,6 +9,7 @@ from pytest_torchprof.analysis.parts import copy_direction
 from pytest_torchprof.findings.catalogue.waiting import ImplicitSync, SyncOverLittleWork
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, Finding, Rule, Threshold
+from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.queued import launched_waits
 from pytest_torchprof.findings.waiting import after_waits_ns
 from pytest_torchprof.trace import intervals
@@ -68,6 +69,7 @@ def _idle_in_calls(analysis: Analysis, most: float, longer_us: float) -> dict[in
     return idle_ns
 
 
+@once
 def waits_for_little(analysis: Analysis) -> Spans:
     """Return when the CPU waited long for a GPU that hardly worked."""
     calls = analysis.trace.calls
@@ -122,15 +124,17 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
+@once
 def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, int], dict[int, str | None]]:
     """Return the calls that block and those of copies that do, each with its operator, and what the program called."""
     trace = analysis.trace
     work = analysis.gpu_work
-    around, copies = trace.nesting.around_each(trace.calls, work.blocking), work.waiting_copies
+    around, copies = {i: trace.around_calls[i] for i in work.blocking}, work.waiting_copies
     asked = {op: analysis.launching.called_operator(op) for op in {*around.values(), *copies.values()}}
     return around, copies, asked
 
 
+@once
 def waits_in_operators(analysis: Analysis) -> Spans:
     """Return when calls made the CPU wait for which the program did not ask: operators made them."""
     calls = analysis.trace.calls
@@ -139,6 +143,7 @@ def waits_in_operators(analysis: Analysis) -> Spans:
     return intervals.merged((calls.start[i], calls.end[i]) for i in waited)
 
 
+@once
 def held_on_gpu(analysis: Analysis) -> Spans:
     """Return when a device idled although work was launched: who waits for it then waits for what it waits for."""
     return intervals.merged((start, end) for start, end, _ in launched_waits(analysis))
@@ -149,9 +154,11 @@ def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
     trace, op_of = analysis.trace, analysis.launching.op_of
     wanted = set(ops)
     directions: dict[int, set[str | None]] = defaultdict(set)
-    for i in analysis.gpu_work.copies:
+    copies, named = analysis.gpu_work.copies, trace.gpu.name
+    direction = {name: copy_direction(trace.names[name]) for name in {named[i] for i in copies}}
+    for i in copies:
         if op_of[i] in wanted:
-            directions[op_of[i]].add(copy_direction(trace.names[trace.gpu.name[i]]))
+            directions[op_of[i]].add(direction[named[i]])
     return {op: _cause(analysis.launching.chain(op), directions[op]) for op in wanted}
 
 

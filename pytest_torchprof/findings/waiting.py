@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
+from itertools import repeat
+from math import inf
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.catalogue.waiting import (
@@ -20,13 +23,14 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
+from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.silence import silent_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
@@ -72,16 +76,16 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     """Find that most operations were launched too late while the GPU was mostly idle and the CPU was launching."""
     work = analysis.gpu_work
     busy_us = sum(step.gpu_busy_us or 0.0 for step in analysis.steps)
-    launching_us = intervals.length(launching_times(analysis)) / 1000
+    launching_us = launching_ns(analysis) / 1000
     warm = work.window_us - work.setup_us
     if not busy_us or launching_us <= busy_us or work.busy_share * work.window_us > at[BUSY] * warm:
         return
-    late, gaps = _late(work), list(_late_gaps(analysis))
+    late, gaps = _late(work), _late_gaps(analysis)
     if not gaps or late < at[LATE]:
         return
     waited = sum([end - start for start, end, _ in gaps]) / 1000 / len(work.by_device)
     longest_ns, before = max((end - start, before) for start, end, before in gaps)
-    set_up_us = _set_up_us(analysis, [(start, end) for start, end, _ in gaps])
+    set_up_us = _late_us(analysis, work.setup_spans)
     yield OverheadBound(
         time_us=waited,
         share=work.share_of_window(waited),
@@ -99,23 +103,21 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     )
 
 
-def launching_times(analysis: Analysis) -> Spans:
-    """Return when, inside the steps, the CPU was at work for the GPU, as far as events tell.
+def launching_ns(analysis: Analysis) -> int:
+    """Return how long, inside the steps, the CPU was at work for the GPU, as far as events tell.
 
     Left out are calls that wait for the GPU, copies that return only when they are done among them; what is done once,
     which is the cold start's; data being loaded; the profiler's own buffers; and time in which nothing is recorded.
     """
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
     waits = {*trace.blocking, *work.waiting_copies}
-    other = [
-        *((calls.start[i], calls.end[i]) for i in waits),
-        *work.setup_spans,
-        *work.profilers_own,
-        *loading_times(trace),
-        *silent_times(analysis),
-    ]
-    steps = ((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
-    return intervals.without(intervals.merged(steps), intervals.merged(other))
+    spans = [*work.setup_spans, *work.profilers_own, *loading_times(trace), *silent_times(analysis)]
+    steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
+    return intervals.length_without(
+        steps,
+        [calls.start[i] for i in waits] + [start for start, _ in spans],
+        [calls.end[i] for i in waits] + [end for _, end in spans],
+    )
 
 
 def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -136,17 +138,14 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     """
     work = analysis.gpu_work
     idle = work.idle_by_cause
-    late = [(end - start, before, start) for start, end, before in _late_gaps(analysis)]
+    late = _late_gaps(analysis)
     devices = max(len(work.by_device), 1)
-    waited_us = sum([length for length, _, _ in late]) / 1000 / devices
+    waited_us = sum([end - start for start, end, _ in late]) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
-    longest_ns, before, _ = max(late)
-    gaps, capturing = [(start, start + length) for length, _, start in late], work.capturing_calls
-    silent = silent_times(analysis)
-    loading_us = _loading_ns(analysis, gaps) / 1000 / devices
+    longest_ns, before = max((end - start, before) for start, end, before in late)
+    loading_us = _late_us(analysis, loading_times(analysis.trace))
     after_waits_us = after_waits_ns(analysis) / 1000 / devices
-    captured_ns = sum(intervals.length(intervals.within([gap], capturing)) for gap in gaps) if capturing else 0
     yield LaunchGaps(
         time_us=waited_us,
         share=work.share_of_window(waited_us),
@@ -160,31 +159,38 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         loads_long=work.share_of_window(loading_us) >= at[LOADING],
         after_waits_us=after_waits_us,
         waits_long=work.share_of_window(after_waits_us) >= at[SYNCHRONIZING],
-        capturing_us=captured_ns / 1000 / devices,
+        capturing_us=_late_us(analysis, work.capturing_calls),
         graphs=bool(analysis.graph_launches),
-        silent_us=sum(intervals.length(intervals.within([gap], silent)) for gap in gaps) / 1000 / devices,
+        silent_us=_late_us(analysis, silent_times(analysis)),
         source=work.source_of(before),
-        events=Events(gaps=tuple((start, start + length, before) for length, before, start in late)),
-        saves_us=max(waited_us - _set_up_us(analysis, gaps), 0.0),
+        events=Events(gaps=tuple(late)),
+        saves_us=max(waited_us - _late_us(analysis, work.setup_spans), 0.0),
     )
 
 
-def _set_up_us(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> float:
-    """Return how much of gaps passed in what is done once, which is the cold start's; of several GPUs the mean."""
-    work = analysis.gpu_work
-    inside = sum(intervals.length(intervals.within([gap], work.setup_spans)) for gap in gaps) if work.setup else 0
-    return inside / 1000 / max(len(work.by_device), 1)
+def _late_us(analysis: Analysis, spans: Spans) -> float:
+    """Return how much of the late gaps passed in these spans; of several GPUs the mean."""
+    of_device: dict[int, Spans] = defaultdict(list)
+    process = analysis.trace.gpu.process
+    for start, end, before in _late_gaps(analysis) if spans else ():
+        of_device[process[before]].append((start, end))
+    inside = sum(intervals.length(intervals.within(gaps, spans)) for gaps in of_device.values())
+    return inside / 1000 / max(len(analysis.gpu_work.by_device), 1)
 
 
-def _late_gaps(analysis: Analysis) -> Iterator[tuple[int, int, int]]:
-    """Yield the gaps, each up to the end of the launching call, that end with what was launched only in them."""
+@once
+def _late_gaps(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
+    """Return the gaps, each up to the end of the launching call, that end with what was launched only in them."""
     trace = analysis.trace
     call_of, ends = trace.links.call_of, trace.calls.end
-    for start, end, cause, before in analysis.gpu_work.gaps_from_start:
-        if cause == "host" and (until := min(end, ends[call_of[before]])) > start:
-            yield start, until, before
+    return [
+        (start, until, before)
+        for start, end, cause, before in analysis.gpu_work.gaps_from_start
+        if cause == "host" and (until := min(end, ends[call_of[before]])) > start
+    ]
 
 
+@once
 def late_gaps(analysis: Analysis) -> Spans:
     """Return when a device idled because the next operation was not launched yet."""
     return intervals.merged((start, end) for start, end, _ in _late_gaps(analysis))
@@ -196,34 +202,24 @@ def _awaited(analysis: Analysis, gpu_op: int) -> str:
     return launched_by or decode(analysis.trace.names[analysis.trace.gpu.name[gpu_op]]).short
 
 
+@once
 def after_waits_ns(analysis: Analysis) -> int:
     """Return how long the late gaps are before which the CPU waited for the GPU, and launched the next work only then.
 
     A call that began in a gap did not make it: the GPU had run dry before.
     """
-    calls = analysis.trace.calls
-    waits = intervals.merged(
-        (calls.start[i], calls.end[i]) for i in {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
-    )
-    begun = [start for start, _ in waits]
-    total = 0
-    for start, end, _ in _late_gaps(analysis):
-        at = bisect_right(begun, start) - 1
-        if at >= 0 and start <= waits[at][1] <= end:
-            total += end - start
-    return total
+    calls, late = analysis.trace.calls, _late_gaps(analysis)
+    waiting = {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
+    begun, over = intervals.together(sorted([calls.start[i] for i in waiting]), sorted([calls.end[i] for i in waiting]))
+    # Each gap beside the end of the wait that began last before it, which is never where none did.
+    last = map([-inf, *over].__getitem__, map(bisect_right, repeat(begun), [start for start, _, _ in late]))
+    return sum([end - start for (start, end, _), waited in zip(late, last, strict=True) if start <= waited <= end])
 
 
 def loading_times(trace: Trace) -> Spans:
     """Return when data was loaded."""
     spans = [span for prefix in _LOADING for span in trace.spans_in_steps(prefix)]
     return intervals.merged((span.start_ns, span.end_ns) for span in spans)
-
-
-def _loading_ns(analysis: Analysis, gaps: Iterable[tuple[int, int]]) -> int:
-    """Return how much of those gaps passed while data was loaded."""
-    loading = loading_times(analysis.trace)
-    return sum(intervals.length(intervals.within([gap], loading)) for gap in gaps) if loading else 0
 
 
 def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ from pytest_torchprof.trace.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pytest_torchprof.trace.graph_annotations import Annotation
 
@@ -139,9 +139,8 @@ def _is_of_hardware(counter: tuple[str, str]) -> bool:
     return category == _SAMPLES or _METRIC.fullmatch(name) is not None
 
 
-_NO_INPUTS = b"[null,null,null]"
+_NO_INPUTS = b"null,null,null"
 _NO_SHAPE, _MOST_SHAPES = b"\0\0\0", 2**16 - 1
-_JSON = msgspec.json.Encoder()
 _NAME_OF, _THREAD_OF = attrgetter("name"), attrgetter("tid")
 
 
@@ -319,19 +318,19 @@ class Columns:
         if role not in (RANGE, NOTE):
             return
         # For most operators they differ from call to call, and say nothing about the work.
+        joined, args = b",".join, [event.args for event in events]
         operands = [
-            (args.dims, args.types, args.strides, args.settings)
+            joined((arg.dims, arg.types, arg.strides, arg.settings))
             if event.name in WITH_SETTINGS
-            else (args.dims, args.types, args.strides)
-            for event in events
-            for args in (event.args,)
+            else joined((arg.dims, arg.types, arg.strides))
+            for event, arg in zip(events, args, strict=True)
         ]
         first = len(part.inputs)
-        part.inputs.extend(map(self.inputs.__getitem__, _texts(operands)))
+        part.inputs.extend(map(self.inputs.__getitem__, operands))
         if role == RANGE:
-            part.external.fromlist([event.args.external for event in events])
+            part.external.fromlist([arg.external for arg in args])
             if PARAMETERS in self.names:
-                self.parameters |= messages_of([event.args for event in events], first)
+                self.parameters |= messages_of(args, first)
 
     def _gpu(self, gpu: GpuOps, role: str, events: list[Any]) -> None:
         streams, processes, first = self.streams, self.processes, len(gpu.kind)
@@ -355,11 +354,3 @@ class Columns:
         gpu.node.extend([arg.node for arg in args])
         self.annotated |= annotations_of(args, first)
         self.collectives |= messages_of(args, first)
-
-
-def _texts(operands: Sequence[tuple[msgspec.Raw, ...]]) -> list[bytes]:
-    """Return what each was given as the text of a JSON list."""
-    # One by one takes three times as long.
-    lines = _JSON.encode_lines(operands).split(b"\n")
-    # A list that is written over several lines has more of them.
-    return lines[:-1] if len(lines) == len(operands) + 1 else list(map(_JSON.encode, operands))

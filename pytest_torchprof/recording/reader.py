@@ -271,7 +271,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         threads=columns.threads.labels,
         streams=columns.streams.labels,
         processes=columns.processes.labels,
-        inputs=list(columns.inputs),
+        inputs=[b"[%b]" % operands for operands in columns.inputs],
         ops=columns.ops,
         annotations=columns.annotations,
         frames=columns.frames,

@@ -14,6 +14,7 @@ from pytest_torchprof.against import is_side
 from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.testing.declared import key_of, option_of
 from pytest_torchprof.testing.markers import merged_marker
 from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance, tolerance_in
 from pytest_torchprof.text import HUGE, MOST_DIGITS, enumerated, is_huge, nearest
@@ -29,54 +30,6 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 RECORDABLE = ("stacks", "modules", "memory")
 _SWITCH = {**dict.fromkeys(("true", "1", "yes", "on"), True), **dict.fromkeys(("false", "0", "no", "off"), False)}
-
-_OPTIONS: tuple[tuple[str, str, str], ...] = (
-    ("", "on|off", "off: run marked tests as they are, without measuring or checking anything"),
-    ("baseline", "MODE", "what baselines are for: compare (default), update, add, strict, off or update,times"),
-    ("baseline-dir", "DIR", "folder of the baselines (default: __torchprof__ beside each test file)"),
-    ("device", "DEVICE", "auto (default) or a device of torch, such as cpu or cuda:0; wins over the marker here"),
-    ("warmup", "N", "calls before the measured ones (default 3)"),
-    ("steps", "N", "measured calls (default 5)"),
-    ("gpus", "all|each", "each: every worker of pytest-xdist sees a GPU of its own, as long as there are enough"),
-    ("save", "DIR", "keep every recording in DIR"),
-    ("replay", "DIR", "judge the recordings in DIR without running the measured code"),
-    ("history", "DIR", "add a record of the run to the history in DIR (torchprof history)"),
-)
-
-
-def add_options(parser: pytest.Parser) -> None:
-    """Declare the options of the command line and the keys of the ini file."""
-    group = parser.getgroup("torchprof", "GPU kernels (torchprof)")
-    for name, metavar, text in _OPTIONS:
-        group.addoption(_shown(name), dest=_dest(name), metavar=metavar, default=None, help=text)
-        parser.addini(_dest(name), text, default="")
-    group.addoption(
-        "--torchprof-require-gpu", dest="torchprof_require_gpu", action="store_true", default=None,
-        help="stop with exit code 4 if a selected torchprof test cannot be measured on a GPU",
-    )  # fmt: skip
-    parser.addini("torchprof_require_gpu", "as --torchprof-require-gpu", default="")
-    group.addoption(
-        "--torchprof-report", dest="torchprof_report", action="append", metavar="FILE", default=None,
-        help="write the results to FILE, by its suffix: .html, .json, .md, .jsonl, .csv, .benchmark.json, .bmf.json or "
-        ".pytorch.json (repeatable)",
-    )  # fmt: skip
-    parser.addini(
-        "torchprof_tolerance", "for tests without a tolerance of their own, e.g. time=0.10 memory=0.05", default=""
-    )
-    parser.addini("torchprof_rank_timeout", "seconds that ranks wait for a silent one (default 60)", default="60")
-    parser.addini(
-        "torchprof_ranks_scope", "which tests of as many ranks share a job: those of a file (default), or none: test",
-        default="file",
-    )  # fmt: skip
-    parser.addini("torchprof_own", "packages whose graph breaks and recompiles count, as own= in a marker", type="args")
-    parser.addini(
-        "torchprof_kernels", "what kernels are that no table knows, one per line: my_rope_* = pointwise",
-        type="linelist", default=[],
-    )  # fmt: skip
-    parser.addini("torchprof_report", "as --torchprof-report", type="linelist", default=[])
-    parser.addini(
-        "torchprof_thresholds", "thresholds of findings, one per line: hotspot.share = 0.6", type="linelist", default=[]
-    )
 
 
 class BaselineMode(StrEnum):
@@ -220,22 +173,22 @@ class _Source:
         self._config = config
 
     def on_command_line(self, name: str) -> bool:
-        return self._config.getoption(_dest(name)) is not None
+        return self._config.getoption(key_of(name)) is not None
 
     def read(self, name: str, reader: Callable[[object], Value]) -> Value | None:
         """Return an option as the reader returns it, None where neither gives it; pytest.UsageError."""
-        if (value := self._config.getoption(_dest(name))) is None:
-            value = self._config.getini(_dest(name)) or None
+        if (value := self._config.getoption(key_of(name))) is None:
+            value = self._config.getini(key_of(name)) or None
         try:
             return None if value is None else reader(value)
         except UnknownLimit as problem:
-            raise _bad_option(f"{_shown(name)}: {problem.text}, got {value!r}") from None
+            raise _bad_option(f"{option_of(name)}: {problem.text}, got {value!r}") from None
 
     def paths(self, name: str) -> tuple[Path, ...]:
         """Return paths: relative to where pytest was called, or, from the ini file, to that file's folder."""
-        given, folder = self._config.getoption(_dest(name)), self._config.invocation_params.dir
+        given, folder = self._config.getoption(key_of(name)), self._config.invocation_params.dir
         if given is None:
-            given, folder = self._config.getini(_dest(name)) or (), self._config.rootpath
+            given, folder = self._config.getini(key_of(name)) or (), self._config.rootpath
         return tuple(folder / path for path in ([given] if isinstance(given, str) else given))
 
     def settings(self) -> dict[str, object]:
@@ -286,14 +239,6 @@ class _Source:
 
 def _bad_option(text: str) -> pytest.UsageError:
     return pytest.UsageError(coded(text, Code.BAD_OPTION))
-
-
-def _dest(name: str) -> str:
-    return "torchprof" + (f"_{name.replace('-', '_')}" if name else "")
-
-
-def _shown(name: str) -> str:
-    return "--torchprof" + (f"-{name}" if name else "")
 
 
 @dataclass(frozen=True, kw_only=True)

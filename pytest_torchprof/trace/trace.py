@@ -224,7 +224,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if max(max(part.start, default=moment) for part in (self.ops, self.annotations)) > moment:
             return None
         active = self.call_names(LAUNCHES | COPIES | {CallKind.FILL})
-        return None if any(calls.start[i] > moment for i in where(calls.name, active)) else last
+        return None if any(map(moment.__lt__, map(calls.start.__getitem__, where(calls.name, active)))) else last
 
     @cached_property
     def has_step_ranges(self) -> bool:
@@ -305,6 +305,11 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def nesting(self) -> Nesting:
         """Which operator ran inside which."""
         return nest(self.ops, self.path)
+
+    @cached_property
+    def around_calls(self) -> Sequence[int]:
+        """For each call the innermost operator around it, ABSENT without one."""
+        return list(self.nesting.around_each(self.calls, range(len(self.calls))).values())
 
     @cached_property
     def forward_of(self) -> Mapping[int, int]:
