@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from functools import cached_property
-from math import inf
 from operator import sub
 from typing import TYPE_CHECKING, Protocol
 
@@ -69,12 +68,13 @@ def operator_kernels(trace: Trace, work: Callable[[str], OperatorWork]) -> list[
     apart = {**dict.fromkeys(computing | unknown, alone), **dict.fromkeys(moving, computing)}
     holding = set(parent) if unknown else set()
     forks = _forks_of(trace) if unknown else []
-    named = ops.name
-    kernels = where(named, apart.keys())
-    if unknown:
-        kernels = [i for i in kernels if named[i] not in unknown or not (i in holding or _forks(trace, forks, i))]
-    if any(apart.values()):
-        kernels = [i for i in kernels if not (barred := apart[named[i]]) or not _is_inside(barred, named, parent, i)]
+    kernels = [
+        i
+        for i, name in enumerate(ops.name)
+        if name in apart
+        and not (name in unknown and (i in holding or _forks(trace, forks, i)))
+        and not (apart[name] and _is_inside(apart[name], ops.name, parent, i))
+    ]
     holders: set[int] = set()
     for i in kernels:
         around = parent[i]
@@ -163,8 +163,10 @@ def step_parts(trace: Trace) -> tuple[Part, ...]:
     calls: list[list[int]] = [[] for _ in range(count)]
     operators: list[list[int]] = [[] for _ in range(count)]
     if (work := trace.device_kind.operator_work) is not None:
-        kernels = operator_kernels(trace, work)
-        operators = _by_step(trace, kernels) if trace.has_step_ranges else [kernels]
+        for i in operator_kernels(trace, work):
+            step = trace.step_at(trace.ops.start[i]) if trace.has_step_ranges else 0
+            if step >= 0:
+                operators[step].append(i)
     else:
         step_of = trace.step_of_gpu_op
         for i in trace.gpu_order:
@@ -178,16 +180,6 @@ def step_parts(trace: Trace) -> tuple[Part, ...]:
         ListedPart(name=step.name, ranges=(step,), gpu_ops=gpu_ops[i], calls=calls[i], operators=operators[i])
         for i, step in enumerate(trace.steps)
     )
-
-
-def _by_step(trace: Trace, in_order: list[int]) -> list[list[int]]:
-    """Return the operators, given in the order of their start, that start in each step, as `Trace.step_at` has it."""
-    starts = [trace.ops.start[i] for i in in_order]
-    following = [*(step.start_ns for step in trace.steps[1:]), inf]
-    return [
-        in_order[bisect_left(starts, step.start_ns) : bisect_left(starts, min(step.end_ns, until))]
-        for step, until in zip(trace.steps, following, strict=True)
-    ]
 
 
 def lost_copies(trace: Trace) -> list[str]:
