@@ -11,7 +11,7 @@ from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
 from pytest_torchprof.system.replacing import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable
     from pathlib import Path
 
 OUTBOX: Final = ".torchprof/outbox"
@@ -60,12 +60,12 @@ class HistoryFolder(Struct, frozen=True):
         """Remove a record that lies elsewhere by now."""
         (self.path / f"{record.uuid}{SUFFIX}").unlink(missing_ok=True)
 
-    def packed(self) -> Iterator[tuple[str, bytes] | BadRecord]:
+    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of its files by their names, and what is wrong with one that cannot be read."""
         return contents(sorted(self.path.glob(f"*{SUFFIX}")))
 
 
-def contents(files: Iterable[Path]) -> Iterator[tuple[str, bytes] | BadRecord]:
+def contents(files: Iterable[Path]) -> Generator[tuple[str, bytes] | BadRecord]:
     """Yield name and content of files, and what is wrong with one that cannot be read."""
     for file in files:
         try:

@@ -14,10 +14,10 @@ _NETWORK: Final = re.compile(
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
-def network_file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
+def network_file_system(path: Path) -> str | None:
     """Return the type of the network file system that a path lies on; None on a local disk, or where nothing tells."""
     try:
-        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return None
     resolved = path.resolve()

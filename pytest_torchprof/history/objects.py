@@ -11,7 +11,7 @@ from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, decode
 from pytest_torchprof.history.store import another_of_the_same_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
     from pytest_torchprof.history.where import Where
@@ -56,7 +56,7 @@ class HistoryObjects:
             return False
         raise another_of_the_same_id(shown)
 
-    def packed(self) -> Iterator[tuple[str, bytes] | BadRecord]:
+    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of each object by their names, and what is wrong with one that cannot be read."""
         with guarding(self._where, "cannot be read"):
             files, prefix = self._opened()

@@ -186,8 +186,10 @@ def encode(record: RunRecord) -> bytes:
 
 
 def digest_of(record: RunRecord) -> str:
-    """Return a hash of what a record holds, however it was packed."""
-    return hashlib.sha256(_ENCODER.encode(record)).hexdigest()
+    """Return a hash of what a record holds, however it was packed and written."""
+    # A number that a run has as 5 is 5.0 once it was read.
+    as_read = _DECODER.decode(_ENCODER.encode(record))
+    return hashlib.sha256(_ENCODER.encode(as_read)).hexdigest()
 
 
 def decode(data: bytes, name: str) -> RunRecord:

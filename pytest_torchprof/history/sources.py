@@ -7,13 +7,14 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord, decode
-from pytest_torchprof.history.store import StoreUnusable, records_of
+from pytest_torchprof.history.folder import contents
+from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord
+from pytest_torchprof.history.store import StoreUnusable, decoded, records_of
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.where import is_database, where_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _DAMAGED: Final = (EOFError, OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
 """What zipfile raises for archives that are damaged, encrypted, or packed in a rare way."""
@@ -27,25 +28,20 @@ def records_in(source: str) -> Iterator[RunRecord | BadRecord]:
     path = Path(source)
     if "://" not in source:
         if path.is_dir():
-            return map(record_in, sorted(path.rglob(f"*{SUFFIX}")))
+            return _records_in_files(sorted(path.rglob(f"*{SUFFIX}")))
         if path.suffix == ".zip":
             return _records_in_archive(path)
         if not is_database(path):
-            return iter([record_in(path)])
+            return _records_in_files([path])
     store = store_at(where_of(source, Path()))
     if not store.is_there:
         raise StoreUnusable(store.shown, "there is no history")
     return records_of(store)
 
 
-def record_in(file: Path) -> RunRecord | BadRecord:
-    """Return the record in a file, or what is wrong with it."""
-    try:
-        return decode(file.read_bytes(), str(file))
-    except BadRecord as problem:
-        return problem
-    except OSError as error:
-        return BadRecord(f"{file}: cannot be read: {error.strerror or error}")
+def _records_in_files(files: Iterable[Path]) -> Iterator[RunRecord | BadRecord]:
+    for packed in contents(files):
+        yield packed if isinstance(packed, BadRecord) else decoded(*packed)
 
 
 def _records_in_archive(path: Path) -> Iterator[RunRecord | BadRecord]:
@@ -62,8 +58,6 @@ def _record_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> 
     if member.file_size > MOST_BYTES:
         return BadRecord(f"{name}: larger than {MOST_BYTES >> 20} MiB, which no run's record is")
     try:
-        return decode(archive.read(member), name)
-    except BadRecord as problem:
-        return problem
+        return decoded(name, archive.read(member))
     except _DAMAGED as error:
         return BadRecord(f"{name}: cannot be read: {error}")

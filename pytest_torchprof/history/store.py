@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_torchprof.history.record import BadRecord, RunRecord, decode
@@ -9,7 +10,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
 
@@ -45,7 +46,7 @@ class Store(Protocol):
         Raises BadRecord where another one of the same id is there, StoreUnusable if it cannot be kept.
         """
 
-    def packed(self) -> Iterator[tuple[str, bytes] | BadRecord]:
+    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of each record by their ids, and what is wrong with one that cannot be read.
 
         Nothing is yielded of a store that is not there. Raises StoreUnusable if it cannot be read.
@@ -68,15 +69,17 @@ class Tables(Protocol):
 
 def records_of(store: Store) -> Generator[RunRecord | BadRecord]:
     """Yield the records of a store, and what is wrong with those that cannot be believed; StoreUnusable."""
-    for packed in store.packed():
-        if isinstance(packed, BadRecord):
-            yield packed
-            continue
-        name, content = packed
-        try:
-            yield decode(content, name)
-        except BadRecord as problem:
-            yield problem
+    with closing(store.packed()) as all_packed:
+        for packed in all_packed:
+            yield packed if isinstance(packed, BadRecord) else decoded(*packed)
+
+
+def decoded(name: str, content: bytes) -> RunRecord | BadRecord:
+    """Return the record in a content that is called so, or what is wrong with it."""
+    try:
+        return decode(content, name)
+    except BadRecord as problem:
+        return problem
 
 
 def another_of_the_same_id(name: str) -> BadRecord:

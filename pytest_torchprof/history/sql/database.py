@@ -26,7 +26,7 @@ from pytest_torchprof.history.where import StoreKind
 from pytest_torchprof.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Engine, Table
 
@@ -82,15 +82,16 @@ class HistoryDatabase:
                 why = reason_without_secrets(error, self._where)
                 raise BadRecord(f"{name}: has what no database can hold: {why}") from None
 
-    def packed(self) -> Iterator[tuple[str, bytes] | BadRecord]:
+    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of each record by their ids."""
         if not self.is_there:
             return
         chosen = select(RECORD.c.uuid, RECORD.c.packed).order_by(RECORD.c.uuid)
         with self._connected("cannot be read") as connection:
             self._refuse_other_schema(connection)
-            for uuid, packed in connection.execution_options(yield_per=_AT_ONCE).execute(chosen):
-                yield f"{self.shown}: {uuid}", packed
+            with connection.execution_options(yield_per=_AT_ONCE).execute(chosen) as stored:
+                for uuid, packed in stored:
+                    yield f"{self.shown}: {uuid}", packed
 
     def upgrade(self) -> tuple[str | None, str]:
         """Give it the newest schema; return which it had, None for an empty database, and which it has."""
@@ -129,7 +130,8 @@ class HistoryDatabase:
     def _add(self, connection: Connection, record: RunRecord, name: str) -> bool:
         digest = digest_of(record)
         values = {"uuid": record.uuid, "digest": digest, "packed": encode(record)}
-        if connection.execute(self._insert_if_new(RECORD), values).rowcount == 0:
+        new = connection.scalar(self._insert_if_new(RECORD).returning(RECORD.c.uuid), values)
+        if new is None:
             if connection.scalar(select(RECORD.c.digest).where(RECORD.c.uuid == record.uuid)) == digest:
                 return False
             raise another_of_the_same_id(name)
