@@ -33,15 +33,13 @@ class Server:
         return f"postgresql+psycopg://{USER}:{quote(password, safe='')}@/{database}?host={self.folder}"
 
     def database(self) -> str:
-        """Make an empty database, and return its address."""
+        """Make an empty schema, which is as good as a database of its own and much cheaper; return its address."""
         import psycopg
 
         name = next(self._names)
-        with psycopg.connect(
-            host=str(self.folder), user=USER, password=PASSWORD, dbname="postgres", autocommit=True
-        ) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
-        return self.url(name)
+        with psycopg.connect(host=str(self.folder), user=USER, password=PASSWORD, dbname="postgres") as connection:
+            connection.execute(f'CREATE SCHEMA "{name}"')
+        return f"{self.url('postgres')}&options=-csearch_path%3D{name}"
 
 
 def why_not() -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from fsspec import url_to_fs
+from fsspec.config import conf
 
 from pytest_torchprof.history.guarding import guarding, reason_without_secrets
 from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, decode, encode
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 16
 """How many objects are fetched together, and held in memory."""
+
+
+_S3: Final = "s3"
+# s3fs itself tries again whatever is worth it; botocore's tries in each of its own would make minutes of seconds.
+_ONE_TRY: Final = {"retries": {"total_max_attempts": 1}}
 
 
 class HistoryObjects:
@@ -81,10 +87,16 @@ class HistoryObjects:
                 raise content
 
     def _opened(self) -> tuple[Any, str]:
-        files, prefix = url_to_fs(self._where.address)
+        files, prefix = url_to_fs(self._where.address, **self._settings())
         # What others have written meanwhile counts.
         files.invalidate_cache()
         return files, prefix.rstrip("/")
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what differs from the user's own settings of fsspec."""
+        if not self._where.address.startswith(f"{_S3}://"):
+            return {}
+        return {"config_kwargs": {**_ONE_TRY, **conf.get(_S3, {}).get("config_kwargs", {})}}
 
 
 def _names(files: Any, prefix: str) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import uuid
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -18,12 +18,16 @@ from pytest_torchprof.history.run_record import environments_of, machine_of, mea
 from pytest_torchprof.history.store import StoreUnusable
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.recording.files import hide
+from pytest_torchprof.system.waiting import within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_torchprof.testing.session import RunState
+
+PATIENCE_S: Final = 60
+"""How long the end of a run waits for a store: libraries try again for minutes where a server does not answer."""
 
 
 def leave_record(state: RunState, session: pytest.Session) -> None:
@@ -36,7 +40,9 @@ def leave_record(state: RunState, session: pytest.Session) -> None:
     store = store_at(where)
     record = _record(state, session, apart=store.files)
     try:
-        store.add(record)
+        within(PATIENCE_S, lambda: store.add(record))
+    except TimeoutError as error:
+        state.note_left_behind(f"--torchprof-history={where.shown}: {error}. {_sent_later(state, record)}")
     except StoreUnusable as problem:
         state.note_left_behind(f"--torchprof-history={where.shown}: {problem.why}. {_sent_later(state, record)}")
     except BadRecord as problem:

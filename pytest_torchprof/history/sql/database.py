@@ -71,16 +71,12 @@ class HistoryDatabase:
         Raises BadRecord where another one of the same id is there, or where no database has numbers or dates as it has,
         StoreUnusable if it cannot be written.
         """
-        if not self.is_there:
-            self._make()
-        name = f"{self.shown}: {record.uuid}"
         with self._written("cannot be written") as connection:
-            self._refuse_other_schema(connection)
-            try:
-                return self._add(connection, record, name)
-            except (DataError, OverflowError) as error:
-                why = reason_without_secrets(error, self._where)
-                raise BadRecord(f"{name}: has what no database can hold: {why}") from None
+            if (revision := revision_of(connection)) is not None:
+                self._refuse_other_schema(revision)
+                return self._add(connection, record)
+        self._make()
+        return self.add(record)
 
     def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of each record by their ids."""
@@ -88,7 +84,7 @@ class HistoryDatabase:
             return
         chosen = select(RECORD.c.uuid, RECORD.c.packed).order_by(RECORD.c.uuid)
         with self._connected("cannot be read") as connection:
-            self._refuse_other_schema(connection)
+            self._refuse_other_schema(revision_of(connection))
             with connection.execution_options(yield_per=_AT_ONCE).execute(chosen) as stored:
                 for uuid, packed in stored:
                     yield f"{self.shown}: {uuid}", packed
@@ -107,7 +103,7 @@ class HistoryDatabase:
             raise StoreUnusable(self.shown, "there is no history")
         good, bad = 0, []
         with self._written("cannot be made anew", alone=True) as connection:
-            self._refuse_other_schema(connection)
+            self._refuse_other_schema(revision_of(connection))
             for table in reversed(FROM_RECORDS):
                 connection.execute(delete(table))
             for uuid in connection.scalars(select(RECORD.c.uuid).order_by(RECORD.c.uuid)).all():
@@ -127,15 +123,19 @@ class HistoryDatabase:
             if revision_of(connection) is None:
                 migrate(connection)
 
-    def _add(self, connection: Connection, record: RunRecord, name: str) -> bool:
-        digest = digest_of(record)
+    def _add(self, connection: Connection, record: RunRecord) -> bool:
+        name, digest = f"{self.shown}: {record.uuid}", digest_of(record)
         values = {"uuid": record.uuid, "digest": digest, "packed": encode(record)}
         new = connection.scalar(self._insert_if_new(RECORD).returning(RECORD.c.uuid), values)
         if new is None:
             if connection.scalar(select(RECORD.c.digest).where(RECORD.c.uuid == record.uuid)) == digest:
                 return False
             raise another_of_the_same_id(name)
-        self._insert(connection, rows_of(record))
+        try:
+            self._insert(connection, rows_of(record))
+        except (DataError, OverflowError) as error:
+            why = reason_without_secrets(error, self._where)
+            raise BadRecord(f"{name}: has what no database can hold: {why}") from None
         return True
 
     def _insert(self, connection: Connection, rows: Mapping[Table, Sequence[Any]]) -> None:
@@ -147,8 +147,7 @@ class HistoryDatabase:
         insert = postgresql.insert if self._file is None else sqlite.insert
         return insert(table).on_conflict_do_nothing()
 
-    def _refuse_other_schema(self, connection: Connection) -> None:
-        revision = revision_of(connection)
+    def _refuse_other_schema(self, revision: str | None) -> None:
         self._refuse_newer_schema(revision)
         if revision != REVISIONS[-1]:
             line = f"torchprof history upgrade {quoted(self.shown)}"
