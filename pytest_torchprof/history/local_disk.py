@@ -15,14 +15,14 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 def network_file_system(path: Path) -> str | None:
-    """Return the type of the network file system that a path lies on; None on a local disk, or where nothing tells."""
+    """Return the type of the network file system that a path lies on; None on a local disk, or where Linux does not say."""
     try:
-        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     except OSError:
         return None
     resolved = path.resolve()
     deepest, system = -1, ""
-    for line in lines:
+    for line in filter(None, lines):
         _, point, kind, *_ = line.split(" ")
         folder = Path(_OCTAL.sub(lambda octal: chr(int(octal[1], 8)), point))
         # Of two mounts at one folder the later one is seen.
