@@ -15,7 +15,7 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 def network_file_system(path: Path) -> str | None:
-    """Return the type of the network file system that a path lies on; None on a local disk, or where Linux does not say."""
+    """Return the type of the network file system that a path is on; None on a local disk, or if Linux does not say."""
     try:
         lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     except OSError:
