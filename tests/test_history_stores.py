@@ -171,6 +171,20 @@ def test_a_run_adds_its_record_to_every_store(where, run_tests):
     run_tests(MEASURED, f"--torchprof-history={where}").assert_outcomes(passed=1)
     (record,) = kept(where)
     assert record.measurements[0].test == "test_it.py::test_it"
+    content = gzip.decompress(encode(record)).decode()
+    assert not any(secret in content for secret in (PASSWORD, where))
+
+
+def test_workers_of_xdist_leave_one_record_in_a_database(store_of, run_tests):
+    pytest.importorskip("xdist")
+    where = store_of("postgresql")
+    twice = "import torch\n" + "\n".join(
+        f"@cpu\ndef test_{name}(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))" for name in "ab"
+    )
+    result = run_tests(twice, f"--torchprof-history={where}", "-n2", in_process=False)
+    result.assert_outcomes(passed=2)
+    (record,) = kept(where)
+    assert sorted(measured.test for measured in record.measurements) == ["test_it.py::test_a", "test_it.py::test_b"]
 
 
 @pytest.mark.parametrize("name", ["kept", "runs.db", "sqlite:///deep/runs.sqlite"])
