@@ -360,6 +360,17 @@ def test_a_password_is_never_shown_wherever_it_stands(capsys):
         assert "s3" not in told.out + told.err
 
 
+def test_what_a_library_says_of_a_secret_is_not_repeated(capsys):
+    pytest.importorskip("psycopg")
+    pytest.importorskip("alembic")
+    # libpq quotes the value of a setting that it does not know.
+    address = "postgresql://me:pw@127.0.0.1:1/db?target_session_attrs=s3%40cret"
+    assert main(["history", "changes", address]) == 2
+    told = capsys.readouterr().err
+    assert "target_session_attrs" in told.partition("cannot be read")[2]
+    assert "s3@cret" not in told
+
+
 MOUNTS = """\
 /dev/vda / ext4 rw,relatime 0 0
 server:/export /mnt/with\\040blank nfs4 rw 0 0
