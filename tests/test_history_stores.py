@@ -429,6 +429,37 @@ def test_a_library_that_is_not_installed_is_named_with_the_line_that_installs_it
     assert refused.value.text.endswith(command)
 
 
+@pytest.mark.parametrize(("where", "module"), [("runs.db", "sqlalchemy"), ("memory://bucket", "fsspec")])
+def test_a_library_that_is_too_old_is_named_before_anything_runs(tmp_path, where, module):
+    pytest.importorskip("alembic")
+    pytest.importorskip("fsspec")
+    (tmp_path / f"{module}.py").write_text("# A version that has nothing of what is imported.\n")
+    code = (
+        "import sys, pytest; from pytest_torchprof.cli import main\n"
+        f"assert main(['history', 'verify', {where!r}]) == 2\n"
+        f"sys.exit(pytest.main(['-q', '-p', 'no:hypothesispytest', '--torchprof-history={where}']))"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.torchprof(device='cpu')\ndef test_it(): raise SystemExit('it ran')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(FILES.parent)])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout + done.stderr
+    assert "[unusable-store]" in done.stderr
+    assert "[bad-option]" in done.stderr
+    assert module in done.stderr
+
+
+def test_a_folder_that_may_not_be_read_is_refused_and_not_taken_for_empty(tmp_path, capsys):
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    write(tmp_path / "kept", [run_of(1, launched(TEST, FIVE))]).chmod(0)
+    assert main(["history", "verify", str(tmp_path / "kept")]) == 2
+    assert "[unusable-store]" in capsys.readouterr().err
+
+
 def test_a_run_with_a_folder_imports_no_library_of_other_stores(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "import pytest, torch\n@pytest.mark.torchprof(device='cpu')\n"

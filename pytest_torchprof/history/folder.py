@@ -57,12 +57,24 @@ class HistoryFolder(Struct, frozen=True):
         return True
 
     def remove(self, record: RunRecord) -> None:
-        """Remove a record that lies elsewhere by now."""
-        (self.path / f"{record.uuid}{SUFFIX}").unlink(missing_ok=True)
+        """Remove a record that lies elsewhere by now; StoreUnusable if it cannot be removed."""
+        try:
+            (self.path / f"{record.uuid}{SUFFIX}").unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
 
     def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
-        """Yield name and content of its files by their names, and what is wrong with one that cannot be read."""
-        return contents(sorted(self.path.glob(f"*{SUFFIX}")))
+        """Yield name and content of its files by their names, and what is wrong with one that cannot be read.
+
+        StoreUnusable where the folder itself cannot be read.
+        """
+        if not self.is_there:
+            return
+        try:
+            files = sorted(file for file in self.path.iterdir() if file.name.endswith(SUFFIX))
+        except OSError as error:
+            raise StoreUnusable(self.shown, f"cannot be read: {error.strerror or error}") from None
+        yield from contents(files)
 
 
 def contents(files: Iterable[Path]) -> Generator[tuple[str, bytes] | BadRecord]:

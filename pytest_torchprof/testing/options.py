@@ -240,12 +240,15 @@ class _Source:
             return None
         # This module loads in every pytest run.
         from pytest_torchprof.history.store import StoreUnusable  # noqa: PLC0415
+        from pytest_torchprof.history.stores import store_at  # noqa: PLC0415
         from pytest_torchprof.history.where import where_of  # noqa: PLC0415
 
         try:
-            return where_of(given[0], folder)
+            where = where_of(given[0], folder)
+            store_at(where)  # A library that cannot be loaded is better known now than at the end of the run.
         except StoreUnusable as problem:
             raise _bad_option(f"--torchprof-history: {problem.text}") from None
+        return where
 
     def _given_below(self, name: str) -> tuple[Sequence[str], Path]:
         """Return what is given for an option, and the folder that paths in it are relative to."""
