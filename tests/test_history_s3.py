@@ -85,6 +85,16 @@ def test_records_go_into_a_bucket_and_come_back_by_their_ids(bucket, capsys, tmp
     assert capsys.readouterr().out == "40 records added, 0 known, 0 refused\n"
 
 
+def test_what_others_have_written_since_the_last_look_is_there(bucket):
+    import s3fs
+
+    store(bucket).add(RUNS[0])
+    assert len(list(records_of(store(bucket)))) == 1
+    others = s3fs.S3FileSystem(skip_instance_cache=True)
+    others.pipe_file(f"{bucket}/{RUNS[1].uuid}{SUFFIX}", encode(RUNS[1]))
+    assert len(list(records_of(store(bucket)))) == 2
+
+
 def test_an_object_is_written_once(bucket):
     assert store(bucket).add(RUNS[0])
     with pytest.raises(BadRecord, match=RUNS[0].uuid):

@@ -230,7 +230,7 @@ def _import(arguments: Namespace) -> int:
     counts = f"{counted(taken.added, 'record')} added, {taken.known} known{others}, {len(taken.refused)} refused"
     sys.stdout.write(f"{counts}\n")
     for problem in taken.refused:
-        sys.stderr.write(f"torchprof history import: refused: {printable(str(problem))}\n")
+        sys.stderr.write(f"torchprof history: refused: {printable(str(problem))}\n")
     return UNUSABLE if taken.refused else DONE
 
 
@@ -243,7 +243,7 @@ def _push(arguments: Namespace) -> int:
         except StoreUnusable as problem:
             raise StoreUnusable(store.shown, f"{problem.why}; the records stay in {OUTBOX}") from None
         except BadRecord as problem:
-            sys.stderr.write(f"torchprof history push: stays in {OUTBOX}: {printable(str(problem))}\n")
+            sys.stderr.write(f"torchprof history: stays in {OUTBOX}: {printable(str(problem))}\n")
             refused += 1
         else:
             outbox.remove(record)

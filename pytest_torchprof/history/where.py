@@ -29,7 +29,10 @@ _DATABASE: Final = re.compile(
 """USER:PASSWORD@HOST:PORT/DATABASE?NAME=VALUE; what does not fit would be read with a part of the password as host."""
 _SQLITE: Final = (".db", ".sqlite")
 _FORMS: Final = (
-    "a folder, a file that ends in .db or .sqlite, sqlite:///PATH, postgresql+psycopg://USER@HOST/DATABASE",
+    "a folder",
+    "a file that ends in .db or .sqlite",
+    "sqlite:///PATH",
+    "postgresql+psycopg://USER@HOST/DATABASE",
     "s3://BUCKET/PREFIX",
     "gs://BUCKET/PREFIX",
 )
