@@ -671,6 +671,18 @@ def test_sqlite_lets_readers_and_a_writer_not_wait_for_one_another(store_of):
 
 # ------------------------------------------------------------------------------------------------- many write at once
 
+
+def test_whoever_writes_takes_shared_rows_in_one_order_so_that_no_two_wait_for_each_other():
+    pytest.importorskip("sqlalchemy")
+    from pytest_torchprof.history.sql.rows import rows_of
+    from pytest_torchprof.history.sql.schema import SHARED
+
+    measured = [launched(f"t{at}", {"k": at}) for at in range(9)]
+    first, second = rows_of(run_of(1, *measured)), rows_of(run_of(1, *measured[::-1]))
+    assert list(first) == list(second)
+    assert [first[table] for table in SHARED] == [second[table] for table in SHARED]
+
+
 WRITER = """
 import os, random, sys
 from pathlib import Path
