@@ -3,7 +3,9 @@
 Each test's kernels change at up to two random commits; what else differs from run to run are times, and one measurement
 in a thousand is missing. The same file is beside it read with ``json``, as a reader that keeps nothing would.
 
-    python benchmarks/history.py [--tests 2000] [--commits 2000]
+    python benchmarks/history.py [--tests 2000] [--commits 2000] [--store runs.db]
+
+With --store the records are merged into that store first, and read out of it; it is to be empty.
 
 What it found is in docs/history.md.
 """
@@ -15,7 +17,6 @@ import gzip
 import hashlib
 import json
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -116,11 +117,23 @@ def generate(folder: Path, tests: int, commits: int) -> dict[str, list[str]]:
     return {measured(test, 3)[0].test: [sha(step) for step in steps] for test, steps in enumerate(planted)}
 
 
+def command(*words: str) -> tuple[float, bytes, int]:
+    """Run a command of torchprof history; return its seconds, its output, and its memory in bytes."""
+    code = (
+        "import resource, sys; from pytest_torchprof.cli import main; status = main();"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr); sys.exit(status)"
+    )
+    began = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code, "history", *words], capture_output=True, check=True)
+    return time.perf_counter() - began, done.stdout, int(done.stderr.split()[-1])
+
+
 def main() -> None:
     """Generate a history, read it, and print what that took and what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tests", type=int, default=2000)
     parser.add_argument("--commits", type=int, default=2000)
+    parser.add_argument("--store", metavar="WHERE")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -128,15 +141,13 @@ def main() -> None:
         files = sorted(folder.iterdir())
         size = sum(file.stat().st_size for file in files)
         print(f"{options.tests:,} tests x {options.commits:,} commits: {len(files):,} records, {size / 1e6:.0f} MB")
-        code = "import sys; from pytest_torchprof.cli import main; sys.exit(main())"
-        began = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-c", code, "history", "changes", name, "--json"], capture_output=True, check=True
-        )
-        taken_s = time.perf_counter() - began
-        memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        store = options.store or name
+        if options.store:
+            merged_s, _, memory = command("merge", store, name)
+            print(f"torchprof history merge: {merged_s:.1f} s, {memory / 1e6:.0f} MB")
+        taken_s, out, memory = command("changes", store, "--json")
         found: dict[str, list[list[str]]] = {test: [] for test in planted}
-        for event in json.loads(done.stdout)["events"]:
+        for event in json.loads(out)["events"]:
             for changed in event["tests"]:
                 found[changed["test"]].append(event["commits"])
         # Where the commit of a change lacks a measurement, the change is one of a range.

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import fresh
 import hypothesis
+import postgres
 import pytest
 from _pytest.pytester import SysModulesSnapshot  # it has no public name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 # Threads of torch that wait for each other sleep; where they spin, three processes on two cores take up to four times as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -104,3 +105,38 @@ def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
         return run("-p", "no:cacheprovider", *args)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[postgres.Server]:
+    """A PostgreSQL server; skip where none can be started."""
+    if (why := postgres.why_not()) is not None:
+        pytest.skip(why)
+    with postgres.server() as server:
+        yield server
+
+
+@pytest.fixture
+def store_of(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Return where a new store of a kind is; skip for one that cannot be had here."""
+
+    def make(kind: str) -> str:
+        if kind == "folder":
+            return str(tmp_path / f"records{len(made)}")
+        if kind == "memory":
+            pytest.importorskip("fsspec")
+            return f"memory://{request.node.name}/{tmp_path.name}/{len(made)}"
+        pytest.importorskip("sqlalchemy")
+        pytest.importorskip("alembic")
+        return f"sqlite:///{tmp_path}/runs{len(made)}.db" if kind == "sqlite" else database()
+
+    def database() -> str:
+        server: postgres.Server = request.getfixturevalue("postgresql")
+        return server.database()
+
+    def store(kind: str) -> str:
+        made.append(make(kind))
+        return made[-1]
+
+    made: list[str] = []
+    return store

@@ -399,6 +399,7 @@ ELSEWHERE = {
     **dict.fromkeys((Code.NO_ANCESTOR, Code.NO_TEST), "test_bisect.py"),
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
     **dict.fromkeys((Code.BAD_RECORD, Code.NO_HISTORY), "test_history.py"),
+    Code.UNUSABLE_STORE: "test_history_stores.py",
     **dict.fromkeys((Code.RECORDING_NOT_FETCHED, Code.PORT_IN_USE), "test_export.py"),
 }
 

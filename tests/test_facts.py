@@ -58,7 +58,9 @@ FOREIGN = {
     "doctor/machine.py": ("Python's message of a missing module", "of_torch"),
     "findings/compiling.py": ("names of Inductor's ranges", "_backward_not_compiled"),
     "findings/finding.py": ("what users write as a threshold", "with_thresholds"),
+    "history/local_disk.py": ("lines of /proc/mounts", "network_file_system"),
     "history/since.py": ("what users write as a condition", "read_condition"),
+    "history/where.py": ("addresses that users write", "where_of"),
     "limits/compile_limits.py": ("names of torch's ranges", "_in_compiled_code"),
     "reasons/articles.py": ("what stands for a field in an example", "_in_a_cell"),
     "recording/oddities.py": ("bytes of recordings", "repairs _thorough"),
@@ -73,8 +75,8 @@ FOREIGN = {
     "testing/ranks/stacks.py": ("Python's stacks", "_main_stack"),
     "testing/tolerance.py": ("what users write as a tolerance", "_number"),
     "text/__init__.py": (
-        "commands of CI services, tracebacks and first words in any text",
-        "printable raised_line _without_beginning",
+        "commands of CI services, tracebacks, URLs and first words in any text",
+        "printable raised_line without_passwords _without_beginning",
     ),
     "text/documentation.py": ("tables of the documentation", "marker_help articles plain"),
 }

@@ -163,8 +163,8 @@ def test_an_unreachable_history_fails_nothing_and_its_record_is_sent_later(run_t
     assert not list(Path(".torchprof/outbox").glob("*.gz"))
 
 
-@pytest.mark.parametrize("where", ["postgresql://host/db", "file.txt"])
-def test_what_is_no_folder_is_refused_at_once(run_tests, pytester, where):
+@pytest.mark.parametrize("where", ["mysql://host/db", "file.txt", "sqlite://"])
+def test_what_is_no_store_is_refused_at_once(run_tests, pytester, where):
     pytester.path.joinpath("file.txt").touch()
     result = run_tests(MEASURED, f"--torchprof-history={where}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -43,6 +43,9 @@ OUTSIDE = {
     "pytest": {"against", "testing", "plugin"},
     "filelock": {"against", "baseline", "testing"},
     "tabulate": {"text"},
+    "alembic": {"history"},
+    "fsspec": {"history"},
+    "sqlalchemy": {"history"},
 }
 
 SOURCES = {

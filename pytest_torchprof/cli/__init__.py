@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import MOST_DIGITS, broken, command_lines, nearest, printable, printable_line, wrapped
+from pytest_torchprof.text import (
+    MOST_DIGITS,
+    broken,
+    command_lines,
+    nearest,
+    printable,
+    printable_line,
+    without_passwords,
+    wrapped,
+)
 from pytest_torchprof.text.tables import screen_columns
 
 if TYPE_CHECKING:
@@ -124,7 +133,8 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError, where argparse would end the process."""
-        raise UsageError(message)
+        # It quotes arguments, and the address of a history may hold a password.
+        raise UsageError(without_passwords(message))
 
 
 def add_device(parser: Arguments) -> None:

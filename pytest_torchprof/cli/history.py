@@ -20,11 +20,14 @@ from pytest_torchprof.history.runs import OrderedBy, branch_runs
 from pytest_torchprof.history.series import EXACT, Series, series_of
 from pytest_torchprof.history.since import intervals_of, read_condition
 from pytest_torchprof.history.sources import records_in
+from pytest_torchprof.history.store import StoreUnusable, records_of
+from pytest_torchprof.history.stores import store_at, tables_at
 from pytest_torchprof.history.taking import take
 from pytest_torchprof.history.texts import census_lines, event_lines, heading_lines, log_lines, when_lines
+from pytest_torchprof.history.where import Where, where_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import and_more, counted, nearest, printable
+from pytest_torchprof.text import and_more, counted, nearest, printable, quoted
 from pytest_torchprof.text.tables import terminal_width
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.cli import Parser
     from pytest_torchprof.history.changes import HistoryEvent
     from pytest_torchprof.history.runs import BranchRuns
+    from pytest_torchprof.history.store import Store
 
 DONE, CHANGED, UNKNOWN = 0, 1, 3
 Read = TypeVar("Read")
@@ -41,8 +45,10 @@ _MOST_SHOWN: Final = 5
 """How many records that cannot be believed are named beside an answer."""
 
 _DESCRIPTION: Final = """\
-Reads the records that pytest --torchprof-history=DIR has written: one for each run. Kernel counts are exact, so that a
-change is named at the commit that made it, without a threshold."""
+Reads the records that pytest --torchprof-history=STORE has written: one for each run. Kernel counts are exact, so that
+a change is named at the commit that made it, without a threshold. STORE is a folder, an SQLite file (runs.db, or
+sqlite:///PATH), a PostgreSQL database (postgresql+psycopg://USER@HOST/DATABASE; libpq takes the password from
+PGPASSWORD or ~/.pgpass), or a prefix of an object store (s3://BUCKET/PREFIX, gs://BUCKET/PREFIX)."""
 _EPILOG: Final = """\
 examples:
   pytest --torchprof-history=history
@@ -50,6 +56,7 @@ examples:
   torchprof history when history tests/test_mlp.py::test_block 'kernels >= 6'
   torchprof history log history tests/test_mlp.py::test_block
   torchprof history import history artifact.zip --only-event push
+  torchprof history merge runs.db history s3://bucket/history
 
 exit status: 0 nothing, or done, 1 changes: something under --fail-on, 2 cannot read, or bad usage, 3 changes: with
 --fail-on, it cannot be told: the newest commit was not measured in full, or the order of commits is not known"""
@@ -64,7 +71,7 @@ def add_arguments(parser: Parser) -> None:
     def add(name: str, act: Callable[[Namespace], int], purpose: str) -> Parser:
         own: Parser = commands.add_parser(name, help=purpose, description=sentence(purpose))
         own.set_defaults(act=act)
-        own.add_argument("store", type=Path, metavar="DIR", help="the folder of the history")
+        own.add_argument("store", type=_where, metavar="STORE", help="where the history is kept")
         return own
 
     changes = add("changes", _changes, "list which commits changed what tests launch")
@@ -83,8 +90,8 @@ def add_arguments(parser: Parser) -> None:
         "--fail-on", choices=("counts",), metavar="counts", help="exit with 1 if a change is listed that still holds"
     )
     changes.add_argument("--json", action="store_true", help="one JSON object")
-    taking = add("import", _import, "add records that other runs have left: files, folders, ZIP archives")
-    taking.add_argument("source", nargs="+", type=Path, metavar="FILE|DIR|ZIP", help="where the records are")
+    taking = add("import", _import, "add records that other runs have left: files, folders, ZIP archives, other stores")
+    taking.add_argument("source", nargs="+", metavar="FILE|DIR|ZIP|STORE", help="where the records are")
     taking.add_argument(
         "--only-event",
         choices=tuple(Event),
@@ -92,9 +99,14 @@ def add_arguments(parser: Parser) -> None:
         help="leave out runs of other events, such as those of forks, which may call their branch as they like: "
         f"{', '.join(Event)}",
     )
+    merge = add("merge", _import, "add all records of other stores, of whatever kind")
+    merge.add_argument("source", nargs="+", metavar="OTHER", help="another store")
+    merge.set_defaults(only_event=None)
     push = add("push", _push, f"add the records that wait in {OUTBOX}, and remove them there")
     push.add_argument("--rootdir", type=Path, default=Path(), metavar="DIR", help="pytest's root directory (.)")
     add("verify", _verify, "read every record of the history, and name those that cannot be believed")
+    add("upgrade", _upgrade, "give a database the schema of this version, or make it; no run does so")
+    add("rebuild", _rebuild, "make all tables of a database anew from the records in it")
 
 
 def run(arguments: Namespace) -> int:
@@ -108,6 +120,10 @@ def _add_choice_of_runs(parser: Parser) -> None:
     parser.add_argument(
         "--git", type=Path, metavar="DIR", help="a clone that knows the order of commits, where the records do not"
     )
+
+
+def _where(text: str) -> Where:
+    return where_of(text, Path())
 
 
 def _day(text: str) -> datetime:
@@ -177,14 +193,20 @@ def _of_test(all_series: Iterable[Series], test: str) -> list[Series]:
 
 def _read(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
     """Return the runs of the branch that is asked for, and their series; records that are refused are named."""
-    if not arguments.store.is_dir():
-        problem = f"{arguments.store} is no folder: pytest --torchprof-history={arguments.store} makes it"
-        raise TorchprofError(problem, Code.NO_HISTORY)
+    store = _store_that_is_there(arguments.store)
     repository = None if arguments.git is None else Repository.around(arguments.git)
     reader = RunReader()
-    runs = _believed(reader.read(HistoryFolder(arguments.store).files))
+    runs = _believed(reader.read(store.packed()))
     branch = branch_runs(runs, reader.kernels, arguments.branch, repository)
     return branch, series_of(branch)
+
+
+def _store_that_is_there(where: Where) -> Store:
+    store = store_at(where)
+    if not store.is_there:
+        problem = f"{store.shown}: there is no history; pytest --torchprof-history={quoted(store.shown)} makes it"
+        raise TorchprofError(problem, Code.NO_HISTORY)
+    return store
 
 
 def _believed(records: Iterable[Read | BadRecord]) -> Iterator[Read]:
@@ -203,41 +225,61 @@ def _believed(records: Iterable[Read | BadRecord]) -> Iterator[Read]:
 
 def _import(arguments: Namespace) -> int:
     records = chain.from_iterable(map(records_in, arguments.source))
-    taken = take(HistoryFolder(arguments.store), records, arguments.only_event)
+    taken = take(store_at(arguments.store), records, arguments.only_event)
     others = f", {taken.of_other_events} of another event left out" if taken.of_other_events else ""
     counts = f"{counted(taken.added, 'record')} added, {taken.known} known{others}, {len(taken.refused)} refused"
     sys.stdout.write(f"{counts}\n")
     for problem in taken.refused:
-        sys.stderr.write(f"torchprof history import: refused: {printable(str(problem))}\n")
+        sys.stderr.write(f"torchprof history: refused: {printable(str(problem))}\n")
     return UNUSABLE if taken.refused else DONE
 
 
 def _push(arguments: Namespace) -> int:
-    store, outbox = HistoryFolder(arguments.store), HistoryFolder(arguments.rootdir / OUTBOX)
-    sent = 0
-    for record in list(_believed(outbox.records())):
+    store, outbox = store_at(arguments.store), HistoryFolder(arguments.rootdir / OUTBOX)
+    sent, refused = 0, 0
+    for record in list(_believed(records_of(outbox))):
         try:
             store.add(record)
-        except OSError as error:
-            problem = f"{store.path}: cannot be written: {error.strerror or error}; the records stay in {OUTBOX}"
-            raise TorchprofError(problem, Code.NO_HISTORY) from None
-        outbox.remove(record)
-        sent += 1
+        except StoreUnusable as problem:
+            raise StoreUnusable(store.shown, f"{problem.why}; the records stay in {OUTBOX}") from None
+        except BadRecord as problem:
+            sys.stderr.write(f"torchprof history: stays in {OUTBOX}: {printable(str(problem))}\n")
+            refused += 1
+        else:
+            outbox.remove(record)
+            sent += 1
     sys.stdout.write(f"{counted(sent, 'record')} added\n")
-    return DONE
+    return UNUSABLE if refused else DONE
 
 
 def _verify(arguments: Namespace) -> int:
-    if not arguments.store.is_dir():
-        raise TorchprofError(f"{arguments.store} is no folder", Code.NO_HISTORY)
     good = 0
     bad: list[BadRecord] = []
-    for record in HistoryFolder(arguments.store).records():
+    for record in records_of(_store_that_is_there(arguments.store)):
         if isinstance(record, BadRecord):
             bad.append(record)
         else:
             good += 1
     sys.stdout.write(f"{counted(good, 'record')} read, {len(bad)} cannot be believed\n")
-    for problem in bad:
-        sys.stderr.write(f"{printable(str(problem))}\n")
-    return UNUSABLE if bad else DONE
+    return _named(bad)
+
+
+def _upgrade(arguments: Namespace) -> int:
+    tables = tables_at(arguments.store)
+    had, has = tables.upgrade()
+    change = f"has schema {has}, as before" if had == has else f"has schema {has}; before: {had or 'none'}"
+    sys.stdout.write(f"{tables.shown}: {change}\n")
+    return DONE
+
+
+def _rebuild(arguments: Namespace) -> int:
+    good, bad = tables_at(arguments.store).rebuild()
+    sys.stdout.write(f"tables made anew from {counted(good, 'record')}, {len(bad)} cannot be believed\n")
+    return _named(bad)
+
+
+def _named(bad: Iterable[BadRecord]) -> int:
+    """Name records that cannot be believed; return the exit status."""
+    lines = [f"{printable(str(problem))}\n" for problem in bad]
+    sys.stderr.writelines(lines)
+    return UNUSABLE if lines else DONE

@@ -11,7 +11,7 @@ from pytest_torchprof.history.record import CommitRecord
 from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 MOST_ANCESTORS: Final = 200
@@ -21,10 +21,10 @@ BRANCH_VARIABLES: Final = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_
 _REMOTE: Final = re.compile(r"(?:\w[\w+.-]*://)?(?:[^@/]*@)?([^/:]+)(?::\d+(?=/))?[/:]+(.+?)(?:\.git)?/*", re.DOTALL)
 
 
-def commit_record(folder: Path, variables: Mapping[str, str], *, apart: Path | None = None) -> CommitRecord | None:
+def commit_record(folder: Path, variables: Mapping[str, str], *, apart: Iterable[Path] = ()) -> CommitRecord | None:
     """Return the commit that is checked out around pytest's root directory; None where git does not tell it.
 
-    ``apart``: the folder of the history, whose new files are no change of the code.
+    ``apart``: the folder or the files of the history, whose being new or changed is no change of the code.
     """
     try:
         repository = Repository.around(folder)
@@ -33,7 +33,7 @@ def commit_record(folder: Path, variables: Mapping[str, str], *, apart: Path | N
         return None
 
 
-def _record(repository: Repository, folder: Path, variables: Mapping[str, str], apart: Path | None) -> CommitRecord:
+def _record(repository: Repository, folder: Path, variables: Mapping[str, str], apart: Iterable[Path]) -> CommitRecord:
     top = repository.top
     first = f"--max-count={MOST_ANCESTORS + 1}"
     sha, *ancestors = ask_git(top, "rev-list", "--first-parent", first, "HEAD").split()
@@ -54,13 +54,10 @@ def _record(repository: Repository, folder: Path, variables: Mapping[str, str], 
     )
 
 
-def _is_dirty(top: Path, apart: Path | None) -> bool:
-    left_out = [] if apart is None or not apart.resolve().is_relative_to(top.resolve()) else [_all_but(top, apart)]
+def _is_dirty(top: Path, apart: Iterable[Path]) -> bool:
+    below = [path.resolve() for path in apart if path.resolve().is_relative_to(top.resolve())]
+    left_out = [f":(exclude,literal){path.relative_to(top.resolve()).as_posix()}" for path in below]
     return bool(ask_git(top, "status", "--porcelain", "--no-renames", "--", ".", *left_out))
-
-
-def _all_but(top: Path, folder: Path) -> str:
-    return f":(exclude,literal){folder.resolve().relative_to(top.resolve()).as_posix()}"
 
 
 def _project(repository: Repository) -> str | None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, encode, read
-from pytest_torchprof.history.sources import record_in
+from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
 from pytest_torchprof.system.replacing import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterable
     from pathlib import Path
 
 OUTBOX: Final = ".torchprof/outbox"
@@ -24,29 +24,65 @@ class HistoryFolder(Struct, frozen=True):
     path: Path
 
     @property
-    def files(self) -> list[Path]:
-        """Its files by their names."""
-        return sorted(self.path.glob(f"*{SUFFIX}"))
+    def shown(self) -> str:
+        """Its path."""
+        return str(self.path)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The folder itself."""
+        return (self.path,)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a folder."""
+        return self.path.is_dir()
 
     def add(self, record: RunRecord) -> bool:
         """Keep a record, and return whether it was new.
 
-        Raises BadRecord where the folder has another one of the same id, OSError if it cannot be written.
+        Raises BadRecord where the folder has another one of the same id, StoreUnusable if it cannot be written.
         """
         file = self.path / f"{record.uuid}{SUFFIX}"
-        self.path.mkdir(parents=True, exist_ok=True)
-        if file.exists():
-            if read(file) == record:
-                return False
-            raise BadRecord(f"{file} is another record of the same id, and stays as it is")
-        with replacing(file, lasting=True) as unfinished:
-            unfinished.write_bytes(encode(record))
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if file.exists():
+                if read(file) == record:
+                    return False
+                raise another_of_the_same_id(str(file))
+            with replacing(file, lasting=True) as unfinished:
+                unfinished.write_bytes(encode(record))
+        except OSError as error:
+            raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
         return True
 
     def remove(self, record: RunRecord) -> None:
-        """Remove a record that lies elsewhere by now."""
-        (self.path / f"{record.uuid}{SUFFIX}").unlink(missing_ok=True)
+        """Remove a record that lies elsewhere by now; StoreUnusable if it cannot be removed."""
+        try:
+            (self.path / f"{record.uuid}{SUFFIX}").unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
 
-    def records(self) -> Iterator[RunRecord | BadRecord]:
-        """Yield its records, and for each file that cannot be believed what is wrong with it, by their names."""
-        yield from map(record_in, self.files)
+    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
+        """Yield name and content of its files by their names, and what is wrong with one that cannot be read.
+
+        StoreUnusable where the folder itself cannot be read.
+        """
+        if not self.is_there:
+            return
+        try:
+            files = sorted(file for file in self.path.iterdir() if file.name.endswith(SUFFIX))
+        except OSError as error:
+            raise StoreUnusable(self.shown, f"cannot be read: {error.strerror or error}") from None
+        yield from contents(files)
+
+
+def contents(files: Iterable[Path]) -> Generator[tuple[str, bytes] | BadRecord]:
+    """Yield name and content of files, and what is wrong with one that cannot be read."""
+    for file in files:
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            yield BadRecord(f"{file}: cannot be read: {error.strerror or error}")
+        else:
+            yield str(file), content

@@ -22,7 +22,6 @@ from pytest_torchprof.history.record import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.trace.metadata import Environment
@@ -52,15 +51,17 @@ class RunReader:
         self._structures: dict[bytes, str] = {}
         self._environments: dict[tuple[Environment, ...], tuple[Environment, ...]] = {}
 
-    def read(self, files: Iterable[Path]) -> Iterator[HistoryRun | BadRecord]:
-        """Yield the runs in files, and what is wrong with those that cannot be believed."""
-        for file in files:
+    def read(self, packed: Iterable[tuple[str, bytes] | BadRecord]) -> Iterator[HistoryRun | BadRecord]:
+        """Yield the runs in records, given as name and content, and what is wrong with those not to be believed."""
+        for record in packed:
+            if isinstance(record, BadRecord):
+                yield record
+                continue
+            name, content = record
             try:
-                yield self._run(file.read_bytes(), str(file))
+                yield self._run(content, name)
             except BadRecord as problem:
                 yield problem
-            except OSError as error:
-                yield BadRecord(f"{file}: cannot be read: {error.strerror or error}")
 
     def _run(self, data: bytes, name: str) -> HistoryRun:
         try:

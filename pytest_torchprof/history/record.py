@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 from datetime import datetime
 from enum import StrEnum
@@ -182,6 +183,13 @@ def encode(record: RunRecord) -> bytes:
     with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
         file.write(_ENCODER.encode(record))
     return packed.getvalue()
+
+
+def digest_of(record: RunRecord) -> str:
+    """Return a hash of what a record holds, however it was packed and written."""
+    # A number that a run has as 5 is 5.0 once it was read.
+    as_read = _DECODER.decode(_ENCODER.encode(record))
+    return hashlib.sha256(_ENCODER.encode(as_read)).hexdigest()
 
 
 def decode(data: bytes, name: str) -> RunRecord:

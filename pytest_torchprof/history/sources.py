@@ -1,40 +1,47 @@
-"""Records to be taken into a history: files, folders of them, and archives as CI services keep artifacts."""
+"""Records to be taken into a history: files, folders of them, archives as CI services keep artifacts, other stores."""
 
 from __future__ import annotations
 
 import zipfile
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord, decode
+from pytest_torchprof.history.folder import contents
+from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord
+from pytest_torchprof.history.store import StoreUnusable, decoded, records_of
+from pytest_torchprof.history.stores import store_at
+from pytest_torchprof.history.where import is_database, where_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
 _DAMAGED: Final = (EOFError, OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
 """What zipfile raises for archives that are damaged, encrypted, or packed in a rare way."""
 
 
-def records_in(path: Path) -> Iterator[RunRecord | BadRecord]:
-    """Yield the records of a file, a folder with all below it, or a ZIP archive, and what is wrong with the others."""
-    if path.is_dir():
-        for file in sorted(path.rglob(f"*{SUFFIX}")):
-            yield record_in(file)
-    elif path.suffix == ".zip":
-        yield from _records_in_archive(path)
-    else:
-        yield record_in(path)
+def records_in(source: str) -> Iterator[RunRecord | BadRecord]:
+    """Yield the records of a source, and what is wrong with the others.
+
+    A source is a file, a folder with all below it, a ZIP archive, or another store; StoreUnusable if that is not there.
+    """
+    path = Path(source)
+    if "://" not in source:
+        if path.is_dir():
+            return _records_in_files(sorted(path.rglob(f"*{SUFFIX}")))
+        if path.suffix == ".zip":
+            return _records_in_archive(path)
+        if not is_database(path):
+            return _records_in_files([path])
+    store = store_at(where_of(source, Path()))
+    if not store.is_there:
+        raise StoreUnusable(store.shown, "there is no history")
+    return records_of(store)
 
 
-def record_in(file: Path) -> RunRecord | BadRecord:
-    """Return the record in a file, or what is wrong with it."""
-    try:
-        return decode(file.read_bytes(), str(file))
-    except BadRecord as problem:
-        return problem
-    except OSError as error:
-        return BadRecord(f"{file}: cannot be read: {error.strerror or error}")
+def _records_in_files(files: Iterable[Path]) -> Iterator[RunRecord | BadRecord]:
+    for packed in contents(files):
+        yield packed if isinstance(packed, BadRecord) else decoded(*packed)
 
 
 def _records_in_archive(path: Path) -> Iterator[RunRecord | BadRecord]:
@@ -51,8 +58,6 @@ def _record_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> 
     if member.file_size > MOST_BYTES:
         return BadRecord(f"{name}: larger than {MOST_BYTES >> 20} MiB, which no run's record is")
     try:
-        return decode(archive.read(member), name)
-    except BadRecord as problem:
-        return problem
+        return decoded(name, archive.read(member))
     except _DAMAGED as error:
         return BadRecord(f"{name}: cannot be read: {error}")

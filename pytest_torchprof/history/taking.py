@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from pytest_torchprof.history.record import BadRecord, Event, RunRecord
+from pytest_torchprof.history.store import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_torchprof.history.folder import HistoryFolder
+    from pytest_torchprof.history.store import Store
 
 
 class Taken(Struct, kw_only=True):
@@ -24,13 +26,14 @@ class Taken(Struct, kw_only=True):
     refused: list[BadRecord] = []
 
 
-def take(store: HistoryFolder, records: Iterable[RunRecord | BadRecord], only_event: Event | None) -> Taken:
+def take(store: Store, records: Iterable[RunRecord | BadRecord], only_event: Event | None) -> Taken:
     """Add records to a history, and return what became of them.
 
     Those of another project than the history's are refused; with ``only_event``, those of other events are left out.
     """
     taken = Taken()
-    project = next((of for record in store.records() if (of := _project(record)) is not None), None)
+    with closing(records_of(store)) as known:
+        project = next((of for record in known if (of := _project(record)) is not None), None)
     for record in records:
         if isinstance(record, BadRecord):
             taken.refused.append(record)
@@ -45,7 +48,7 @@ def take(store: HistoryFolder, records: Iterable[RunRecord | BadRecord], only_ev
     return taken
 
 
-def _add(store: HistoryFolder, record: RunRecord, taken: Taken) -> None:
+def _add(store: Store, record: RunRecord, taken: Taken) -> None:
     try:
         if store.add(record):
             taken.added += 1

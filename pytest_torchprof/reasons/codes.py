@@ -48,6 +48,7 @@ class Code(StrEnum):
     # The history of runs.
     BAD_RECORD = "bad-record"
     NO_HISTORY = "no-history"
+    UNUSABLE_STORE = "unusable-store"
     # What came of limits.
     LIMITS_MISSED = "limits-missed"
     NOT_MEASURED = "not-measured"

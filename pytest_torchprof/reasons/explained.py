@@ -132,7 +132,7 @@ CHAPTERS: Final[Mapping[str, tuple[str, ...]]] = {
         Code.NO_TEST,
     ),
     Code.REPORT_NOT_WRITTEN: (),
-    "history": (Code.BAD_RECORD, Code.NO_HISTORY),
+    "history": (Code.BAD_RECORD, Code.NO_HISTORY, Code.UNUSABLE_STORE),
 }
 """The chapters by who meets what they hold, in their order; a code that none names is in that of *not measured*."""
 
@@ -767,8 +767,16 @@ EXPLAINED: Final[Mapping[str, Explained]] = {
     ),
     Code.NO_HISTORY: Explained(
         """
-        The folder is not there, or it has no run of the branch or no test of the name that was asked for.
-        `torchprof history log DIR TEST --branch NAME` takes both as the runs have recorded them.
+        The store is not there, or it has no run of the branch or no test of the name that was asked for.
+        `torchprof history log STORE TEST --branch NAME` takes both as the runs have recorded them.
+        """,
+    ),
+    Code.UNUSABLE_STORE: Explained(
+        """
+        The store of a history cannot be reached, read or written, and the text says why: a server that does not
+        answer, a folder without permission, an SQLite file on a network file system, a library that is not installed,
+        or a schema of another version, with the line that upgrades it. A run's record then waits in
+        `.torchprof/outbox`, and `torchprof history push STORE` sends it. The text never has a password.
         """,
     ),
 }

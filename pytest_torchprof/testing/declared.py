@@ -26,7 +26,7 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("gpus", "all|each", "each: every worker of pytest-xdist sees a GPU of its own, as long as there are enough"),
     ("save", "DIR", "keep every recording in DIR"),
     ("replay", "DIR", "judge the recordings in DIR without running the measured code"),
-    ("history", "DIR", "add a record of the run to the history in DIR (torchprof history)"),
+    ("history", "WHERE", "add a record of the run to the history in WHERE, a folder or a database (torchprof history)"),
 )
 _KEYS: tuple[tuple[str, Literal["args", "linelist"] | None, str | list[str], str], ...] = (
     *((key_of(name), None, "", text) for name, _, text in _OPTIONS),

@@ -6,7 +6,7 @@ import os
 import uuid
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -15,10 +15,19 @@ from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
 from pytest_torchprof.history.record import BadRecord, RunRecord
 from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
+from pytest_torchprof.history.store import StoreUnusable
+from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.recording.files import hide
+from pytest_torchprof.system.waiting import within
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from pytest_torchprof.testing.session import RunState
+
+PATIENCE_S: Final = 60
+"""How long the end of a run waits for a store: libraries try again for minutes where a server does not answer."""
 
 
 def leave_record(state: RunState, session: pytest.Session) -> None:
@@ -26,14 +35,18 @@ def leave_record(state: RunState, session: pytest.Session) -> None:
 
     Where it cannot be written it waits in the outbox, which the end of the run says.
     """
-    if (folder := state.options.history) is None:
+    if (where := state.options.history) is None:
         return
-    record = _record(state, session)
+    store = store_at(where)
+    record = _record(state, session, apart=store.files)
     try:
-        HistoryFolder(folder).add(record)
-    except (OSError, BadRecord) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        state.note_left_behind(f"--torchprof-history={folder}: cannot be written: {why}. {_sent_later(state, record)}")
+        within(PATIENCE_S, lambda: store.add(record))
+    except TimeoutError as error:
+        state.note_left_behind(f"--torchprof-history={where.shown}: {error}. {_sent_later(state, record)}")
+    except StoreUnusable as problem:
+        state.note_left_behind(f"--torchprof-history={where.shown}: {problem.why}. {_sent_later(state, record)}")
+    except BadRecord as problem:
+        state.note_left_behind(f"--torchprof-history={where.shown}: {problem.text}. {_sent_later(state, record)}")
 
 
 def _sent_later(state: RunState, record: RunRecord) -> str:
@@ -41,12 +54,15 @@ def _sent_later(state: RunState, record: RunRecord) -> str:
     try:
         HistoryFolder(outbox).add(record)
         hide(outbox.parent)
+    except StoreUnusable as problem:
+        return f"Nor can {OUTBOX}: {problem.why}. The record of this run is lost"
     except OSError as error:
-        return f"Nor can {OUTBOX}: {error.strerror or error}. The record of this run is lost"
-    return f"The record of this run waits in {OUTBOX}: torchprof history push DIR sends it"
+        why = error.strerror or error
+        return f"The record of this run waits in {OUTBOX}, which cannot be hidden from git: {why}"
+    return f"The record of this run waits in {OUTBOX}: torchprof history push STORE sends it"
 
 
-def _record(state: RunState, session: pytest.Session) -> RunRecord:
+def _record(state: RunState, session: pytest.Session, apart: Sequence[Path]) -> RunRecord:
     results = tuple(state.results.values())
     environments = environments_of(results)
     event, job = ci_job(os.environ)
@@ -59,7 +75,7 @@ def _record(state: RunState, session: pytest.Session) -> RunRecord:
         complete=not stopped and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED),
         event=event,
         ci=job,
-        commit=commit_record(state.options.rootdir, os.environ, apart=state.options.history),
+        commit=commit_record(state.options.rootdir, os.environ, apart=apart),
         machine=machine_of(environments),
         environments=environments,
         measurements=measurements_of(results, environments),

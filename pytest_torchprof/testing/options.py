@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.against.side import Side
+    from pytest_torchprof.history.where import Where
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Limit
 
@@ -70,8 +71,8 @@ class RunOptions:
     save: Path | None
     replay: Path | None
     reports: tuple[Path, ...]
-    history: Path | None
-    """The folder to which the run adds a record of itself."""
+    history: Where | None
+    """The store to which the run adds a record of itself."""
     rootdir: Path
     tolerance: Tolerance | None
     settings: Mapping[str, object]
@@ -111,17 +112,13 @@ def run_options(config: pytest.Config) -> RunOptions:
 
 def _read_run_options(config: pytest.Config) -> RunOptions:
     source = _Source(config)
-    folder, save, replay, history = (
-        next(iter(source.paths(name)), None) for name in ("baseline-dir", "save", "replay", "history")
-    )
+    folder, save, replay = (next(iter(source.paths(name)), None) for name in ("baseline-dir", "save", "replay"))
     if save and replay:
         raise _bad_option("--torchprof-save and --torchprof-replay exclude each other: a replay records nothing")
     if save and (existing := next((place for place in (save, *save.parents) if place.exists()), save)).is_file():
         raise _bad_option(f"--torchprof-save: {existing} is a file; name a folder for the recordings")
     if replay and not replay.is_dir():
         raise _bad_option(f"--torchprof-replay: {replay} is no folder; name one made by --torchprof-save")
-    if history and (":/" in str(history) or history.is_file()):
-        raise _bad_option(f"--torchprof-history: {history} is no folder; name one, which is made if it is not there")
     options = RunOptions(
         enabled=source.read("", _one_of(("on", "off"))) != "off",
         baseline=BaselineMode(source.read("baseline", _one_of(BaselineMode)) or "compare"),
@@ -134,7 +131,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         save=save,
         replay=replay,
         reports=source.paths("report"),
-        history=history,
+        history=source.history(),
         rootdir=config.rootpath,
         tolerance=source.tolerance(),
         settings=source.settings(),
@@ -186,10 +183,32 @@ class _Source:
 
     def paths(self, name: str) -> tuple[Path, ...]:
         """Return paths: relative to where pytest was called, or, from the ini file, to that file's folder."""
+        given, folder = self._given_below(name)
+        return tuple(folder / path for path in given)
+
+    def history(self) -> Where | None:
+        """Return where the history is kept."""
+        given, folder = self._given_below("history")
+        if not given:
+            return None
+        # This module loads in every pytest run.
+        from pytest_torchprof.history.store import StoreUnusable  # noqa: PLC0415
+        from pytest_torchprof.history.stores import store_at  # noqa: PLC0415
+        from pytest_torchprof.history.where import where_of  # noqa: PLC0415
+
+        try:
+            where = where_of(given[0], folder)
+            store_at(where)  # A library that cannot be loaded is better known now than at the end of the run.
+        except StoreUnusable as problem:
+            raise _bad_option(f"--torchprof-history: {problem.text}") from None
+        return where
+
+    def _given_below(self, name: str) -> tuple[Sequence[str], Path]:
+        """Return what is given for an option, and the folder that paths in it are relative to."""
         given, folder = self._config.getoption(key_of(name)), self._config.invocation_params.dir
         if given is None:
             given, folder = self._config.getini(key_of(name)) or (), self._config.rootpath
-        return tuple(folder / path for path in ([given] if isinstance(given, str) else given))
+        return [given] if isinstance(given, str) else given, folder
 
     def settings(self) -> dict[str, object]:
         """Return the settings of limits that the ini file has."""

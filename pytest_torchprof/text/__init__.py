@@ -35,6 +35,19 @@ def without_commands(line: str) -> str:
     return _COMMAND.sub(lambda match: f"{match[0][:-1]}\\x{ord(match[0][-1]):x}", line)
 
 
+SHOWN_IN_URLS = ("host", "port", "dbname", "sslmode", "connect_timeout")
+"""What stands behind the question mark of a URL and is shown; anything else may be secret."""
+_PASSWORD = re.compile(r"(://[^/@:?\s]*):.*@", re.DOTALL)
+_IN_URL = re.compile(rf"([?&](?!(?:{'|'.join(SHOWN_IN_URLS)})=)[^=&\s]+)=[^&\s'\"]+")
+
+
+def without_passwords(text: str) -> str:
+    """Return text with asterisks for what may be secret in a URL in it."""
+    if "://" not in text:
+        return text
+    return _IN_URL.sub(r"\1=***", _PASSWORD.sub(r"\1:***@", text))
+
+
 def json_text(value: object) -> str:
     """Return JSON in plain ASCII, in which neither a terminal nor a CI service sees a command."""
     from json import dumps  # noqa: PLC0415 - tables and sentences do not need it

@@ -1,0 +1,1 @@
+"""A history in SQLite or PostgreSQL, by SQLAlchemy: imported only for these."""

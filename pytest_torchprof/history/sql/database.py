@@ -1,0 +1,220 @@
+"""The records of a history in an SQLite file or a PostgreSQL database.
+
+Each is written in one transaction, whole or not at all; a schema is changed by who asks for it, never by a writer.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import URL, create_engine, delete, event, func, make_url, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DataError
+from sqlalchemy.pool import NullPool
+
+from pytest_torchprof.history.guarding import guarding, reason_without_secrets
+from pytest_torchprof.history.record import BadRecord, RunRecord, decode, digest_of, encode
+from pytest_torchprof.history.sql.migrating import migrate, revision_of
+from pytest_torchprof.history.sql.rows import rows_of
+from pytest_torchprof.history.sql.schema import FROM_RECORDS, RECORD, REVISIONS, SHARED
+from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
+from pytest_torchprof.history.where import StoreKind
+from pytest_torchprof.text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Connection, Engine, Table
+
+    from pytest_torchprof.history.where import Where
+
+_CONNECT_S: Final = 5
+_PATIENCE_S: Final = 30
+"""How long a writer waits for others."""
+_LOCK: Final = 0x746F72636870726F
+"""PostgreSQL's lock of the schema: shared by writers, held alone by who changes it or makes the tables anew."""
+_AT_ONCE: Final = 16
+"""How many records are fetched together, and held in memory."""
+
+
+class HistoryDatabase:
+    """The records in a database; any number of processes may write to it at once."""
+
+    def __init__(self, where: Where) -> None:
+        """Name the store; it is reached when it is asked."""
+        self.shown = where.shown
+        self._where = where
+        self._file = Path(where.address) if where.kind is StoreKind.SQLITE else None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file of SQLite with those beside it; none of a server."""
+        if self._file is None:
+            return ()
+        return tuple(self._file.with_name(f"{self._file.name}{end}") for end in ("", "-wal", "-shm", "-journal"))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has a schema; StoreUnusable where that cannot be told."""
+        if self._file is not None and not self._file.exists():
+            return False
+        with self._connected("cannot be read") as connection:
+            return revision_of(connection) is not None
+
+    def add(self, record: RunRecord) -> bool:
+        """Keep a record, and return whether it was new.
+
+        Raises BadRecord where another one of the same id is there, or where no database has numbers or dates as it has,
+        StoreUnusable if it cannot be written.
+        """
+        with self._written("cannot be written") as connection:
+            if (revision := revision_of(connection)) is not None:
+                self._refuse_other_schema(revision)
+                return self._add(connection, record)
+        self._make()
+        return self.add(record)
+
+    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
+        """Yield name and content of each record by their ids."""
+        if not self.is_there:
+            return
+        chosen = select(RECORD.c.uuid, RECORD.c.packed).order_by(RECORD.c.uuid)
+        with self._connected("cannot be read") as connection:
+            self._refuse_other_schema(revision_of(connection))
+            with connection.execution_options(yield_per=_AT_ONCE).execute(chosen) as stored:
+                for uuid, packed in stored:
+                    yield f"{self.shown}: {uuid}", packed
+
+    def upgrade(self) -> tuple[str | None, str]:
+        """Give it the newest schema; return which it had, None for an empty database, and which it has."""
+        with self._written("cannot be upgraded", alone=True) as connection:
+            had = revision_of(connection)
+            self._refuse_newer_schema(had)
+            migrate(connection)
+            return had, REVISIONS[-1]
+
+    def rebuild(self) -> tuple[int, list[BadRecord]]:
+        """Make all tables anew from the records; return of how many, and what is wrong with the others."""
+        if not self.is_there:
+            raise StoreUnusable(self.shown, "there is no history")
+        good, bad = 0, []
+        with self._written("cannot be made anew", alone=True) as connection:
+            self._refuse_other_schema(revision_of(connection))
+            for table in reversed(FROM_RECORDS):
+                connection.execute(delete(table))
+            for uuid in connection.scalars(select(RECORD.c.uuid).order_by(RECORD.c.uuid)).all():
+                packed: bytes = connection.execute(select(RECORD.c.packed).where(RECORD.c.uuid == uuid)).scalar_one()
+                try:
+                    rows = rows_of(decode(packed, f"{self.shown}: {uuid}"))
+                except BadRecord as problem:
+                    bad.append(problem)
+                else:
+                    self._insert(connection, rows)
+                    good += 1
+        return good, bad
+
+    def _make(self) -> None:
+        with self._written("cannot be written", alone=True) as connection:
+            # Another process may have done so a moment ago.
+            if revision_of(connection) is None:
+                migrate(connection)
+
+    def _add(self, connection: Connection, record: RunRecord) -> bool:
+        name, digest = f"{self.shown}: {record.uuid}", digest_of(record)
+        values = {"uuid": record.uuid, "digest": digest, "packed": encode(record)}
+        new = connection.scalar(self._insert_if_new(RECORD).returning(RECORD.c.uuid), values)
+        if new is None:
+            if connection.scalar(select(RECORD.c.digest).where(RECORD.c.uuid == record.uuid)) == digest:
+                return False
+            raise another_of_the_same_id(name)
+        try:
+            self._insert(connection, rows_of(record))
+        except (DataError, OverflowError) as error:
+            why = reason_without_secrets(error, self._where)
+            raise BadRecord(f"{name}: has what no database can hold: {why}") from None
+        return True
+
+    def _insert(self, connection: Connection, rows: Mapping[Table, Sequence[Any]]) -> None:
+        for table, own in rows.items():
+            if own:
+                connection.execute(self._insert_if_new(table) if table in SHARED else table.insert(), own)
+
+    def _insert_if_new(self, table: Table) -> Any:
+        insert = postgresql.insert if self._file is None else sqlite.insert
+        return insert(table).on_conflict_do_nothing()
+
+    def _refuse_other_schema(self, revision: str | None) -> None:
+        self._refuse_newer_schema(revision)
+        if revision != REVISIONS[-1]:
+            line = f"torchprof history upgrade {quoted(self.shown)}"
+            problem = f"has schema {revision}, and this pytest-torchprof needs {REVISIONS[-1]}: run {line}"
+            raise StoreUnusable(self.shown, problem)
+
+    def _refuse_newer_schema(self, revision: str | None) -> None:
+        if revision is not None and revision not in REVISIONS:
+            problem = f"has schema {revision}, made by a newer pytest-torchprof than this: update it"
+            raise StoreUnusable(self.shown, problem)
+
+    @contextmanager
+    def _connected(self, failed: str) -> Iterator[Connection]:
+        with guarding(self._where, failed), self._engine().connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _written(self, failed: str, *, alone: bool = False) -> Iterator[Connection]:
+        """Yield a connection whose transaction is committed at the end, and taken back where something is raised."""
+        with guarding(self._where, failed):
+            if self._file is not None:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._engine(writes=True).begin() as connection:
+                if self._file is None:
+                    connection.execute(text(f"SET LOCAL lock_timeout = '{_PATIENCE_S}s'"))
+                    lock = func.pg_advisory_xact_lock if alone else func.pg_advisory_xact_lock_shared
+                    connection.execute(select(lock(_LOCK)))
+                yield connection
+
+    def _engine(self, *, writes: bool = False) -> Engine:
+        if self._file is not None:
+            return _sqlite_engine(self._file, writes=writes)
+        url = make_url(self._where.address)
+        # Without it, a host that does not answer is waited for as long as TCP likes.
+        waits = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_S}
+        return create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=waits)
+
+
+def _sqlite_engine(file: Path, *, writes: bool) -> Engine:
+    url = URL.create("sqlite", database=str(file))
+    engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args={"timeout": _PATIENCE_S})
+
+    # Python's module begins transactions when it likes, and none before a change of the schema.
+    def connected(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None
+        if writes:
+            _write_ahead(connection)
+            connection.execute("PRAGMA foreign_keys = ON")
+
+    def begun(connection: Connection) -> None:
+        # A writer that has read before it writes would not be let wait for another one.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begun)
+    return engine
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer not wait for one another; this change itself waits for nobody without help."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+        else:
+            return

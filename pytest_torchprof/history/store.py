@@ -1,0 +1,87 @@
+"""Where the records of a project's runs are kept: what every store can do, whatever it is."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_torchprof.history.record import BadRecord, RunRecord, decode
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+
+class StoreUnusable(TorchprofError):
+    """A history that cannot be reached, read or written; its text names it, without a password."""
+
+    code = Code.UNUSABLE_STORE
+
+    def __init__(self, shown: str, why: str) -> None:
+        """Make the error of a store that is called so."""
+        super().__init__(f"{shown}: {why}")
+        self.why = why
+
+
+class Store(Protocol):
+    """Takes records and gives them back; any number of processes may write to it at once."""
+
+    @property
+    def shown(self) -> str:
+        """What messages call it: never with a password."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The paths on this machine that are its own: a folder, or the files of a database."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether somebody has made it; StoreUnusable where that cannot be told."""
+
+    def add(self, record: RunRecord) -> bool:
+        """Keep a record, and return whether it was new.
+
+        Raises BadRecord where another one of the same id is there, StoreUnusable if it cannot be kept.
+        """
+
+    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
+        """Yield name and content of each record by their ids, and what is wrong with one that cannot be read.
+
+        Nothing is yielded of a store that is not there. Raises StoreUnusable if it cannot be read.
+        """
+
+
+class Tables(Protocol):
+    """A store that keeps what is in its records in tables too."""
+
+    @property
+    def shown(self) -> str:
+        """What messages call it: never with a password."""
+
+    def upgrade(self) -> tuple[str | None, str]:
+        """Give it the newest schema; return which it had, None for an empty database, and which it has."""
+
+    def rebuild(self) -> tuple[int, list[BadRecord]]:
+        """Make all tables anew from the records; return of how many, and what is wrong with the others."""
+
+
+def records_of(store: Store) -> Generator[RunRecord | BadRecord]:
+    """Yield the records of a store, and what is wrong with those that cannot be believed; StoreUnusable."""
+    with closing(store.packed()) as all_packed:
+        for packed in all_packed:
+            yield packed if isinstance(packed, BadRecord) else decoded(*packed)
+
+
+def decoded(name: str, content: bytes) -> RunRecord | BadRecord:
+    """Return the record in a content that is called so, or what is wrong with it."""
+    try:
+        return decode(content, name)
+    except BadRecord as problem:
+        return problem
+
+
+def another_of_the_same_id(name: str) -> BadRecord:
+    """Return the refusal of a record whose id another one has, which is called so."""
+    return BadRecord(f"{name} is another record of the same id, and stays as it is")

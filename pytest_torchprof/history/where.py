@@ -1,0 +1,120 @@
+"""What WHERE means: a folder, a prefix of an object store, an SQLite file, or a PostgreSQL database.
+
+Nothing is opened and no library loaded here: a run says at its beginning what it cannot use at its end.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from pytest_torchprof.history.local_disk import network_file_system
+from pytest_torchprof.history.store import StoreUnusable
+from pytest_torchprof.text import enumerated, without_passwords
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OBJECT_STORES: Final = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "memory": "fsspec"}
+"""The protocols whose objects appear whole and can be written once, and the module that each needs."""
+POSTGRESQL: Final = "postgresql+psycopg"
+_ALSO_POSTGRESQL: Final = ("postgresql", "postgres", POSTGRESQL)
+_DATABASE: Final = re.compile(
+    r"(?:[^:@/?]*(?::[^@]*)?@)?(?:\[[^\[\]@]*\]|[^:@/?\[]*)(?::\d*)?(?:/[^?@]*)?(?:\?.*)?", re.DOTALL
+)
+"""USER:PASSWORD@HOST:PORT/DATABASE?NAME=VALUE; what does not fit would be read with a part of the password as host."""
+_SQLITE: Final = (".db", ".sqlite")
+_FORMS: Final = (
+    "a folder",
+    "a file that ends in .db or .sqlite",
+    "sqlite:///PATH",
+    "postgresql+psycopg://USER@HOST/DATABASE",
+    "s3://BUCKET/PREFIX",
+    "gs://BUCKET/PREFIX",
+)
+
+
+class StoreKind(StrEnum):
+    """What a history is kept in."""
+
+    FOLDER = "folder"
+    OBJECTS = "objects"
+    SQLITE = "sqlite"
+    POSTGRESQL = "postgresql"
+
+
+class Where(Struct, frozen=True):
+    """Which store is meant."""
+
+    kind: StoreKind
+    address: str
+    """A path, or a URL, which may hold a password."""
+
+    @property
+    def shown(self) -> str:
+        """What messages call it: never with a password."""
+        return without_passwords(self.address)
+
+    def __repr__(self) -> str:
+        """Return it without a password, for tracebacks show what variables hold."""
+        return f"{type(self).__name__}({self.kind.value!r}, {self.shown!r})"
+
+
+def where_of(text: str, folder: Path) -> Where:
+    """Return which store a text means; paths are relative to a folder.
+
+    Raises StoreUnusable for what is none, for a library that is not installed, and for SQLite on a network.
+    """
+    scheme, separator, behind = text.partition("://")
+    if not separator:
+        path = folder / text
+        if is_database(path) and not path.is_dir():
+            return _sqlite(path)
+        if path.is_file():
+            raise StoreUnusable(str(path), f"is a file; expected {enumerated(_FORMS)}")
+        return Where(StoreKind.FOLDER, str(path))
+    if scheme == "sqlite":
+        # As SQLAlchemy has it: three slashes before a relative path, four before an absolute one.
+        if not behind.startswith("/") or behind in ("/", "/:memory:"):
+            raise StoreUnusable(without_passwords(text), "names no file; expected sqlite:///PATH")
+        return _sqlite(folder / behind[1:])
+    if scheme in _ALSO_POSTGRESQL:
+        if _DATABASE.fullmatch(behind) is None:
+            problem = "is no address of a database; in names and passwords @ is written as %40, : as %3A, / as %2F"
+            raise StoreUnusable(without_passwords(text), problem)
+        where = Where(StoreKind.POSTGRESQL, f"{POSTGRESQL}://{behind}")
+        return _with_modules(where, "sqlalchemy", "alembic", "psycopg")
+    if scheme in OBJECT_STORES:
+        return _with_modules(Where(StoreKind.OBJECTS, text), "fsspec", OBJECT_STORES[scheme])
+    raise StoreUnusable(without_passwords(text), f"is no store of records; expected {enumerated(_FORMS)}")
+
+
+def is_database(path: Path) -> bool:
+    """Whether a path is that of an SQLite file, by its name."""
+    return path.suffix in _SQLITE
+
+
+def _sqlite(path: Path) -> Where:
+    if path.is_dir():
+        raise StoreUnusable(str(path), "is a folder; expected a file for SQLite")
+    if (system := network_file_system(path)) is not None:
+        problem = (
+            f"lies on a network file system ({system}), whose locks do not keep two machines from writing to an "
+            f"SQLite file at once: use a folder, or PostgreSQL"
+        )
+        raise StoreUnusable(str(path), problem)
+    return _with_modules(Where(StoreKind.SQLITE, str(path)), "sqlalchemy", "alembic")
+
+
+def _with_modules(where: Where, *modules: str) -> Where:
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        ours = {"sqlalchemy", "alembic", "psycopg", "fsspec"}
+        needed = ["'pytest-torchprof[history]'"] if ours & {*missing} else []
+        command = " ".join(["pip install", *needed, *(module for module in missing if module not in ours)])
+        raise StoreUnusable(where.shown, f"needs {enumerated(missing)}, which is not installed: {command}")
+    return where

@@ -1,0 +1,761 @@
+"""The stores of a history: a folder, an object store, SQLite and PostgreSQL take the same records and give them back."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from histories import UPGRADED, launched, run_of, write
+from msgspec.structs import replace
+from postgres import PASSWORD
+
+from pytest_torchprof.cli import main
+from pytest_torchprof.history.local_disk import network_file_system
+from pytest_torchprof.history.record import SUFFIX, BadRecord, Event, RunRecord, encode
+from pytest_torchprof.history.store import StoreUnusable, records_of
+from pytest_torchprof.history.stores import store_at
+from pytest_torchprof.history.where import where_of
+
+pytestmark = pytest.mark.any_torch
+
+TEST = "test_model.py::test_block"
+FIVE = {"gemm bf16 tn": 4, "softmax": 1}
+SIX = {**FIVE, "pointwise sigmoid": 1}
+MEASURED = "import torch\n@cpu\ndef test_it(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))"
+ODD = "test_'; DROP TABLE record; --.py::test[\0\x1b[31m\u202e%s%(a)s:b\U0001f600]"
+KINDS = ("folder", "memory", "sqlite", "postgresql")
+DATABASES = ("sqlite", "postgresql")
+FILES = Path(__file__).parent
+
+
+@pytest.fixture(params=KINDS)
+def where(request, store_of):
+    """Where a store of each kind is, which nobody has made yet."""
+    return store_of(request.param)
+
+
+@pytest.fixture(params=DATABASES)
+def database(request, store_of):
+    return store_of(request.param)
+
+
+def store(where):
+    return store_at(where_of(where, Path()))
+
+
+def kept(where):
+    return list(records_of(store(where)))
+
+
+def fill(where, runs):
+    for run in runs:
+        assert store(where).add(run)
+
+
+def answers(capsys, where, *words):
+    """Return what a command prints of a store, without its name."""
+    assert main(["history", words[0], where, *words[1:]]) == 0
+    return capsys.readouterr().out.replace(where, "STORE")
+
+
+@contextmanager
+def connected(where):
+    """Yield a connection to a database beside the store's own."""
+    import sqlalchemy
+
+    url = where.replace("sqlite:////", "sqlite:////")
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    with engine.begin() as connection:
+        yield connection
+
+
+def rows(where):
+    """Return all rows of all tables that are made of records."""
+    import sqlalchemy
+
+    from pytest_torchprof.history.sql.schema import FROM_RECORDS
+
+    with connected(where) as connection:
+        return {
+            table.name: sorted(map(repr, connection.execute(sqlalchemy.select(table)).all())) for table in FROM_RECORDS
+        }
+
+
+# ------------------------------------------------------------------------------------------ records in, records out
+
+
+def test_every_store_gives_the_same_answers_as_a_folder(where, tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE if at < 4 else SIX), launched("test_m.py::test_b", FIVE)) for at in range(8)]
+    runs += [run_of(5, launched(TEST, SIX), environment=UPGRADED), run_of(6, launched(TEST, None), event=Event.PR)]
+    beside = str(write(tmp_path / "beside", runs))
+    shuffled = random.Random(3).sample(runs, len(runs))
+    fill(where, shuffled)
+    for words in (
+        ("changes", "--json"),
+        ("changes",),
+        ("log", TEST),
+        ("when", TEST, "kernels >= 6"),
+        ("verify",),
+    ):
+        assert answers(capsys, where, *words) == answers(capsys, beside, *words)
+    assert kept(where) == kept(beside) == sorted(runs, key=lambda run: run.uuid)
+
+
+def test_a_record_is_taken_once_however_it_was_packed(where, tmp_path, capsys):
+    run = run_of(1, launched(TEST, FIVE))
+    fill(where, [run])
+    assert not store(where).add(run)
+    other = tmp_path / f"other{SUFFIX}"
+    other.write_bytes(gzip.compress(json.dumps(json.loads(gzip.decompress(encode(run))), indent=3).encode(), mtime=7))
+    assert other.read_bytes() != encode(run)
+    assert main(["history", "import", where, str(other)]) == 0
+    assert capsys.readouterr().out == "0 records added, 1 known, 0 refused\n"
+    assert kept(where) == [run]
+
+
+def test_another_record_of_the_same_id_is_refused_by_name_and_what_was_there_stays(where, capsys, tmp_path):
+    run = run_of(1, launched(TEST, FIVE))
+    fill(where, [run])
+    other = replace(run_of(2, launched(TEST, SIX)), uuid=run.uuid)
+    with pytest.raises(BadRecord, match=run.uuid):
+        store(where).add(other)
+    assert main(["history", "import", where, str(write(tmp_path / "in", [other]))]) == 2
+    told = capsys.readouterr()
+    assert told.out == "0 records added, 0 known, 1 refused\n"
+    assert run.uuid in told.err
+    assert kept(where) == [run]
+
+
+def test_names_are_data_in_every_store(where):
+    run = run_of(1, launched(ODD, {ODD: 2}, label=ODD, device="cpu"), branch=ODD, project="example.org/'\"\0")
+    fill(where, [run])
+    assert kept(where) == [run]
+
+
+def test_what_is_not_there_is_no_history_and_is_not_made_by_reading(where, capsys):
+    for command in ("changes", "verify"):
+        assert main(["history", command, where]) == 2
+        assert "[no-history]" in capsys.readouterr().err
+    assert not store(where).is_there
+    assert main(["history", "import", where, where]) == 2
+    assert not store(where).is_there
+
+
+@pytest.mark.parametrize("other", KINDS)
+def test_the_records_of_stores_of_any_kind_are_merged_into_one(where, store_of, other, capsys):
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(4)]
+    first, second = store_of(other), store_of("folder")
+    fill(where, runs[:1])
+    fill(first, runs[:2])
+    fill(second, runs[2:])
+    assert main(["history", "merge", where, first, second]) == 0
+    assert capsys.readouterr().out == "3 records added, 1 known, 0 refused\n"
+    assert main(["history", "import", where, first]) == 0
+    assert capsys.readouterr().out == "0 records added, 2 known, 0 refused\n"
+    assert kept(where) == sorted(runs, key=lambda run: run.uuid)
+
+
+# -------------------------------------------------------------------------------------------------- what a run leaves
+
+
+def test_a_run_adds_its_record_to_every_store(where, run_tests):
+    run_tests(MEASURED, f"--torchprof-history={where}").assert_outcomes(passed=1)
+    (record,) = kept(where)
+    assert record.measurements[0].test == "test_it.py::test_it"
+    content = gzip.decompress(encode(record)).decode()
+    assert not any(secret in content for secret in (PASSWORD, where))
+
+
+def test_workers_of_xdist_leave_one_record_in_a_database(store_of, run_tests):
+    pytest.importorskip("xdist")
+    where = store_of("postgresql")
+    twice = "import torch\n" + "\n".join(
+        f"@cpu\ndef test_{name}(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))" for name in "ab"
+    )
+    result = run_tests(twice, f"--torchprof-history={where}", "-n2", in_process=False)
+    result.assert_outcomes(passed=2)
+    (record,) = kept(where)
+    assert sorted(measured.test for measured in record.measurements) == ["test_it.py::test_a", "test_it.py::test_b"]
+
+
+@pytest.mark.parametrize("name", ["kept", "runs.db", "sqlite:///deep/runs.sqlite"])
+def test_the_historys_own_files_do_not_make_the_tree_dirty(run_tests, pytester, name):
+    if name != "kept":
+        pytest.importorskip("alembic")
+    pytester.path.joinpath(".gitignore").write_text("__pycache__\ntest_it.py\n")
+    for words in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.c commit -qm one"):
+        subprocess.run(["git", *words.split()], cwd=pytester.path, check=True)
+    run_tests(MEASURED, f"--torchprof-history={name}").assert_outcomes(passed=1)
+    with reading(name):
+        run_tests(MEASURED, f"--torchprof-history={name}").assert_outcomes(passed=1)
+    assert [record.commit.dirty for record in kept(name)] == [False, False]
+
+
+@contextmanager
+def reading(name):
+    """Read from a store meanwhile, which keeps the files that SQLite has beside its own."""
+    records = store(name).packed()
+    next(records)
+    yield
+    records.close()
+
+
+def test_an_ini_file_names_the_store_relative_to_its_own_folder(run_tests, pytester):
+    pytest.importorskip("alembic")
+    pytester.makeini("[pytest]\ntorchprof_history = sqlite:///runs.db")
+    run_tests(MEASURED).assert_outcomes(passed=1)
+    assert len(kept("runs.db")) == 1
+
+
+def no_folder_for_it(server, path):
+    path.joinpath("file").touch()
+    return "file/runs.db"
+
+
+def no_database_in_it(server, path):
+    path.joinpath("runs.db").write_text("This is no database at all, and is long enough to be read as one." * 20)
+    return "runs.db"
+
+
+def nobody_listens(server, path):
+    return f"postgresql+psycopg://me:{PASSWORD_IN_URL}@/db?host={path}"
+
+
+def another_password(server, path):
+    return server().url("postgres", "wr0ng@secret")
+
+
+def no_such_database(server, path):
+    return server().url("nowhere")
+
+
+PASSWORD_IN_URL = "wr0ng%40secret"
+
+
+@pytest.mark.parametrize(
+    "case", [no_folder_for_it, no_database_in_it, nobody_listens, another_password, no_such_database]
+)
+def test_an_unreachable_store_costs_a_warning_and_its_record_is_sent_later(
+    case, run_tests, pytester, capsys, request, monkeypatch
+):
+    pytest.importorskip("alembic")
+    pytest.importorskip("psycopg")
+    where = case(lambda: request.getfixturevalue("postgresql"), pytester.path)
+    result = run_tests(MEASURED, f"--torchprof-history={where}", "-vv", "--showlocals", "--full-trace")
+    result.assert_outcomes(passed=1)
+    assert result.ret == 0
+    shown = where_of(where, pytester.path).shown
+    result.stdout.fnmatch_lines([f"*--torchprof-history={glob_free(shown)}:*.torchprof/outbox*history push*"])
+    main(["history", "push", where])
+    told = capsys.readouterr()
+    assert "[unusable-store]" in told.err
+    for text in (str(result.stdout), str(result.stderr), told.out, told.err):
+        assert not any(secret in text for secret in ("wr0ng", PASSWORD, "s3cr", "%40"))
+    assert main(["history", "push", "kept"]) == 0
+    assert capsys.readouterr().out == "1 record added\n"
+    assert len(kept("kept")) == 1
+    assert not list(Path(".torchprof/outbox").glob(f"*{SUFFIX}"))
+    assert main(["history", "push", "kept"]) == 0
+
+
+def test_a_store_that_never_answers_is_not_waited_for(run_tests, pytester, monkeypatch):
+    """Its server takes the connection and says nothing; the library would wait and try again for minutes."""
+    pytest.importorskip("s3fs")
+    monkeypatch.setattr("pytest_torchprof.testing.history.PATIENCE_S", 0.5)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "s3cret")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        result = run_tests(MEASURED, "--torchprof-history=s3://bucket/history")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*--torchprof-history=s3://bucket/history:*0.5 s*.torchprof/outbox*"])
+    assert len(kept(".torchprof/outbox")) == 1
+
+
+def glob_free(text):
+    return "".join("?" if letter in "[]*" else letter for letter in text)
+
+
+def test_a_record_that_the_store_refuses_stays_in_the_outbox_and_the_others_are_sent(where, tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(3)]
+    fill(where, [replace(runs[1], version="2.0")])
+    write(tmp_path / ".torchprof/outbox", runs)
+    assert main(["history", "push", where, f"--rootdir={tmp_path}"]) == 2
+    told = capsys.readouterr()
+    assert told.out == "2 records added\n"
+    assert "[bad-record]" in told.err
+    assert [path.name for path in (tmp_path / ".torchprof/outbox").iterdir()] == [f"{runs[1].uuid}{SUFFIX}"]
+
+
+# ------------------------------------------------------------------------------------------------------ what WHERE means
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "address"),
+    [
+        ("kept", "folder", "/here/kept"),
+        ("/else/kept", "folder", "/else/kept"),
+        ("runs.db", "sqlite", "/here/runs.db"),
+        ("deep/runs.sqlite", "sqlite", "/here/deep/runs.sqlite"),
+        ("sqlite:///runs.any", "sqlite", "/here/runs.any"),
+        ("sqlite:////else/runs.any", "sqlite", "/else/runs.any"),
+        ("memory://bucket//prefix", "objects", "memory://bucket//prefix"),
+        ("postgresql://me@host/db", "postgresql", "postgresql+psycopg://me@host/db"),
+        ("postgresql+psycopg://me@host/db", "postgresql", "postgresql+psycopg://me@host/db"),
+    ],
+)
+def test_what_where_means(text, kind, address):
+    for module in ("alembic", "psycopg", "fsspec"):
+        pytest.importorskip(module)
+    where = where_of(text, Path("/here"))
+    assert (where.kind, where.address) == (kind, address)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me:pa@ss:word@host/db",
+        "postgresql://me:password@host:port/db",
+        "mysql://me:password@host/db",
+        "sqlite://me:password@",
+        "ftp://host/?token=password",
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused_without_what_is_secret_in_it(text):
+    with pytest.raises(StoreUnusable) as refused:
+        where_of(text, Path())
+    assert "ss" not in str(refused.value).replace("passwords", "").replace("address", "")
+
+
+def test_a_password_is_never_shown_wherever_it_stands(capsys):
+    pytest.importorskip("psycopg")
+    pytest.importorskip("alembic")
+    secrets = "me:s3%40cret@127.0.0.1:1/db?password=s3cret&host=127.0.0.1&sslkey=s3cret"
+    where = where_of(f"postgresql+psycopg://{secrets}", Path())
+    assert "s3" not in f"{where!r} {where.shown} {store_at(where).shown}"
+    assert where.shown.endswith("me:***@127.0.0.1:1/db?password=***&host=127.0.0.1&sslkey=***")
+    address = where.address
+    for words in (
+        ["history", address, "changes"],
+        ["history", "changes", address, address],
+        ["history", "changes", "kept", f"--branche={address}"],
+        ["history", "changes", address],
+        ["history", "verify", address],
+        ["history", "upgrade", address],
+        ["history", "rebuild", address],
+        ["history", "import", "kept", address],
+        ["history", "import", address, "nowhere"],
+    ):
+        assert main(words) == 2
+        told = capsys.readouterr()
+        assert "s3" not in told.out + told.err
+
+
+def test_what_a_library_says_of_a_secret_is_not_repeated(capsys):
+    pytest.importorskip("psycopg")
+    pytest.importorskip("alembic")
+    # libpq quotes the value of a setting that it does not know.
+    address = "postgresql://me:pw@127.0.0.1:1/db?target_session_attrs=s3%40cret"
+    assert main(["history", "changes", address]) == 2
+    told = capsys.readouterr().err
+    assert "target_session_attrs" in told.partition("cannot be read")[2]
+    assert "s3@cret" not in told
+
+
+MOUNTS = """\
+/dev/vda / ext4 rw,relatime 0 0
+server:/export /mnt/with\\040blank nfs4 rw 0 0
+/dev/vdb /mnt/with\\040blank/disk ext4 rw 0 0
+me@host:/ /mnt/ssh fuse.sshfs rw 0 0
+/dev/vdc /mnt/ssh xfs rw 0 0
+lustre@tcp:/fs /scratch lustre rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "system"),
+    [
+        ("/home/runs.db", None),
+        ("/mnt/with blank/runs.db", "nfs4"),
+        ("/mnt/with blank/disk/runs.db", None),
+        ("/mnt/ssh/runs.db", None),
+        ("/scratch/me/deep/runs.db", "lustre"),
+        ("/scratches/runs.db", None),
+    ],
+)
+def test_the_file_system_of_a_path_is_that_of_the_mount_nearest_to_it(tmp_path, monkeypatch, path, system):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(MOUNTS)
+    monkeypatch.setattr("pytest_torchprof.history.local_disk.MOUNTS", mounts)
+    assert network_file_system(Path(path)) == system
+
+
+def test_sqlite_on_a_network_file_system_is_refused_before_anything_runs(run_tests, pytester, monkeypatch):
+    mounts = pytester.path / "mounts"
+    mounts.write_text(f"server:/export {pytester.path} nfs4 rw 0 0\n")
+    monkeypatch.setattr("pytest_torchprof.history.local_disk.MOUNTS", mounts)
+    result = run_tests(MEASURED, "--torchprof-history=runs.db")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    told = f"{result.outlines}{result.errlines}"
+    assert "nfs4" in told
+    assert "[bad-option]" in told
+    run_tests(MEASURED, "--torchprof-history=kept").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("where", "module", "command"),
+    [
+        ("runs.db", "sqlalchemy", "pip install 'pytest-torchprof[history]'"),
+        ("postgresql://host/db", "psycopg", "pip install 'pytest-torchprof[history]'"),
+        ("memory://bucket", "fsspec", "pip install 'pytest-torchprof[history]'"),
+        ("s3://bucket", "s3fs", "pip install s3fs"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named_with_the_line_that_installs_it(monkeypatch, where, module, command):
+    pytest.importorskip("alembic")
+    pytest.importorskip("fsspec")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(StoreUnusable) as refused:
+        where_of(where, Path())
+    assert refused.value.text.endswith(command)
+
+
+@pytest.mark.parametrize(("where", "module"), [("runs.db", "sqlalchemy"), ("memory://bucket", "fsspec")])
+def test_a_library_that_is_too_old_is_named_before_anything_runs(tmp_path, where, module):
+    pytest.importorskip("alembic")
+    pytest.importorskip("fsspec")
+    (tmp_path / f"{module}.py").write_text("# A version that has nothing of what is imported.\n")
+    code = (
+        "import sys, pytest; from pytest_torchprof.cli import main\n"
+        f"assert main(['history', 'verify', {where!r}]) == 2\n"
+        f"sys.exit(pytest.main(['-q', '-p', 'no:hypothesispytest', '--torchprof-history={where}']))"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.torchprof(device='cpu')\ndef test_it(): raise SystemExit('it ran')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(FILES.parent)])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout + done.stderr
+    assert "[unusable-store]" in done.stderr
+    assert "[bad-option]" in done.stderr
+    assert module in done.stderr
+
+
+def test_a_folder_that_may_not_be_read_is_refused_and_not_taken_for_empty(tmp_path, capsys):
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    write(tmp_path / "kept", [run_of(1, launched(TEST, FIVE))]).chmod(0)
+    assert main(["history", "verify", str(tmp_path / "kept")]) == 2
+    assert "[unusable-store]" in capsys.readouterr().err
+
+
+def test_a_run_with_a_folder_imports_no_library_of_other_stores(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import pytest, torch\n@pytest.mark.torchprof(device='cpu')\n"
+        "def test_it(): torch.mm(torch.ones(4, 4), torch.ones(4, 4))\n"
+    )
+    code = (
+        "import sys, pytest\nimport pytest_torchprof\n"
+        "assert pytest.main(['-q', '-p', 'no:hypothesispytest', '--torchprof-history=kept']) == 0\n"
+        "from pytest_torchprof.cli import main\nassert main(['history', 'verify', 'kept']) == 0\n"
+        "assert not {'sqlalchemy', 'alembic', 'psycopg', 'fsspec'} & set(sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(FILES.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# ------------------------------------------------------------------------------------------------------------- tables
+
+
+def test_a_measurement_is_a_row_with_a_column_for_each_number_and_one_for_those_of_later_versions(database):
+    import sqlalchemy
+
+    from pytest_torchprof.history.sql.schema import MEASUREMENT, NUMBERS, RUN
+    from pytest_torchprof.history.sql.schema import TEST as TESTS
+
+    measured, structures = launched(TEST, FIVE, label="decode", rank=1, ranks=2)
+    measured = replace(measured, counts={"kernels": 5, "made_up": 7})
+    fill(database, [run_of(3, (measured, structures), branch="main")])
+    joined = sqlalchemy.select(MEASUREMENT, TESTS.c.nodeid, RUN.c.branch).join(TESTS).join(RUN)
+    with connected(database) as connection:
+        (row,) = connection.execute(joined).mappings().all()
+    assert (row["nodeid"], row["branch"], row["label"], row["rank"], row["ranks"]) == (TEST, "main", "decode", 1, 2)
+    assert (row["kernels"], row["launches"], row["gpu_busy_us"], row["others"]) == (5, None, 13.0, {"made_up": 7})
+    assert set(NUMBERS) <= set(row)
+
+
+def test_what_runs_share_is_stored_once(database):
+    fill(
+        database,
+        [
+            run_of(
+                at,
+                launched(TEST, FIVE),
+                launched("b", FIVE),
+                sha="0" * 40,
+                ancestors=(),
+                parents=(),
+                date=run_of(0).commit.date,
+            )
+            for at in range(3)
+        ],
+    )
+    counts = {name: len(found) for name, found in rows(database).items()}
+    assert counts == {
+        "commit": 1, "machine": 1, "environment": 1, "test": 2, "structure": 1, "run": 3, "measurement": 6,
+    }  # fmt: skip
+
+
+def test_numbers_that_no_database_can_hold_are_refused_by_name_and_nothing_of_them_is_kept(database):
+    run = run_of(1, launched(TEST, FIVE, rank=2**70, ranks=2**71))
+    with pytest.raises(BadRecord, match=run.uuid):
+        store(database).add(run)
+    assert kept(database) == []
+    assert rows(database)["test"] == []
+
+
+def test_the_tables_are_made_anew_from_the_records_and_notes_stay(database, capsys):
+    import sqlalchemy
+
+    from pytest_torchprof.history.sql.schema import MEASUREMENT, NOTE, RUN, STRUCTURE
+
+    runs = [run_of(at, launched(TEST, FIVE if at < 2 else SIX), launched(ODD, FIVE)) for at in range(4)]
+    fill(database, runs)
+    before = rows(database)
+    with connected(database) as connection:
+        connection.execute(MEASUREMENT.delete())
+        connection.execute(RUN.update().values(branch="forged"))
+        connection.execute(STRUCTURE.insert().values(id="left", name="over", kernels=[]))
+        note = {"kind": "seen", "key": runs[0].uuid, "value": {"by": "me"}, "when": runs[0].began}
+        connection.execute(NOTE.insert().values(note))
+    assert rows(database) != before
+    assert main(["history", "rebuild", database]) == 0
+    assert capsys.readouterr().out.endswith("from 4 records, 0 cannot be believed\n")
+    assert rows(database) == before
+    with connected(database) as connection:
+        assert connection.scalar(sqlalchemy.select(NOTE.c.value)) == {"by": "me"}
+
+
+def test_a_record_that_was_damaged_in_a_database_is_named_and_left_out(database, capsys):
+    from pytest_torchprof.history.sql.schema import RECORD
+
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(3)]
+    fill(database, runs)
+    with connected(database) as connection:
+        connection.execute(RECORD.update().where(RECORD.c.uuid == runs[1].uuid).values(packed=encode(runs[1])[:-9]))
+    assert json.loads(answers(capsys, database, "changes", "--json"))["runs"] == 2
+    for command in ("verify", "rebuild"):
+        assert main(["history", command, database]) == 2
+        told = capsys.readouterr()
+        assert "2 records" in told.out
+        assert runs[1].uuid in told.err
+    assert len(rows(database)["run"]) == 2
+
+
+@pytest.mark.parametrize("command", ["upgrade", "rebuild"])
+@pytest.mark.parametrize("kind", ["folder", "memory"])
+def test_what_has_no_tables_says_so(store_of, kind, command, capsys):
+    assert main(["history", command, store_of(kind)]) == 2
+    assert "[bad-usage]" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------------------ schemas
+
+
+def set_back(where, revision):
+    """Make a store of this revision."""
+    from pytest_torchprof.history.sql.migrating import migrate
+
+    with connected(where) as connection:
+        migrate(connection, revision)
+
+
+def test_an_older_schema_is_refused_with_the_line_to_run_which_upgrades_it_and_keeps_all(database, capsys):
+    import sqlalchemy
+
+    from pytest_torchprof.history.sql.schema import RECORD, REVISIONS
+
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(2)]
+    set_back(database, REVISIONS[0])
+    with connected(database) as connection:
+        connection.execute(RECORD.insert().values(uuid=runs[0].uuid, digest="0" * 64, packed=encode(runs[0])))
+    with pytest.raises(StoreUnusable, match="torchprof history upgrade"):
+        store(database).add(runs[1])
+    for command in ("changes", "rebuild"):
+        assert main(["history", command, database]) == 2
+        assert "torchprof history upgrade" in capsys.readouterr().err
+    with connected(database) as connection:
+        assert not sqlalchemy.inspect(connection).has_table("note")
+    assert main(["history", "upgrade", database]) == 0
+    assert capsys.readouterr().out.endswith(f": has schema {REVISIONS[-1]}; before: {REVISIONS[0]}\n")
+    assert main(["history", "upgrade", database]) == 0
+    assert capsys.readouterr().out.endswith(f": has schema {REVISIONS[-1]}, as before\n")
+    fill(database, runs[1:])
+    assert kept(database) == sorted(runs, key=lambda run: run.uuid)
+
+
+def test_a_newer_schema_is_refused_in_one_line(database, capsys):
+    from pytest_torchprof.history.sql.migrating import VERSION
+
+    fill(database, [run_of(1, launched(TEST, FIVE))])
+    with connected(database) as connection:
+        connection.execute(VERSION.update().values(version_num="9999"))
+    with pytest.raises(StoreUnusable, match="9999"):
+        store(database).add(run_of(2, launched(TEST, FIVE)))
+    for command in ("changes", "upgrade", "rebuild"):
+        assert main(["history", command, database]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "9999" in line
+        assert "history upgrade" not in line.partition(": ")[2]
+
+
+def test_upgrade_makes_an_empty_database_the_newest_schema(database, capsys):
+    assert main(["history", "upgrade", database]) == 0
+    assert "before: none" in capsys.readouterr().out
+    assert store(database).is_there
+    assert kept(database) == []
+
+
+def test_a_database_of_somebody_else_is_left_as_it_is(database):
+    import sqlalchemy
+
+    with connected(database) as connection:
+        connection.execute(sqlalchemy.text("CREATE TABLE measurement (theirs INTEGER)"))
+    with pytest.raises(StoreUnusable):
+        store(database).add(run_of(1, launched(TEST, FIVE)))
+    with connected(database) as connection:
+        assert sqlalchemy.inspect(connection).get_table_names() == ["measurement"]
+
+
+def test_the_versions_in_the_package_lead_to_the_tables_that_it_uses(database):
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    from pytest_torchprof.history import sql
+    from pytest_torchprof.history.sql.schema import METADATA, REVISIONS, VERSION_TABLE
+
+    versions = ScriptDirectory(Path(sql.__file__).parent)
+    assert tuple(version.revision for version in versions.walk_revisions())[::-1] == REVISIONS
+    assert main(["history", "upgrade", database]) == 0
+    with connected(database) as connection:
+        options = {"version_table": VERSION_TABLE, "compare_type": True}
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), METADATA) == []
+
+
+def test_sqlite_lets_readers_and_a_writer_not_wait_for_one_another(store_of):
+    where = store_of("sqlite")
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(40)]
+    fill(where, runs[:30])
+    records = records_of(store(where))
+    next(records)
+    fill(where, runs[30:])
+    assert len([*records]) == 29
+    with connected(where) as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+# ------------------------------------------------------------------------------------------------- many write at once
+
+
+def test_whoever_writes_takes_shared_rows_in_one_order_so_that_no_two_wait_for_each_other():
+    pytest.importorskip("sqlalchemy")
+    from pytest_torchprof.history.sql.rows import rows_of
+    from pytest_torchprof.history.sql.schema import SHARED
+
+    measured = [launched(f"t{at}", {"k": at}) for at in range(9)]
+    first, second = rows_of(run_of(1, *measured)), rows_of(run_of(1, *measured[::-1]))
+    assert list(first) == list(second)
+    assert [first[table] for table in SHARED] == [second[table] for table in SHARED]
+
+
+WRITER = """
+import os, random, sys
+from pathlib import Path
+from histories import launched, run_of
+from pytest_torchprof.history.stores import store_at
+from pytest_torchprof.history.where import where_of
+
+where, name, first = sys.argv[1], sys.argv[2], int(sys.argv[3])
+store = store_at(where_of(where, Path()))
+log = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+for at in range(first, 1_000_000):
+    # Each third is one that all of them write; of the others all write the same tests, each in another order.
+    version = "shared" if at % 3 == 0 else name
+    order = random.Random(version).sample(range(20), 20)
+    run = run_of(at, *(launched(f"t{at // 6}-{test}", {"k": at % 5 + test}) for test in order), version=version)
+    store.add(run)
+    os.write(log, f"{at} {run.uuid}\\n".encode())
+"""
+
+
+def written_by(log):
+    """Return what a writer had been told to be kept when it was killed, as numbers and ids."""
+    lines = log.read_text().split("\n")[:-1] if log.exists() else []
+    return [(int(at), uuid) for at, uuid in map(str.split, lines)]
+
+
+@pytest.mark.parametrize("kind", ["folder", "sqlite", "postgresql"])
+def test_of_what_many_write_at_once_and_are_killed_nothing_is_lost_and_nothing_twice(kind, store_of, tmp_path):
+    """TORCHPROF_WRITERS=32 for more of them."""
+    where, writers = store_of(kind), int(os.environ.get("TORCHPROF_WRITERS", "8"))
+    chosen, environment = (
+        random.Random(11),
+        {**os.environ, "PYTHONPATH": os.pathsep.join([str(FILES), str(FILES.parent)])},
+    )
+    logs = [tmp_path / f"log{number}" for number in range(writers)]
+
+    def start(log):
+        first = written_by(log)[-1][0] + 1 if written_by(log) else 0
+        return subprocess.Popen(
+            [sys.executable, "-c", WRITER, where, str(log), str(first)], env=environment, stderr=subprocess.PIPE
+        )
+
+    running = {log: start(log) for log in logs}
+    try:
+        for _ in range(writers // 2 + 2):  # All of them are killed at the end.
+            log = chosen.choice(logs)
+            before = len(written_by(log))
+            while len(written_by(log)) <= before:  # It has written since it was started, and so have others.
+                assert running[log].poll() is None, running[log].stderr.read().decode()
+                time.sleep(0.01)
+            time.sleep(chosen.random() / 20)
+            kill(running[log])
+            running[log] = start(log)
+    finally:
+        for process in running.values():
+            kill(process)
+    acknowledged = {uuid for log in logs for _, uuid in written_by(log)}
+    records = kept(where)
+    assert all(isinstance(record, RunRecord) for record in records)
+    ids = [record.uuid for record in records]
+    assert len(ids) == len(set(ids))
+    assert acknowledged <= set(ids)
+    # At most what each was writing when it was killed is there without its having been told so.
+    assert len(ids) <= len(acknowledged) + 3 * writers
+    if kind in DATABASES:
+        before = rows(where)
+        assert len(before["run"]) == len(ids)
+        assert len(before["measurement"]) == 20 * len(ids)
+        assert main(["history", "rebuild", where]) == 0
+        assert rows(where) == before
+
+
+def kill(process):
+    process.kill()
+    process.wait()
+    process.stderr.close()
