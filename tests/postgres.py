@@ -58,7 +58,8 @@ def why_not() -> str | None:
 @contextmanager
 def server() -> Iterator[Server]:
     """Yield a server, which is stopped and removed at the end."""
-    programs, folder = _programs(), Path(tempfile.mkdtemp(prefix="pg"))
+    # The folder that TMPDIR names may be one that no other account may enter.
+    programs, folder = _programs(), Path(tempfile.mkdtemp(prefix="pg", dir="/tmp" if os.geteuid() == 0 else None))
     as_account = {}
     if os.geteuid() == 0:
         user, group = _account()

@@ -9,16 +9,12 @@ from builder import TraceBuilder, own_recording
 from test_every_word import TABLE, recorded
 
 from pytest_torchprof import LimitsMissed, gemm, load
-from pytest_torchprof.findings.catalogue.compiling import GraphBroke
 from pytest_torchprof.limits import LIMITS, check_limits, in_one_line, read_limits
 from pytest_torchprof.limits.remedies import REMEDIES
 
 pytestmark = pytest.mark.any_torch
 
 BF16, FP32 = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "ampere_sgemm_128x64_tn"
-FEWER = ("max_kernels", "max_launches")
-BROKEN = GraphBroke.REMEDY
-"""What to do about them in recordings of a graph that was broken."""
 EXP, SIN = "void exp_kernel(float*)", "void sin_kernel(float*)"
 
 
@@ -30,6 +26,15 @@ def failure(profile, **limits):
 
 def rows(text):
     return [re.sub(r" {2,}.*", "", line.strip()) for line in text.splitlines() if re.match(r" +\d+ x ", line)]
+
+
+def better(profile, limit):
+    """Return what to do about a limit where a finding tells it better."""
+    of = {finding.code: finding.remedy for finding in profile.findings}
+    if limit in ("max_kernels", "max_launches"):
+        return of["graph-break"]
+    meant = "waits that are meant go into allow_syncs"
+    return f"{of['implicit-sync']}; {meant}" if limit == "max_syncs" else REMEDIES[limit]
 
 
 def remedies(text):
@@ -54,7 +59,7 @@ def test_a_missed_limit_says_what_to_do_about_it(tmp_path, limits):
     inside = [limit for asked in within.values() for limit in asked]
     profile = recorded(tmp_path, graph="cuda_graph" in limits)
     limit = (inside or [name])[0]
-    assert remedies(failure(profile, **limits)) == [(BROKEN if limit in FEWER else REMEDIES[limit])]
+    assert remedies(failure(profile, **limits)) == [better(profile, limit)]
 
 
 @pytest.mark.parametrize("breaks", [0, 1])
@@ -84,8 +89,12 @@ def test_one_line_on_a_forbidden_finding_has_its_code_twice_at_most(tmp_path):
 
 
 def test_of_several_limits_each_remedy_says_which_it_is_for_and_none_is_said_twice(tmp_path):
-    text = failure(recorded(tmp_path), max_kernels=0, max_launches=0, max_syncs=0)
-    expected = [f"for max_kernels, max_launches: {BROKEN}", f"for max_syncs: {REMEDIES['max_syncs']}"]
+    profile = recorded(tmp_path)
+    text = failure(profile, max_kernels=0, max_launches=0, max_syncs=0)
+    expected = [
+        f"for max_kernels, max_launches: {better(profile, 'max_kernels')}",
+        f"for max_syncs: {better(profile, 'max_syncs')}",
+    ]
     assert remedies(text) == expected
 
 

@@ -754,6 +754,27 @@ def test_findings_stand_in_the_order_of_what_they_could_save():
     assert [one.code for one in ranked([*given, finding("d", "recording", 0)])] == ["d", "c", "b", "a"]
 
 
+@pytest.mark.parametrize(
+    ("lengths", "source"), [((60, 40), "first (a.py:1)"), ((40, 60), "second (a.py:9)"), ((40, 60, 60), None)]
+)
+def test_a_line_is_named_that_has_half_of_the_time(lengths, source, findings):
+    builder = steps()
+    for at, (length, name) in enumerate(zip(lengths, ("first", "second", "third"), strict=False)):
+        builder.event("python_function", f"a.py({1 + 8 * at}): {name}", 200 * at, 150)
+        builder.op("aten::mm", 200 * at, 100)
+        builder.kernel(SGEMM, 200 * at + 20, length, builder.launch(200 * at + 5))
+    assert findings(builder)["fp32-gemm"].source == source
+
+
+@pytest.mark.parametrize(("computes", "saves"), [(0, 0), (200, 200), (900, 400)])
+def test_no_more_communication_can_be_hidden_than_there_is_to_compute(computes, saves, findings):
+    builder = steps(length=2000)
+    builder.kernel(NCCL, 10, 400, builder.launch(0))
+    if computes:
+        builder.launched(GEMM, 500, dur=computes)
+    assert findings(builder)["exposed-communication"].saves_us == saves
+
+
 def test_the_line_is_that_of_the_users_code(findings):
     builder = steps()
     builder.event("python_function", "train.py(12): step", 0, 900)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -512,10 +512,29 @@ class GpuWork:
         origin = self.launching.origins.of_call(self.trace.links.call_of[gpu_op], self.launching.op_of[gpu_op])
         return origin.source if origin else None
 
-    def source_of_call(self, call: int) -> str | None:
-        """Return the user's line that made a call; None without recorded stacks."""
-        origin = self.launching.origins.of_call(call, ABSENT)
-        return origin.source if origin else None
+    def main_source(self, gpu_ops: Iterable[int]) -> str | None:
+        """Return the user's line that launched at least half of the time of GPU operations, None without such a one."""
+        start, end = self.trace.gpu.start, self.trace.gpu.end
+        return self.main_source_of_times((i, end[i] - start[i]) for i in gpu_ops)
+
+    def main_source_of_times(self, times_ns: Iterable[tuple[int, int]]) -> str | None:
+        """Return it of times that belong to GPU operations, such as gaps before them."""
+        return self._main((self.source_of(i), ns) for i, ns in times_ns)
+
+    def main_source_of_calls(self, calls: Iterable[int]) -> str | None:
+        """Return the user's line that made at least half of the time of calls, None without such a one."""
+        start, end, origins = self.trace.calls.start, self.trace.calls.end, self.launching.origins
+        places = ((origins.of_call(i, ABSENT), end[i] - start[i]) for i in calls)
+        return self._main((origin.source if origin else None, ns) for origin, ns in places)
+
+    def _main(self, spent: Iterable[tuple[str | None, int]]) -> str | None:
+        if not self.launching.origins.recorded:
+            return None
+        times: Counter[str | None] = Counter()
+        for source, ns in spent:
+            times[source] += ns
+        (most, ns), *_ = times.most_common(1) or [(None, 0)]
+        return most if 2 * ns >= times.total() else None
 
     @cached_property
     def launched_together(self) -> list[list[int]]:

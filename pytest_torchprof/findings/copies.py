@@ -55,7 +55,7 @@ def _copies_take_long(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         alone_us=max(alone) / 1000,
         longest_us=lasted[longest] / 1000,
         longest=trace.names[gpu.name[longest]],
-        source=work.source_of(longest),
+        source=work.main_source(copies),
         events=Events(gpu_ops=tuple(copies)),
         saves_us=max(alone) / 1000,
     )

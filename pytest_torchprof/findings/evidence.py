@@ -31,7 +31,6 @@ class KernelFacts(TypedDict):
 def evidence(work: GpuWork, gpu_ops: Iterable[int]) -> KernelFacts:
     """Return what stands behind a finding about these GPU operations, of which there is one at least."""
     these = list(gpu_ops)
-    start, end = work.trace.gpu.start, work.trace.gpu.end
     kernels, ops = names_by_time(work, these)
     return {
         "time_us": work.time_us(these),
@@ -39,7 +38,7 @@ def evidence(work: GpuWork, gpu_ops: Iterable[int]) -> KernelFacts:
         "count": len(these),
         "kernels": kernels[:_MOST_NAMES],
         "ops": ops[:_MOST_NAMES],
-        "source": work.source_of(max(these, key=lambda i: end[i] - start[i])),
+        "source": work.main_source(these),
         "events": Events(gpu_ops=tuple(these)),
     }
 

@@ -74,17 +74,19 @@ def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
 
 def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Finding:
     job = None if analysis.in_job is None else analysis.in_job.job
+    beyond_us = _beyond_usual_ns(analysis) / 1000
     return ExposedCommunication(
         time_us=lost_us,
         share=analysis.gpu_work.share_of_window(lost_us),
         on_cpu=not analysis.trace.device_kind.has_launches,
         kind=None if job is None else job.kind,
         wait_share=None if job is None else job.wait_share,
-        beyond_usual_us=_beyond_usual_ns(analysis) / 1000,
+        beyond_usual_us=beyond_us,
         collectives_us={name: ns / 1000 for name, ns in spent_ns.most_common()},
         wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
         events=Events(gpu_ops=tuple(sorted(analysis.gpu_work.communication))),
-        saves_us=lost_us,
+        # What overlaps needs something to compute, and what waits another rank that comes earlier.
+        saves_us=min(lost_us, beyond_us + _computing_us(analysis)),
     )
 
 
@@ -102,6 +104,18 @@ def _beyond_usual_ns(analysis: Analysis) -> int:
         usual = sorted(times)[len(times) // 2]
         beyond += sum(ns - usual for ns in times if ns > usual) if len(times) >= _ENOUGH else 0
     return beyond
+
+
+def _computing_us(analysis: Analysis) -> float:
+    """Return for how long the device computed, the one that did so for longest; without a GPU the operators."""
+    work, kind = analysis.gpu_work, analysis.trace.gpu.kind
+    if not analysis.trace.device_kind.has_launches:
+        return sum(step.gpu_busy_us or 0.0 for step in analysis.steps)
+    computing = (
+        work.covered([i for i in ops if kind[i] == KERNEL and i not in work.communication])
+        for ops in work.by_device.values()
+    )
+    return max(map(intervals.length, computing), default=0) / 1000
 
 
 def _exposed_ns(work: GpuWork, ops: list[int]) -> int:

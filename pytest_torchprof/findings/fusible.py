@@ -211,7 +211,7 @@ def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
         by_math=any(
             _SDPA_MATH in analysis.launching.chain(analysis.launching.op_of[first]) for first, *_ in attentions
         ),
-        source=work.source_of(attentions[0][0]),
+        source=work.main_source(i for kernels in attentions for i in kernels),
         events=Events(gpu_ops=tuple(i for kernels in attentions for i in kernels), chains=tuple(map(len, attentions))),
         saves_us=between,
     )

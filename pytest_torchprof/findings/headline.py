@@ -104,6 +104,7 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
         profiler_us=max(aside, 0.0) * work.window_us,
         communicating_share=communicating if communicating >= MUCH else None,
         set_up_us=set_up_us,
+        queued_us=sum(end - start for start, end, _ in launched_waits(analysis)) / 1000 / len(work.by_device),
         meanwhile=_meanwhile(analysis, (start, end), beside),
         events=Events(gaps=((start, end, beside),)),
     )

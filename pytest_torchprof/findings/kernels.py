@@ -91,7 +91,7 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
         ops=(launched,) if launched else (),
         count=len(kernels),
         idle_share=work.idle_share if work.busy_share < at[BUSY] else None,
-        source=work.source_of(kernels[0]),
+        source=work.main_source(kernels),
         events=Events(gpu_ops=tuple(kernels)),
     )
 
@@ -134,7 +134,7 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         ops={trace.names[op]: count // steps for op, count in busy.items()},
         mean_us={trace.names[op]: mean_us[op] for op in busy},
         launch_us=launch_us,
-        source=work.source_of(launched[next(iter(busy))][0]),
+        source=work.main_source(i for op in busy for i in launched[op]),
         events=Events(gpu_ops=tuple(i for op in busy for i in launched[op])),
         saves_us=total * launch_us,
     )

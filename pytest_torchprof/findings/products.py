@@ -257,7 +257,7 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         copies=len(copies),
         bytes=size,
         ops=tuple(dict.fromkeys(name for name in _products_around(analysis, copies) if name is not None)),
-        source=work.source_of(copies[0]),
+        source=work.main_source(copies),
         events=Events(gpu_ops=tuple(copies)),
         saves_us=spent,
     )

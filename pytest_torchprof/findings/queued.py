@@ -36,6 +36,7 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     graph_waits = [(length, i) for length, i, _ in waits if i in starting]
     from_before_ns = sum(end - start for start, end, _ in waits_from_before(analysis))
     from_before_us = from_before_ns / 1000 / max(len(work.by_device), 1)
+    in_graphs_us = sum(length for length, i, _ in waits if i in of_graphs) / 1000 / max(len(work.by_device), 1)
     longest_ns, before, until = waits[0]
     name = trace.names[trace.gpu.name[before]]
     yield LaunchedWorkWaits(
@@ -57,10 +58,11 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
             for i in ops
         ),
         begins_with_it=trace.metadata is None and before in _first_of_their_streams(work),
-        source=work.source_of(before),
+        source=work.main_source_of_times((before, length) for length, before, _ in waits),
         events=Events(gaps=tuple((end - length, end, before) for length, before, end in waits)),
         from_before_us=from_before_us,
-        saves_us=max(waited_us - from_before_us, 0.0),
+        # What waits in a graph, or for work that is not recorded, the program has launched in time.
+        saves_us=max(waited_us - from_before_us - in_graphs_us, 0.0),
     )
 
 

@@ -130,7 +130,6 @@ def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         gaps=len(gaps),
         longest_us=max(end - start for start, end in gaps) / 1000,
         stacks=len(analysis.trace.frames) > 0,
-        saves_us=silent_us,
     )
 
 

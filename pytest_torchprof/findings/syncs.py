@@ -44,13 +44,13 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
     together = intervals.within(intervals.merged((calls.start[i], calls.end[i]) for i in idle_ns), [work.window])
     idle_us = sum(end - start - work.worked_ns(start, end) for start, end in together) / 1000
     held_ns = intervals.length(intervals.within(together, held_on_gpu(analysis)))
-    wasted, longest = sum(idle_ns.values()) / 1000, max(idle_ns, key=idle_ns.__getitem__)
+    wasted = sum(idle_ns.values()) / 1000
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
     yield SyncOverLittleWork(
         time_us=wasted,
         share=work.share_of_window(idle_us),
         calls=names,
-        source=work.source_of_call(longest),
+        source=work.main_source_of_calls(idle_ns),
         events=Events(calls=tuple(idle_ns)),
         saves_us=max(wasted - held_ns / 1000, 0.0),
     )
@@ -108,7 +108,6 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     behind_ns = after_waits_ns(analysis)
     free_us = (idle_ns + behind_ns) / 1000
     held_us = intervals.length(intervals.within(waited, held)) / 1000
-    longest = max(waits[order[0]], key=lambda i: calls.end[i] - calls.start[i])
     yield ImplicitSync(
         time_us=total,
         share=work.share_during(waited),
@@ -117,7 +116,7 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         ops_us={name: spent[name] for name in order},
         syncs=sum(map(len, waits.values())),
         causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
-        source=work.source_of_call(longest),
+        source=work.main_source_of_calls((*around, *copies)),
         events=Events(calls=tuple(i for name in order for i in waits[name])),
         # While the CPU waits for a busy GPU nothing is lost, and nothing can be won of what the GPU waits itself.
         saves_us=min(max(total - held_us, 0.0), free_us),

@@ -96,7 +96,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         busy_us=busy_us,
         longest_us=longest_ns / 1000,
         longest_before=_awaited(analysis, before),
-        source=work.source_of(before),
+        source=work.main_source_of_times((before, end - start) for start, end, before in gaps),
         events=Events(gaps=tuple(gaps)),
         set_up_us=set_up_us,
         saves_us=max(waited - set_up_us, 0.0),

@@ -113,7 +113,13 @@ REMEDIES: Final[Mapping[str, str]] = {
 }
 """By the keyword of the limit; it stands below what was seen, which it may speak of."""
 _OF_THE_COMPILER: Final = frozenset({"graph-break", "recompile", "not-compiled"})
-"""Findings that explain a missed limit, and whose remedy is the limit's."""
+_TELLING: Final[Mapping[str, frozenset[str]]] = {
+    "max_kernels": _OF_THE_COMPILER,
+    "max_launches": _OF_THE_COMPILER,
+    "max_syncs": frozenset({"implicit-sync"}),
+}
+"""By the limit the findings that tell what to do about it better: what the compiler left out, who made the CPU wait."""
+_MEANT: Final = {"max_syncs": "waits that are meant go into allow_syncs"}
 _OF_ANY: Final = "change the code, or the limit if what was seen is meant"
 """Of the limit of another plugin."""
 _COMPILE: Final = "let the test call what torch.compile returned, or take the limit away if nothing is to be compiled"
@@ -143,11 +149,11 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> l
     if remedies := [(finding.code, finding.remedy) for finding in findings if finding.remedy]:
         return remedies
     remedy = REMEDIES.get(verdict.limit, _OF_ANY)
-    if remedy == _FEWER:
-        # What the compiler left out says why more is launched, and nothing else mends that.
-        broken = (finding for finding in why(verdict.limit) if finding.code in _OF_THE_COMPILER)
-        remedy = next((finding.remedy for finding in broken), remedy)
-    return [(verdict.name, remedy)]
+    telling = _TELLING.get(verdict.limit, frozenset())
+    finding = next((finding for finding in why(verdict.limit) if finding.code in telling), None)
+    if finding is None:
+        return [(verdict.name, remedy)]
+    return [(verdict.name, f"{finding.remedy}; {_MEANT[verdict.limit]}" if verdict.limit in _MEANT else finding.remedy)]
 
 
 def _nothing_compiled(fact: object) -> bool:

@@ -103,13 +103,17 @@ class _OfWindow(Headline, frozen=True, kw_only=True):
 class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """The GPU had nothing to do for much of the time."""
 
-    WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{talked}{once}."
+    WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{talked}{once}{queued}."
     WHERE = "{first}, {longest_us:us}, is {side} {name}{at}{passed}."
     _FIRST: ClassVar[str] = "The longest gap"
     _BESIDES: ClassVar[str] = "The longest gap, {once_us:us}, went into what is done once; the longest of the others"
     _OWN: ClassVar[str] = ", not counting {profiler_us:us} in which the profiler handled its own buffers"
     _TALKED: ClassVar[str] = ", and did nothing but communicate for {communicating_share:percent}"
-    _ONCE: ClassVar[str] = "; {set_up_us:us} of the idle time went into what is done once, so these steps were not warm"
+    _ONCE: ClassVar[str] = "; {set_up_us:us} of the idle time went into what is done once: this was not warm yet"
+    _QUEUED: ClassVar[str] = (
+        "; for {queued_us:us} of that the next operation had already been launched: it waited, or the recording lacks "
+        "what ran meanwhile"
+    )
     _PASSED: ClassVar[Mapping[Meanwhile, str]] = {
         "set_up": "; most of it went into what is done once",
         "recaptured": "; most of it passed in a call that captured a CUDA graph again",
@@ -128,6 +132,8 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """The longest gap of all, where most of it went into what is done once and the rest of the time did not."""
     communicating_share: float | None = None
     """In which it did nothing but communicate, where that is much; the mean of several."""
+    queued_us: float = 0.0
+    """For how long it idled before what had been launched already; the mean of several."""
     meanwhile: Meanwhile | None = None
     """What most of the longest gap was spent with, where events tell."""
 
@@ -155,6 +161,11 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     def once(self) -> str:
         """That much of it is the cold start's, where it is."""
         return self.words(self._ONCE) if self.set_up_us >= MUCH_SET_UP * self.share * self.window_us else ""
+
+    @property
+    def queued(self) -> str:
+        """That most of it passed although work had been launched, where it did."""
+        return self.words(self._QUEUED) if self.queued_us >= 0.5 * self.share * self.window_us else ""
 
     @property
     def passed(self) -> str:

@@ -147,7 +147,7 @@ class BelowRoofline(OfKernels, frozen=True, kw_only=True, tag="below-roofline"):
 
     TITLE = "Far below the roofline"
     SENTENCE = (
-        "{kernel} of {op} ({operands}) takes {mean_us:us}, and would take {bound_us:us} at the GPU's peaks: {rates}; "
+        "{kernel} of {op} ({operands}) takes {mean_us:us} ({rates}), and would take {bound_us:us} at the GPU's peaks; "
         f"{{count:such kernel}} took {_KERNEL_SHARE}"
     )
     REMEDY = "contiguous operands: what is transposed, sliced or expanded is read in pieces; torch.compile to fuse it"

@@ -93,10 +93,7 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
         "Python); then "
     )
     _LOAD = "load data in the background (num_workers, pin_memory): {data_loading_us:us} of it passed in loading; "
-    _WARM_UP = (
-        "warm up longer (warmup=): {capturing_us:us} of it passed in first calls, those that captured CUDA graphs, "
-        "with all else that they do; "
-    )
+    _WARM_UP = "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs; "
     _NO_WAITS = ", and no synchronization in between ({after_waits_us:us} of it came after one)"
     _GRAPHS: ClassVar[Mapping[bool, str]] = {False: "CUDA graphs", True: "more of the work in the CUDA graphs"}
 
@@ -342,13 +339,13 @@ class GraphRecaptured(Finding, frozen=True, kw_only=True, tag="graph-recaptured"
 
     TITLE = "Graph captured again"
     SENTENCE = (
-        "{count} of {captures} calls that captured a CUDA graph ran the operators of one that had been captured, and "
-        "launched, before: {time_us:us} ({share:percent} of the time)"
+        "{count} of {captures} calls that captured a CUDA graph ran operators whose graph was there already, and had "
+        "been launched: {time_us:us} ({share:percent} of the time)"
     )
     REMEDY = (
-        "find what makes them capture anew, which no warm-up ends: other sizes or addresses at each call, results of "
-        "the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that is made in "
-        "the loop; TORCH_LOGS=cudagraphs tells more"
+        "find what makes them capture anew (more warm-up does not end it): other sizes or addresses at each call, "
+        "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
+        "is made in the loop; TORCH_LOGS=cudagraphs tells more"
     )
 
     time_us: float
@@ -385,7 +382,8 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "inconclusive": "record all ranks, on hosts whose clocks agree: they tell which of them wait, and for whom",
     }
     _LATE = (
-        "; {beyond_usual_us:us} of their time is beyond what equal ones usually take, as where another rank comes late"
+        "; collectives of the same kind and size took {beyond_usual_us:us} more than their median, so that another "
+        "rank seems to come late"
     )
     _FIND_LATE = (
         "first find which rank comes late, and why: torchprof analyze DIR --ranks, with the recordings of all ranks; "
