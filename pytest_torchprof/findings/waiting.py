@@ -162,7 +162,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         capturing_us=_late_us(analysis, work.capturing_calls),
         graphs=bool(analysis.graph_launches),
         silent_us=_late_us(analysis, silent_times(analysis)),
-        source=work.source_of(before),
+        source=work.main_source_of_times((i, end - start) for start, end, i in late),
         events=Events(gaps=tuple(late)),
         saves_us=max(waited_us - _late_us(analysis, work.setup_spans), 0.0),
     )
