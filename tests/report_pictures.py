@@ -14,7 +14,7 @@ PICTURES = Path(__file__).parents[1] / "docs" / "static"
 
 
 def make(recording: str, slower: str, faster: str, job: str) -> None:
-    """Write the pictures: a recording's timeline, what changed between two of them, and the ranks of a job."""
+    """Write the pictures: a recording's top, a selection, its flames, what changed to another one, the ranks of a job."""
     with tempfile.TemporaryDirectory() as scratch, Browser() as browser:
         one, pair, ranks = (Path(scratch) / f"{name}.html" for name in ("one", "pair", "ranks"))
         main(["report", recording, "-o", str(one)])
@@ -24,6 +24,13 @@ def make(recording: str, slower: str, faster: str, job: str) -> None:
         browser.open(one, width=1120, height=1180)
         browser.wait(drawn)
         browser.screenshot(PICTURES / "report.png")
+        for section, height in (("timeline", 1240), ("flame", 380)):
+            browser.open(one, width=1120, height=height, fragment=f"#0/{section}")
+            browser.wait(drawn)
+            if section == "timeline":
+                browser.run("document.querySelector('.timeline canvas').focus({preventScroll: true})")
+                browser.press("x")
+            browser.screenshot(PICTURES / f"report-{section}.png")
         browser.open(pair, width=1120, height=760, dark=True)
         browser.screenshot(PICTURES / "report-changes.png")
         browser.open(ranks, width=1120, height=640, fragment="#0/ranks")
