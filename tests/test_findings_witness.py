@@ -1352,6 +1352,7 @@ def says_what_went_on(raw, headline):
         edges = [raw.window[0], *(edge for span in union(raw.inside_spans(each)) for edge in span), raw.window[1]]
         gaps += [gap for gap in zip(edges[::2], edges[1::2], strict=True) if gap[0] < gap[1]]
     gaps.sort(key=lambda gap: gap[0] - gap[1])
+    assert headline.gaps == len(gaps)
     (start, end, _) = headline.events.gaps[0]
     longest = gaps[0]
     is_cold = once_ns / 1000 / len(raw.devices) >= headline.share * raw.window_us / 4

@@ -316,6 +316,18 @@ def test_a_gpu_that_works_is_told_with_its_costliest_kernel(tmp_path):
     assert headline.longest_us == 10
 
 
+@pytest.mark.parametrize(
+    ("gap", "first"), [(100, "The longest of 20 gaps, 200 us, "), (0, "The longest gap, 200 us, ")]
+)
+def test_a_gap_that_is_one_of_many_is_called_so(gap, first, tmp_path):
+    builder, at = TraceBuilder(), 0
+    for number in range(20):
+        builder.launched("ampere_sgemm_128x64_tn", at, dur=10, wait=2)
+        at += 10 + (200 if number == 4 else gap)
+    headline = headline_of(load(builder.write(tmp_path / "t.json")))
+    assert headline.where.startswith(first)
+
+
 @pytest.mark.parametrize("is_of_a_step", [True, False])
 def test_a_gpu_that_works_on_what_came_before_says_so(is_of_a_step, tmp_path):
     builder = TraceBuilder()

@@ -99,6 +99,7 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
         longest_us=(end - start) / 1000,
         name=_name_of(analysis, beside),
         source=work.source_of(beside),
+        gaps=len(gaps),
         once_us=once_us,
         is_last=following is None,
         profiler_us=max(aside, 0.0) * work.window_us,

@@ -106,6 +106,7 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{talked}{once}{queued}."
     WHERE = "{first}, {longest_us:us}, is {side} {name}{at}{passed}."
     _FIRST: ClassVar[str] = "The longest gap"
+    _OF_MANY: ClassVar[str] = "The longest of {gaps:gap}"
     _BESIDES: ClassVar[str] = "The longest gap, {once_us:us}, went into what is done once; the longest of the others"
     _OWN: ClassVar[str] = ", not counting {profiler_us:us} in which the profiler handled its own buffers"
     _TALKED: ClassVar[str] = ", and did nothing but communicate for {communicating_share:percent}"
@@ -122,6 +123,8 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
         "silent": "; for most of it nothing is recorded",
     }
 
+    gaps: int = 0
+    """In how many gaps it idled, of all devices."""
     is_last: bool = False
     """Whether the gap is behind the last operation, and not before one."""
     profiler_us: float = 0.0
@@ -149,8 +152,11 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
 
     @property
     def first(self) -> str:
-        """Which gap it is, and what the longest one is where that is another."""
-        return self._FIRST if self.once_us is None else self.words(self._BESIDES)
+        """Which gap it is: of many, where it is a small part of them; and the longest one, where that is another."""
+        if self.once_us is not None:
+            return self.words(self._BESIDES)
+        is_one_of_many = self.gaps > 1 and self.longest_us < 0.25 * self.share * self.window_us
+        return self.words(self._OF_MANY) if is_one_of_many else self._FIRST
 
     @property
     def talked(self) -> str:
