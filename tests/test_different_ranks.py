@@ -261,7 +261,7 @@ def late(*, more=()):
 def test_findings_about_ranks_are_forbidden_by_check(job, check):
     folder = job(*late())
     status, said = check(folder, "forbid=straggler")
-    assert (status, "straggler: rank 1 comes last in 100.0% of the waiting" in said) == (1, True), said
+    assert (status, "waiting: rank 1 comes last in 100.0% of the waiting" in said) == (1, True), said
     assert check(folder, "forbid=rank-differs")[0] == 0
     status, said = check(job(*late(more=["gemm"])), 'forbid=["hotspot", "rank-differs"]')
     assert (status, "rank 1 against rank 0: 1 more x gemm" in said, "forbid=hotspot" in said) == (1, True, True), said

@@ -241,9 +241,12 @@ IN_RECORDINGS = {
     "OtherThreadNotDone.what": "work of other threads",
     "RanOnOtherThread.what": "work of other threads",
     "RanUncompiled.under": "a setting of Dynamo",
+    "OtherwiseOnRank.in_step": "a step, in reports of earlier versions",
     "TimeComparison.disturbed": "what disturbed the machine",
+    "Verdict.in_step": "a step, in reports of earlier versions",
+    "WorstRank.in_step": "a step, in reports of earlier versions",
 }
-"""Words that stand so in recordings and baselines which have to be read for good."""
+"""Words that stand so in recordings, baselines and reports which have to be read for good."""
 STILL_WORDS = """
     BaseUnmeasured.because InsteadOfCompiling.what NoGpuHere.because NoGpuHere.what NoRecordsInTorch.missing
     NotCompiled.seen NotReadBack.cause Result.message

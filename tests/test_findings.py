@@ -118,16 +118,23 @@ def test_a_gpu_that_only_communicates_is_not_computing(findings):
 
 
 @pytest.mark.parametrize(
-    ("lasts", "beyond"), [((100, 100, 100, 500), 400), ((100, 110, 120, 130), 10), ((100, 500), 0)]
+    ("lasts", "sized", "beyond"),
+    [
+        ((100, 100, 100, 500), True, 400),
+        ((100, 100, 100, 500), False, 0),
+        ((100, 110, 120, 130), True, 10),
+        ((100, 500), True, 0),
+    ],
 )
-def test_what_takes_longer_than_its_like_looks_like_a_late_rank(lasts, beyond, findings):
+def test_what_takes_longer_than_its_like_looks_like_a_late_rank(lasts, sized, beyond, findings):
     builder = steps()
-    at = 10
+    at = 20
     for us in lasts:
-        builder.event(
-            "cpu_op", "c10d::allreduce_", at - 9, 8, **{"Input Dims": [[[250]]], "Input type": ["TensorList"]}
-        )
-        builder.kernel(NCCL, at, us, builder.launch(at - 5))
+        size = {"dtype": "Float", "In msg nelems": 250, "Out msg nelems": 250} if sized else {}
+        told = {"Collective name": "allreduce", "Group size": 2, **size}
+        builder.event("cpu_op", "c10d::allreduce_", at - 16, 15)
+        builder.event("cpu_op", "record_param_comms", at - 15, 13, **told)
+        builder.kernel(NCCL, at, us, builder.launch(at - 10), **told)
         at += us + 20
     found = findings(builder)["exposed-communication"]
     assert found.beyond_usual_us == beyond
@@ -341,16 +348,24 @@ def test_a_call_that_captures_a_graph_is_cold_as_a_whole(findings):
 
 
 @pytest.mark.parametrize(
-    ("replayed", "second", "again"),
-    [(True, "aten::mm", 1), (False, "aten::mm", 0), (True, "aten::sin", 0)],
-    ids=["replayed in between", "never replayed", "of something else"],
+    ("replayed", "second", "kernel", "again"),
+    [
+        (True, "aten::mm", MUL, 1),
+        (False, "aten::mm", MUL, 0),
+        (True, "aten::sin", MUL, 0),
+        (True, "aten::mm", GEMM, 0),
+        (True, "aten::mm", None, 0),
+    ],
+    ids=["replayed in between", "equal layers", "other operators", "another graph", "kernels not in the file"],
 )
-def test_a_graph_that_is_captured_again_is_no_cold_start(replayed, second, again, all_findings):
+def test_a_graph_that_is_captured_again_is_no_cold_start(replayed, second, kernel, again, all_findings):
     builder = steps()
-    for at, held in ((0, "aten::mm"), (400, second)):
+    for at, held, own in ((0, "aten::mm", MUL), (400, second, kernel)):
         builder.op("CompiledFunction", at + 10, 300)
         builder.op(held, at + 20, 10)
         builder.capture(at + 100, at + 200)
+        if own is not None:
+            builder.kernel(own, at + 260, 10, builder.graph_launch(at + 250))
         if replayed:
             builder.kernel(MUL, at + 330, 10, builder.graph_launch(at + 320))
     found = all_findings(builder)

@@ -276,10 +276,12 @@ def test_a_kernel_far_below_its_roofline_is_found_with_its_figures(found):
     assert finding.evidence["bound_us"] == pytest.approx(bound)
     assert (finding.evidence["mean_us"], finding.evidence["count"], finding.evidence["time_us"]) == (400, 4, 1600)
     assert finding.saves_us == pytest.approx(4 * (400 - bound))
-    assert finding.message == (
-        "pointwise vectorized_elementwise_kernel of aten::mul ([2048, 2048], [2048, 2048]) takes 400 us, where the GPU's peaks ask for "
-        "24.7 us: 126 GB/s; 4 such kernels took 1.60 ms (100% of the kernel time)"
+    assert finding.message.startswith(
+        "pointwise vectorized_elementwise_kernel of aten::mul ([2048, 2048], [2048, 2048]) "
     )
+    assert "400 us (126 GB/s)" in finding.message
+    assert "24.7 us" in finding.message
+    assert finding.message.endswith("; 4 such kernels took 1.60 ms (100% of the kernel time)")
     assert "contiguous operands" in finding.remedy
 
 

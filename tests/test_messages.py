@@ -99,6 +99,7 @@ FEW = {
     "tuple[AnyReason, ...]": (NoOperator(),),
     "StepTitle": StepTitle(step=1, steps=5),
     "StepTitle | None": None,
+    "StepTitle | str | None": None,
     "SideName": SideName(),
     "RankProcess": RankProcess(4711, "<host>"),
     "RankProcess | None": None,
@@ -133,6 +134,7 @@ MANY = {
     "tuple[AnyReason, ...]": (NoOperator(), EarlierWork(2)),
     "StepTitle": StepTitle(step=2, steps=5, name="<name>", occurrence=17, occurrences=24, place="model.py:7"),
     "StepTitle | None": StepTitle(step=3, steps=5),
+    "StepTitle | str | None": StepTitle(step=3, steps=5),
     "SideName": SideName("<commit>"),
     "RankProcess": RankProcess(4711, "<host>"),
     "RankProcess | None": RankProcess(4711, "<host>"),
@@ -162,7 +164,8 @@ EXAMPLES = {
     NoFileThere: tuple(NoFileThere("<file>", instead) for instead in InsteadOfFile),
     NoKernelsRecorded: (
         NoKernelsRecorded("<device>"),
-        NoKernelsRecorded("<device>", tools=("<variable>",)),
+        NoKernelsRecorded("<device>", fresh_kernels=0),
+        NoKernelsRecorded("<device>", fresh_kernels=0, tools=("<variable>",)),
         NoKernelsRecorded("<device>", fresh_kernels=64),
         NoKernelsRecorded("<device>", error="<error>"),
         *(

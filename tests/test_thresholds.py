@@ -83,7 +83,7 @@ MOVED = {
     "mi210_gpu_only": ["-layout-conversion.share=0.9", "-copy-kernels.share=0.5"],
     "mi250_string_tids": ["-hidden-copy.share=0.9"],
     "rtx3060_cudagraph_steps": ["-cudagraph-input-copy.share=0.9"],
-    "a100_vit_capture_and_graphs": ["+low-occupancy.blocks_per_sm=0"],
+    "a100_vit_capture_and_graphs": ["-graph-recaptured.share=0.9", "+low-occupancy.blocks_per_sm=0"],
     "rtx3060_compile_steps": ["+low-occupancy.share=0"],
     "v100_dlrm_rank0": ["-single-tensor-optimizer.kernels=99", "-single-tensor-optimizer.share=1.1"],
     "cpu_only_steps": ["+cold-start.first_step=0.5", "+cold-start.gap_times=0"],

@@ -67,6 +67,7 @@ SEVERAL = {
     "memory copy": "memory copies",
     "memory fill": "memory fills",
     "more call": "more calls",
+    "more finding": "more findings",
     "more difference": "more differences",
     "more kernel": "more kernels",
     "more change": "more changes",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.analysis.kernel_work import KernelVariants
+from pytest_torchprof.analysis.recaptures import recaptures
 from pytest_torchprof.analysis.stretches import LONG_NS, Stretch, long_stretches
 from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.devices.kinds import CallKind
@@ -295,7 +296,9 @@ class GpuWork:
             ranges_of[f"{trace.names[stretch.name]}{_LOADS}"].append((stretch.start, stretch.end))
         for stretch in self.first_calls:
             ranges_of[f"{FIRST_CALL}{trace.names[stretch.name]}"].append((stretch.start, stretch.end))
-        ranges_of[_CAPTURING] += self._first_captures
+        again = set(self.recapturing_ops)
+        ops = self.trace.ops
+        ranges_of[_CAPTURING] += [(ops.start[i], ops.end[i]) for i in self.capturing_ops if i not in again]
         ranges_of[_CAPTURE] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
         once = intervals.without([self.window], self.recapturing_calls)
         inside = {name: intervals.within(intervals.merged(ranges), once) for name, ranges in ranges_of.items()}
@@ -310,10 +313,10 @@ class GpuWork:
     @cached_property
     def setup_ops(self) -> list[int]:
         """The operators among it: first ones that took long, and those that captured a graph."""
-        ops, capturing = self.trace.ops, set(self._first_captures)
+        ops, again = self.trace.ops, set(self.recapturing_ops)
         step_at = self.trace.step_at
         first = {stretch.member for stretch in self.first_calls if not stretch.is_call and step_at(stretch.start) >= 0}
-        captured = (i for i in self.outermost if (ops.start[i], ops.end[i]) in capturing and step_at(ops.start[i]) >= 0)
+        captured = (i for i in self.capturing_ops if i not in again and step_at(ops.start[i]) >= 0)
         return sorted(first.union(captured))
 
     @cached_property
@@ -333,41 +336,42 @@ class GpuWork:
         return sorted({*named, *(i for i, start in enumerate(part.start) if start in captured)})
 
     @cached_property
-    def capturing_calls(self) -> Spans:
-        """When outermost operators ran in which a CUDA graph was captured: such a call warms up and compiles too."""
+    def capturing_ops(self) -> list[int]:
+        """The outermost operators in which a CUDA graph was captured, in order."""
         ops = self.trace.ops
         captured = [(start, end) for _, start, end in captures(self.trace.calls, self.trace.call_kinds).ranges()]
-        ran = ((ops.start[i], ops.end[i]) for i in self.outermost) if captured else ()
-        holding = [span for span in ran if any(span[0] <= start and end <= span[1] for start, end in captured)]
-        return intervals.merged(holding)
+        if not captured:
+            return []
+        holding = (
+            i for i in self.outermost if any(ops.start[i] <= start and end <= ops.end[i] for start, end in captured)
+        )
+        return sorted(holding, key=ops.start.__getitem__)
+
+    @cached_property
+    def capturing_calls(self) -> Spans:
+        """When they ran: such a call warms up and compiles too."""
+        return self._spans_of(self.capturing_ops)
+
+    @cached_property
+    def recapturing_ops(self) -> list[int]:
+        """Those of them that captured, in a step, what an earlier one had captured: no cold start."""
+        step_at, start = self.trace.step_at, self.trace.ops.start
+        return [i for i in recaptures(self.trace, self.capturing_ops) if step_at(start[i]) >= 0]
 
     @cached_property
     def recapturing_calls(self) -> Spans:
-        """Those of them that ran the operators of an earlier one, whose graph had been launched since."""
-        trace, spans = self.trace, self.capturing_calls
-        if len(spans) < 2:
-            return []
-        begun = [start for start, _ in spans]
-        ran: list[list[int]] = [[] for _ in spans]
-        for i in sorted(range(len(trace.ops)), key=trace.ops.start.__getitem__):
-            at = bisect_right(begun, trace.ops.start[i]) - 1
-            if at >= 0 and trace.ops.end[i] <= spans[at][1]:
-                ran[at].append(trace.ops.name[i])
-        kinds, calls = trace.call_kinds, trace.calls
-        launched = sorted(calls.start[i] for i in range(len(calls)) if kinds[calls.name[i]] is CallKind.GRAPH_LAUNCH)
-        first_of: dict[tuple[int, ...], int] = {}
-        again = []
-        for (start, end), names in zip(spans, map(tuple, ran), strict=True):
-            first = first_of.setdefault(names, start)
-            if first < start and bisect_right(launched, start) > bisect_right(launched, first):
-                again.append((start, end))
-        return again
+        """When these ran."""
+        return self._spans_of(self.recapturing_ops)
 
-    @property
-    def _first_captures(self) -> Spans:
-        """The calls that captured something new."""
-        again = set(self.recapturing_calls)
-        return [span for span in self.capturing_calls if span not in again]
+    @cached_property
+    def first_captures(self) -> Spans:
+        """When those ran that captured something new."""
+        again = set(self.recapturing_ops)
+        return self._spans_of(i for i in self.capturing_ops if i not in again)
+
+    def _spans_of(self, operators: Iterable[int]) -> Spans:
+        ops = self.trace.ops
+        return intervals.merged((ops.start[i], ops.end[i]) for i in operators)
 
     @cached_property
     def stretches(self) -> list[Stretch]:
@@ -507,6 +511,15 @@ class GpuWork:
         call_of, op_of = self.trace.links.call_of, self.launching.op_of
         return {call_of[i]: op_of[i] for i in waiting_copies(self.trace, self.copies)}
 
+    @cached_property
+    def waiting_copies_of(self) -> dict[int, list[int]]:
+        """The calls of these copies of each operator; those without one aside."""
+        copies: dict[int, list[int]] = defaultdict(list)
+        for call, op in self.waiting_copies.items():
+            if op >= 0:
+                copies[op].append(call)
+        return copies
+
     def source_of(self, gpu_op: int) -> str | None:
         """Return the user's line, or function, that launched a GPU operation; None without recorded stacks."""
         origin = self.launching.origins.of_call(self.trace.links.call_of[gpu_op], self.launching.op_of[gpu_op])
@@ -530,11 +543,14 @@ class GpuWork:
     def _main(self, spent: Iterable[tuple[str | None, int]]) -> str | None:
         if not self.launching.origins.recorded:
             return None
-        times: Counter[str | None] = Counter()
+        times: Counter[str] = Counter()
+        total = 0
         for source, ns in spent:
-            times[source] += ns
-        (most, ns), *_ = times.most_common(1) or [(None, 0)]
-        return most if 2 * ns >= times.total() else None
+            total += ns
+            if source is not None:
+                times[source] += ns
+        (most, ns), *_ = times.most_common(1) or [("", 0)]
+        return most if ns and 2 * ns >= total else None
 
     @cached_property
     def launched_together(self) -> list[list[int]]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.collectives import Collective
     from pytest_torchprof.analysis.gpu_work import GpuWork
 
 
@@ -93,17 +94,21 @@ def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Find
 def _beyond_usual_ns(analysis: Analysis) -> int:
     """Return by how much collectives took longer than the median of those of the same kind, size and group.
 
-    To send the same takes the same time: what takes longer has waited for another rank.
+    To send the same takes the same time: what takes longer, while nothing is computed that slows it, has waited for
+    another rank. Of several devices it is the one that waited for longest.
     """
-    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    alike: dict[tuple[object, ...], list[Collective]] = defaultdict(list)
     for each in analysis.communication.collectives:
-        if each.dur_ns is not None:
-            alike[each.name, each.sent, each.group.name, each.group.size, each.device].append(each.dur_ns)
-    beyond = 0
-    for times in alike.values():
-        usual = sorted(times)[len(times) // 2]
-        beyond += sum(ns - usual for ns in times if ns > usual) if len(times) >= _ENOUGH else 0
-    return beyond
+        if each.dur_ns is not None and each.sent.bytes_in is not None:
+            alike[each.name, each.sent, each.group.name, each.group.size, each.device].append(each)
+    beyond: Counter[int | None] = Counter()
+    for those in alike.values():
+        times = [each.dur_ns or 0 for each in those]
+        if len(times) >= _ENOUGH:
+            usual = sorted(times)[len(times) // 2]
+            for each, ns in zip(those, times, strict=True):
+                beyond[each.device] += max(min(ns - usual, ns - (each.hidden_ns or 0)), 0)
+    return max(beyond.values(), default=0)
 
 
 def _computing_us(analysis: Analysis) -> float:

@@ -196,10 +196,20 @@ def _busy(analysis: Analysis) -> Headline:
 
 
 def _working_on_others_share(analysis: Analysis) -> float:
-    """Return the share of the window in which a device only worked on what is of no step, the mean over devices."""
-    work, step_of = analysis.gpu_work, analysis.trace.step_of_gpu_op
+    """Return the share of the window in which a device only worked on what came before, the mean over devices."""
+    work, trace = analysis.gpu_work, analysis.trace
+    call_of, step_of, begun = trace.links.call_of, trace.step_of_gpu_op, trace.gpu.start
+    first = min((begun[i] for i in work.gpu_ops), default=0)
+    # What ran ahead of all that the steps launched was launched before, also where its launch is not recorded.
+    earlier = {
+        i
+        for ops in work.by_device.values()
+        for i in ops
+        if step_of[i] < 0
+        and (begun[i] < first if call_of[i] < 0 else trace.calls.start[call_of[i]] < trace.steps[0].start_ns)
+    }
     others = [
-        intervals.without(work.busy[device], work.covered([i for i in ops if step_of[i] >= 0]))
+        intervals.without(work.busy[device], work.covered([i for i in ops if i not in earlier]))
         for device, ops in work.by_device.items()
     ]
     return work.share_of_window(sum(map(intervals.length, others)) / 1000 / len(others)) if others else 0.0

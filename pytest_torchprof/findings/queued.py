@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.gpu_time import KERNEL_WAIT_NS
@@ -11,7 +12,7 @@ from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.findings.once import once
 from pytest_torchprof.kernels.names import decode
-from pytest_torchprof.trace.columns import KERNEL
+from pytest_torchprof.trace.columns import KERNEL, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,9 +35,9 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     of_graphs = {before for _, before, _ in waits if trace.calls.name[trace.links.call_of[before]] in graphs}
     starting = of_graphs & _first_of_their_calls(trace)
     graph_waits = [(length, i) for length, i, _ in waits if i in starting]
-    from_before_ns = sum(end - start for start, end, _ in waits_from_before(analysis))
-    from_before_us = from_before_ns / 1000 / max(len(work.by_device), 1)
-    in_graphs_us = sum(length for length, i, _ in waits if i in of_graphs) / 1000 / max(len(work.by_device), 1)
+    from_before = {before: end - start for start, end, before in waits_from_before(analysis)}
+    from_before_us = sum(from_before.values()) / 1000 / max(len(work.by_device), 1)
+    known_us = sum(length for length, i, _ in waits if i not in of_graphs and i not in from_before) / 1000
     longest_ns, before, until = waits[0]
     name = trace.names[trace.gpu.name[before]]
     yield LaunchedWorkWaits(
@@ -62,7 +63,7 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         events=Events(gaps=tuple((end - length, end, before) for length, before, end in waits)),
         from_before_us=from_before_us,
         # What waits in a graph, or for work that is not recorded, the program has launched in time.
-        saves_us=max(waited_us - from_before_us - in_graphs_us, 0.0),
+        saves_us=known_us / max(len(work.by_device), 1),
     )
 
 
@@ -91,8 +92,16 @@ def waits_from_before(analysis: Analysis) -> list[tuple[int, int, int]]:
     """
     if analysis.trace.metadata is not None:
         return []
-    first = _first_of_their_streams(analysis.gpu_work)
-    return [wait for wait in launched_waits(analysis) if wait[2] in first]
+    trace, first = analysis.trace, _first_of_their_streams(analysis.gpu_work)
+    # After a wait for the whole device nothing is left of what came before.
+    synchronized = {i for i, name in enumerate(trace.names) if "DeviceSynchronize" in name}
+    ends = (trace.calls.end[i] for i in where(trace.calls.name, synchronized))
+    emptied = min(ends, default=inf)
+    return [
+        wait
+        for wait in launched_waits(analysis)
+        if wait[2] in first and trace.calls.start[trace.links.call_of[wait[2]]] < emptied
+    ]
 
 
 @once

@@ -25,19 +25,17 @@ def recaptures(analysis: Analysis) -> Spans:
 
 def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find calls that capture a CUDA graph of what an earlier call has captured, and which has run since."""
-    work, ops = analysis.gpu_work, analysis.trace.ops
-    again = recaptures(analysis)
+    work = analysis.gpu_work
+    again = intervals.within(recaptures(analysis), [work.window])
     spent_us = intervals.length(again) / 1000
     if not again or work.share_of_window(spent_us) < at[SHARE]:
         return
-    spans = set(again)
-    calls = tuple(i for i in work.outermost if (ops.start[i], ops.end[i]) in spans)
     yield GraphRecaptured(
         time_us=spent_us,
         share=work.share_of_window(spent_us),
-        count=len(again),
-        captures=len(work.capturing_calls),
-        events=Events(ops=calls),
+        count=len(work.recapturing_ops),
+        captures=len(work.capturing_ops),
+        events=Events(ops=tuple(work.recapturing_ops)),
         saves_us=spent_us,
     )
 

@@ -116,7 +116,7 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         ops_us={name: spent[name] for name in order},
         syncs=sum(map(len, waits.values())),
         causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
-        source=work.main_source_of_calls((*around, *copies)),
+        source=work.main_source_of_calls(i for i, op in (*around.items(), *copies.items()) if asked[op] is not None),
         events=Events(calls=tuple(i for name in order for i in waits[name])),
         # While the CPU waits for a busy GPU nothing is lost, and nothing can be won of what the GPU waits itself.
         saves_us=min(max(total - held_us, 0.0), free_us),

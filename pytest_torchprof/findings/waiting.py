@@ -159,12 +159,15 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         loads_long=work.share_of_window(loading_us) >= at[LOADING],
         after_waits_us=after_waits_us,
         waits_long=work.share_of_window(after_waits_us) >= at[SYNCHRONIZING],
-        capturing_us=_late_us(analysis, work.capturing_calls),
+        capturing_us=_late_us(analysis, work.first_captures),
         graphs=bool(analysis.graph_launches),
         silent_us=_late_us(analysis, silent_times(analysis)),
         source=work.main_source_of_times((i, end - start) for start, end, i in late),
         events=Events(gaps=tuple(late)),
-        saves_us=max(waited_us - _late_us(analysis, work.setup_spans), 0.0),
+        # What is done once is the cold start's, and what is captured again has a finding of its own.
+        saves_us=max(
+            waited_us - _late_us(analysis, intervals.merged([*work.setup_spans, *work.recapturing_calls])), 0.0
+        ),
     )
 
 

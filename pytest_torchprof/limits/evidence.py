@@ -312,7 +312,7 @@ class WorstRank(Evidence, frozen=True):
     ranks: int
     seen: tuple[AnySeen, ...] = ()
     """What was seen there; empty where this is that rank."""
-    in_step: StepTitle | None = None
+    in_step: StepTitle | str | None = None
     reason: AnyReason | None = None
     """Why it is not measured there."""
 
@@ -328,7 +328,7 @@ class OtherwiseOnRank(Evidence, frozen=True):
     rank: int
     status: str
     seen: tuple[AnySeen, ...]
-    in_step: StepTitle | None = None
+    in_step: StepTitle | str | None = None
     reason: AnyReason | None = None
     """Why it is not measured there."""
 

@@ -14,7 +14,7 @@ from pytest_torchprof.text import printable
 from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.source_lines import Origin, Work
@@ -56,16 +56,14 @@ def waits_of(analysis: Analysis, step: StepProfile) -> list[Item]:
     trace, calls, op_name = analysis.trace, analysis.trace.calls, analysis.launching.op_name
     enclosing = trace.nesting.around_each(calls, blocking_calls(trace, step.part.calls))
     kinds = [(trace.names[calls.name[call]], op_name(op)) for call, op in enclosing.items()]
-    in_copies: Counter[int] = Counter()
-    for copy, op in analysis.gpu_work.waiting_copies.items():
-        in_copies[op] += calls.end[copy] - calls.start[copy]
+    in_copies = _waits_in_copies(analysis, enclosing)
     return [
         Item(
             name=name,
             op_name=made_by,
             op=op,
             call=call,
-            time_us=(calls.end[call] - calls.start[call] + in_copies.pop(op, 0)) / 1000,
+            time_us=(calls.end[call] - calls.start[call] + in_copies[call]) / 1000,
             asked_by=analysis.launching.called_operator(op) if op >= 0 else None,
             origin=origin,
             is_placed=is_placed,
@@ -74,6 +72,20 @@ def waits_of(analysis: Analysis, step: StepProfile) -> list[Item]:
             enclosing.items(), kinds, _origins(step, kinds), strict=True
         )
     ]
+
+
+def _waits_in_copies(analysis: Analysis, enclosing: Mapping[int, int]) -> Mapping[int, int]:
+    """Return by blocking call for how long the copies waited that the same operator made since its last one, in ns."""
+    calls, copies_of = analysis.trace.calls, analysis.gpu_work.waiting_copies_of
+    waited: Counter[int] = Counter()
+    taken: dict[int, int] = {}
+    for call, op in sorted(enclosing.items(), key=lambda made: calls.start[made[0]]):
+        since = taken.get(op, 0)
+        for copy in copies_of.get(op, ()):
+            if since <= calls.start[copy] and calls.end[copy] <= calls.start[call]:
+                waited[call] += calls.end[copy] - calls.start[copy]
+        taken[op] = calls.end[call]
+    return waited
 
 
 def moves_of(analysis: Analysis, step: StepProfile, kind: int) -> list[Item]:

@@ -82,8 +82,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """Why it is not measured, where it is not."""
     step: str | None = None
     """The step shown, where one step decided."""
-    in_step: StepTitle | None = None
-    """What people call that step; None where there is only one."""
+    in_step: StepTitle | str | None = None
+    """What people call that step; None where there is only one. Reports of earlier versions have it in words."""
     not_counted: tuple[tuple[str, int], ...] = ()
     """How many there were in code of others, by its place."""
     rank: int | None = None

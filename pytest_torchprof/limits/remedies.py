@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.findings.catalogue.waiting import ImplicitSync
 from pytest_torchprof.limits.evidence import FindingLine
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
@@ -150,10 +151,19 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> l
         return remedies
     remedy = REMEDIES.get(verdict.limit, _OF_ANY)
     telling = _TELLING.get(verdict.limit, frozenset())
-    finding = next((finding for finding in why(verdict.limit) if finding.code in telling), None)
+    finding = next(
+        (finding for finding in why(verdict.limit) if finding.code in telling and _tells(finding, verdict)), None
+    )
     if finding is None:
         return [(verdict.name, remedy)]
     return [(verdict.name, f"{finding.remedy}; {_MEANT[verdict.limit]}" if verdict.limit in _MEANT else finding.remedy)]
+
+
+def _tells(finding: Finding, verdict: Verdict) -> bool:
+    """Whether what a finding is of is most of what was seen: of waits, which have times, half of these."""
+    if not isinstance(finding, ImplicitSync):
+        return True
+    return 2 * finding.time_us >= sum(row.time_us or 0.0 for row in verdict.rows)
 
 
 def _nothing_compiled(fact: object) -> bool:

@@ -346,7 +346,7 @@ class SameOnRanks(Seen, frozen=True):
         return self.words("the same on {ranks} ranks" + within)
 
 
-def outcome_text(seen: Iterable[Seen], in_step: StepTitle | None, reason: Reason | None) -> str:
+def outcome_text(seen: Iterable[Seen], in_step: StepTitle | str | None, reason: Reason | None) -> str:
     """Return what was seen, in which step, and why that is not measured, in words."""
     words = "; ".join(dict.fromkeys(map(str, seen)))
     where = f" in {in_step}" if in_step is not None else ""

@@ -176,6 +176,8 @@ class NoKernelsRecorded(Reason, frozen=True):
             listed = "; ".join(map(str, self.refusals))
             advice = [refusal.advice for refusal in self.refusals if refusal.advice]
             return f", nor does a fresh process, in which CUPTI says {': '.join([listed, *advice])}"
+        if self.fresh_kernels is None and not self.error:
+            return ""
         if self.error:
             return f"; a fresh process, which was to tell whether it is this one, failed: {self.error}"
         tools = f"another profiling tool is attached ({', '.join(self.tools)} is set); run without it"

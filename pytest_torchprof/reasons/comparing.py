@@ -83,7 +83,9 @@ class OtherSidesCode(Reason, frozen=True):
     def _whose(self) -> str:
         if self.differing is not None:
             return f"not from either side, which differ in {self.differing}"
-        return "which is the other side's" if self.root is None else f"and not from {self.root}, which has it"
+        if self.root is not None:
+            return f"and not from {self.root}, which has it"
+        return "which is the other side's"
 
     @property
     def remedy(self) -> str:

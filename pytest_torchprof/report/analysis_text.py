@@ -130,9 +130,8 @@ def _first_findings(findings: Sequence[Finding]) -> str:
         + (f" at {finding.source}" if finding.source is not None else "")
         for finding in first
     ]
-    rest = len(findings) - len(first)
-    more = f"; {counted(rest, 'more finding')} below" if rest else ""
-    return f"What stands out: {'; '.join(named)}{more}." if named else ""
+    rest = and_more(len(findings) - len(first), "finding")
+    return f"What stands out: {'; '.join(named)}{rest}." if named else ""
 
 
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
@@ -201,7 +200,7 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
     half = (len(lines) + 1) // 2
     left, right = [*head, *lines[:half]], [*head, *lines[half:], *[[""] * (1 + len(columns))] * (len(lines) % 2)]
     table = lined_up([[*a, "", *b] for a, b in zip(left, right, strict=True)], [*sides, "left", *sides])
-    if max(map(width_of, table)) > width:
+    if len(lines) < 2 or max(map(width_of, table)) > width:
         table = lined_up([*head, *lines], sides)
     if not part and median.gpu_utilization is not None:
         which = "GPU utilization is" if median.sm_efficiency is None else "GPU utilization and SM efficiency are"

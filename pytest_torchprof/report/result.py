@@ -14,7 +14,7 @@ from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads t
 from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
 from pytest_torchprof.limits import FailureLine, Verdict
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.catalogue import AnyReason, from_plain
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.report.verdicts import words_for
 from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
@@ -226,11 +226,20 @@ def as_reported(result: Result) -> dict[str, Any]:
 def from_report(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return a reported result in the form from which msgspec makes a `Result`."""
     shown, time = plain.get("findings", ()), plain.get("against_time")
+    limits = plain.get("limits", [])
     return {
-        **plain,
+        **_with_reason(plain),
+        "limits": list(map(_with_reason, limits)) if isinstance(limits, list) else limits,
         "findings": list(map(from_words, shown)) if isinstance(shown, list) else shown,
         "against_time": _time_from_report(time) if isinstance(time, dict) else time,
     }
+
+
+def _with_reason(plain: Any) -> Any:
+    """Return what has a reason with one that this version knows; another one stands in the words that it has."""
+    if not isinstance(plain, dict) or not isinstance(reason := plain.get("reason"), dict):
+        return plain
+    return {**plain, "reason": from_plain(reason).to_plain()}
 
 
 def _time_from_report(plain: Mapping[str, Any]) -> Mapping[str, Any]:

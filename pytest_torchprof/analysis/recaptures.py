@@ -1,0 +1,67 @@
+"""Which calls captured a CUDA graph that was there already."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.devices.kinds import CallKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_torchprof.trace import Trace
+
+Graph = tuple[tuple[int, float], ...]
+"""The kernels of a graph by their name and the blocks per SM, which follow from the size of what they work on."""
+
+
+def recaptures(trace: Trace, capturing: Sequence[int]) -> list[int]:
+    """Return those of the operators that captured a graph which ran the operators of an earlier one, to the same graph.
+
+    ``capturing``: operators that hold a capture, in the order of their start. In between some graph must have been
+    launched by a call that captured nothing: equal layers of a model capture a graph each, one after the other. Where
+    the kernels of a graph are not recorded, nothing is said of it.
+    """
+    if len(capturing) < 2:
+        return []
+    ops, calls, kinds = trace.ops, trace.calls, trace.call_kinds
+    launches = sorted(
+        (i for i in range(len(calls)) if kinds[calls.name[i]] is CallKind.GRAPH_LAUNCH), key=calls.start.__getitem__
+    )
+    launched_at = [calls.start[i] for i in launches]
+    begun = [ops.start[op] for op in capturing]
+    replayed_at = [at for at in launched_at if not _is_inside(at, begun, [ops.end[op] for op in capturing])]
+    ran: list[list[int]] = [[] for _ in capturing]
+    for i in sorted(range(len(ops)), key=ops.start.__getitem__):
+        at = bisect_right(begun, ops.start[i]) - 1
+        if at >= 0 and ops.end[i] <= ops.end[capturing[at]]:
+            ran[at].append(ops.name[i])
+    kernels = _kernels_of(trace)
+    first_of: dict[tuple[tuple[int, ...], Graph], int] = {}
+    again = []
+    for op, names in zip(capturing, map(tuple, ran), strict=True):
+        own = launches[bisect_left(launched_at, ops.start[op]) : bisect_right(launched_at, ops.end[op])]
+        graph = tuple(kernel for call in own for kernel in kernels.get(call, ()))
+        if not graph:
+            continue
+        first = first_of.setdefault((names, graph), ops.start[op])
+        if bisect_left(replayed_at, ops.start[op]) > bisect_left(replayed_at, first):
+            again.append(op)
+    return again
+
+
+def _is_inside(at: int, begun: Sequence[int], ended: Sequence[int]) -> bool:
+    place = bisect_right(begun, at) - 1
+    return place >= 0 and at < ended[place]
+
+
+def _kernels_of(trace: Trace) -> dict[int, list[tuple[int, float]]]:
+    """Return by the call that launched it what ran of a graph, in the order of the device."""
+    gpu, call_of = trace.gpu, trace.links.call_of
+    kernels: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for i in trace.gpu_order:
+        if (call := call_of[i]) >= 0:
+            kernels[call].append((gpu.name[i], gpu.blocks_per_sm[i]))
+    return kernels
