@@ -127,6 +127,7 @@ def test_a_blocking_call_and_its_copy_have_operator_and_line(told, line):
     source = "@pytest.mark.torchprof(max_syncs=0, max_memcpys=0)\ndef test_it():\n    mlp(x).sum().item()\n"
     text = told(source)
     assert f"aten::_local_scalar_dense {line('mlp(x).sum().item()')} test_it" in text
+    assert "aten::item, aten::_local" in text
     assert "Memcpy DtoH" in text
 
 
