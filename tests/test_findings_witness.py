@@ -646,7 +646,18 @@ def hidden_waits(raw, finding):
     for call, op in waits:
         causes[cause_of([one.name for one in raw.holders[id(call)]], copied[id(op)])] += call.us
         spent[outermost(raw, call)] += call.us
+    queued = [
+        (max(start, raw.call_of[one.correlation].end), end)
+        for start, end, one in raw.gaps_from_start()
+        if end - max(start, raw.call_of[one.correlation].end) >= 30_000
+    ]
+    waited = raw.inside([call for call, _ in waits])
+    idle = [
+        length(waited) - both(waited, [*raw.inside(raw.on(device, raw.gpu)), *raw.inside_spans(queued)])
+        for device in raw.devices
+    ]
     return {
+        "idle_us": max(idle) / 1000,
         "ops_us": dict(spent),
         "causes_us": dict(causes),
         "time_us": sum(call.us for call, _ in waits),

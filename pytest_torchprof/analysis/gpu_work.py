@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -296,9 +296,7 @@ class GpuWork:
             ranges_of[f"{trace.names[stretch.name]}{_LOADS}"].append((stretch.start, stretch.end))
         for stretch in self.first_calls:
             ranges_of[f"{FIRST_CALL}{trace.names[stretch.name]}"].append((stretch.start, stretch.end))
-        again = set(self.recapturing_ops)
-        ops = self.trace.ops
-        ranges_of[_CAPTURING] += [(ops.start[i], ops.end[i]) for i in self.capturing_ops if i not in again]
+        ranges_of[_CAPTURING] += self.first_captures
         ranges_of[_CAPTURE] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
         once = intervals.without([self.window], self.recapturing_calls)
         inside = {name: intervals.within(intervals.merged(ranges), once) for name, ranges in ranges_of.items()}
@@ -524,33 +522,6 @@ class GpuWork:
         """Return the user's line, or function, that launched a GPU operation; None without recorded stacks."""
         origin = self.launching.origins.of_call(self.trace.links.call_of[gpu_op], self.launching.op_of[gpu_op])
         return origin.source if origin else None
-
-    def main_source(self, gpu_ops: Iterable[int]) -> str | None:
-        """Return the user's line that launched at least half of the time of GPU operations, None without such a one."""
-        start, end = self.trace.gpu.start, self.trace.gpu.end
-        return self.main_source_of_times((i, end[i] - start[i]) for i in gpu_ops)
-
-    def main_source_of_times(self, times_ns: Iterable[tuple[int, int]]) -> str | None:
-        """Return it of times that belong to GPU operations, such as gaps before them."""
-        return self._main((self.source_of(i), ns) for i, ns in times_ns)
-
-    def main_source_of_calls(self, calls: Iterable[int]) -> str | None:
-        """Return the user's line that made at least half of the time of calls, None without such a one."""
-        start, end, origins = self.trace.calls.start, self.trace.calls.end, self.launching.origins
-        places = ((origins.of_call(i, ABSENT), end[i] - start[i]) for i in calls)
-        return self._main((origin.source if origin else None, ns) for origin, ns in places)
-
-    def _main(self, spent: Iterable[tuple[str | None, int]]) -> str | None:
-        if not self.launching.origins.recorded:
-            return None
-        times: Counter[str] = Counter()
-        total = 0
-        for source, ns in spent:
-            total += ns
-            if source is not None:
-                times[source] += ns
-        (most, ns), *_ = times.most_common(1) or [("", 0)]
-        return most if ns and 2 * ns >= total else None
 
     @cached_property
     def launched_together(self) -> list[list[int]]:

@@ -31,8 +31,8 @@ def recaptures(trace: Trace, capturing: Sequence[int]) -> list[int]:
         (i for i in range(len(calls)) if kinds[calls.name[i]] is CallKind.GRAPH_LAUNCH), key=calls.start.__getitem__
     )
     launched_at = [calls.start[i] for i in launches]
-    begun = [ops.start[op] for op in capturing]
-    replayed_at = [at for at in launched_at if not _is_inside(at, begun, [ops.end[op] for op in capturing])]
+    begun, ended = [ops.start[op] for op in capturing], [ops.end[op] for op in capturing]
+    replayed_at = [at for at in launched_at if not _is_inside(at, begun, ended)]
     ran: list[list[int]] = [[] for _ in capturing]
     for i in sorted(range(len(ops)), key=ops.start.__getitem__):
         at = bisect_right(begun, ops.start[i]) - 1

@@ -10,6 +10,7 @@ from pytest_torchprof.findings.catalogue.costs import CopiesTakeLong, CopyKernel
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import evidence, members
 from pytest_torchprof.findings.finding import GPU_WORK, SLOW_KERNELS, WHICH_KERNELS, Finding, Rule, Threshold
+from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
@@ -55,7 +56,7 @@ def _copies_take_long(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         alone_us=max(alone) / 1000,
         longest_us=lasted[longest] / 1000,
         longest=trace.names[gpu.name[longest]],
-        source=work.main_source(copies),
+        source=source_of_ops(work, copies),
         events=Events(gpu_ops=tuple(copies)),
         saves_us=max(alone) / 1000,
     )

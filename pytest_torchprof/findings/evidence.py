@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, TypedDict
 
 from pytest_torchprof.findings.events import Events
+from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.trace.columns import ABSENT, KERNEL
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def evidence(work: GpuWork, gpu_ops: Iterable[int]) -> KernelFacts:
         "count": len(these),
         "kernels": kernels[:_MOST_NAMES],
         "ops": ops[:_MOST_NAMES],
-        "source": work.main_source(these),
+        "source": source_of_ops(work, these),
         "events": Events(gpu_ops=tuple(these)),
     }
 

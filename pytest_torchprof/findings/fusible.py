@@ -30,6 +30,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
+from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.kernels.names.kernelname import LAYOUT_CONVERSION
 from pytest_torchprof.kernels.reply import NO, NOT_KNOWN
 from pytest_torchprof.reasons.findings import ElementsOfSomeUnknown, OptimizerOfSomeUnknown, ProductsOfSomeUnknown
@@ -211,7 +212,7 @@ def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
         by_math=any(
             _SDPA_MATH in analysis.launching.chain(analysis.launching.op_of[first]) for first, *_ in attentions
         ),
-        source=work.main_source(i for kernels in attentions for i in kernels),
+        source=source_of_ops(work, (i for kernels in attentions for i in kernels)),
         events=Events(gpu_ops=tuple(i for kernels in attentions for i in kernels), chains=tuple(map(len, attentions))),
         saves_us=between,
     )

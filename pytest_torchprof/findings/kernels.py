@@ -23,6 +23,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
+from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
         ops=(launched,) if launched else (),
         count=len(kernels),
         idle_share=work.idle_share if work.busy_share < at[BUSY] else None,
-        source=work.main_source(kernels),
+        source=source_of_ops(work, kernels),
         events=Events(gpu_ops=tuple(kernels)),
     )
 
@@ -134,7 +135,7 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         ops={trace.names[op]: count // steps for op, count in busy.items()},
         mean_us={trace.names[op]: mean_us[op] for op in busy},
         launch_us=launch_us,
-        source=work.main_source(i for op in busy for i in launched[op]),
+        source=source_of_ops(work, (i for op in busy for i in launched[op])),
         events=Events(gpu_ops=tuple(i for op in busy for i in launched[op])),
         saves_us=total * launch_us,
     )

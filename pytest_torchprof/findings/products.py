@@ -30,6 +30,7 @@ from pytest_torchprof.findings.finding import (
     need_known_kernels,
     need_known_operations,
 )
+from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.kernels.computed_types import computes_in
 from pytest_torchprof.kernels.names.kernelname import FAMILIES
 from pytest_torchprof.kernels.operands import Launch
@@ -257,7 +258,7 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         copies=len(copies),
         bytes=size,
         ops=tuple(dict.fromkeys(name for name in _products_around(analysis, copies) if name is not None)),
-        source=work.main_source(copies),
+        source=source_of_ops(work, copies),
         events=Events(gpu_ops=tuple(copies)),
         saves_us=spent,
     )

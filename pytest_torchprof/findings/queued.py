@@ -11,6 +11,7 @@ from pytest_torchprof.findings.catalogue.waiting import LaunchedWorkWaits
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
 from pytest_torchprof.findings.once import once
+from pytest_torchprof.findings.places import source_of_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace.columns import KERNEL, where
 
@@ -59,7 +60,7 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
             for i in ops
         ),
         begins_with_it=trace.metadata is None and before in _first_of_their_streams(work),
-        source=work.main_source_of_times((before, length) for length, before, _ in waits),
+        source=source_of_times(work, ((before, length) for length, before, _ in waits)),
         events=Events(gaps=tuple((end - length, end, before) for length, before, end in waits)),
         from_before_us=from_before_us,
         # What waits in a graph, or for work that is not recorded, the program has launched in time.

@@ -10,6 +10,7 @@ from pytest_torchprof.findings.catalogue.waiting import ImplicitSync, SyncOverLi
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, Finding, Rule, Threshold
 from pytest_torchprof.findings.once import once
+from pytest_torchprof.findings.places import source_of_calls
 from pytest_torchprof.findings.queued import launched_waits
 from pytest_torchprof.findings.waiting import after_waits_ns
 from pytest_torchprof.trace import intervals
@@ -50,7 +51,7 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
         time_us=wasted,
         share=work.share_of_window(idle_us),
         calls=names,
-        source=work.main_source_of_calls(idle_ns),
+        source=source_of_calls(work, idle_ns),
         events=Events(calls=tuple(idle_ns)),
         saves_us=max(wasted - held_ns / 1000, 0.0),
     )
@@ -116,7 +117,7 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         ops_us={name: spent[name] for name in order},
         syncs=sum(map(len, waits.values())),
         causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
-        source=work.main_source_of_calls(i for i, op in (*around.items(), *copies.items()) if asked[op] is not None),
+        source=source_of_calls(work, (i for i, op in (*around.items(), *copies.items()) if asked[op] is not None)),
         events=Events(calls=tuple(i for name in order for i in waits[name])),
         # While the CPU waits for a busy GPU nothing is lost, and nothing can be won of what the GPU waits itself.
         saves_us=min(max(total - held_us, 0.0), free_us),

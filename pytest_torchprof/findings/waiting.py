@@ -24,6 +24,7 @@ from pytest_torchprof.findings.finding import (
     Threshold,
 )
 from pytest_torchprof.findings.once import once
+from pytest_torchprof.findings.places import source_of_times
 from pytest_torchprof.findings.silence import silent_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
@@ -96,7 +97,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         busy_us=busy_us,
         longest_us=longest_ns / 1000,
         longest_before=_awaited(analysis, before),
-        source=work.main_source_of_times((before, end - start) for start, end, before in gaps),
+        source=source_of_times(work, ((before, end - start) for start, end, before in gaps)),
         events=Events(gaps=tuple(gaps)),
         set_up_us=set_up_us,
         saves_us=max(waited - set_up_us, 0.0),
@@ -162,7 +163,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         capturing_us=_late_us(analysis, work.first_captures),
         graphs=bool(analysis.graph_launches),
         silent_us=_late_us(analysis, silent_times(analysis)),
-        source=work.main_source_of_times((i, end - start) for start, end, i in late),
+        source=source_of_times(work, ((i, end - start) for start, end, i in late)),
         events=Events(gaps=tuple(late)),
         # What is done once is the cold start's, and what is captured again has a finding of its own.
         saves_us=max(

@@ -48,6 +48,8 @@ class WorkRow(Evidence, frozen=True, kw_only=True):
     time_us: float | None = None
     size_bytes: int = 0
     """How much was copied or sent."""
+    in_copies_us: float = 0.0
+    """Of a blocking call: for how long the CPU waited in the copies before it."""
     allowed_by: tuple[str, ...] = ()
     """What in the test allows it."""
     launched_nothing: bool = False
@@ -66,7 +68,9 @@ class WorkRow(Evidence, frozen=True, kw_only=True):
         """What else there is to say of it."""
         size = show_bytes(self.size_bytes) if self.size_bytes else ""
         allowed = f"allowed: {', '.join(self.allowed_by)}" if self.allowed_by else ""
-        return ", ".join(filter(None, [size, allowed, "launched nothing" if self.launched_nothing else ""]))
+        copies = f"{show_us(self.in_copies_us)} in copies" if self.in_copies_us else ""
+        nothing = "launched nothing" if self.launched_nothing else ""
+        return ", ".join(filter(None, [size, copies, allowed, nothing]))
 
     def launched_by(self, name: str) -> list[str]:
         """Return the operators that ``name`` does not show already: on the CPU the operator is the kernel."""

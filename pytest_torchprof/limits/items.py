@@ -34,6 +34,8 @@ class Item(Struct, frozen=True, kw_only=True, eq=False):
     """Of a copy or fill."""
     time_us: float
     size_bytes: int = 0
+    in_copies_us: float = 0.0
+    """Of a blocking call: how much of that passed in the copies before it."""
     asked_by: str | None = None
     """The operator that the program called, of a wait that one inside of it made."""
     origin: Origin | None = None
@@ -64,6 +66,7 @@ def waits_of(analysis: Analysis, step: StepProfile) -> list[Item]:
             op=op,
             call=call,
             time_us=(calls.end[call] - calls.start[call] + in_copies[call]) / 1000,
+            in_copies_us=in_copies[call] / 1000,
             asked_by=analysis.launching.called_operator(op) if op >= 0 else None,
             origin=origin,
             is_placed=is_placed,
@@ -143,6 +146,7 @@ def _row(members: Sequence[Item], allowed_by: tuple[str, ...]) -> WorkRow:
         full=name,
         time_us=sum(item.time_us for item in members),
         size_bytes=sum(item.size_bytes for item in members),
+        in_copies_us=sum(item.in_copies_us for item in members),
         allowed_by=allowed_by,
         ops=tuple(printable(op) for op in dict.fromkeys(op for item in members for op in item.made_by) if op),
         **place_fields([(count, origin) for origin, count in origins.most_common()]),

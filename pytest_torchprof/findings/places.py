@@ -1,0 +1,44 @@
+"""Which line of the user's code a finding names: one that has at least half of its time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pytest_torchprof.trace.columns import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_torchprof.analysis.gpu_work import GpuWork
+
+
+def source_of_ops(work: GpuWork, gpu_ops: Iterable[int]) -> str | None:
+    """Return the line that launched at least half of the time of GPU operations, None without such a one."""
+    start, end = work.trace.gpu.start, work.trace.gpu.end
+    return source_of_times(work, ((i, end[i] - start[i]) for i in gpu_ops))
+
+
+def source_of_times(work: GpuWork, times_ns: Iterable[tuple[int, int]]) -> str | None:
+    """Return it of times that belong to GPU operations, such as gaps before them."""
+    return _most(work, ((work.source_of(i), ns) for i, ns in times_ns))
+
+
+def source_of_calls(work: GpuWork, calls: Iterable[int]) -> str | None:
+    """Return the line that made at least half of the time of calls, None without such a one."""
+    start, end, origins = work.trace.calls.start, work.trace.calls.end, work.launching.origins
+    places = ((origins.of_call(i, ABSENT), end[i] - start[i]) for i in calls)
+    return _most(work, ((origin.source if origin else None, ns) for origin, ns in places))
+
+
+def _most(work: GpuWork, spent: Iterable[tuple[str | None, int]]) -> str | None:
+    if not work.launching.origins.recorded:
+        return None
+    times: Counter[str] = Counter()
+    total = 0
+    for source, ns in spent:
+        total += ns
+        if source is not None:
+            times[source] += ns
+    (most, ns), *_ = times.most_common(1) or [("", 0)]
+    return most if ns and 2 * ns >= total else None
