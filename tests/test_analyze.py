@@ -162,7 +162,8 @@ def test_the_text_fits_into_the_terminal(analyze, trace, options, width, monkeyp
 
 def test_the_text_has_all_that_one_opens_a_trace_for(analyze, trace):
     shown = analyze(trace)
-    steps = [line.split() for line in shown.splitlines() if line.startswith("ProfilerStep#")]
+    table = shown.partition("\nsteps\n")[2]
+    steps = [line.split() for line in table.splitlines() if line.startswith("ProfilerStep#")]
     # Name, length, CPU time and GPU busy with their units, kernels, launches, blocking calls.
     assert [(row[0], *row[-3:]) for row in steps] == [
         ("ProfilerStep#0", "3", "3", "0"),

@@ -122,12 +122,13 @@ def test_a_gpu_that_only_communicates_is_not_computing(findings):
     [
         ((100, 100, 100, 500), True, 400),
         ((100, 100, 100, 500), False, 0),
-        ((100, 110, 120, 130), True, 10),
+        ((100, 110, 120, 130), True, 60),
+        ((100, 100, 500, 500, 500, 600, 700, 800), True, 3000),
         ((100, 500), True, 0),
     ],
 )
 def test_what_takes_longer_than_its_like_looks_like_a_late_rank(lasts, sized, beyond, findings):
-    builder = steps()
+    builder = steps(length=5000)
     at = 20
     for us in lasts:
         size = {"dtype": "Float", "In msg nelems": 250, "Out msg nelems": 250} if sized else {}
@@ -140,6 +141,20 @@ def test_what_takes_longer_than_its_like_looks_like_a_late_rank(lasts, sized, be
     assert found.beyond_usual_us == beyond
     assert found.is_late == (2 * beyond >= sum(lasts))
     assert found.remedy.startswith("first find") == found.is_late
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_rank_whose_own_cpu_is_held_up_looks_there_first(held, findings):
+    builder = held_up() if held else steps(length=100_000)
+    for number, us in enumerate((500, 500, 500, 20_000)):
+        at, asked = 91_000 + 1000 * number, {"Collective name": "allreduce", "Group size": 2, "dtype": "Float"}
+        size = {"In msg nelems": 250, "Out msg nelems": 250}
+        builder.event("cpu_op", "record_param_comms", at - 15, 13, **asked, **size)
+        builder.kernel(NCCL, at, us, builder.launch(at - 10), **asked, **size)
+    found = findings(builder)["exposed-communication"]
+    assert (found.is_late, found.cpu_held_up) == (True, held)
+    assert ("cpu-held-up" in found.remedy) == held
+    assert "--ranks" in found.remedy
 
 
 def test_communication_under_computation_is_not_exposed(findings):
@@ -401,6 +416,8 @@ def test_calls_of_all_kinds_that_stand_still_show_a_cpu_that_is_held_up(findings
     found = findings(held_up())["cpu-held-up"]
     assert (found.count, found.views, found.time_us, found.share) == (5, 3, 15_000, 0.15)
     assert (found.longest, found.longest_us, found.usual_us) == ("aten::empty", 4000, 5)
+    # Gaps and waits of the recording may follow from it.
+    assert found.severity == "recording"
     # The GPU computed all that time but for the first 5 us and the last 10 ms.
     assert found.saves_us == pytest.approx(10_000, abs=10)
 
@@ -940,6 +957,8 @@ def test_products_are_sent_to_a_type_that_the_gpu_is_fast_in(major, faster, find
 
 def test_a_conversion_of_the_layout_is_no_product(findings):
     found = findings(products(SGEMM, TO_NHWC, TO_NHWC))["fp32-gemm"]
+    assert not found.peaks_known
+    assert found.saves_us == found.time_us / 2
     assert (found.time_us, found.count) == (500, 1)
     assert "fp32-gemm" not in findings(products(TO_NHWC, MUL))
 
@@ -1008,6 +1027,38 @@ def test_a_graph_that_waits_in_each_step_waits_for_no_upload(findings):
     assert found.graphs_again_us == pytest.approx(2 / 3 * found.graph_starts_us)
     assert "CUDA graphs" in found.remedy
     assert "warm-up" not in found.remedy
+    # What the GPU did meanwhile is not in the file: everything else is said of what is.
+    assert found.severity == "recording"
+
+
+@pytest.mark.parametrize("graph", [False, True], ids=["a kernel", "the first launch of a graph"])
+def test_what_waits_for_a_known_reason_is_lost_time(graph, findings):
+    assert findings(waiting_work(graph=graph))["queued-work-waits"].severity == "warning"
+
+
+@pytest.mark.parametrize("within", [None, "load batch"])
+@pytest.mark.parametrize("asked", [False, True], ids=["asked for", "of an operator"])
+def test_where_the_cpu_waits_while_launched_work_waits_is_named(asked, within, findings):
+    builder = waiting_work()
+    builder.call("cudaStreamSynchronize", 100, 450)
+    if asked:
+        builder.op("aten::to", 90, 470)
+    if within is not None:
+        builder.annotation(within, 80, 490)
+        builder.annotation("train", 0, 900)
+    found = findings(builder)["queued-work-waits"]
+    assert found.cpu_waited_us == 450
+    assert found.cpu_waited_in == ("aten::to" if asked else "cudaStreamSynchronize")
+    assert found.cpu_waited_within == within
+    assert found.cpu_waited_in in found.message
+
+
+def test_a_short_wait_of_the_cpu_beside_it_is_not_said(findings):
+    builder = waiting_work()
+    builder.call("cudaStreamSynchronize", 100, 200)
+    found = findings(builder)["queued-work-waits"]
+    assert found.cpu_waited_us == 200
+    assert found.cpu_waited_in not in found.message
 
 
 def test_where_nothing_is_recorded_the_program_is_looked_at_before_its_launches(all_findings):

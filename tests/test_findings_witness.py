@@ -346,15 +346,19 @@ def computing(raw, _):
     return {"share": raw.share(busy)}
 
 
-def gaps_of_launches(raw, _):
-    late = [(start, end) for start, end, _ in raw.late() if end > start]
-    lost_us = sum(end - start for start, end in late) / 1000 / len(raw.devices)
-    copies = [
+def waiting_copies(raw):
+    """Return the calls of copies from or to memory that is not pinned which returned only when these were done."""
+    return [
         raw.call_of[one.correlation]
         for one in raw.work
         if "Pageable" in one.name and raw.call_of[one.correlation].end >= one.end
     ]
-    waits = union((call.start, call.end) for call in [*raw.blocking, *copies])
+
+
+def gaps_of_launches(raw, _):
+    late = [(start, end) for start, end, _ in raw.late() if end > start]
+    lost_us = sum(end - start for start, end in late) / 1000 / len(raw.devices)
+    waits = union((call.start, call.end) for call in [*raw.blocking, *waiting_copies(raw)])
     of_waits = [
         end - start
         for start, end in late
@@ -429,10 +433,22 @@ def waiting(raw, finding):
         "graph_starts_us": sum(lasted for lasted, one in lengths if lasted >= 30_000 and starts_a_graph(raw, one))
         / 1000
         / len(raw.devices),
+        "in_graphs_us": sum(
+            lasted for lasted, one in lengths if lasted >= 30_000 and "GraphLaunch" in raw.call_of[one.correlation].name
+        )
+        / 1000
+        / len(raw.devices),
+        "cpu_waited_us": waited_beside(raw, lengths),
         "after_other_gpu": any(
             longest.start - 5_000 < one.end <= longest.start for one in raw.gpu if one.device != longest.device
         ),
     }
+
+
+def waited_beside(raw, lengths):
+    """Return for how long the CPU waited while launched work did, in what the other findings call waits."""
+    idle = [(one.start - lasted, one.start) for lasted, one in lengths if lasted >= 30_000]
+    return both(idle, [call.span for call in [*raw.blocking, *waiting_copies(raw)]]) / 1000
 
 
 def starts_a_graph(raw, one):

@@ -92,6 +92,10 @@ def check_idled(trace, headline):
     assert end - start in gaps
     on_device = [i for i in range(len(trace.gpu)) if trace.device_of[trace.gpu.process[i]] == device_of(trace, beside)]
     assert not any(trace.gpu.start[i] < end and start < trace.gpu.end[i] for i in on_device)
+    step = trace.step_of_gpu_op[beside]
+    earlier = [i for i in on_device if trace.step_of_gpu_op[i] == step and trace.gpu.start[i] < trace.gpu.start[beside]]
+    assert headline.begins == (step >= 0 and not earlier and not headline.is_last)
+    assert headline.begins_step in (None, trace.steps[step].name)
     if headline.is_last:
         assert end == window[1]
     else:
@@ -216,6 +220,21 @@ def test_a_gpu_that_works_on_what_came_before_the_recording_is_not_called_idle(o
         builder.own(steps=1)
     headline = headline_of(load(builder.write(tmp_path / "t.json")))
     assert isinstance(headline, GpuIdled if own else GpuHeldUp)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_gap_before_the_first_operation_of_a_step_is_called_so(begins, steps, tmp_path):
+    builder = TraceBuilder()
+    for number in range(steps):
+        at = 1000 * number
+        builder.annotation(f"ProfilerStep#{number}", at, 1000)
+        builder.launched("ampere_sgemm_128x64_tn", at + (400 if begins else 1), dur=300, wait=2)
+        builder.launched("ampere_sgemm_128x64_nn", at + 800, dur=150, wait=2)
+    headline = headline_of(load(builder.write(tmp_path / "t.json")))
+    assert headline.begins == begins
+    assert (headline.begins_step is not None) == (begins and steps > 1)
+    assert ("first operation" in headline.message) == begins
 
 
 def load_data(builder):

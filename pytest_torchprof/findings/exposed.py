@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pytest_torchprof.findings.catalogue.waiting import ExposedCommunication
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import SLOW_KERNELS, Finding, Need, Rule, Threshold
+from pytest_torchprof.findings.silence import is_held_up
 from pytest_torchprof.reasons.collectives import Gap
 from pytest_torchprof.reasons.limits import CollectiveTimesUnknown
 from pytest_torchprof.trace import intervals
@@ -29,7 +30,7 @@ EXPOSED = Threshold(
 )
 
 _ENOUGH: Final = 4
-"""Collectives alike, of which a median says what is usual."""
+"""Collectives alike, of which a quarter says how long it takes to send."""
 _WRAPPERS: Final[tuple[tuple[Literal["ddp", "fsdp"], re.Pattern[str]], ...]] = (
     ("ddp", re.compile(r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.")),
     ("fsdp", re.compile(r"FullyShardedDataParallel\.|FSDP::")),
@@ -83,6 +84,7 @@ def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Find
         kind=None if job is None else job.kind,
         wait_share=None if job is None else job.wait_share,
         beyond_usual_us=beyond_us,
+        cpu_held_up=is_held_up(analysis),
         collectives_us={name: ns / 1000 for name, ns in spent_ns.most_common()},
         wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
         events=Events(gpu_ops=tuple(sorted(analysis.gpu_work.communication))),
@@ -92,10 +94,10 @@ def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Find
 
 
 def _beyond_usual_ns(analysis: Analysis) -> int:
-    """Return by how much collectives took longer than the median of those of the same kind, size and group.
+    """Return by how much collectives took longer than the lower quartile of those of the same kind, size and group.
 
-    To send the same takes the same time: what takes longer, while nothing is computed that slows it, has waited for
-    another rank. Of several devices it is the one that waited for longest.
+    To send the same takes the same time, and the fastest quarter hardly waited: what takes longer, while nothing is
+    computed that slows it, has waited for another rank. Of several devices it is the one that waited for longest.
     """
     alike: dict[tuple[object, ...], list[Collective]] = defaultdict(list)
     for each in analysis.communication.collectives:
@@ -105,7 +107,7 @@ def _beyond_usual_ns(analysis: Analysis) -> int:
     for those in alike.values():
         times = [each.dur_ns or 0 for each in those]
         if len(times) >= _ENOUGH:
-            usual = sorted(times)[len(times) // 2]
+            usual = sorted(times)[(len(times) - 1) // 4]
             for each, ns in zip(those, times, strict=True):
                 beyond[each.device] += max(min(ns - usual, ns - (each.hidden_ns or 0)), 0)
     return max(beyond.values(), default=0)

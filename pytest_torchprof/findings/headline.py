@@ -91,6 +91,8 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     ops, starts, ends = work.by_device[device], trace.gpu.start, trace.gpu.end
     following = next((i for i in ops if starts[i] >= end), None)
     beside = following if following is not None else max(ops, key=ends.__getitem__)
+    step = trace.step_of_gpu_op[beside]
+    begins = following is not None and step >= 0 and beside == _first_of_step(work, ops, step)
     aside = 1 - work.busy_share - share
     return GpuIdled(
         window_us=work.window_us,
@@ -102,6 +104,8 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
         gaps=len(gaps),
         once_us=once_us,
         is_last=following is None,
+        begins=begins,
+        begins_step=trace.steps[step].name if begins and len(trace.steps) > 1 else None,
         profiler_us=max(aside, 0.0) * work.window_us,
         communicating_share=communicating if communicating >= MUCH else None,
         set_up_us=set_up_us,
@@ -109,6 +113,12 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
         meanwhile=_meanwhile(analysis, (start, end), beside),
         events=Events(gaps=((start, end, beside),)),
     )
+
+
+def _first_of_step(work: GpuWork, ops: list[int], step: int) -> int:
+    """Return the operation of a device with which its work of a step begins."""
+    starts, step_of = work.trace.gpu.start, work.trace.step_of_gpu_op
+    return min((i for i in ops if step_of[i] == step), key=lambda i: (starts[i], i))
 
 
 def _idle_during(work: GpuWork, spans: Spans) -> float:

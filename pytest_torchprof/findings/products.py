@@ -116,6 +116,7 @@ class _SlowType(KernelFacts):
     kernel_share: float
     families: tuple[Literal["gemm", "conv"], ...]
     peak_ratio: float
+    peaks_known: bool
     flags: dict[str, bool | str | None]
     saves_us: float
 
@@ -135,6 +136,7 @@ def _slow_type(analysis: Analysis, least: float, dtype: str, faster: Sequence[st
         "kernel_share": spent / work.kernel_time_us,
         "families": tuple(family for family in _PRODUCT_FAMILIES if family in families),
         "peak_ratio": gain,
+        "peaks_known": bool(known),
         "flags": {name: getattr(environment, name) for name in _FLAGS} if environment else {},
         "saves_us": spent * (1 - 1 / gain),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, R
 from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.places import source_of_times
 from pytest_torchprof.kernels.names import decode
+from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, where
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.intervals import Spans
 
 WAITING = Threshold("share", 0.1, "a tenth of the time, as for the gaps that are the host's")
 
@@ -29,7 +32,8 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     """Find idle time before operations whose launch had returned; of several GPUs the mean."""
     work, trace = analysis.gpu_work, analysis.trace
     waits = sorted(((end - start, before, end) for start, end, before in launched_waits(analysis)), reverse=True)
-    waited_us = sum(length for length, *_ in waits) / 1000 / max(len(work.by_device), 1)
+    devices = max(len(work.by_device), 1)
+    waited_us = sum(length for length, *_ in waits) / 1000 / devices
     if not waits or work.share_of_window(waited_us) < at[WAITING]:
         return
     graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
@@ -37,9 +41,10 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
     starting = of_graphs & _first_of_their_calls(trace)
     graph_waits = [(length, i) for length, i, _ in waits if i in starting]
     from_before = {before: end - start for start, end, before in waits_from_before(analysis)}
-    from_before_us = sum(from_before.values()) / 1000 / max(len(work.by_device), 1)
+    from_before_us = sum(from_before.values()) / 1000 / devices
     known_us = sum(length for length, i, _ in waits if i not in of_graphs and i not in from_before) / 1000
     longest_ns, before, until = waits[0]
+    cpu_waited_us, waited_in, within = _cpu_meanwhile(analysis)
     name = trace.names[trace.gpu.name[before]]
     yield LaunchedWorkWaits(
         time_us=waited_us,
@@ -49,10 +54,12 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         longest_us=longest_ns / 1000,
         longest_before=decode(name).short if trace.gpu.kind[before] == KERNEL else name,
         longest_in_graph=before in of_graphs,
-        graph_starts_us=sum([length for length, _ in graph_waits]) / 1000 / max(len(work.by_device), 1),
-        graphs_again_us=sum([length for length, i in graph_waits if trace.step_of_gpu_op[i] > 0])
-        / 1000
-        / max(len(work.by_device), 1),
+        in_graphs_us=sum([length for length, i, _ in waits if i in of_graphs]) / 1000 / devices,
+        graph_starts_us=sum([length for length, _ in graph_waits]) / 1000 / devices,
+        graphs_again_us=sum([length for length, i in graph_waits if trace.step_of_gpu_op[i] > 0]) / 1000 / devices,
+        cpu_waited_us=cpu_waited_us,
+        cpu_waited_in=waited_in,
+        cpu_waited_within=within,
         after_other_gpu=any(
             until - KERNEL_WAIT_NS < trace.gpu.end[i] <= until
             for ops in work.by_device.values()
@@ -64,8 +71,40 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         events=Events(gaps=tuple((end - length, end, before) for length, before, end in waits)),
         from_before_us=from_before_us,
         # What waits in a graph, or for work that is not recorded, the program has launched in time.
-        saves_us=known_us / max(len(work.by_device), 1),
+        saves_us=known_us / devices,
     )
+
+
+def _cpu_meanwhile(analysis: Analysis) -> tuple[float, str | None, str | None]:
+    """Return for how long the CPU waited for a GPU meanwhile, in which operator most of it, and in which range.
+
+    The operator is the one that the program called, else the call that waited.
+    """
+    trace, work, launching = analysis.trace, analysis.gpu_work, analysis.launching
+    idle = intervals.merged((start, end) for start, end, _ in launched_waits(analysis))
+    operator_of = {**{i: trace.around_calls[i] for i in work.blocking}, **work.waiting_copies}
+    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for i, op in operator_of.items():
+        name = launching.called_operator(op) or trace.names[trace.calls.name[i]]
+        spans[name].append((trace.calls.start[i], trace.calls.end[i]))
+    waited = {name: intervals.within(intervals.merged(those), idle) for name, those in spans.items()}
+    together = intervals.merged(span for those in waited.values() for span in those)
+    if not together:
+        return 0.0, None, None
+    longest = max(waited, key=lambda name: intervals.length(waited[name]))
+    return intervals.length(together) / 1000, longest, _range_around(trace, waited[longest])
+
+
+def _range_around(trace: Trace, spans: Spans) -> str | None:
+    """Return the narrowest range of the program that holds at least half of the spans, None without such a range."""
+    notes, held = trace.annotations, intervals.length(spans)
+    entered: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for i, name in enumerate(notes.name):
+        if not trace.names[name].startswith(("ProfilerStep#", "torchprof::")):
+            entered[trace.names[name]].append((notes.start[i], notes.end[i]))
+    ranges = {name: intervals.merged(those) for name, those in entered.items()}
+    around = [name for name, those in ranges.items() if 2 * intervals.length(intervals.within(spans, those)) >= held]
+    return min(around, key=lambda name: (intervals.length(ranges[name]), name), default=None)
 
 
 def _first_of_their_calls(trace: Trace) -> set[int]:

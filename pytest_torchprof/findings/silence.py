@@ -16,7 +16,7 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
@@ -45,11 +45,8 @@ def _held_up(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
     """Find calls and operators that take microseconds and took a millisecond, of whichever kind they are."""
     trace, work = analysis.trace, analysis.gpu_work
     slow = _standing_still(analysis, at[TIMES])
-    views = sum(not stretch.is_call and trace.names[stretch.name] in _VIEWS for stretch, _ in slow)
-    if not slow:
-        return
-    share = work.share_during((stretch.start, stretch.end) for stretch, _ in slow)
-    if len(slow) < at[LEAST] or views < at[VIEWS] or share < at[HELD]:
+    views, share = _views(analysis, slow), work.share_during((stretch.start, stretch.end) for stretch, _ in slow)
+    if not slow or len(slow) < at[LEAST] or views < at[VIEWS] or share < at[HELD]:
         return
     longest, usual = max(slow, key=lambda pair: (pair[0].ns, -pair[0].start))
     spent = sum(stretch.ns for stretch, _ in slow) / 1000
@@ -67,6 +64,21 @@ def _held_up(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
         ),
         saves_us=min(spent, _idle_us(work)),
     )
+
+
+def _views(analysis: Analysis, slow: Sequence[tuple[Stretch, int]]) -> int:
+    names = analysis.trace.names
+    return sum(not stretch.is_call and names[stretch.name] in _VIEWS for stretch, _ in slow)
+
+
+@once
+def is_held_up(analysis: Analysis) -> bool:
+    """Whether the CPU seems to be held up, by the thresholds that stand above."""
+    if not len(analysis.trace.ops):
+        return False
+    slow = _standing_still(analysis, TIMES.value)
+    share = analysis.gpu_work.share_during((stretch.start, stretch.end) for stretch, _ in slow)
+    return len(slow) >= LEAST.value and _views(analysis, slow) >= VIEWS.value and share >= HELD.value
 
 
 def _standing_still(analysis: Analysis, times: float) -> list[tuple[Stretch, int]]:

@@ -126,7 +126,7 @@ def _first_findings(findings: Sequence[Finding]) -> str:
     first = [finding for finding in findings if finding.severity != "information"][:_FIRST_FINDINGS]
     named = [
         finding.title
-        + (f", up to {show_us(finding.saves_us)}" if finding.saves_us > 0 else "")
+        + (f", up to {show_us(finding.saves_us)}" if finding.severity == "warning" and finding.saves_us > 0 else "")
         + (f" at {finding.source}" if finding.source is not None else "")
         for finding in first
     ]
@@ -135,12 +135,13 @@ def _first_findings(findings: Sequence[Finding]) -> str:
 
 
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
-    """Return what to do next: about the costliest finding, to see it, and to keep it from coming back."""
+    """Return what to do next: about the first finding, to see it, and to keep it from coming back."""
     if analysis.why_not is not None or not analysis.trace.path:
         return ""
     path = printable(shlex.quote(path_from_here(analysis.trace.path)))
+    first = next((finding for finding in findings if finding.severity != "information"), None)
     costly = next((finding for finding in findings if finding.severity == "warning"), None)
-    lines = [] if costly is None else [f"{costly.title}: {costly.remedy}" if costly.remedy else costly.title]
+    lines = [] if first is None else [f"{first.title}: {first.remedy}" if first.remedy else first.title]
     lines.append(f"see it: torchprof report {path} -o page.html")
     if costly is not None:
         lines.append(f"keep it from coming back: torchprof check {path} --limit forbid={costly.code}")

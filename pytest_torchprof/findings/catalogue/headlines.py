@@ -104,7 +104,7 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """The GPU had nothing to do for much of the time."""
 
     WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{talked}{once}{queued}."
-    WHERE = "{first}, {longest_us:us}, is {side} {name}{at}{passed}."
+    WHERE = "{first}, {longest_us:us}, is {side} {name}{at}{opening}{passed}."
     _FIRST: ClassVar[str] = "The longest gap"
     _OF_MANY: ClassVar[str] = "The longest of {gaps:gap}"
     _BESIDES: ClassVar[str] = "The longest gap, {once_us:us}, went into what is done once; the longest of the others"
@@ -115,6 +115,8 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
         "; for {queued_us:us} of that the next operation had already been launched: it waited, or the recording lacks "
         "what ran meanwhile"
     )
+    _OPENING: ClassVar[str] = ", the first operation{of_step}"
+    _OF_STEP: ClassVar[str] = " of {begins_step}"
     _PASSED: ClassVar[Mapping[Meanwhile, str]] = {
         "set_up": "; most of it went into what is done once",
         "recaptured": "; most of it passed in a call that captured a CUDA graph again",
@@ -127,6 +129,10 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """In how many gaps it idled, of all devices."""
     is_last: bool = False
     """Whether the gap is behind the last operation, and not before one."""
+    begins: bool = False
+    """Whether the operation behind the gap is the first of its step."""
+    begins_step: str | None = None
+    """The name of that step, where there are several."""
     profiler_us: float = 0.0
     """For how long it idled while the profiler handled its own buffers, which is not counted; the mean of several."""
     set_up_us: float = 0.0
@@ -144,6 +150,16 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     def side(self) -> str:
         """On which side of the operation the gap is."""
         return "after" if self.is_last else "before"
+
+    @property
+    def opening(self) -> str:
+        """That a step begins with the operation, where it does."""
+        return self.words(self._OPENING) if self.begins else ""
+
+    @property
+    def of_step(self) -> str:
+        """Which of several steps begins with it."""
+        return "" if self.begins_step is None else self.words(self._OF_STEP)
 
     @property
     def own(self) -> str:

@@ -45,6 +45,8 @@ class SlowType(OfKernels, frozen=True, kw_only=True, tag="slow-type"):
     families: tuple[Literal["gemm", "conv"], ...]
     peak_ratio: float
     """How many times as fast the device is at the faster type."""
+    peaks_known: bool = True
+    """Whether the peaks of the device tell that, else it is taken to be twice as fast."""
     flags: Mapping[str, bool | str | None]
     """The settings of torch that decide about the type."""
 
@@ -59,7 +61,10 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
     """Products or convolutions compute in fp32."""
 
     TITLE = "Products in fp32"
-    SENTENCE = "{subject} in fp32 took {time_us:us}, {kernel_share:percent} of the kernel time"
+    SENTENCE = "{subject} in fp32 took {time_us:us}, {kernel_share:percent} of the kernel time{assumed}"
+    _ASSUMED: ClassVar[str] = (
+        "; the peaks of this GPU are not known, so half of it counts as what a faster type could save"
+    )
     REMEDY = "autocast or a model in {faster}{tf32}"
     _SETTINGS: ClassVar[Mapping[str, str]] = {
         "gemm": 'torch.set_float32_matmul_precision("high") for products',
@@ -70,6 +75,11 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
     """Whether the device has tensor or matrix cores for bf16; NVIDIA's before Ampere have them for fp16 alone."""
     may_use_tf32: tuple[Literal["gemm", "conv"], ...]
     """Those of the families for which the device has TF32, and which do not use it yet."""
+
+    @property
+    def assumed(self) -> str:
+        """By what the saving is reckoned, where the device does not tell."""
+        return "" if self.peaks_known else self._ASSUMED
 
     @property
     def faster(self) -> str:

@@ -13,8 +13,8 @@ class CpuHeldUp(Finding, frozen=True, kw_only=True, tag="cpu-held-up"):
 
     TITLE = "The CPU seems to be held up"
     SENTENCE = (
-        "{count:call} that usually {count:takes|take} microseconds took {time_us:us} ({share:percent} of the time), "
-        "{views} of them views, which compute nothing; the longest, {longest}, took {longest_us:us}, usually "
+        "at least {count:call} that usually {count:takes|take} microseconds took {time_us:us} ({share:percent} of the "
+        "time), {views} of them views, which compute nothing; the longest, {longest}, took {longest_us:us}, usually "
         "{usual_us:us}; none of them waits or computes for so long by itself, so most likely something else ran in the "
         "thread's place"
     )
@@ -22,6 +22,7 @@ class CpuHeldUp(Finding, frozen=True, kw_only=True, tag="cpu-held-up"):
         "see what else the machine runs on these cores (other ranks, workers that load data, a container's quota of "
         "CPU time), and give each process cores of its own; gaps and waits in this recording may follow from it"
     )
+    SEVERITY = "recording"
 
     time_us: float
     share: float

@@ -152,8 +152,10 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     TITLE = "Launched work waits"
     SENTENCE = (
         "{time_us:us} ({share:percent} of the time) the GPU idled although the next operation was launched, in "
-        "{gaps:gap}, the longest {longest_us:us} before {longest_before}{of_graph}"
+        "{gaps:gap}, the longest {longest_us:us} before {longest_before}{of_graph}{meanwhile}"
     )
+    _MEANWHILE = "; for {cpu_waited_us:us} of it the CPU waited for the GPU, most of that in {cpu_waited_in}{in_range}"
+    _IN_RANGE = " in the range {cpu_waited_within}"
     REMEDY = "look at what the operation waits for: {causes}"
     _FROM_BEFORE = (
         "for {time_us:us} ({share:percent} of the time) nothing of the GPU is recorded, although the next operation "
@@ -180,6 +182,8 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     longest_us: float
     longest_before: str
     longest_in_graph: bool
+    in_graphs_us: float = 0.0
+    """Of the time, what passed before operations of CUDA graphs; of several GPUs the mean."""
     graph_starts_us: float
     """Of the time, what passed before the first operation of a CUDA graph; of several GPUs the mean."""
     graphs_again_us: float = 0.0
@@ -190,6 +194,12 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     """Whether the longest wait is that of its stream's first operation, in a recording that may begin anywhere."""
     from_before_us: float = 0.0
     """What passed before such operations; of several GPUs the mean."""
+    cpu_waited_us: float = 0.0
+    """Of the time, in which the CPU waited for a GPU."""
+    cpu_waited_in: str | None = None
+    """The operator, or the call, in which most of that passed."""
+    cpu_waited_within: str | None = None
+    """The program's range in which most of that passed."""
 
     @property
     def is_from_before(self) -> bool:
@@ -197,12 +207,27 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
         return self.from_before_us >= 0.9 * self.time_us
 
     @property
+    def is_unexplained(self) -> bool:
+        """Whether most of it is in CUDA graphs, and no upload of theirs: the recording does not show what for."""
+        return 2 * (self.in_graphs_us - self.graph_starts_us + self.graphs_again_us) >= self.time_us
+
+    @property
+    def meanwhile(self) -> str:
+        """Where the CPU waited at the same time, if it did so for most of it."""
+        return self.words(self._MEANWHILE) if 2 * self.cpu_waited_us >= self.time_us else ""
+
+    @property
+    def in_range(self) -> str:
+        """The range of the program's in which it waited, where there is one."""
+        return "" if self.cpu_waited_within is None else self.words(self._IN_RANGE)
+
+    @property
     def title(self) -> str:
         return self._TITLE_BEFORE if self.is_from_before else self.TITLE
 
     @property
     def severity(self) -> Severity:
-        return "recording" if self.is_from_before else self.SEVERITY
+        return "recording" if self.is_from_before or self.is_unexplained else self.SEVERITY
 
     @property
     def message(self) -> str:
@@ -343,9 +368,9 @@ class GraphRecaptured(Finding, frozen=True, kw_only=True, tag="graph-recaptured"
         "been launched: {time_us:us} ({share:percent} of the time)"
     )
     REMEDY = (
-        "find what makes them capture anew (more warm-up does not end it): other sizes or addresses at each call, "
+        "find what makes them capture anew (more warm-up does not end it): parameters or inputs at other addresses, "
         "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
-        "is made in the loop; TORCH_LOGS=cudagraphs tells more"
+        "is made in the loop; sizes are the same; TORCH_LOGS=cudagraphs tells more"
     )
 
     time_us: float
@@ -382,12 +407,16 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "inconclusive": "record all ranks, on hosts whose clocks agree: they tell which of them wait, and for whom",
     }
     _LATE = (
-        "; collectives of the same kind and size took {beyond_usual_us:us} more than their median, so that another "
-        "rank seems to come late"
+        "; collectives took {beyond_usual_us:us} more than the fastest quarter of those of the same kind and size, so "
+        "that another rank seems to come late"
     )
     _FIND_LATE = (
         "first find which rank comes late, and why: torchprof analyze DIR --ranks, with the recordings of all ranks; "
         "then "
+    )
+    _HELD_UP = (
+        "first give each process cores of its own: this one was held up (cpu-held-up), and so may be the ranks that it "
+        "waits for; then compare all ranks (torchprof analyze DIR --ranks), and "
     )
     _SEND_LESS = "overlap it with computation, send less (types, buckets), or use faster links"
     CAUSES: ClassVar[Mapping[str, str]] = {
@@ -412,7 +441,9 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
     """The wrappers of torch's that ran, of which each has its own way to overlap."""
 
     beyond_usual_us: float = 0.0
-    """By how much collectives took longer than the median of those of their kind, size and group."""
+    """By how much collectives took longer than the lower quartile of those of their kind, size and group."""
+    cpu_held_up: bool = False
+    """Whether this process seems to have been held up itself, as the others of its machine may have been."""
 
     @property
     def is_late(self) -> bool:
@@ -458,6 +489,8 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
     def remedy(self) -> str:
         if self.rank is not None:
             return self._REMEDIES.get(self.kind, self._SEND_LESS)
+        if self.is_late and self.cpu_held_up:
+            return self._HELD_UP + self.words(self.REMEDY)
         return (self._FIND_LATE if self.is_late else "") + self.words(self.REMEDY)
 
 
