@@ -23,6 +23,7 @@ OWN_NUMBER: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "misaligned-gemm": lambda facts: facts["count"],
     "unfused-pointwise": lambda facts: facts["count"],
     "unfused-norm": lambda facts: facts["count"],
+    "unfused-rotary": lambda facts: facts["count"],
     "layout-conversion": lambda facts: facts["count"],
     "single-tensor-optimizer": lambda facts: facts["count"],
     "small-grid": lambda facts: facts["count"],
@@ -44,4 +45,5 @@ CHAINS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "unfused-pointwise": lambda facts: facts["chains"],
     "unfused-attention": lambda facts: facts["count"],
     "unfused-norm": lambda facts: facts["norms"],
+    "unfused-rotary": lambda facts: facts["embeddings"],
 }

@@ -107,10 +107,9 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "unfused-pointwise": (18400, "the mask decoder is eager: div, mul, add, gelu on one size"),
     },
     "a100_vit_capture_and_graphs": {
-        "cold-start": (218747, "the first call captures a graph"),
         "graph-recaptured": (
-            419832,
-            "the third and the fifth call capture what the first one had; the others replay it",
+            638579,
+            "the first, third and fifth call capture the same graph for 210 ms or more; the others replay one in 2.4 ms",
         ),
         "launch-gaps": (637800, "18 gaps of up to 164 ms: the host prepares and captures graphs"),
         "small-grid": (3860, "batch 1: GEMMs with fewer blocks than the A100 has SMs"),
@@ -149,6 +148,10 @@ FINDINGS: dict[str, dict[str, tuple[float, str]]] = {
         "in-flight-kernels": (13700, "509 GPU operations whose correlation has no call in the file"),
         "unfused-norm": (7383, "49 x Qwen2RMSNorm: to fp32, pow, mean, add, rsqrt, mul, to bf16, mul by the weight"),
         "unfused-pointwise": (2180, "the rotary embedding and norms of Qwen, eager: mul, add, mul on one size"),
+        "unfused-rotary": (
+            6954,
+            "48 x apply_rotary_pos_emb: mul, neg, cat, mul, add for the query and the key of a layer",
+        ),
     },
     "h100_transformer_three_steps": {
         "launch-gaps": (2328, "46 gaps before late launches, 81 % of the recording"),
@@ -269,7 +272,7 @@ TOLD_BY: dict[str, dict[str, str]] = {
     "a100_sam_eager_large": {"costly-children": "implicit-sync"},
     "a100_sam_fast_large": {"overhead-bound": "launch-gaps", "costly-children": "implicit-sync"},
     "a100_vit_capture_and_graphs": {"launch-gaps": "graph-recaptured"},
-    "h100_qwen_orphans": {"costly-children": "compute-bound"},
+    "h100_qwen_orphans": {"costly-children": "compute-bound", "unfused-pointwise": "unfused-rotary"},
     "rtx3060_compile_steps": {"hotspot": "fp32-gemm"},
     "v100_ns_timestamps": {"hotspot": "fp32-gemm"},
     "v100_resnet50_oldest": {"many-small-calls": "single-tensor-optimizer"},

@@ -200,7 +200,7 @@ def test_what_reads_names_and_keys_is_not(source):
 
 # What may stand in a text that a fact holds, by the name of the field.
 OF_CODE_AND_RECORDINGS = """
-    absent allowances allowed allowed_by begins_step block breaks cache call calls carried category chain code codes collective
+    absent after allowances allowed allowed_by before begins_step block breaks cache call calls carried category chain code codes collective
     collectives collectives_us commit conditions constants cpu_waited_in cpu_waited_within device directions directions_us dtype dtype_elsewhere dtypes
     elsewhere entered facts family finding flags first full function gpus graph graphs group idle_first innermost kernel kernels keys
     kinds label lacking launched_by limit limits longest longest_before mean_us module name named named_after names near new ops_us

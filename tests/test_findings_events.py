@@ -64,6 +64,7 @@ def test_the_events_take_the_time_that_the_finding_says(path):
             "hotspot",
             "unfused-attention",
             "unfused-norm",
+            "unfused-rotary",
             "copies-take-long",
         ):
             spent = sum(gpu.end[i] - gpu.start[i] for i in events.gpu_ops) / 1000

@@ -129,6 +129,7 @@ EVIDENCE = {
     "copy-kernels": kernels("copy"),
     "hidden-copy": operators("aten::addmm"),
     "unfused-pointwise": kernels("pointwise"),
+    "unfused-rotary": operators("aten::neg"),
     "unfused-norm": lambda _: lambda event: category(event) == "kernel" and "MeanOps" in event["name"],
     "unfused-attention": lambda _: lambda event: category(event) == "kernel" and "softmax" in event["name"].lower(),
     "layout-conversion": lambda _: lambda event: category(event) == "kernel" and "transpose" in event["name"],

@@ -668,12 +668,17 @@ def hidden_waits(raw, finding):
         if end - max(start, raw.call_of[one.correlation].end) >= 30_000
     ]
     waited = raw.inside([call for call, _ in waits])
-    idle = [
-        length(waited) - both(waited, [*raw.inside(raw.on(device, raw.gpu)), *raw.inside_spans(queued)])
-        for device in raw.devices
-    ]
+    idle, free = (
+        [
+            length(waited) - both(waited, [*raw.inside(raw.on(device, raw.gpu)), *raw.inside_spans(others)])
+            for device in raw.devices
+        ]
+        for others in ([], queued)
+    )
+    most = max(range(len(idle)), key=idle.__getitem__)
     return {
-        "idle_us": max(idle) / 1000,
+        "idle_us": idle[most] / 1000,
+        "held_us": (idle[most] - free[most]) / 1000,
         "ops_us": dict(spent),
         "causes_us": dict(causes),
         "time_us": sum(call.us for call, _ in waits),
@@ -914,7 +919,10 @@ def capturing(raw):
 
 
 def captured_again(raw):
-    """Return those that hold the same operators as an earlier one, after which a graph was launched."""
+    """Return those that hold the same operators as another one, with a graph launched in between.
+
+    The first is one of them if it took no more than half as long again as the quickest of the others.
+    """
     launched = [one.start for one in raw.calls if "GraphLaunch" in one.name]
     first, again = {}, []
     for one in capturing(raw):
@@ -922,10 +930,12 @@ def captured_again(raw):
             each for each in raw.events if each.kind in OPERATORS and one.start <= each.start and each.end <= one.end
         ]
         named = tuple(each.name for each in sorted(held, key=lambda each: (each.start, -each.end)))
-        since = first.setdefault(named, one.start)
-        if any(since < start < one.start for start in launched):
-            again.append(one)
-    return again
+        since = first.setdefault(named, one)
+        if any(since.start < start < one.start for start in launched):
+            again.append((since, one))
+    colder = {id(since) for since, _ in again if since.us > 1.5 * min(one.us for other, one in again if other is since)}
+    alike = {id(one): one for pair in again for one in pair if id(one) not in colder}
+    return list(alike.values())
 
 
 def recaptured(raw, _):
@@ -1016,8 +1026,12 @@ def silent(raw):
 
 
 def silence(raw, _):
-    gaps = [end - start for start, end in silent(raw)]
+    gaps = sorted((end - start for start, end in silent(raw)), reverse=True)
+    few = next(count for count in range(1, len(gaps) + 1) if sum(gaps[:count]) >= 0.75 * sum(gaps))
     return {
+        "few": few,
+        "few_us": sum(gaps[:few]) / 1000,
+        "few_least_us": gaps[few - 1] / 1000,
         "time_us": sum(gaps) / 1000,
         "share": sum(gaps) / 1000 / raw.window_us,
         "gaps": len(gaps),
@@ -1117,6 +1131,19 @@ def norms(raw, _):
     return {**of_kernels(raw, meant), "norms": len(found)}
 
 
+def rotary(raw, _):
+    """Look for the names of the operators that turn queries and keys, in the order of their launch."""
+    turning = ["aten::mul", "aten::neg", "aten::cat", "aten::mul", "aten::add"]
+    found = []
+    for ones in raw.launched_in_turn():
+        kernels = [one for one in ones if one.kind == "kernel"]
+        names = [None if (op := raw.op(one)) is None else op.name for one in kernels]
+        starts = [at for at in range(len(names)) if names[at : at + 5] == turning]
+        found += [kernels[at : at + 5] for at in starts]
+    meant = [one for ones in found for one in ones]
+    return {**of_kernels(raw, meant), "embeddings": len(found)}
+
+
 def copies(raw, _):
     """Count the copies by where they go, and when no kernel ran beside them."""
     meant = [one for one in raw.work if "Memcpy" in one.name or re.match("Copy[A-Z]", one.name)]
@@ -1179,6 +1206,7 @@ WITNESSES = {
     "unasked-fp64": fp64,
     "unfused-attention": attention,
     "unfused-norm": norms,
+    "unfused-rotary": rotary,
     "unfused-pointwise": pointwise_chains,
 }
 

@@ -352,7 +352,7 @@ class GpuWork:
 
     @cached_property
     def recapturing_ops(self) -> list[int]:
-        """Those of them that captured, in a step, what an earlier one had captured: no cold start."""
+        """Those of them that captured, in a step, what others captured too: no cold start."""
         step_at, start = self.trace.step_at, self.trace.ops.start
         return [i for i in recaptures(self.trace, self.capturing_ops) if step_at(start[i]) >= 0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.devices.kinds import CallKind
 
@@ -13,16 +13,20 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.trace import Trace
 
+_COLDER: Final = 1.5
+"""How many times as long as later ones a first capture takes that compiles and loads code as well."""
+
 Graph = tuple[tuple[int, float], ...]
 """The kernels of a graph by their name and the blocks per SM, which follow from the size of what they work on."""
 
 
 def recaptures(trace: Trace, capturing: Sequence[int]) -> list[int]:
-    """Return those of the operators that captured a graph which ran the operators of an earlier one, to the same graph.
+    """Return those of the operators that captured a graph which captured the same one as another did, in their order.
 
-    ``capturing``: operators that hold a capture, in the order of their start. In between some graph must have been
-    launched by a call that captured nothing: equal layers of a model capture a graph each, one after the other. Where
-    the kernels of a graph are not recorded, nothing is said of it.
+    ``capturing``: operators that hold a capture, in the order of their start. The same are graphs of the same operators
+    and kernels. In between some graph must have been launched by a call that captured nothing: equal layers of a model
+    capture a graph each, one after the other. The first one is among them if it took hardly longer: it was no colder.
+    Where the kernels of a graph are not recorded, nothing is said of it.
     """
     if len(capturing) < 2:
         return []
@@ -39,17 +43,24 @@ def recaptures(trace: Trace, capturing: Sequence[int]) -> list[int]:
         if at >= 0 and ops.end[i] <= ops.end[capturing[at]]:
             ran[at].append(ops.name[i])
     kernels = _kernels_of(trace)
-    first_of: dict[tuple[tuple[int, ...], Graph], int] = {}
-    again = []
+    captured: dict[tuple[tuple[int, ...], Graph], list[int]] = defaultdict(list)
     for op, names in zip(capturing, map(tuple, ran), strict=True):
         own = launches[bisect_left(launched_at, ops.start[op]) : bisect_right(launched_at, ops.end[op])]
         graph = tuple(kernel for call in own for kernel in kernels.get(call, ()))
         if not graph:
             continue
-        first = first_of.setdefault((names, graph), ops.start[op])
-        if bisect_left(replayed_at, ops.start[op]) > bisect_left(replayed_at, first):
-            again.append(op)
-    return again
+        same = captured[names, graph]
+        if not same or bisect_left(replayed_at, ops.start[op]) > bisect_left(replayed_at, ops.start[same[0]]):
+            same.append(op)
+    again: list[int] = []
+    for first, *others in captured.values():
+        warm = others and _length(trace, first) <= _COLDER * min(_length(trace, op) for op in others)
+        again += [first, *others] if warm else others
+    return sorted(again, key=ops.start.__getitem__)
+
+
+def _length(trace: Trace, op: int) -> int:
+    return trace.ops.end[op] - trace.ops.start[op]
 
 
 def _is_inside(at: int, begun: Sequence[int], ended: Sequence[int]) -> bool:

@@ -50,6 +50,7 @@ _SUBJECTS = (
     "roofline",
     "fusible",
     "norms",
+    "rotary",
     "repeated",
     "compiling",
     "ranks",

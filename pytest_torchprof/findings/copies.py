@@ -10,6 +10,7 @@ from pytest_torchprof.findings.catalogue.costs import CopiesTakeLong, CopyKernel
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import evidence, members
 from pytest_torchprof.findings.finding import GPU_WORK, SLOW_KERNELS, WHICH_KERNELS, Finding, Rule, Threshold
+from pytest_torchprof.findings.norms import rms_norms
 from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
@@ -67,8 +68,16 @@ def _copy_kernels(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
     work = analysis.gpu_work
     moving = members(group for group in work.groups if _moves(work.decoded(group)))
     spent = work.time_us(moving)
-    if spent and spent >= at[OF_KERNELS] * work.kernel_time_us:
-        yield CopyKernels(**evidence(work, moving), kernel_share=spent / work.kernel_time_us, saves_us=spent)
+    if not spent or spent < at[OF_KERNELS] * work.kernel_time_us:
+        return
+    of_norms = {i for norm in rms_norms(analysis) for i in norm}
+    casts_us = work.time_us(i for i in moving if i in of_norms)
+    yield CopyKernels(
+        **evidence(work, moving),
+        kernel_share=spent / work.kernel_time_us,
+        of_norms_us=casts_us,
+        saves_us=spent - casts_us,
+    )
 
 
 def _moves(decoded: KernelName) -> bool:

@@ -76,7 +76,7 @@ def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
 
 def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Finding:
     job = None if analysis.in_job is None else analysis.in_job.job
-    beyond_us = _beyond_usual_ns(analysis) / 1000
+    beyond_us, uncompared_us = (ns / 1000 for ns in _beyond_usual_ns(analysis))
     return ExposedCommunication(
         time_us=lost_us,
         share=analysis.gpu_work.share_of_window(lost_us),
@@ -88,29 +88,36 @@ def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Find
         collectives_us={name: ns / 1000 for name, ns in spent_ns.most_common()},
         wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
         events=Events(gpu_ops=tuple(sorted(analysis.gpu_work.communication))),
-        # What overlaps needs something to compute, and what waits another rank that comes earlier.
-        saves_us=min(lost_us, beyond_us + _computing_us(analysis)),
+        # What overlaps needs something to compute, and what waits, or may wait, another rank that comes earlier.
+        saves_us=min(lost_us, beyond_us + uncompared_us + _computing_us(analysis)),
     )
 
 
-def _beyond_usual_ns(analysis: Analysis) -> int:
+def _beyond_usual_ns(analysis: Analysis) -> tuple[int, int]:
     """Return by how much collectives took longer than the lower quartile of those of the same kind, size and group.
+
+    With it goes for how long those ran exposed of which too few are alike to say.
 
     To send the same takes the same time, and the fastest quarter hardly waited: what takes longer, while nothing is
     computed that slows it, has waited for another rank. Of several devices it is the one that waited for longest.
     """
     alike: dict[tuple[object, ...], list[Collective]] = defaultdict(list)
+    beyond, uncompared = Counter[int | None](), Counter[int | None]()
     for each in analysis.communication.collectives:
         if each.dur_ns is not None and each.sent.bytes_in is not None:
             alike[each.name, each.sent, each.group.name, each.group.size, each.device].append(each)
-    beyond: Counter[int | None] = Counter()
+        else:
+            uncompared[each.device] += (each.dur_ns or 0) - (each.hidden_ns or 0)
     for those in alike.values():
         times = [each.dur_ns or 0 for each in those]
         if len(times) >= _ENOUGH:
             usual = sorted(times)[(len(times) - 1) // 4]
             for each, ns in zip(those, times, strict=True):
                 beyond[each.device] += max(min(ns - usual, ns - (each.hidden_ns or 0)), 0)
-    return max(beyond.values(), default=0)
+        else:
+            for each in those:
+                uncompared[each.device] += (each.dur_ns or 0) - (each.hidden_ns or 0)
+    return max(beyond.values(), default=0), max(uncompared.values(), default=0)
 
 
 def _computing_us(analysis: Analysis) -> float:

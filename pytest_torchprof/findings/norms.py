@@ -20,6 +20,7 @@ from pytest_torchprof.findings.finding import (
     Threshold,
 )
 from pytest_torchprof.findings.fusible import elements, saved_us
+from pytest_torchprof.findings.once import once
 from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
 from pytest_torchprof.trace.columns import KERNEL
@@ -42,10 +43,7 @@ _WEIGHT: Final = ("aten::mul", "aten::mul_")
 
 def _unfused_norm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find RMSNorm written as operators, as many models of transformers have it: each is a kernel of its own."""
-    work, kind = analysis.gpu_work, analysis.trace.gpu.kind
-    norms = [
-        norm for ops in work.launched_together for norm in _rms_norms(analysis, [i for i in ops if kind[i] == KERNEL])
-    ]
+    work, norms = analysis.gpu_work, rms_norms(analysis)
     saved = saved_us(analysis, norms)
     if not norms or saved < at[SAVED] * work.kernel_time_us:
         return
@@ -59,6 +57,17 @@ def _unfused_norm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
         kernel_share=work.time_us(kernels) / work.kernel_time_us,
         saves_us=saved,
     )
+
+
+@once
+def rms_norms(analysis: Analysis) -> Sequence[Sequence[int]]:
+    """Return the kernels of each RMSNorm that is written as operators."""
+    kind = analysis.trace.gpu.kind
+    return [
+        norm
+        for ops in analysis.gpu_work.launched_together
+        for norm in _rms_norms(analysis, [i for i in ops if kind[i] == KERNEL])
+    ]
 
 
 def _rms_norms(analysis: Analysis, kernels: Sequence[int]) -> Iterator[list[int]]:

@@ -13,6 +13,7 @@ from pytest_torchprof.findings.catalogue.waiting import LaunchGaps
 from pytest_torchprof.findings.finding import WORTH_TELLING, OfKernels
 from pytest_torchprof.findings.fusible import chains_to_fuse, launched_by_optimizer, outside_optimizer, saved_us
 from pytest_torchprof.findings.recaptured import recaptures
+from pytest_torchprof.findings.rotary import rotary_embeddings
 from pytest_torchprof.findings.silence import held_up, silent_times
 from pytest_torchprof.findings.syncs import held_on_gpu, waits_for_little, waits_in_operators
 from pytest_torchprof.findings.waiting import late_gaps
@@ -146,6 +147,14 @@ def _is_optimizer(analysis: Analysis, *_: Finding) -> bool:
     return saved_us(analysis, others) < _HALF * saved_us(analysis, chains)
 
 
+def _is_rotary(analysis: Analysis, *_: Finding) -> bool:
+    """Whether fusing would save most of it in rotary embeddings."""
+    turning = {i for embedding in rotary_embeddings(analysis) for i in embedding}
+    chains = chains_to_fuse(analysis)
+    others = [chain for chain in chains if 2 * len(turning.intersection(chain)) < len(chain)]
+    return saved_us(analysis, others) < _HALF * saved_us(analysis, chains)
+
+
 _EXPLAINED_BY: Final[Mapping[str, Mapping[str, Callable[[Analysis, Finding, Finding], bool]]]] = {
     "sync-over-little-work": {
         "queued-work-waits": _of_spans(waits_for_little, held_on_gpu),
@@ -163,7 +172,7 @@ _EXPLAINED_BY: Final[Mapping[str, Mapping[str, Callable[[Analysis, Finding, Find
     },
     "hotspot": {"exposed-communication": _communicates, "fp32-gemm": _are_products, "tf32-gemm": _are_products},
     "many-small-calls": {"single-tensor-optimizer": _are_the_optimizers},
-    "unfused-pointwise": {"single-tensor-optimizer": _is_optimizer},
+    "unfused-pointwise": {"single-tensor-optimizer": _is_optimizer, "unfused-rotary": _is_rotary},
     "copy-kernels": {"layout-conversion": _are_layouts},
 }
 """By code, which other findings may tell its cause, and when they do."""

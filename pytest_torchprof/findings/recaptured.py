@@ -19,12 +19,12 @@ SHARE = Threshold("share", 0.01, "a capture takes a hundred times as long as a r
 
 
 def recaptures(analysis: Analysis) -> Spans:
-    """Return when operators ran that captured what had been captured before."""
+    """Return when operators ran that captured what others captured too."""
     return analysis.gpu_work.recapturing_calls
 
 
 def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find calls that capture a CUDA graph of what an earlier call has captured, and which has run since."""
+    """Find calls that capture the same CUDA graph, although it was launched between them."""
     work = analysis.gpu_work
     again = intervals.within(recaptures(analysis), [work.window])
     spent_us = intervals.length(again) / 1000

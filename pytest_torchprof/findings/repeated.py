@@ -73,6 +73,7 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
     origin = launching.origins.of_operator(first)
     yield RepeatedConstant(
         time_us=spent,
+        share=analysis.gpu_work.share_of_window(spent),
         count=len(again) + len(often),
         different=len(often),
         constants=tuple(_written(constant) for constant in often[:5]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import compress, repeat
+from itertools import accumulate, compress, repeat
 from operator import lt
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,9 @@ VIEWS = Threshold("views", 3, "a view computes nothing: where some of them take 
 HELD = Threshold("share", 0.05, "a twentieth of the time is worth a look at what else the machine does")
 
 SILENT = Threshold("share", 0.1, "a tenth of the time without any event is more than the Python between operators")
+
+_MOST_OF_IT = 0.75
+"""Of the time without events, which few of its gaps may hold."""
 
 _VIEWS = frozenset(
     f"aten::{name}"
@@ -136,13 +139,31 @@ def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     silent_us = intervals.length(gaps) / 1000
     if not gaps or work.share_of_window(silent_us) < at[SILENT]:
         return
+    longest_first = sorted(gaps, key=lambda gap: gap[0] - gap[1])
+    together = list(accumulate(end - start for start, end in longest_first))
+    few = 1 + next(i for i, ns in enumerate(together) if ns >= _MOST_OF_IT * together[-1])
+    after, before = _operators_around(analysis, longest_first[0])
     yield NothingRecorded(
         time_us=silent_us,
         share=work.share_of_window(silent_us),
         gaps=len(gaps),
-        longest_us=max(end - start for start, end in gaps) / 1000,
+        longest_us=together[0] / 1000,
+        few=few,
+        few_us=together[few - 1] / 1000,
+        few_least_us=(longest_first[few - 1][1] - longest_first[few - 1][0]) / 1000,
+        after=after,
+        before=before,
         stacks=len(analysis.trace.frames) > 0,
     )
+
+
+def _operators_around(analysis: Analysis, gap: tuple[int, int]) -> tuple[str | None, str | None]:
+    """Return the outermost operators that ended last before a gap, and that begin first behind it."""
+    trace, ops, outermost = analysis.trace, analysis.trace.ops, analysis.gpu_work.outermost
+    ended = max((i for i in outermost if ops.end[i] <= gap[0]), key=lambda i: (ops.end[i], i), default=None)
+    begins = min((i for i in outermost if ops.start[i] >= gap[1]), key=lambda i: (ops.start[i], i), default=None)
+    after, before = (None if op is None else trace.names[ops.name[op]] for op in (ended, begins))
+    return after, before
 
 
 @once

@@ -103,16 +103,17 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     waited = waits_in_operators(analysis)
     total = sum(spent.values())
     held = held_on_gpu(analysis)
-    # What is idle while the CPU waits, apart from what the GPU waits itself, and what runs dry behind it.
-    meanwhile = intervals.without(intervals.within(waited, [work.window]), held)
-    idle_ns = max((intervals.length(intervals.without(meanwhile, busy)) for busy in work.busy.values()), default=0)
-    behind_ns = after_waits_ns(analysis)
-    free_us = (idle_ns + behind_ns) / 1000
+    inside = intervals.within(waited, [work.window])
+    idle = max((intervals.without(inside, busy) for busy in work.busy.values()), key=intervals.length, default=[])
+    idle_ns, held_ns = intervals.length(idle), intervals.length(intervals.within(idle, held))
+    # What runs dry behind the wait is won with it; what the GPU waits itself is not.
+    free_us = (idle_ns - held_ns + after_waits_ns(analysis)) / 1000
     held_us = intervals.length(intervals.within(waited, held)) / 1000
     yield ImplicitSync(
         time_us=total,
         share=work.share_during(waited),
         idle_us=idle_ns / 1000,
+        held_us=held_ns / 1000,
         ops={name: len(waits[name]) for name in order},
         ops_us={name: spent[name] for name in order},
         syncs=sum(map(len, waits.values())),

@@ -100,6 +100,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         source=source_of_times(work, ((before, end - start) for start, end, before in gaps)),
         events=Events(gaps=tuple(gaps)),
         set_up_us=set_up_us,
+        stacks=len(analysis.trace.frames) > 0,
         saves_us=max(waited - set_up_us, 0.0),
     )
 
@@ -129,7 +130,20 @@ def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterato
     ]
     share = work.share_of_window(sum(computing) / len(computing)) if computing else 0.0
     if share >= at[COMPUTING]:
-        yield ComputeBound(time_us=sum(computing), share=share)
+        busy_us = sum(step.gpu_busy_us or 0.0 for step in analysis.steps)
+        ratio = _at_work_ns(analysis) / 1000 / busy_us if busy_us else 0.0
+        yield ComputeBound(time_us=sum(computing), share=share, launch_ratio=ratio)
+
+
+def _at_work_ns(analysis: Analysis) -> int:
+    """Return for how long, inside the steps, an operator, a call or Python ran that did not wait for the GPU."""
+    trace, work, ops, calls = analysis.trace, analysis.gpu_work, analysis.trace.ops, analysis.trace.calls
+    steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
+    ran = [(ops.start[i], ops.end[i]) for i in work.outermost]
+    ran += [*zip(calls.start, calls.end, strict=True), *zip(trace.frames.start, trace.frames.end, strict=True)]
+    waits = ((calls.start[i], calls.end[i]) for i in {*trace.blocking, *work.waiting_copies})
+    at_work = intervals.without(intervals.merged(ran), intervals.merged(waits))
+    return intervals.length(intervals.within(at_work, steps))
 
 
 def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -163,6 +177,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         capturing_us=_late_us(analysis, work.first_captures),
         graphs=bool(analysis.graph_launches),
         silent_us=_late_us(analysis, silent_times(analysis)),
+        stacks=len(analysis.trace.frames) > 0,
         source=source_of_times(work, ((i, end - start) for start, end, i in late)),
         events=Events(gaps=tuple(late)),
         # What is done once is the cold start's, and what is captured again has a finding of its own.

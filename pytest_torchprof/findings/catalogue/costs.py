@@ -116,14 +116,22 @@ class CopyKernels(OfKernels, frozen=True, kw_only=True, tag="copy-kernels"):
     TITLE = "Kernels that only move data"
     SENTENCE = (
         "{count:kernel} that {count:copies, casts or quantizes|copy, cast or quantize} took {time_us:us} "
-        "({kernel_share:percent} of the kernel time), most {longest}"
+        "({kernel_share:percent} of the kernel time), most {longest}{of_norms}"
     )
+    _OF_NORMS = "; {of_norms_us:us} of it are casts of an unfused norm (unfused-norm)"
     REMEDY = (
         "keep one type and one layout through the model, weights in the type that computes; torch.compile puts casts "
         "into the kernels beside them"
     )
 
     kernel_share: float
+    of_norms_us: float = 0.0
+    """Of the time, what RMSNorm takes for its casts where it is written as operators."""
+
+    @property
+    def of_norms(self) -> str:
+        """What of it another finding saves."""
+        return self.words(self._OF_NORMS) if self.of_norms_us else ""
 
 
 class CostlyChildren(Finding, frozen=True, kw_only=True, tag="costly-children"):
@@ -186,6 +194,8 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
     SEVERITY = "information"
 
     time_us: float
+    share: float = 1.0
+    """Of the window."""
     count: int
     """How often they were made."""
     different: int

@@ -285,11 +285,33 @@ class UnfusedNorm(OfKernels, frozen=True, kw_only=True, tag="unfused-norm"):
         "kernel time"
     )
     REMEDY = (
-        "use torch.nn.RMSNorm or torch.nn.functional.rms_norm, for which torch has one kernel on GPUs, or "
-        "torch.compile, which fuses them"
+        "use torch.compile, which fuses them, or torch.nn.RMSNorm (torch.nn.functional.rms_norm), which recent "
+        "versions of torch compute in one kernel on GPUs"
     )
 
     norms: int
+    """How many."""
+    chain: tuple[str, ...]
+    """The operators of the first one, in the order of their launch."""
+    kernel_share: float
+
+    @property
+    def each(self) -> int:
+        """Of how many kernels the first one consists."""
+        return len(self.chain)
+
+
+class UnfusedRotary(OfKernels, frozen=True, kw_only=True, tag="unfused-rotary"):
+    """The rotary embedding of positions is computed by a kernel for each of its operators."""
+
+    TITLE = "Unfused rotary embedding"
+    SENTENCE = (
+        "queries and keys were turned {embeddings:time}, each as {each:kernel} ({chain:list}): {time_us:us}, "
+        "{kernel_share:percent} of the kernel time"
+    )
+    REMEDY = "use torch.compile, which fuses them, or a kernel that does it at once, such as Liger's or flash-attn's"
+
+    embeddings: int
     """How many."""
     chain: tuple[str, ...]
     """The operators of the first one, in the order of their launch."""

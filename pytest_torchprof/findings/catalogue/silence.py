@@ -41,8 +41,10 @@ class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"
     TITLE = "Time without any event"
     SENTENCE = (
         "for {time_us:us} ({share:percent} of the time) there is no event of any kind, in "
-        "{gaps:gap}, the longest {longest_us:us}: {cause}"
+        "{gaps:gap}{most}, the longest {longest_us:us}{around}: {cause}"
     )
+    _MOST = ", {few_us:us} of it in the {few} that last for {few_least_us:us} and more"
+    _AROUND = " between {after} and {before}"
     REMEDY = "{way}"
     _CAUSES: ClassVar[Mapping[bool, str]] = {
         False: "Python between the operators, or work and waiting that the profiler does not see",
@@ -59,8 +61,28 @@ class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"
     share: float
     gaps: int
     longest_us: float
+    few: int = 0
+    """How many of the gaps, the longest ones, hold three quarters of it."""
+    few_us: float = 0.0
+    """How long these are together."""
+    few_least_us: float = 0.0
+    """The shortest of them."""
+    after: str | None = None
+    """The operator before the longest gap."""
+    before: str | None = None
+    """The operator behind it."""
     stacks: bool
     """Whether functions of Python's are recorded."""
+
+    @property
+    def most(self) -> str:
+        """That few of the gaps are most of it, where they are."""
+        return self.words(self._MOST) if 0 < 10 * self.few <= self.gaps else ""
+
+    @property
+    def around(self) -> str:
+        """Between which operators the longest one lies, where there are some."""
+        return "" if self.after is None or self.before is None else self.words(self._AROUND)
 
     @property
     def cause(self) -> str:

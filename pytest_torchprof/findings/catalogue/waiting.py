@@ -18,7 +18,7 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
     SENTENCE = (
         "the CPU takes {launch_ratio:ratio} times as long to launch the work as the GPU to do it: "
         "{late_launches:percent} of the GPU operations came late, and the GPU idled {time_us:us} ({share:percent} of "
-        "the time{set_up}) until they were launched, the longest {longest_us:us} before {longest_before}"
+        "the time{set_up}) until they were launched, the longest {longest_us:us} before {longest_before}{slowed}"
     )
     _SET_UP = ", {set_up_us:us} of it in what is done once"
     REMEDY = (
@@ -26,6 +26,7 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
         'launch for all (mode="reduce-overhead")'
     )
 
+    _STACKS = "; Python's stacks were recorded too, which slows the CPU"
     _MOSTLY_ELSE = (
         "most of the recording is set-up, compilation or other work of the CPU: the GPU was busy for {busy_us:us} and "
         "waited for launches for {time_us:us}, {longest_us:us} of it before {longest_before}"
@@ -51,6 +52,13 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
     longest_before: str
     set_up_us: float = 0.0
     """Of the time, what passed in what is done once, which warm steps have not."""
+    stacks: bool = False
+    """Whether functions of Python's are recorded."""
+
+    @property
+    def slowed(self) -> str:
+        """That the recording itself slowed the CPU, where it did."""
+        return self._STACKS if self.stacks else ""
 
     @property
     def set_up(self) -> str:
@@ -70,12 +78,27 @@ class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
     """The GPU computes nearly all of the time."""
 
     TITLE = "Bound by the GPU"
-    SENTENCE = "the GPU computes {share:percent} of the time: faster kernels make it faster, a faster host does not"
+    SENTENCE = (
+        "the GPU computes {share:percent} of the time: faster kernels make it faster, a faster host does not{barely}"
+    )
+    _BARELY = (
+        "; but only just: launching this takes the CPU {launch_ratio:percent} as long as the GPU takes to run it, so "
+        "that what makes kernels faster has to spare launches too"
+    )
+    _NEARLY_ALL = 0.75
+    """Of the GPU's time, from where on the host is next to hold it up."""
     REMEDY = "look at the longest kernels: their types, their sizes, and what could be fused"
     SEVERITY = "information"
 
     time_us: float
     share: float
+    launch_ratio: float = 0.0
+    """How many times as long operators and calls ran, waits aside, as the GPU was busy with what the steps launched."""
+
+    @property
+    def barely(self) -> str:
+        """That the CPU is nearly as busy, where it is."""
+        return self.words(self._BARELY) if self.launch_ratio >= self._NEARLY_ALL else ""
 
 
 class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
@@ -85,14 +108,16 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     _FOR_DATA = "The GPU waits for data"
     SENTENCE = (
         "{time_us:us} ({share:percent} of the time) the GPU idled because the next operation was not launched yet, in "
-        "{gaps:gap}, the longest {longest_us:us} before {longest_before}"
+        "{gaps:gap}, the longest {longest_us:us} before {longest_before}{loading}{slowed}"
     )
+    _LOADING = "; {data_loading_us:us} of it passed while data was loaded"
+    _STACKS = "; Python's stacks were recorded too, which slows the CPU"
     REMEDY = "launch earlier: {silence}fewer and larger launches, {graphs_in_use}{no_waits}"
     _SILENT = (
         "first look at what the program does in {silent_us:us} of it, in which no event is recorded (stacks show "
         "Python); then "
     )
-    _LOAD = "load data in the background (num_workers, pin_memory): {data_loading_us:us} of it passed in loading; "
+    _LOAD = "load data in the background (num_workers, pin_memory)"
     _WARM_UP = "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs; "
     _NO_WAITS = ", and no synchronization in between ({after_waits_us:us} of it came after one)"
     _GRAPHS: ClassVar[Mapping[bool, str]] = {False: "CUDA graphs", True: "more of the work in the CUDA graphs"}
@@ -120,10 +145,27 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     """Whether CUDA graphs are launched already."""
     silent_us: float = 0.0
     """Of the time, what passed without any event; of several GPUs the mean."""
+    stacks: bool = False
+    """Whether functions of Python's are recorded."""
+
+    @property
+    def is_for_data(self) -> bool:
+        """Whether most of it passed while data was loaded."""
+        return 2 * self.data_loading_us >= self.time_us
 
     @property
     def title(self) -> str:
-        return self._FOR_DATA if 2 * self.data_loading_us >= self.time_us else self.TITLE
+        return self._FOR_DATA if self.is_for_data else self.TITLE
+
+    @property
+    def loading(self) -> str:
+        """For how long data was loaded, where that is long."""
+        return self.words(self._LOADING) if self.loads_long else ""
+
+    @property
+    def slowed(self) -> str:
+        """That the recording itself slowed the CPU, where it did."""
+        return self._STACKS if self.stacks else ""
 
     @property
     def silence(self) -> str:
@@ -132,7 +174,13 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
 
     @property
     def remedy(self) -> str:
-        ways = ((self.loads_long, self._LOAD), (self.capturing_us, self._WARM_UP), (True, self.REMEDY))
+        first, last = (f"{self._LOAD}; ", "") if self.is_for_data else ("", f"; {self._LOAD}")
+        ways = (
+            (self.loads_long, first),
+            (self.capturing_us, self._WARM_UP),
+            (True, self.REMEDY),
+            (self.loads_long, last),
+        )
         return self.words("".join(way for is_there, way in ways if is_there))
 
     @property
@@ -152,11 +200,20 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     TITLE = "Launched work waits"
     SENTENCE = (
         "{time_us:us} ({share:percent} of the time) the GPU idled although the next operation was launched, in "
-        "{gaps:gap}, the longest {longest_us:us} before {longest_before}{of_graph}{meanwhile}"
+        "{gaps:gap}, the longest {longest_us:us} before {longest_before}{of_graph}{lacking}{meanwhile}"
     )
     _MEANWHILE = "; for {cpu_waited_us:us} of it the CPU waited for the GPU, most of that in {cpu_waited_in}{in_range}"
     _IN_RANGE = " in the range {cpu_waited_within}"
     REMEDY = "look at what the operation waits for: {causes}"
+    _TITLE_LACKING = "Work that is not recorded"
+    _LACKING = (
+        "; {inside_graphs_us:us} of it lie between operations of one graph, which wait for nothing outside of it: the "
+        "recording seems to lack kernels"
+    )
+    _SHOW_GRAPHS = (
+        "do not act on idle times yet: record without CUDA graphs, or with Nsight Systems (nsys profile "
+        "--cuda-graph-trace=node), which shows what ran in the graphs"
+    )
     _FROM_BEFORE = (
         "for {time_us:us} ({share:percent} of the time) nothing of the GPU is recorded, although the next operation "
         "was launched: {longest_before}{of_graph} waited for work from before the recording"
@@ -207,9 +264,24 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
         return self.from_before_us >= 0.9 * self.time_us
 
     @property
+    def inside_graphs_us(self) -> float:
+        """What passed between operations of one CUDA graph; of several GPUs the mean."""
+        return self.in_graphs_us - self.graph_starts_us
+
+    @property
+    def lacks_work(self) -> bool:
+        """Whether so much of it passed inside of graphs that work must be missing in the recording."""
+        return 4 * self.inside_graphs_us >= self.time_us
+
+    @property
+    def lacking(self) -> str:
+        """That work seems to be missing, where it does."""
+        return self.words(self._LACKING) if self.lacks_work else ""
+
+    @property
     def is_unexplained(self) -> bool:
         """Whether most of it is in CUDA graphs, and no upload of theirs: the recording does not show what for."""
-        return 2 * (self.in_graphs_us - self.graph_starts_us + self.graphs_again_us) >= self.time_us
+        return 2 * (self.inside_graphs_us + self.graphs_again_us) >= self.time_us
 
     @property
     def meanwhile(self) -> str:
@@ -223,11 +295,14 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
 
     @property
     def title(self) -> str:
-        return self._TITLE_BEFORE if self.is_from_before else self.TITLE
+        if self.is_from_before:
+            return self._TITLE_BEFORE
+        return self._TITLE_LACKING if self.lacks_work else self.TITLE
 
     @property
     def severity(self) -> Severity:
-        return "recording" if self.is_from_before or self.is_unexplained else self.SEVERITY
+        is_of_recording = self.is_from_before or self.lacks_work or self.is_unexplained
+        return "recording" if is_of_recording else self.SEVERITY
 
     @property
     def message(self) -> str:
@@ -235,7 +310,9 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
 
     @property
     def remedy(self) -> str:
-        return self._SHOW_ALL if self.is_from_before else self.words(self.REMEDY)
+        if self.is_from_before:
+            return self._SHOW_ALL
+        return self._SHOW_GRAPHS if self.lacks_work else self.words(self.REMEDY)
 
     @property
     def causes(self) -> str:
@@ -307,6 +384,8 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     TITLE = "Hidden synchronization"
     SENTENCE = "operators made the CPU wait for the GPU {syncs:time}, {time_us:us} in all, {meanwhile}: {named}"
     REMEDY = "{ways}"
+    _IDLED = "of which the GPU idled {idle_us:us}"
+    _HELD = " ({held_us:us} of it before work that was launched, and waited itself)"
     _VALUE = "keep the value on the GPU or read it once after the loop"
     _MASKS = "masks by torch.where instead of indexing"
     _INDICES = "indices that are on the GPU already, made there once, instead of lists and tensors of the CPU"
@@ -322,6 +401,8 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     share: float
     idle_us: float
     """How much of that the GPU idled."""
+    held_us: float = 0.0
+    """Of the idle time, what passed although work was launched, which waited itself."""
     ops: Mapping[str, int]
     """How often each operator waited, the longest first."""
     ops_us: Mapping[str, float]
@@ -356,7 +437,7 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
         """What the GPU did."""
         if not self.idle_us:
             return "in which the GPU worked"
-        return f"of which the GPU idled {show_us(self.idle_us)}"
+        return self.words(self._IDLED) + (self.words(self._HELD) if self.held_us >= 0.1 * self.idle_us else "")
 
 
 class GraphRecaptured(Finding, frozen=True, kw_only=True, tag="graph-recaptured"):
@@ -364,8 +445,8 @@ class GraphRecaptured(Finding, frozen=True, kw_only=True, tag="graph-recaptured"
 
     TITLE = "Graph captured again"
     SENTENCE = (
-        "{count} of {captures} calls that captured a CUDA graph ran operators whose graph was there already, and had "
-        "been launched: {time_us:us} ({share:percent} of the time)"
+        "{count} of {captures} calls that captured a CUDA graph captured the same one, which was launched in between: "
+        "{time_us:us} ({share:percent} of the time)"
     )
     REMEDY = (
         "find what makes them capture anew (more warm-up does not end it): parameters or inputs at other addresses, "
