@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from builder import AUTOGRAD, TraceBuilder
+from facts import why_not
 
 from pytest_torchprof import LimitsMissed, NotMeasured, UnknownLimit, load
 from pytest_torchprof.analysis.analysis import Repeat
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons.composed import AllowanceUntold
+from pytest_torchprof.reasons.lines import FileNotFound
 
 pytestmark = pytest.mark.any_torch
 
@@ -218,8 +221,10 @@ def test_the_whole_path_counts_wherever_pytest_was_started(profile, tmp_path, mo
 
 
 def test_a_file_that_is_not_here_may_be_the_one_that_is_meant(profile):
-    text = not_measured(profile(recording(lines=True)), max_syncs=2, allow_syncs="/home/me/pkg/sampler.py")
-    assert "tells no more of the file's path than pkg/sampler.py, and it is not found here" in text
+    judged = profile(recording(lines=True))
+    reason = why_not(lambda: judged.expect(max_syncs=2, allow_syncs="/home/me/pkg/sampler.py"))
+    assert isinstance(reason, AllowanceUntold)
+    assert reason.because == FileNotFound("pkg/sampler.py")
 
 
 def test_of_two_files_of_one_name_it_cannot_be_told_which_is_meant(profile, tmp_path, monkeypatch):

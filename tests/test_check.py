@@ -218,8 +218,7 @@ def test_output_that_cannot_be_written_is_one_error(tmp_path):
         done = check_in_a_process(path, "max_kernels=9", full)
     assert done.returncode == 2
     assert (
-        done.stderr
-        == "torchprof check: what was found cannot be written: No space left on device. [report-not-written]\n"
+        done.stderr == "torchprof check: the output cannot be written: No space left on device. [report-not-written]\n"
     )
 
 

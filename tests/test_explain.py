@@ -14,6 +14,7 @@ from pytest_torchprof.findings import RULES
 from pytest_torchprof.kernels.patterns import parse_value
 from pytest_torchprof.limits import COMPILE, LIMITS, check_limits, read_limits, settings_of
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.lines import BlockOver
 from pytest_torchprof.reasons.recordings import NeedsGpu
 from pytest_torchprof.testing.options import _READERS, MARKER_OPTIONS
 from pytest_torchprof.text import documentation
@@ -141,8 +142,8 @@ def test_each_page_explains_a_word_once():
 def test_a_message_is_explained_with_what_to_do(explained, words):
     status, text = explained(*words)
     assert status == 0
-    assert "the code cannot be called again, its block is over" in text
-    assert "what to do: give the limit to `torchprof.measure(...)`" in text
+    assert BlockOver.SENTENCE in text
+    assert f"what to do: {BlockOver.ADVICE}" in text
 
 
 def test_several_words_are_each_explained(explained):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 from builder import TraceBuilder
+from facts import why_not
 
-from pytest_torchprof import LimitsMissed, NotMeasured, gemm, load
+from pytest_torchprof import LimitsMissed, gemm, load
+from pytest_torchprof.reasons.composed import AllowanceUntold
+from pytest_torchprof.reasons.lines import DestinationUnknown
 
 
 @pytest.fixture
@@ -36,6 +39,7 @@ def test_where_such_a_copy_goes_and_how_much_it_takes_is_not_known(profile):
 
 @pytest.mark.parametrize("allowed", ["DtoH", "HtoD", ["DtoH", "aten::item"]])
 def test_whether_its_direction_is_allowed_is_not_known(profile, allowed):
-    with pytest.raises(NotMeasured, match=r"cannot be told: the recording does not tell where these copies go"):
-        profile.expect(max_memcpys=0, allow_memcpys=allowed)
+    reason = why_not(lambda: profile.expect(max_memcpys=0, allow_memcpys=allowed))
+    assert isinstance(reason, AllowanceUntold)
+    assert reason.because == DestinationUnknown()
     profile.expect(max_memcpys=1, allow_memcpys=allowed)

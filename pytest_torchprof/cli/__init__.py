@@ -66,7 +66,7 @@ class UsageError(TorchprofError):
 
 
 _BRACKETS: Final = re.compile(r"\[[^\[\]]*\]|\([^()]*\)")
-"""What stands together in a line of usage."""
+"""A bracketed group in a line of usage."""
 
 
 class _Help(HelpFormatter):
@@ -326,5 +326,5 @@ def write(text: str, command: str | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return refuse(command, coded(f"what was found cannot be written: {error.strerror}.", Code.REPORT_NOT_WRITTEN))
+        return refuse(command, coded(f"the output cannot be written: {error.strerror}.", Code.REPORT_NOT_WRITTEN))
     return 0

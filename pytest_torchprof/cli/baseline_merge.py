@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RESOLVED, TO_MEASURE = 0, 1
 _AGAIN: Final = "both sides changed these, measure them again with --torchprof-baseline=update"
 _TIMES: Final = "both sides changed these, and at least one of them nothing but times"
-# What is picked or replayed is a commit, and its parent is the common ancestor.
+# The parent of the commit that is picked or replayed is the common ancestor.
 _PICKED: Final = ("CHERRY_PICK_HEAD", "REBASE_HEAD")
 
 
@@ -43,7 +43,7 @@ def resolve(arguments: Namespace) -> int:
 def _resolve_file(path: Path, text: str, last: Callable[[Path], Revisions | None]) -> int:
     marked = has_conflict(text)
     try:
-        merged = _merged_in_git(path, _merge_that_goes_on(path.parent) if marked else last(path.parent))
+        merged = _merged_in_git(path, _merge_in_progress(path.parent) if marked else last(path.parent))
         if marked:
             ours, theirs, base = sides(text)
             left = MergedTexts(base=merged.base if merged else base, ours=ours, theirs=theirs)
@@ -83,10 +83,10 @@ def _merged_in_git(path: Path, revisions: Revisions | None) -> MergedTexts | Non
 
 def _last_merge(folder: Path) -> Revisions | None:
     """Return the merge in progress, else the merge that is the last commit; None if there is neither."""
-    return _merge_that_goes_on(folder) or _merge_of(folder, "HEAD^1", "HEAD^2")
+    return _merge_in_progress(folder) or _merge_of(folder, "HEAD^1", "HEAD^2")
 
 
-def _merge_that_goes_on(folder: Path) -> Revisions | None:
+def _merge_in_progress(folder: Path) -> Revisions | None:
     for picked in _PICKED:
         if _is_commit(folder, picked):
             return f"{picked}^", "HEAD", picked

@@ -106,7 +106,7 @@ def _lines(result: SearchResult) -> Iterator[str]:
         yield reason_line(f"against its parent {(result.parent or '')[:7]}, {test}: {difference.summary}")
         yield from (printable(line) for line in difference.decided())
     if not result.differences:
-        yield "its parent cannot be measured: what it changed is not known"
+        yield "its parent cannot be measured, so what it changed is not known"
 
 
 def _data(result: SearchResult, test: str, limits: list[str]) -> dict[str, object]:

@@ -28,7 +28,7 @@ _DESCRIPTION: Final = """\
 Looks at this machine as a measurement uses it: torch, its profiler, CUPTI, the driver and the GPU, the
 environment, sessions of the profiler, kinds of launches, clocks, the CPU. Each line says "ok", "wrong" or
 "not known"; a line that is wrong is followed by what to do. Takes up to a minute or two; each line is written
-as soon as it is known, and what does not end is ended after 90 to 150 seconds. Nothing is changed."""
+as soon as it is known, and a check that does not end is stopped after 90 to 150 seconds. Nothing is changed."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -59,7 +59,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _write_at_once(lines: list[str]) -> None:
-    """Write lines at once: a busy or broken machine takes long for the next ones."""
+    """Write lines at once: on a busy or broken machine the next ones take a long time."""
     write("".join(f"{line}\n" for line in lines), "doctor")
 
 

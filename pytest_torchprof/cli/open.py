@@ -128,7 +128,7 @@ def _listening(once: _Once) -> HTTPServer:
     except OSError as error:
         problem = (
             f"127.0.0.1:{PORT} cannot be used ({error.strerror}), and Perfetto's page reads from no other address. End "
-            "what uses it, such as trace_processor --httpd or another torchprof open."
+            "the program that uses it, such as trace_processor --httpd or another torchprof open."
         )
         raise TorchprofError(problem, Code.PORT_IN_USE) from None
     server.timeout = _POLL_S

@@ -38,7 +38,7 @@ def is_report(path: Path) -> bool:
 
 
 def _finite(text: str) -> float:
-    """Return a JSON number; ValueError for anything else, such as NaN, which compares with no bound."""
+    """Return a JSON number; ValueError for anything else, such as NaN, which is neither above nor below any bound."""
     if not isfinite(number := float(text)):
         raise ValueError(f"{text} is no number")
     return number

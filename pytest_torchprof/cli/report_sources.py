@@ -64,7 +64,7 @@ class Source:
                 yield Measured(result=result, missing="no timeline: the run did not keep the recording")
             elif id(result) not in drawn:
                 yield Measured(
-                    result=result, missing="no timeline: failures have room first; torchprof report RECORDING shows it"
+                    result=result, missing="no timeline: failures come first; torchprof report RECORDING shows it"
                 )
             else:
                 yield self._with_recording(result)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.statement import Phrase
-from pytest_torchprof.text import counted, first_of, printable_line
+from pytest_torchprof.text import first_of, printable_line
 
 
 class InsteadOfFile(Phrase):
-    """What stands in the place of a file, and will not become one."""
+    """Something that lies where a file is expected, and will not become one."""
 
     SPECIAL = (
         "special",
@@ -19,7 +19,7 @@ class InsteadOfFile(Phrase):
 
 
 class NoFileThere(Reason, frozen=True):
-    """What stands in the place of a recording is no file."""
+    """Something other than a file lies where a recording is expected."""
 
     CODE = Code.NO_RECORDING
     SENTENCE = "{file} is not a recording: {instead}"
@@ -52,7 +52,7 @@ class TooManyRecordings(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        return self.words("{found} recordings are there where {wanted} {wanted:was|were} expected: ") + first_of(
+        return self.words("there are {found} recordings, and {wanted} {wanted:was|were} expected: ") + first_of(
             self.files
         )
 
@@ -66,7 +66,7 @@ class TooFewRecordings(Reason, frozen=True):
 
     wanted: str
     after_s: float | None
-    """How long was waited for them; None where nothing was."""
+    """For how long they were waited for; None if they were not."""
     files: tuple[str, ...]
 
     @property
@@ -89,7 +89,7 @@ class NoRecordingLeft(Reason, frozen=True):
     )
 
     after_s: float | None
-    """How long was waited for one; None where nothing was."""
+    """For how long one was waited for; None if it was not."""
     others: tuple[str, ...]
     """Files of JSON that are no recordings."""
 
@@ -103,14 +103,14 @@ class ExportSkipped(Reason, frozen=True):
     """Recordings are missing, and a profiler of this process has skipped its export."""
 
     CODE = Code.NO_RECORDING_LEFT
-    REMEDY = "record without CuspyConfig, or mend what keeps it from CUPTI"
+    REMEDY = "record without CuspyConfig, or remove whatever keeps it from CUPTI"
     MEANING = "torch 2.15 goes on without a recording where its monitor has no CUPTI of 13.2 or newer for itself"
 
     because: str
     """What the monitor said."""
     there: int
     after_s: float | None
-    """How long was waited for the others; None where nothing was."""
+    """For how long the others were waited for; None if they were not."""
 
     @property
     def sentence(self) -> str:
@@ -133,7 +133,7 @@ class StillUnnamed(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         still = "it is still being written, or its writer is dead"
-        return f"{printable_line(self.file)} has not got its own name{_after(self.after_s)}: {still}"
+        return f"{printable_line(self.file)} does not have its own name yet{_after(self.after_s)}: {still}"
 
 
 class StillIncomplete(Reason, frozen=True):
@@ -188,10 +188,10 @@ class CopiedRecording(Reason, frozen=True):
 
 
 class OneTellsNoRank(Reason, frozen=True):
-    """Of several recordings some say which rank they are of."""
+    """Some of several recordings say which rank they are of, and others do not."""
 
     CODE = Code.MIXED_JOBS
-    SENTENCE = "the recordings are not of one job: {silent} tells no rank, and {other} does"
+    SENTENCE = "the recordings are not of one job: {silent} does not say which rank it is of, and {other} does"
 
     silent: str
     other: str
@@ -290,13 +290,10 @@ class OtherNumberAdopted(Reason, frozen=True):
 
     CODE = Code.OTHER_FILE_COUNT
     ADVICE = "adopt as many as `files=` or `ranks=` says"
+    SENTENCE = "{adopted:recording} of this test {adopted:was|were} adopted together, and it asks for {asked}"
 
     adopted: int
     asked: str
-
-    @property
-    def sentence(self) -> str:
-        return f"{counted(self.adopted, 'recording')} of this test were adopted together, it asks for {self.asked}"
 
 
 class RanksNotAdopted(Reason, frozen=True):

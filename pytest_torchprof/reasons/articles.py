@@ -74,7 +74,7 @@ _NUMBERS: Final = re.compile(r"\b(3,?000|2,?500|2\.50|250000)(\.0)?\b")
 
 
 def articles() -> Iterator[Article]:
-    """Yield what is explained of each word; of a chapter also which words it holds."""
+    """Yield the article of each word, and of each chapter with the words that it holds."""
     for chapter, parts in chapters():
         below = ("", f"torchprof explain: {', '.join(part.word for part in parts)}") if parts else ()
         yield chapter._replace(lines=(*chapter.lines, *below))
@@ -134,7 +134,7 @@ def _text(kind: type[Reason]) -> str:
 
 
 def _in_a_cell(text: str) -> str:
-    """Return a text with N for numbers and names in capitals, without those that are joined to a word at times only."""
+    """Return a text with N for numbers and names in capitals, without those that are joined to a word only at times."""
     named = re.sub(r"<(\w+)>", lambda name: name[1].upper(), re.sub(r"(?<=\w)<\w+>", "", text))
     return _NUMBERS.sub("N", named).replace("|", "/")
 

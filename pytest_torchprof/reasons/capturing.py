@@ -17,7 +17,7 @@ SLOW_EXPORT: Final = (
     "torch's profiler no longer knows trace_only, by which it is asked for the file alone: measurements are right, and "
     "take longer than they need to. Please report it"
 )
-"""What is said once where a private option of torch's has another name than it had."""
+"""The warning, given once, that a private option of torch's no longer has the name that it had."""
 
 
 class Forked(Reason, frozen=True):
@@ -71,7 +71,7 @@ class CuptiRefusal(Struct, frozen=True, kw_only=True):
     """Its name, such as CUPTI_ERROR_INSUFFICIENT_PRIVILEGES."""
 
     def __str__(self) -> str:
-        """Return what CUPTI said to what."""
+        """Return the error, and the call of CUPTI that gave it."""
         return f"{self.error} to {self.call}"
 
     @property
@@ -83,10 +83,10 @@ class CuptiRefusal(Struct, frozen=True, kw_only=True):
 class DeviceTrouble(Phrase):
     """What keeps a device from being used, with what to do about it."""
 
-    MEMORY_FULL = "memory-full", "end what holds its memory (nvidia-smi lists the processes), or take another GPU"
+    MEMORY_FULL = "memory-full", "end the processes that hold its memory (nvidia-smi lists them), or take another GPU"
     TAKEN = (
         "taken",
-        "another process has it for itself (nvidia-smi -q -d COMPUTE): wait for its end, or set its compute mode back",
+        "another process has it to itself (nvidia-smi -q -d COMPUTE): wait until that ends, or reset its compute mode",
     )
     MEMORY_DAMAGED = "memory-damaged", "its memory is damaged (nvidia-smi -q -d ECC): reset or replace it"
 
@@ -105,7 +105,7 @@ class DeviceUnusable(Reason, frozen=True):
     device: str
     error: str
     cause: DeviceTrouble | None = None
-    """What the error is known for."""
+    """What the error is known to mean."""
 
     @property
     def remedy(self) -> str:
@@ -130,7 +130,7 @@ class EarlierGpuError(Reason, frozen=True):
 
 
 class CaptureFailed(Reason, frozen=True):
-    """The measurement itself raised what nobody foresaw."""
+    """The measurement itself raised an error that nobody foresaw."""
 
     CODE = Code.MEASUREMENT_FAILED
     SENTENCE = "the measurement itself failed ({error} at {line}: {error_text})"
@@ -151,13 +151,13 @@ class NoKernelsRecorded(Reason, frozen=True):
 
     device: str
     fresh_kernels: int | None = None
-    """How many kernels a fresh process recorded; None where it did not come that far."""
+    """How many kernels a fresh process recorded; None if it did not get that far."""
     refusals: tuple[CuptiRefusal, ...] = ()
     """What CUPTI refused there."""
     error: str | None = None
     """Why the fresh process did not come to an end."""
     tools: tuple[str, ...] = ()
-    """The variables that are set of profiling tools."""
+    """The variables of profiling tools that are set."""
 
     @property
     def sentence(self) -> str:
@@ -179,7 +179,7 @@ class NoKernelsRecorded(Reason, frozen=True):
         if self.fresh_kernels is None and not self.error:
             return ""
         if self.error:
-            return f"; a fresh process, which was to tell whether it is this one, failed: {self.error}"
+            return f"; a fresh process, which was to show whether the cause is in this one, failed: {self.error}"
         tools = f"another profiling tool is attached ({', '.join(self.tools)} is set); run without it"
         causes = [*([tools] if self.tools else []), _WITHOUT_CUPTI]
         return f", nor does a fresh process, and CUPTI says nothing. Usual causes: {'; '.join(causes)}"
@@ -361,9 +361,7 @@ class CacheNotEmptied(Reason, frozen=True):
     """There is no memory with which the device's cache could be emptied before each call."""
 
     CODE = Code.NO_TIMES
-    SENTENCE = (
-        "the cache cannot be emptied before each call, for which as much memory as it has twice is needed: {error}"
-    )
+    SENTENCE = "the cache cannot be emptied before each call, which takes twice as much memory as it has: {error}"
     REMEDY = "leave the device that much, or take times with a hot cache"
     MEANING = (
         "to make the cache cold, twice its size is overwritten, at least 512 MB, and the device has no room for that"
@@ -438,7 +436,7 @@ class EndedWithoutMeasuring(Reason, frozen=True):
 
     rank: int
     outcome: str
-    """What the test came to there: "passed", "failed", "skipped", "xfailed"."""
+    """How the test ended there: "passed", "failed", "skipped", "xfailed"."""
     explanation: str
     """Pytest's words on that, if it has any."""
 

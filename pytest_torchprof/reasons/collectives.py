@@ -28,23 +28,23 @@ class Gap(Phrase):
     NO_GROUP = "no-group", "its group, one of several, is not recorded"
     NO_PEER = "no-peer", "which rank it is with is not recorded"
     PEER_NOT_THERE = "peer-not-there", "the rank that it is with has no recording"
-    PEER_HAS_OTHERS = "peer-has-others", "the rank that it is with has not as many in the same step"
+    PEER_HAS_OTHERS = "peer-has-others", "the rank that it is with does not have as many in the same step"
     BATCHED = "batched", "one kernel carried out several"
     UNLIKE = "unlike", "its size or type differs between ranks"
     OTHER_ORDER = "other-order", "its ranks asked for those of its group in different orders"
     NO_TIME = "no-time", "when it ran is not recorded"
     NO_CLOCK = "no-clock", "nothing aligns the clocks of its ranks' hosts"
-    ALONE = "alone", "only it has it, of its group"
+    ALONE = "alone", "no other rank of its group has it"
 
 
 class RankDifference(Statement, frozen=True):
-    """A collective that is not on a rank what it is on the others."""
+    """A collective that differs on one rank from what it is on the others."""
 
     rank: int
     step: int
     """From 1."""
     than: int
-    """The first rank on which it is as on most."""
+    """The first of the ranks that agree with most."""
 
 
 class OtherOrder(RankDifference, frozen=True):

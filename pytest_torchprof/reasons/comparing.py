@@ -122,7 +122,7 @@ class NoSamplesHere(Reason, frozen=True):
     """A recording says that it has samples of times, and has none that can be compared."""
 
     CODE = Code.NO_TIMES
-    SENTENCE = "the recording holds no samples, or not on which machine they were taken"
+    SENTENCE = "the recording holds no samples, or does not say on which machine they were taken"
     REMEDY = "record it again"
 
 
@@ -159,7 +159,7 @@ class BaselineElsewhere(Reason, frozen=True):
     CODE = Code.BASELINE_ELSEWHERE
     SENTENCE = "there is none in {file}, but one in {other}, of no test file below {root}"
     REMEDY = (
-        "run pytest with the root directory of then (--rootdir), move the file, or write it anew with "
+        "run pytest with the same root directory as then (--rootdir), move the file, or write it anew with "
         "--torchprof-baseline=update"
     )
     MEANING = (

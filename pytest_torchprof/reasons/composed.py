@@ -1,4 +1,4 @@
-"""Reasons that hold others: what another rank says, several at once, why a finding is untold; and the type of any."""
+"""Reasons that hold others: another rank's, several at once, those of a finding; and the type of any reason."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Several(Reason, frozen=True):
 
     @classmethod
     def of(cls, whys: Iterable[Reason]) -> Reason:
-        """Return one reason for all of these: the only one, or several."""
+        """Return one reason for all of these: the only one itself, or `Several`."""
         different = tuple(dict.fromkeys(whys))
         return different[0] if len(different) == 1 else cls(different)
 
@@ -89,11 +89,11 @@ class Several(Reason, frozen=True):
 
 
 class InStep(Reason, frozen=True):
-    """What cannot be told of one step; the first is the one that users look up."""
+    """What is not known of one step; the first reason is the one that users look up."""
 
     whys: tuple[AnyReason, ...]
     step: StepTitle | None
-    """Which one; None for the only step, and for what is no matter of it."""
+    """Which one; None for the only step, and for a reason that concerns no single step."""
 
     @property
     def code(self) -> Code | None:
@@ -197,7 +197,7 @@ class PairsLost(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        return f"{counted(self.pairs, 'pair')} of processes, {self.needed} are needed: {self.why.text}"
+        return f"{counted(self.pairs, 'pair')} of processes, and {self.needed} are needed: {self.why.text}"
 
 
 class FurtherPairsLost(Reason, frozen=True):

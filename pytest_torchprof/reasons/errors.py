@@ -25,7 +25,7 @@ class TorchprofError(Exception):
     __module__ = "pytest_torchprof"
 
     code: str | None = None
-    """What this kind of error is called, "recording-cut-off"; None for one that another plugin raises without."""
+    """What this kind of error is called, "recording-cut-off"; None where another plugin raises one without."""
 
     brief: str | None = None
     """The text where a few lines are enough (``pytest -q``)."""
@@ -34,7 +34,7 @@ class TorchprofError(Exception):
     """What one line says, as pytest's short summary has it; None: the first line of the text."""
 
     def __init__(self, text: str = "", code: str | None = None) -> None:
-        """Make the error; ``code`` where it is another one than the class has."""
+        """Make the error; ``code`` where it differs from that of the class."""
         super().__init__(text)
         if code is not None:
             self.code = code
@@ -96,7 +96,7 @@ def not_measured(reason: Reason, *, ask_the_doctor: bool = False) -> NotMeasured
 
 
 def reason_of(problem: TorchprofError) -> Reason:
-    """Return as a reason why something is not measured what an error says."""
+    """Return what an error says as a reason why something is not measured."""
     if isinstance(problem, NotMeasured):
         return problem.reason
     from pytest_torchprof.reasons.reason import Verbatim  # noqa: PLC0415 - as above
@@ -105,9 +105,9 @@ def reason_of(problem: TorchprofError) -> Reason:
 
 
 def is_of_the_code(problem: BaseException) -> bool:
-    """Whether an error or a skip is that of the code which raised it; else somebody ends the test or the run with it.
+    """Return whether an error or a skip comes from the code that raised it; else somebody ends the test or run with it.
 
-    A timeout is a ``pytest.fail`` in whatever runs, an interrupt and ``sys.exit`` come from anywhere.
+    A timeout is a ``pytest.fail`` in whatever runs; an interrupt and ``sys.exit`` may come from anywhere.
     """
     # pytest's outcomes are no Exceptions, and a command that reads a file has not imported pytest.
     pytest = sys.modules.get("pytest")
@@ -136,7 +136,7 @@ class LimitsMissed(AssertionError, TorchprofError):
 
 
 class UnreadableRecording(TorchprofError):
-    """A file or folder that was to be read as a recording is none, is damaged, or is missing."""
+    """A file or folder that was to be read as a recording is not one, is damaged, or is missing."""
 
     __module__ = "pytest_torchprof"
 
@@ -172,7 +172,7 @@ class TorchprofWarning(UserWarning):
 
 
 def find_own_error(problem: BaseException | None) -> TorchprofError | None:
-    """Return the error of ours, no missed limit, that an exception is, was raised from, or holds in a group."""
+    """Return the error of ours (not a missed limit) that an exception is, was raised from, or holds in a group."""
     waiting, seen = [problem], set()
     while waiting:
         error = waiting.pop()

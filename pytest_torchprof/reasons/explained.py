@@ -20,11 +20,11 @@ class Explained(NamedTuple):
     about: str = ""
     """Paragraphs in front of the table."""
     meaning: str = ""
-    """What the kinds of a code mean that do not say it themselves."""
+    """What those kinds of a code mean that do not say so themselves."""
     remedy: str = ""
     """What to do about these."""
     texts: tuple[tuple[str, str, str], ...] = ()
-    """Texts that are no reason's, what each means, and what to do; the second is empty where the text says it."""
+    """Texts that belong to no reason, what each means, and what to do; the second is empty where the text says it."""
 
 
 CHAPTERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -134,7 +134,7 @@ CHAPTERS: Final[Mapping[str, tuple[str, ...]]] = {
     Code.REPORT_NOT_WRITTEN: (),
     "history": (Code.BAD_RECORD, Code.NO_HISTORY, Code.UNUSABLE_STORE),
 }
-"""The chapters by who meets what they hold, in their order; a code that none names is in that of *not measured*."""
+"""The chapters in their order; a code that none of them names is in that of *not measured*."""
 
 EXPLAINED: Final[Mapping[str, Explained]] = {
     Code.NOT_MEASURED: Explained(

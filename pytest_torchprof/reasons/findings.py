@@ -26,7 +26,7 @@ class RuleRaised(Reason, frozen=True):
 
 
 class RuleReturned(Reason, frozen=True):
-    """A rule of another plugin returned something else than findings."""
+    """A rule of another plugin returned something other than findings."""
 
     CODE = Code.NO_VERDICT
     SENTENCE = "the rule of {finding} returned {returned} instead of a finding"
@@ -48,7 +48,7 @@ class NoOperatorRecorded(Reason, frozen=True):
     """The profiler recorded the GPU alone."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "no operator is recorded, the profiler looked at the GPU alone"
+    SENTENCE = "no operator is recorded: the profiler recorded the GPU alone"
 
 
 class NothingLinked(Reason, frozen=True):
@@ -74,7 +74,7 @@ class ShapesNotRecorded(Reason, frozen=True):
 
 
 class SettingsNotRecorded(Reason, frozen=True):
-    """What operators were given beside tensors is missing."""
+    """The arguments of operators that are not tensors are missing."""
 
     CODE = Code.NOT_RECORDED
     SENTENCE = "what operators were given beside tensors is not recorded"
@@ -99,14 +99,14 @@ class OperatorsOfSomeUnknown(Reason, frozen=True):
     """Some kernels may be of an operator about which there would be a finding."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "of some kernels it is not known which operator launched them"
+    SENTENCE = "it is not known which operator launched some of the kernels"
 
 
 class TypesOfSomeUnknown(Reason, frozen=True):
     """Some products may compute in a type about which there would be a finding."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "of some products it is not known whether they compute in {dtype}"
+    SENTENCE = "it is not known whether some products compute in {dtype}"
 
     dtype: str
 
@@ -115,56 +115,56 @@ class SizesOfSomeUnknown(Reason, frozen=True):
     """Some products may have sizes that are not aligned."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "of some products it is not known which sizes they have"
+    SENTENCE = "the sizes of some products are not known"
 
 
 class CopiesOfSomeUnknown(Reason, frozen=True):
     """Some copies may be those of a product."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "of some copies it is not known which operator made them, or where they go"
+    SENTENCE = "it is not known which operator made some of the copies, or where they go"
 
 
 class ElementsOfSomeUnknown(Reason, frozen=True):
     """Some pointwise kernels may be of one size."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "of some pointwise kernels it is not known on how many elements they work"
+    SENTENCE = "it is not known on how many elements some pointwise kernels work"
 
 
 class ProductsOfSomeUnknown(Reason, frozen=True):
     """Some products may be those of attention."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "of some products it is not known which operator launched them"
+    SENTENCE = "it is not known which operator launched some of the products"
 
 
 class OptimizerOfSomeUnknown(Reason, frozen=True):
     """Some kernels may be the optimizer's."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "of some kernels it is not known whether the optimizer launched them"
+    SENTENCE = "it is not known whether the optimizer launched some of the kernels"
 
 
 class BlocksOfSomeUnknown(Reason, frozen=True):
     """Some kernels may have few blocks."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "of some kernels it is not recorded how many blocks they have"
+    SENTENCE = "it is not recorded how many blocks some kernels have"
 
 
 class WarpsOfSomeUnknown(Reason, frozen=True):
     """Some kernels may run with few warps."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "of some kernels occupancy or blocks are not recorded"
+    SENTENCE = "the occupancy or the blocks of some kernels are not recorded"
 
 
 class BoundsOfSomeUnknown(Reason, frozen=True):
     """Some kernels may take many times their bound."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "of some kernels it is not known how long they need at the peaks"
+    SENTENCE = "it is not known how long some kernels need at the peaks"
 
 
 class PeaksUnknown(Reason, frozen=True):
@@ -175,10 +175,10 @@ class PeaksUnknown(Reason, frozen=True):
 
 
 class WorkUnknown(Reason, frozen=True):
-    """Of no kernel it is known what it has to do."""
+    """It is not known of any kernel what it has to do."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "the operands' shapes, strides and types tell of no kernel what it has to do"
+    SENTENCE = "the operands' shapes, strides and types do not say of any kernel what it has to do"
 
 
 class CompilerNotObserved(Reason, frozen=True):
@@ -192,21 +192,21 @@ class BreaksUntold(Reason, frozen=True):
     """There may be graph breaks that the recording does not have."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "the recording does not tell of all graph breaks"
+    SENTENCE = "the recording may lack graph breaks"
 
 
 class RecompilesUntold(Reason, frozen=True):
     """There may be recompiles that the recording does not have."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "the recording does not tell of all recompiles"
+    SENTENCE = "the recording may lack recompiles"
 
 
 class SkipsUntold(Reason, frozen=True):
     """Inductor may have skipped CUDA graphs."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "the recording does not tell whether Inductor made CUDA graphs"
+    SENTENCE = "the recording does not say whether Inductor made CUDA graphs"
 
 
 class GraphsUnmarked(Reason, frozen=True):
@@ -228,7 +228,7 @@ class RanksNeeded(Reason, frozen=True):
 
     CODE = Code.NOT_RECORDED
     SENTENCE = "it takes the recordings of all ranks"
-    REMEDY = "adopt them together, or --ranks"
+    REMEDY = "adopt them together, or use --ranks"
 
 
 class ClocksDoNotFit(Reason, frozen=True):
@@ -248,7 +248,7 @@ class MayCommunicate(Reason, frozen=True):
 
 
 class FewCollectives(Reason, frozen=True):
-    """Too few collectives say nothing of a rank."""
+    """There are too few collectives to judge a rank by."""
 
     CODE = Code.NOT_RECORDED
     SENTENCE = "it takes {least} collectives, and there are {collectives}"
@@ -271,5 +271,5 @@ class CollectivesUnmatched(Reason, frozen=True):
 
 
 def unmatched_text(collectives: Iterable[tuple[int, Gap]]) -> str:
-    """Return how many collectives are not compared, and why, in words."""
+    """Return a text with how many collectives are not compared, and why."""
     return "; ".join(f"{counted(number, 'collective')}: {cause}" for number, cause in collectives)

@@ -73,7 +73,7 @@ class ClocksLocked(Reason, frozen=True):
 
 
 class FamilyUnknown(Reason, frozen=True):
-    """A limit hangs on kernels of which nobody knows what they compute."""
+    """A limit depends on kernels of which nobody knows what they compute."""
 
     CODE = Code.FAMILY_UNKNOWN
     MEANING = (
@@ -87,9 +87,9 @@ class FamilyUnknown(Reason, frozen=True):
 
     kernels: tuple[str, ...]
     family: str
-    """As which the limit would not hold."""
+    """The family to which they would have to belong for the limit not to hold."""
     surely: bool = True
-    """Whether it would not, or only may not."""
+    """Whether the limit would not hold then, or only might not."""
 
     @property
     def sentence(self) -> str:
@@ -122,7 +122,7 @@ class UnreadableVerdict(Reason, frozen=True):
 
     limit: str
     problem: str
-    """In the words of what reads it."""
+    """In the words of the library that reads it."""
 
 
 class CheckRaised(Reason, frozen=True):
@@ -148,7 +148,7 @@ class WithoutReason(Reason, frozen=True):
 
 
 class PeakUnknown(Reason, frozen=True):
-    """The GPUs are none whose peak is known."""
+    """The peak of the GPUs is not known."""
 
     CODE = Code.NOT_RECORDED
 
@@ -186,7 +186,7 @@ class PeakOfTypeUnknown(Reason, frozen=True):
     CODE = Code.NOT_RECORDED
 
     dtypes: tuple[str | None, ...]
-    """None for one that no name tells; empty where none of the kernels is counted."""
+    """None for a type that no name says; empty where none of the kernels is counted."""
 
     @property
     def sentence(self) -> str:
@@ -373,7 +373,7 @@ class NoCommunication(Reason, frozen=True):
 
 
 class NoPackageOfName(Reason, frozen=True):
-    """The user's own code is named by what is neither a package nor a folder."""
+    """The user's own code is given by a name that is neither a package nor a folder."""
 
     CODE = Code.OWN_UNKNOWN
     MEANING = (
@@ -506,7 +506,7 @@ class AloneOfJob(Reason, frozen=True):
     """A limit is on all ranks, and there is the recording of one."""
 
     CODE = Code.ONE_RANK
-    SENTENCE = "one rank's recording cannot tell it"
+    SENTENCE = "one rank's recording cannot show it"
     REMEDY = "adopt those of all ranks together (files=), or judge them (torchprof check DIR --ranks)"
     MEANING = "`max_rank_skew` and `same_kernels` concern all ranks together"
     ADVICE = (
@@ -550,8 +550,8 @@ class CollectivesDiffer(Reason, frozen=True):
 
     CODE = Code.DIFFERENT_COLLECTIVES
     MEANING = (
-        "ranks disagree on sizes, types or the order of their collectives, or what is taken for one collective is "
-        "two; nothing says which belong together"
+        "ranks disagree on sizes, types or the order of their collectives, or two collectives were taken for one"
+        "; nothing says which belong together"
     )
     ADVICE = (
         "look at the rank that is named; the finding [`rank-differs`](findings.md#rank-differs) lists the others. "

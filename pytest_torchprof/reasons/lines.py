@@ -1,4 +1,4 @@
-"""Reasons why a repeat with stacks tells no lines: the verdict stands, and where its work comes from is not known."""
+"""Reasons why a repeat with stacks shows no lines: the verdict is valid, and where its work comes from is not known."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RepeatRanOthers(Reason, frozen=True):
 
     kernel: str
     more: int
-    """How many more of it there are, fewer where it is negative."""
+    """How many more of it there are; negative where there are fewer."""
 
     @property
     def sentence(self) -> str:
@@ -41,7 +41,7 @@ class RepeatRanOthers(Reason, frozen=True):
 
 
 class RepeatWentElsewhere(Reason, frozen=True):
-    """The repeat did what a limit has exceptions for more or less often, or somewhere else."""
+    """What a limit has exceptions for happened more or less often in the repeat, or somewhere else."""
 
     CODE = Code.LINES_NOT_KNOWN
     SENTENCE = (
@@ -71,7 +71,7 @@ class LoopOver(Reason, frozen=True):
     """The loop around the measured code has ended before the repeat."""
 
     CODE = Code.LINES_NOT_KNOWN
-    SENTENCE = "the code could not be called again, its loop was over"
+    SENTENCE = "the code could not be called again: its loop was over"
     MEANING = "the loop over `m.steps()` ends by itself, such as `zip(m.steps(), batches)`"
     ADVICE = "give it one more batch"
 
@@ -80,7 +80,7 @@ class BlockOver(Reason, frozen=True):
     """The measured code cannot be called any more."""
 
     CODE = Code.LINES_NOT_KNOWN
-    SENTENCE = "the code cannot be called again, its block is over"
+    SENTENCE = "the code cannot be called again: its block is over"
     MEANING = "`m.profile.expect(...)` stands behind the block"
     ADVICE = "give the limit to `torchprof.measure(...)`"
 
@@ -166,7 +166,7 @@ class FileNotFound(Reason, frozen=True):
     """The recording has the end of a path that does not exist here."""
 
     CODE = Code.LINES_NOT_KNOWN
-    SENTENCE = "the recording tells no more of the file's path than {file:line}, and it is not found here"
+    SENTENCE = "the recording holds no more of the file's path than {file:line}, and no such file is found here"
     ADVICE = "judge the recording where the file is"
 
     file: str
@@ -176,11 +176,11 @@ class DestinationUnknown(Reason, frozen=True):
     """The recording has copies without a direction."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "the recording does not tell where these copies go"
+    SENTENCE = "the recording does not say where these copies go"
 
 
 class CallerUnknown(Reason, frozen=True):
     """The recording has no calls or operators around what a limit has exceptions for."""
 
     CODE = Code.NOT_RECORDED
-    SENTENCE = "the recording does not tell by which call and in which operators it was done"
+    SENTENCE = "the recording does not say by which call and in which operators it was done"

@@ -1,4 +1,4 @@
-"""Reasons of programs, scripts and blocks that are measured: they do not run what was to be measured."""
+"""Reasons of programs, scripts and blocks that are measured: the code that was to be measured does not run in them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ProgramEnded(Reason, frozen=True):
 
     program: str
     status: int
-    """Its exit status; that of a process which a signal has killed is the signal's number, negated."""
+    """Its exit status; for a process that a signal has killed, the signal's number, negated."""
 
     @property
     def sentence(self) -> str:

@@ -18,7 +18,7 @@ _MOST_NAMES: Final = 10
 
 
 def ranges_instead(name: str, near: str | None, there: Sequence[str]) -> str:
-    """Return what to say to somebody who asks for a range that is not there."""
+    """Return a text for somebody who asks for a range that is not there, with the one that may be meant or all."""
     unrecorded = "" if name.isascii() else ' (torch records names that are not ASCII as "unknown")'
     if not there:
         return f"the recording has no ranges of the user's{unrecorded}"
@@ -28,7 +28,7 @@ def ranges_instead(name: str, near: str | None, there: Sequence[str]) -> str:
 
 
 class UnknownWork(Reason, frozen=True):
-    """Work of a kind nobody knows ran on the GPU."""
+    """Work of an unknown kind ran on the GPU."""
 
     CODE = Code.UNKNOWN_WORK
     SENTENCE = (
@@ -121,7 +121,7 @@ class LostLaunches(Reason, frozen=True):
 
     operations: int
     idle_first: str | None = None
-    """What launched nothing in the beginning, and in all later ones did: "step", or an operator."""
+    """What launched nothing at first and launched something ever after: "step", or an operator."""
 
     @property
     def sentence(self) -> str:
@@ -212,7 +212,8 @@ class OtherSteps(Reason, frozen=True):
 
     CODE = Code.ANOTHER_PROFILER
     SENTENCE = (
-        "{found:step range} in the recording, {measured} {measured:was|were} measured (another profiler's schedule ran)"
+        "{found:step range} in the recording, and {measured} {measured:was|were} measured (another profiler's schedule "
+        "ran)"
     )
     MEANING = "another profiler's schedule marked steps of its own around the measured calls"
     ADVICE = "take it out of the test"
@@ -568,9 +569,9 @@ class LostCopies(Reason, frozen=True):
 
 
 class Absent(Phrase):
-    """What a recording lacks of what a number is worked out from."""
+    """What a recording lacks, from which a number would be worked out."""
 
-    LAUNCHES = "launches", "the recording has GPU operations and no launches of theirs"
+    LAUNCHES = "launches", "the recording has GPU operations without their launches"
     CALLS = "calls", "the recording has GPU operations and no calls of the runtime, so waits cannot be told"
     CPU_WORK = "cpu-work", "the recording has no operator, no call and no range of the CPU"
     GPU_WORK_OF_STEP = "gpu-work-of-step", "a step has no GPU operations"
@@ -608,7 +609,7 @@ class OneRankAlone(Reason, frozen=True):
     """Something is asked of all ranks, and the recording is one rank's."""
 
     CODE = Code.ONE_RANK
-    SENTENCE = "one rank's recording does not tell of the others"
+    SENTENCE = "one rank's recording says nothing of the others"
     MEANING = "`profile.ranks` needs the recordings of all ranks together"
     ADVICE = (
         "adopt them together (`files=`), or check the folder with `torchprof check DIR --ranks`; `load_ranks(DIR)` "

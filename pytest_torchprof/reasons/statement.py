@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Phrase(Enum):
-    """One of a closed list: a code, by which it travels, and the words in which people read it inside a sentence."""
+    """A member of a closed list: a code, by which it travels, and the words by which people read it in a sentence."""
 
     text: str
 
     def __new__(cls, code: str, text: str) -> Self:
-        """Make a member of its code and its words."""
+        """Make a member from its code and its words."""
         member = object.__new__(cls)
         member._value_, member.text = code, text
         return member
@@ -56,7 +56,7 @@ class Statement(Struct, frozen=True, tag=_tag):
 
     @property
     def text(self) -> str:
-        """All that there is to say."""
+        """The sentence, with whatever else the kind has to say."""
         return self.sentence
 
     def __str__(self) -> str:

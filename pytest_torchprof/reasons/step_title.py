@@ -1,4 +1,4 @@
-"""Which step of a measurement something is said of."""
+"""The step of a measurement that a text speaks of."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class StepTitle(Struct, frozen=True, kw_only=True):
     steps: int
     """How many steps there are."""
     name: str | None = None
-    """The recording's own name, where that says something else."""
+    """The recording's own name, where it differs."""
     occurrence: int | None = None
     """Which occurrence of a range in the step, from one; None for the whole step."""
     occurrences: int = 0

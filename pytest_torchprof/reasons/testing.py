@@ -45,7 +45,7 @@ class NeverEntered(Reason, frozen=True):
 
 
 class LimitsUnused(Reason, frozen=True):
-    """Limits were set, and nothing was measured after it."""
+    """Limits were set, and nothing was measured afterwards."""
 
     CODE = Code.NOTHING_MEASURED
     SENTENCE = "torchprof.limits() sets {limits:list}, and no measurement comes after it"
@@ -172,7 +172,7 @@ class CalledDifferentlyOften(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         each = "; ".join(f"rank {rank} {calls}" for rank, calls in enumerate(self.ranks))
-        return f"the ranks are to call the code differently often: {each}"
+        return f"the ranks are to call the code different numbers of times: {each}"
 
 
 class RankUntold(Reason, frozen=True):

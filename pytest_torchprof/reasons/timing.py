@@ -1,4 +1,4 @@
-"""Reasons of times that are compared with another commit's: why there are none, and why they leave it open."""
+"""Reasons of times that are compared with another commit's: why there are none, and why they do not decide it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytest_torchprof.reasons.reason import Reason
 
 
 class StandInTimed(Reason, frozen=True):
-    """The CPU is measured for want of a GPU, whose times were to be compared."""
+    """The CPU is measured because there is no GPU, and a GPU's times were to be compared."""
 
     CODE = Code.NEEDS_GPU
     SENTENCE = "the CPU stands in for a missing GPU"
@@ -33,7 +33,7 @@ class ProcessWithoutTest(Reason, frozen=True):
     """Where it ran."""
     status: int
     error: str | None
-    """What the test said there, or the process."""
+    """The error of the test there, or of the process."""
 
     @property
     def sentence(self) -> str:
@@ -78,7 +78,7 @@ class BudgetForTooFewPairs(Reason, frozen=True):
     """The time for all pairs was over before there were enough of them."""
 
     CODE = Code.NO_TIMES
-    SENTENCE = "{pairs:pair} of processes {pairs:fits|fit} into the budget of {budget_s:.6g} s, {needed} are needed"
+    SENTENCE = "{pairs:pair} of processes {pairs:fits|fit} into the budget of {budget_s:.6g} s, and {needed} are needed"
     REMEDY = "give it more with --torchprof-against-budget, or fewer tests"
     MEANING = "too few for a verdict on times against another commit"
 

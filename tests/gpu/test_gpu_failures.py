@@ -93,7 +93,7 @@ def test_between_the_start_and_the_steps_everything_on_the_gpu_is_the_sentinels(
 @pytest.mark.parametrize(
     ("conftest", "reason"),
     [
-        (FULL, "*not measured: cuda:0 cannot be used: CUDA out of memory*; end what holds its memory*[[]gpu-unusable]"),
+        (FULL, "*not measured: cuda:0 cannot be used: CUDA out of memory*; end *memory*[[]gpu-unusable]"),
         (
             BREAKS.format(code=46),
             "*not measured: the GPU cannot be used: CUDA error: *; another process has it*[[]gpu-unusable]",
