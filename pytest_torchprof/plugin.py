@@ -203,10 +203,10 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     if state is None or session.config.option.collectonly:
         return (yield)
     from pytest_torchprof.testing.arming import armed
-    from pytest_torchprof.testing.rank_ends import telling_the_end
+    from pytest_torchprof.testing.rank_ends import announcing_the_end
 
     times_wanted = state.options.against is not None and not is_worker(session.config)
-    with armed(state, session), telling_the_end(state.other_ranks):
+    with armed(state, session), announcing_the_end(state.other_ranks):
         if not times_wanted:
             return (yield)
         from pytest_torchprof.testing.time_pairs import compare_times, miss_times

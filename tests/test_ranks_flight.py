@@ -10,7 +10,7 @@ import fresh
 import pytest
 import rank_jobs
 
-from pytest_torchprof.testing.ranks.flight import stands_at
+from pytest_torchprof.testing.ranks.flight import last_collective_text
 
 
 def entry(number, name="all_reduce", state="completed", *, retired=None, group=("0", "default_pg"), **more):
@@ -45,7 +45,7 @@ def as_json(entries):
 def place(folder, text, *, name="nccl_trace_rank_", rank=0, since_s=0.0, **told):
     """Return where a rank stood that has left this dump."""
     (folder / f"{name}{rank}").write_bytes(text)
-    return stands_at(rank, told or {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(folder / name)}, folder, since_s)
+    return last_collective_text(rank, told or {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(folder / name)}, folder, since_s)
 
 
 @pytest.mark.parametrize("written", [as_pickle, as_json])
@@ -97,7 +97,7 @@ def test_a_link_and_a_pipe_are_not_read(tmp_path):
     (tmp_path / "link0").symlink_to(tmp_path / "real")
     os.mkfifo(tmp_path / "pipe0")
     for name in ("link", "pipe"):
-        assert stands_at(0, {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / name)}, tmp_path, 0.0) == ""
+        assert last_collective_text(0, {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / name)}, tmp_path, 0.0) == ""
 
 
 @pytest.mark.parametrize("name", ["comm_lib_trace_rank_", "nccl_trace_rank_"])

@@ -69,10 +69,10 @@ def lone_option(config: pytest.Config) -> str | None:
 
 
 def looks_only(config: pytest.Config) -> bool:
-    """Whether pytest is called for something other than running tests."""
+    """Return whether pytest is called for something other than running tests."""
     return any(getattr(config.option, name, None) for name in _LOOKS)
 
 
 def is_side(config: pytest.Config) -> bool:
-    """Whether this process runs one side; processes that the tests start themselves do not have the option."""
+    """Return whether this process runs one side; processes that the tests start themselves do not have the option."""
     return config.option.torchprof_against is not None and VARIABLE in os.environ

@@ -199,7 +199,7 @@ class Repository:
             return None
 
     def descends(self, commit: str, ancestor: str) -> bool:
-        """Whether ``commit`` is ``ancestor`` or comes after it."""
+        """Return whether ``commit`` is ``ancestor`` or comes after it."""
         try:
             ask_git(self.top, "merge-base", "--is-ancestor", ancestor, commit)
         except GitRefused:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def shadows(root: Path) -> bool:
-    """Whether a folder has modules with names of the standard library, so that it must not come before it."""
+    """Return whether a folder has modules with names of the standard library, so that it must not come before it."""
     try:
         entries = tuple(os.scandir(root))
     except OSError:

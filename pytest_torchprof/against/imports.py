@@ -42,7 +42,7 @@ def environment_folders() -> tuple[str, ...]:
 
 
 def lies_in(file: str, *folders: str) -> bool:
-    """Whether a path is one of the folders or below one; both as ``realpath`` returns them."""
+    """Return whether a path is one of the folders or below one; both as ``realpath`` returns them."""
     return any(file == folder or file.startswith(folder + os.sep) for folder in folders)
 
 
@@ -102,7 +102,7 @@ def loaded_files() -> tuple[LoadedFile, ...]:
 
 
 def _has_module(roots: tuple[Path, ...], name: str) -> bool:
-    """Whether a side's own tree has a module of this name."""
+    """Return whether a side's own tree has a module of this name."""
     if not name or name == "conftest":  # Each folder may have one.
         return False
     top = name.partition(".")[0]
@@ -146,7 +146,7 @@ def _packages(names: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
 
 @cache
 def _is_copy(real: str, name: str, top: Path, sha: str) -> bool:
-    """Whether a module is a copy of a file of the repository, and not of another package of the same name."""
+    """Return whether a module is a copy of a file of the repository, and not of another package of the same name."""
     here, there = top / name, Repository(top=top).content(sha, name)
     contents = [*([here.read_bytes()] if here.is_file() else []), *([] if there is None else [there])]
     if not contents:

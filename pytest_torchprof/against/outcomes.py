@@ -37,7 +37,7 @@ class TestNames:
     """Names that a file has at the commit and no longer has in the working tree."""
 
     def are_new(self, file: str, names: Collection[str]) -> bool:
-        """Whether the commit is known to lack a test, by the names of its function and classes."""
+        """Return whether the commit is known to lack a test, by the names of its function and classes."""
         known = {*self.own.get(file, ()), *self.gone}
         if ANY in known or not known.isdisjoint(names):
             return False

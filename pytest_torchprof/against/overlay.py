@@ -44,14 +44,14 @@ class TestFiles:
     """The folders of ``testpaths`` that hold tests alone, below the root of the repository."""
 
     def __contains__(self, name: str) -> bool:
-        """Whether a file is a test, by its path below the root of the repository."""
+        """Return whether a file is a test, by its path below the root of the repository."""
         path = PurePosixPath(name)
         if self.collected(name) or path.name == "conftest.py" or path.name in SETTINGS:
             return True
         return not FOLDERS.isdisjoint(path.parts[:-1]) or any(path.is_relative_to(folder) for folder in self.folders)
 
     def collected(self, name: str) -> bool:
-        """Whether pytest looks for tests in a file, by a pattern that does not match code as well."""
+        """Return whether pytest looks for tests in a file, by a pattern that does not match code as well."""
         return self._collected_by(name, [pattern for pattern in self.patterns if pattern not in self._broad])
 
     @property
@@ -85,7 +85,7 @@ class TestFiles:
         return sorted(filter(is_test, names))
 
     def _holds(self, name: str) -> bool:
-        """Whether a folder of this name belongs to the tests."""
+        """Return whether a folder of this name belongs to the tests."""
         path = PurePosixPath(name)
         return path.name in FOLDERS or path in self.folders
 
@@ -106,7 +106,7 @@ def test_files(patterns: Sequence[str], testpaths: Sequence[str], root: Path, re
 
 
 def _holds_test(file: Path) -> bool:
-    """Whether a module defines a test in pytest's sense, by its text."""
+    """Return whether a module defines a test in pytest's sense, by its text."""
     try:
         return _TEST.search(file.read_bytes()) is not None
     except OSError:

@@ -43,7 +43,7 @@ def free_path(root: Path, name: str | PathLike[str]) -> Path:
 
 
 def is_behind_link(root: Path, name: str | PathLike[str]) -> bool:
-    """Whether a folder on the path from ``root`` to a file is a link."""
+    """Return whether a folder on the path from ``root`` to a file is a link."""
     return any((root / folder).is_symlink() for folder in PurePath(name).parents[:-1])
 
 

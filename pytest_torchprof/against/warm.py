@@ -105,7 +105,7 @@ class _Server:
         return self._process.pid
 
     def is_of_use(self, top: str) -> bool:
-        """Whether it can fork at all, and has loaded nothing of the repository."""
+        """Return whether it can fork at all, and has loaded nothing of the repository."""
         if self._answered is None or self._answered["why_not"] is not None:
             return False
         inside = [folder for folder in environment_folders() if lies_in(folder, top)]

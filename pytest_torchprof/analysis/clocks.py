@@ -31,7 +31,7 @@ class Clocks(Struct, frozen=True, kw_only=True):
     """How far apart the ends of a collective are in the middle; 0 with one clock."""
 
     def are_comparable(self, ranks: Iterable[int]) -> bool:
-        """Whether instants of these ranks may be compared."""
+        """Return whether instants of these ranks may be compared."""
         return len({self.parts[rank] for rank in ranks}) == 1
 
 

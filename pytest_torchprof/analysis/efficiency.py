@@ -336,7 +336,7 @@ def peak_ratio(trace: Trace, faster: str, slower: str) -> float | None:
 
 
 def has_tf32(trace: Trace) -> bool:
-    """Whether the recording's device can multiply fp32 operands as TF32.
+    """Return whether the recording's device can multiply fp32 operands as TF32.
 
     Where the device is not recorded, its kernels tell: libraries write for which GPUs a kernel was made. AMD's GPUs
     count their architectures otherwise, and have no TF32 that torch's flag would choose.

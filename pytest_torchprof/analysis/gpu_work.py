@@ -404,7 +404,7 @@ class GpuWork:
         return [(stretch, kernel) for stretch, kernel in pairs if start[kernel] - stretch.end < LONG_NS]
 
     def is_first_of_its_name(self, kernel: int) -> bool:
-        """Whether no kernel of that name ran before in the recording."""
+        """Return whether no kernel of that name ran before in the recording."""
         gpu = self.trace.gpu
         return gpu.start[kernel] == min(gpu.start[i] for i in where(gpu.name, {gpu.name[kernel]}))
 

@@ -74,6 +74,6 @@ class KernelVariants:
         return works
 
     def _any_helps(self, kernels: Iterable[int]) -> bool:
-        """Whether one of a variant's kernels only helps a product, which the ranges around its launch tell."""
+        """Return whether one of a variant's kernels only helps a product, which the ranges around its launch tell."""
         launching = self._launching
         return any(launching.decoded(i).helper is not None for i in launching.one_of_each_chain(kernels))

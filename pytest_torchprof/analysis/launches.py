@@ -147,7 +147,7 @@ class Launching:
         return next((name for name in self.chain(op) if name.startswith("aten::")), None) or self.op_name(op)
 
     def is_in_graph(self, gpu_op: int) -> bool:
-        """Whether the launch of a CUDA graph launched a GPU operation."""
+        """Return whether the launch of a CUDA graph launched a GPU operation."""
         trace, call = self._trace, self._trace.links.call_of[gpu_op]
         return call >= 0 and trace.call_kinds[trace.calls.name[call]] is CallKind.GRAPH_LAUNCH
 

@@ -135,7 +135,7 @@ def elements(inputs: Inputs) -> int | None:
 
 
 def is_dtype(kind: str) -> bool:
-    """Whether an operand of this kind is a tensor whose type is recorded."""
+    """Return whether an operand of this kind is a tensor whose type is recorded."""
     return kind in _DTYPES
 
 

@@ -77,13 +77,13 @@ class Inside:
         self._anywhere = Intervals((0, start, end) for _, start, end in taken)
 
     def launched(self, call: int) -> bool:
-        """Whether a call was made inside, or where the work was waited for inside."""
+        """Return whether a call was made inside, or where the work was waited for inside."""
         calls = self._trace.calls
         threads = (calls.thread[call], *self._for_others.get(call, ()))
         return any(self._own.cover(thread, calls.start[call]) for thread in threads)
 
     def _captured(self, gpu_op: int) -> bool:
-        """Whether the launch of a graph's kernel was captured inside."""
+        """Return whether the launch of a graph's kernel was captured inside."""
         captured = self._trace.captured
         at = captured.of.get(gpu_op)
         return at is not None and self._own.cover(captured.calls.thread[at], captured.calls.start[at])

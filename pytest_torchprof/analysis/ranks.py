@@ -265,11 +265,11 @@ class Job(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return "transfer-bound" if share < _SELDOM else "mixed"
 
     def has_all(self, collectives: Iterable[JoinedCollective]) -> bool:
-        """Whether the recordings of all ranks are there that took part in these."""
+        """Return whether the recordings of all ranks are there that took part in these."""
         return not self.missing or all(collective.is_of_all for collective in collectives)
 
     def _are_enough(self, collectives: Sequence[JoinedCollective]) -> bool:
-        """Whether the starts of these tell who came when."""
+        """Return whether the starts of these tell who came when."""
         return len(collectives) >= _FEW and not self.differences and self._clocks_fit(collectives)
 
     def _clocks_fit(self, collectives: Sequence[JoinedCollective]) -> bool:

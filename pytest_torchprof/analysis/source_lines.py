@@ -246,7 +246,7 @@ class Origins:
         return None if origin is None or origin.file is None else replace(origin, backward=True)
 
     def _in_python(self, backward: int, op: int) -> bool:
-        """Whether code of the user's is running in a backward operator: a checkpoint computing anew, a hook.
+        """Return whether code of the user's is running in a backward operator: a checkpoint computing anew, a hook.
 
         A mark made in it that is not the one in force before it; what is called ends with the mark of its caller.
         """
@@ -404,7 +404,7 @@ def name_in_source(function: str) -> str:
 
 
 def _is_library(file: str) -> bool:
-    """Whether a file, as the profiler names it, is torch's, Python's or the test runner's.
+    """Return whether a file, as the profiler names it, is torch's, Python's or the test runner's.
 
     Files are named from where they were imported: Python's own from its library, the user's from the folder of theirs.
     """

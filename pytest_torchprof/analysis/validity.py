@@ -239,7 +239,7 @@ def _untied(trace: Trace, stake: Stake) -> Reason | None:
 
 
 def _same_in_each_step(trace: Trace, lost: Sequence[int]) -> bool:
-    """Whether each of several steps lacks the kernels of the same launches: a loss would not keep to them."""
+    """Return whether each of several steps lacks the kernels of the same launches: a loss would not keep to them."""
     graphs = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH}))
     if len(trace.steps) == 1 or any(trace.calls.name[i] in graphs for i in lost):
         return False
@@ -272,7 +272,7 @@ def _sentinel(trace: Trace) -> Span | None:
 
 
 def _ran(trace: Trace, sentinel: Span) -> bool:
-    """Whether a GPU operation that was launched inside of the range is in the recording."""
+    """Return whether a GPU operation that was launched inside of the range is in the recording."""
     calls, thread = trace.calls, trace.threads.index(sentinel.tid)
     launched = (call for call in trace.links.call_of if call >= 0 and calls.thread[call] == thread)
     return any(sentinel.start_ns <= calls.start[call] < sentinel.end_ns for call in launched)

@@ -119,7 +119,7 @@ def find_overlap(key: str, merged: Entry | None, versions: Versions) -> ChangedB
 
 
 def _is_ours(was: Entry | None, our: Entry | None, their: Entry | None) -> bool:
-    """Whether ours stays, for an entry that not both sides changed in different ways."""
+    """Return whether ours stays, for an entry that not both sides changed in different ways."""
     return our != was or our == their
 
 

@@ -151,7 +151,7 @@ def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
 
 
 def has_conflict(text: str) -> bool:
-    """Whether a text contains the markers of a merge."""
+    """Return whether a text contains the markers of a merge."""
     return any(line.startswith((OURS, BASE, THEIRS, THEIRS_END)) for line in text.splitlines())
 
 

@@ -64,7 +64,7 @@ def is_torchs_own(place: CodeLine | None) -> bool:
 
 @cache
 def _is_public(file: str, function: str) -> bool:
-    """Whether anybody may call this, as flex_attention: by itself torch compiles helpers alone."""
+    """Return whether anybody may call this, as flex_attention: by itself torch compiles helpers alone."""
     modules = [module for module in list(sys.modules.values()) if getattr(module, "__file__", None) == file]
     return not function.startswith("_") and any(callable(getattr(module, function, None)) for module in modules)
 
@@ -277,13 +277,13 @@ class History:
 
 
 def _is_left_alone(code: CodeType) -> bool:
-    """Whether code runs as it is that Dynamo does not skip on purpose."""
+    """Return whether code runs as it is that Dynamo does not skip on purpose."""
     is_compiled = bool(torch_compile.compiled_codes(code))
     return not is_compiled and _is_for_compiling(CodeLine.of(code)) and not torch_compile.dynamo_skips(code)
 
 
 def _is_for_compiling(place: CodeLine) -> bool:
-    """Whether it is the user's code, or what users compile of torch's own."""
+    """Return whether it is the user's code, or what users compile of torch's own."""
     is_library = observers.is_library_file(place.file)
     return not is_library or observers.is_library_code(place) or torch_compile.is_module_wrapper(place)
 

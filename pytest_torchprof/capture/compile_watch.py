@@ -305,7 +305,7 @@ class EagerCode:
         return hasattr(sys, "monitoring") and self.blind is None
 
     def ran(self, code: CodeType) -> bool:
-        """Whether the code object was seen running, or was entered and has not been compiled by now."""
+        """Return whether the code object was seen running, or was entered and has not been compiled by now."""
         return id(code) in self._ran or (id(code) in self._entered and not torch_compile.compiled_codes(code))
 
     def note_entry(self, code: CodeType) -> None:

@@ -148,7 +148,7 @@ class _Capture:
         return str(self._entries[number]["name"])
 
     def _is_shown(self, number: int) -> bool:
-        """Whether an entry is an operator or range of the program; one that calls itself at once is one call.
+        """Return whether an entry is an operator or range of the program; one that calls itself at once is one call.
 
         Under a mode, such as Inductor's, all operators do.
         """
@@ -159,7 +159,7 @@ class _Capture:
         return next((around for around in names if not around.startswith(_NOT_SHOWN)), None) != name
 
     def _launches(self, number: int) -> bool:
-        """Whether an entry may launch something itself."""
+        """Return whether an entry may launch something itself."""
         name = self._name(number)
         if self._is_users(self._entries[number]) or _AUTOGRADS.fullmatch(name) or not self._is_shown(number):
             return False

@@ -31,7 +31,7 @@ _OF_GRAPH = 0xFFFFFFFF
 
 
 def driver_knows_nodes() -> bool:
-    """Whether the driver is new enough."""
+    """Return whether the driver is new enough."""
     return all(hasattr(cuda_driver(), name) for name in _TELLING)
 
 
@@ -63,7 +63,7 @@ def handles(nodes: bytes) -> tuple[int, ...]:
 
 
 def holds_others(node: int) -> bool:
-    """Whether a node runs a graph of its own, or may: what runs in it has other numbers."""
+    """Return whether a node runs a graph of its own, or may: what runs in it has other numbers."""
     kind = ctypes.c_int(-1)
     failed = cuda_driver().cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
     return bool(failed) or kind.value in _HOLDING

@@ -89,7 +89,7 @@ class HandedOver:
 
 
 def _others_compute() -> bool:
-    """Whether another Python thread computes right now, or would if it were given a processor."""
+    """Return whether another Python thread computes right now, or would if it were given a processor."""
     before = _cpu_times_s()
     if before:
         time.sleep(_LOOK_S)

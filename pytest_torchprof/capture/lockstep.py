@@ -201,7 +201,7 @@ class OtherRanks:
         store.set(f"at/{rank.number}", json.dumps(status))
 
     def has_collected(self, store: Store, number: int, nodeid: str) -> bool:
-        """Whether a rank has collected the test; True where it has announced nothing so far."""
+        """Return whether a rank has collected the test; True where it has announced nothing so far."""
         if not store.check([key := f"collected/{number}"]):
             return True
         return zlib.crc32(nodeid.encode()) in json.loads(store.get(key))
@@ -361,7 +361,7 @@ class Lockstep(Coordination):
         return RankElsewhere(number, timeout_s, who, test, not_collected=self._not_collected(number))
 
     def _may_come(self, number: int, began: float) -> bool:
-        """Whether a rank is still to be waited for: it is given time anew with each sign."""
+        """Return whether a rank is still to be waited for: it is given time anew with each sign."""
         heard = self._others.heard(self._store, number).heard
         return number not in self._others.silent and time.monotonic() - max(heard, began) < self._others.timeout_s
 

@@ -27,7 +27,7 @@ _RUNNERS = frozenset({"_pytest", "pytest", "pluggy", "xdist", "unittest"})
 
 @cache
 def is_library_file(file: str) -> bool:
-    """Whether a file belongs to torch or to Python itself, so that users cannot act on a line in it."""
+    """Return whether a file belongs to torch or to Python itself, so that users cannot act on a line in it."""
     python = sysconfig.get_path("stdlib") + os.sep
     installed = (f"{python}site-packages{os.sep}", f"{python}dist-packages{os.sep}")
     in_python = file.startswith(python) and not file.startswith(installed)
@@ -36,14 +36,14 @@ def is_library_file(file: str) -> bool:
 
 @cache
 def is_torchs_file(file: str) -> bool:
-    """Whether a file belongs to torch."""
+    """Return whether a file belongs to torch."""
     import torch
 
     return file.startswith(str(Path(torch.__file__).parent) + os.sep)
 
 
 def is_our_file(file: str) -> bool:
-    """Whether a file belongs to this package."""
+    """Return whether a file belongs to this package."""
     return file.startswith(_HERE)
 
 
@@ -152,7 +152,7 @@ def _count_at_captures(kind: Any, counts: WeakKeyDictionary[Any, int | None]) ->
 
 
 def _may_be_changed(graph: Any) -> bool:
-    """Whether the graph is kept for its owner to change before it is instantiated (``keep_graph=True``)."""
+    """Return whether the graph is kept for its owner to change before it is instantiated (``keep_graph=True``)."""
     with suppress(Exception):
         return bool(graph.raw_cuda_graph())
     return False

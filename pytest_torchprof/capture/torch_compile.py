@@ -62,7 +62,7 @@ class Attempt:
 
 
 def dynamo_is_loaded() -> bool:
-    """Whether anybody has used torch.compile so far; asking imports nothing."""
+    """Return whether anybody has used torch.compile so far; asking imports nothing."""
     return "torch._dynamo" in sys.modules
 
 
@@ -81,7 +81,7 @@ def records_skipped_frames() -> bool:
 
 
 def metrics_are_full(kept: int) -> bool:
-    """Whether Dynamo has begun to forget its first compilations."""
+    """Return whether Dynamo has begun to forget its first compilations."""
     deque = getattr(import_module("torch._dynamo.utils"), "_compilation_metrics", None)
     limit = getattr(deque, "maxlen", None)
     return kept >= (64 if limit is None else limit)
@@ -195,18 +195,18 @@ def lines_of_breaks(code: CodeType, generated: CodeType) -> set[int]:
 
 
 def dynamo_skips(code: CodeType) -> bool:
-    """Whether Dynamo leaves this code alone on purpose (torch's own code and the like)."""
+    """Return whether Dynamo leaves this code alone on purpose (torch's own code and the like)."""
     check = getattr(import_module("torch._dynamo.trace_rules"), "check", None)
     return bool(check and check(code))
 
 
 def is_module_wrapper(place: CodeLine | None) -> bool:
-    """Whether this is the one function that torch.compile puts around every torch.nn module."""
+    """Return whether this is the one function that torch.compile puts around every torch.nn module."""
     return place is not None and place.function == "inner" and place.file.endswith("external_utils.py")
 
 
 def runs_under_dynamo() -> bool:
-    """Whether the code that runs now was entered through torch.compile, compiled or not."""
+    """Return whether the code that runs now was entered through torch.compile, compiled or not."""
     callback = import_module("torch._C._dynamo.eval_frame").get_eval_frame_callback()
     return callback is not None
 

@@ -107,14 +107,14 @@ def _autograd_profiler() -> Any:
 
 
 def records_files() -> bool:
-    """Whether this build of torch has kineto, without which the profiler only makes tables."""
+    """Return whether this build of torch has kineto, without which the profiler only makes tables."""
     import torch
 
     return torch._C._autograd.kineto_available()
 
 
 def records_this_thread() -> bool:
-    """Whether operators of the thread that asks are recorded."""
+    """Return whether operators of the thread that asks are recorded."""
     import torch
 
     return bool(torch._C._autograd._profiler_enabled())
@@ -212,13 +212,13 @@ def _stop_without_waiting() -> None:
 
 
 def was_emptied(profiler: _KinetoProfile) -> bool:
-    """Whether a stopped profiler holds nothing because another one took its events; exporting it would crash."""
+    """Return whether a stopped profiler holds nothing because another one took its events; exporting it would crash."""
     results = profiler.profiler.kineto_results if profiler.profiler else None
     return results is None or results.trace_start_ns() == 0
 
 
 def stopped_early() -> bool:
-    """Whether kineto itself gave up collecting from the GPU, as it does when its buffers are full."""
+    """Return whether kineto itself gave up collecting from the GPU, as it does when its buffers are full."""
     import torch
 
     stopped = getattr(torch._C._autograd, "_is_kineto_stopped", None)

@@ -369,7 +369,7 @@ def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
 
 
 def _follows_kernels(name: str, numbers: Mapping[str, Change]) -> bool:
-    """Whether as many launches as kernels came or went, so that naming both adds nothing."""
+    """Return whether as many launches as kernels came or went, so that naming both adds nothing."""
     moved = {name: _movement(numbers[name]) for name in ("kernels", "launches") if name in numbers}
     return name == "launches" and moved.get("kernels") == moved["launches"]
 

@@ -113,7 +113,7 @@ def _group(pairs: Iterable[tuple[T, int]]) -> dict[T, tuple[int, ...]]:
 
 
 def _may_be_one(was: KernelRecord, now: KernelRecord, names: Names) -> bool:
-    """Whether a kernel may be the same as the baseline's, which was written before operands were kept."""
+    """Return whether a kernel may be the same as the baseline's, which was written before operands were kept."""
     same_name = was.name == now.name if names == "exact" else without_index(was.name) == without_index(now.name)
     return same_name and lacks_operands(was, now) and work_on_the_same(was, now).may_be
 

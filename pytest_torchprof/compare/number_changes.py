@@ -142,7 +142,7 @@ def _times_and_largest_first(change: Change) -> tuple[int, float]:
 
 
 def follows_gpu_time(name: str) -> bool:
-    """Whether a number usually just repeats the GPU time: kernel time, busy time, span."""
+    """Return whether a number usually just repeats the GPU time: kernel time, busy time, span."""
     return name in BY_NAME and name != GPU_TIME and "gpu_busy_us" in (name, BY_NAME[name].follows)
 
 
@@ -165,7 +165,7 @@ def _gated_and_largest_first(change: Change) -> tuple[bool, bool, int, float]:
 
 
 def prints_differently(change: Change) -> bool:
-    """Whether both values look different when they are printed."""
+    """Return whether both values look different when they are printed."""
     before, after, number = change.old, change.new, BY_NAME.get(change.what)
     if number is None or before is None or after is None:
         return True
@@ -173,12 +173,12 @@ def prints_differently(change: Change) -> bool:
 
 
 def is_noise(change: Change) -> bool:
-    """Whether a change is of a number that varies from run to run and gates nothing."""
+    """Return whether a change is of a number that varies from run to run and gates nothing."""
     return change.is_number and not change.gated and change.what in _VARYING and not _is_leap(change)
 
 
 def _is_leap(change: Change) -> bool:
-    """Whether memory grew or shrank by more than two runs of the same code ever differ."""
+    """Return whether memory grew or shrank by more than two runs of the same code ever differ."""
     number = BY_NAME.get(change.what)
     if number is None or number.unit != "bytes" or change.old is None or change.new is None:
         return False

@@ -72,7 +72,7 @@ def _same_layout(was: KernelRecord, now: KernelRecord) -> Reply:
 
 
 def lacks_operands(was: KernelRecord, now: KernelRecord) -> bool:
-    """Whether a baseline's kernel lacks the operands that this run knows: an earlier version kept none."""
+    """Return whether a baseline's kernel lacks the operands that this run knows: an earlier version kept none."""
     if was.op is None or was.op != now.op or was.operands is not None:
         return False
     return (leaves_open(*was.structure) or was.op in ALWAYS_ASKED) and (
@@ -95,7 +95,7 @@ def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
 
 
 def has_types(entry: Entry) -> bool:
-    """Whether an entry has the type of at least one kernel."""
+    """Return whether an entry has the type of at least one kernel."""
     return any(not kernel.is_unspecific or kernel.name != kernel.op for kernel in entry.kernels)
 
 

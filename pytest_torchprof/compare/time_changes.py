@@ -73,7 +73,7 @@ def time_verdict(old: Times, new: Times, share: float) -> TimeVerdict:
 
 
 def unsure(old: Times | None, new: Times | None, share: float) -> bool:
-    """Whether the code has to be measured again before it is judged."""
+    """Return whether the code has to be measured again before it is judged."""
     return (
         old is not None
         and new is not None

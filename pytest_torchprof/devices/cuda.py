@@ -52,5 +52,5 @@ KIND = DeviceKind(
 
 
 def is_rocm(calls: Iterable[str]) -> bool:
-    """Whether calls of the runtime, given by name, are ROCm's."""
+    """Return whether calls of the runtime, given by name, are ROCm's."""
     return any(name.startswith("hip") for name in calls)

@@ -49,7 +49,7 @@ def doubts(kernel: Kernel) -> tuple[str, ...]:
 
 
 def hides_operators(kernel: Kernel) -> bool:
-    """Whether a kernel of Inductor's carries operators that its name does not show: it names none, or is cut."""
+    """Return whether a kernel of Inductor's carries operators that its name does not show: it names none, or is cut."""
     if kernel.code is not None and kernel.code.ops is not None:
         return False
     named = kernel.decoded.triton_ops

@@ -78,7 +78,7 @@ class Kernels(Sequence[Kernel]):
         return self._count > 0 or self.count > 0
 
     def __contains__(self, wanted: object) -> bool:
-        """Whether it contains a kernel; a text is a pattern, as in :meth:`matching`."""
+        """Return whether it contains a kernel; a text is a pattern, as in :meth:`matching`."""
         if isinstance(wanted, str):
             return bool(self.matching(wanted))
         return wanted in self._kernels or wanted in self._all

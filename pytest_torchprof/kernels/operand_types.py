@@ -77,7 +77,7 @@ def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
 
 
 def leaves_open(family: str | None, dtype: str | None, layout: str | None, helper: str | None) -> bool:
-    """Whether dtype and layout leave open on what a kernel works; there are several 8-bit floats."""
+    """Return whether dtype and layout leave open on what a kernel works; there are several 8-bit floats."""
     arranged = family in CONTRACTING and layout is None
     return helper is None and (arranged or dtype in (None, _FP8))
 
@@ -105,12 +105,12 @@ def types_of(operands: str) -> tuple[str, ...]:
 
 
 def has_no_unit_stride(operands: str) -> bool:
-    """Whether one of a kernel's operands is strided in every dimension."""
+    """Return whether one of a kernel's operands is strided in every dimension."""
     return any(operand.partition(":")[2] == STRIDED for operand in operands.split())
 
 
 def may_compute_in(operands: str, dtype: str) -> bool:
-    """Whether a kernel of a dtype may have these operands: it is the dtype of their floats, or of all."""
+    """Return whether a kernel of a dtype may have these operands: it is the dtype of their floats, or of all."""
     types = {given for given in types_of(operands) if not given.startswith(_ASKED)}
     types = {_FP8 if given.startswith(_FP8) else given for given in types}
     floats = {given for given in types if kind_of_dtype(given) >= kind_of_dtype("fp32")}
@@ -118,7 +118,7 @@ def may_compute_in(operands: str, dtype: str) -> bool:
 
 
 def tells_all_types(name: str, op: str | None, family: str | None) -> bool:
-    """Whether a dtype without operands means that all operands have it: only where an operator is the kernel.
+    """Return whether a dtype without operands means that all operands have it: only where an operator is the kernel.
 
     For products it is the dtype of the factors, not of what is added; earlier versions kept no type that has to be
     asked for.
@@ -127,7 +127,7 @@ def tells_all_types(name: str, op: str | None, family: str | None) -> bool:
 
 
 def name_is_the_code(name: str, op: str | None) -> bool:
-    """Whether kernels of this name are surely the same code, which works on one type.
+    """Return whether kernels of this name are surely the same code, which works on one type.
 
     An operator, which is the kernel where the CPU is the device, works on any type; so does a function that Triton
     compiles anew for each type, and a C++ function of Inductor's.

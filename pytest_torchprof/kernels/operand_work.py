@@ -83,7 +83,7 @@ class Operand(Struct, frozen=True, kw_only=True):
 
 
 def has_formula(op: str) -> bool:
-    """Whether the work of an operator follows from its operands."""
+    """Return whether the work of an operator follows from its operands."""
     return op in _FORMULAS or op.removeprefix("aten::").removesuffix("_") in _SAME_TYPE
 
 
@@ -96,7 +96,7 @@ def has_formula_for(op: str, dtypes: Sequence[object] | None, shapes: Sequence[o
 
 
 def counts_flops(op: str) -> bool:
-    """Whether the work of an operator is known in FLOPs too."""
+    """Return whether the work of an operator is known in FLOPs too."""
     return op in _FORMULAS and op != "aten::copy_"
 
 

@@ -247,7 +247,7 @@ def _communication(decoded: KernelName, launch: Launch) -> KernelName:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a kernel's name is just a function's name, as with Triton, and surely not that of a library."""
+    """Return whether a kernel's name is just a function's name, as with Triton, and surely not that of a library."""
     return not any(mark in name for mark in ("::", "<", "(")) and decode(name).library in ("other", "triton", "flash")
 
 
@@ -264,7 +264,7 @@ def _is_user_triton(name: str, launch: Launch) -> bool:
 
 
 def may_be_triton(name: str, call: str | None, *, in_graph: bool) -> bool:
-    """Whether a kernel may be Triton's although nothing shows it."""
+    """Return whether a kernel may be Triton's although nothing shows it."""
     return (in_graph or call is None or call in _DRIVER_LAUNCHES) and _looks_like_triton(name)
 
 

@@ -114,7 +114,7 @@ _SHOWN: Final = 4
 
 
 def _is_range(text: str) -> bool:
-    """Whether a text is the name of a range that encloses operators, or of a kernel of Inductor's."""
+    """Return whether a text is the name of a range that encloses operators, or of a kernel of Inductor's."""
     if text.startswith("prim::"):
         return False
     return operator_work(text) in (OperatorWork.NOTHING, OperatorWork.FUSED) or _TRITON.fullmatch(text) is not None
@@ -133,7 +133,7 @@ def _range_names() -> tuple[str, ...]:
 
 
 def _is_autograd_function(pattern: Operator) -> bool:
-    """Whether an autograd function written in Python has this name; its range is called so."""
+    """Return whether an autograd function written in Python has this name; its range is called so."""
     function = getattr(sys.modules.get("torch.autograd"), "Function", None)
     return function is not None and any(pattern.matches_op(node.__name__) for node in _subclasses(function))
 

@@ -33,7 +33,7 @@ def registered() -> frozenset[str]:
 
 
 def is_registered(space: str, name: str) -> bool:
-    """Whether torch knows this operator by now; it knows none while it is not loaded."""
+    """Return whether torch knows this operator by now; it knows none while it is not loaded."""
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "ops") or not hasattr(getattr(torch.ops, space), name):
         return False

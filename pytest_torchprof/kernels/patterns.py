@@ -113,7 +113,7 @@ class NamePattern(TextPattern):
         return self._named is not None and not self._named.written.startswith("*")
 
     def names_one_of(self, operators: Iterable[str]) -> bool:
-        """Whether it is, with its namespace, the name of one of these operators."""
+        """Return whether it is, with its namespace, the name of one of these operators."""
         return "::" in self.written and self._named is not None and any(map(self._named.matches_op, operators))
 
     @property

@@ -37,7 +37,7 @@ def compile_text(text: str) -> re.Pattern[str]:
 
 
 def is_expression(text: str) -> bool:
-    """Whether a text pattern is a glob or ``re:`` and a regular expression, and no plain text."""
+    """Return whether a text pattern is a glob or ``re:`` and a regular expression, and no plain text."""
     return text.startswith("re:") or "*" in text or "?" in text
 
 
@@ -150,7 +150,7 @@ class Selector:
 
 
 def is_nameless(kernel: Kernel) -> bool:
-    """Whether a Triton kernel's name does not say what it is: Inductor's ``unique_kernel_names`` is off."""
+    """Return whether a Triton kernel's name does not say what it is: Inductor's ``unique_kernel_names`` is off."""
     return kernel.triton == "unk" and not kernel.decoded.triton_ops
 
 

@@ -144,6 +144,6 @@ def divided(given: Mapping[str, object]) -> tuple[OwnKernels, dict[str, object]]
 
 
 def of_compiling(given: Iterable[str]) -> bool:
-    """Whether limits of these names are all on what the compiler did, which every device can tell."""
+    """Return whether limits of these names are all on what the compiler did, which every device can tell."""
     limits = [limit for limit in LIMITS if limit.needs == COMPILE]
     return bool(names := set(given)) and names <= {limit.name for limit in limits} | settings_of(limits).keys()

@@ -199,7 +199,7 @@ def _nothing_ran(analysis: Analysis, step: StepProfile) -> Reason:
 
 
 def needs_flops(asked: Iterable[Asked]) -> bool:
-    """Whether floating-point operations are to be counted for one of these limits."""
+    """Return whether floating-point operations are to be counted for one of these limits."""
     return any(wanted.limit.name == "min_mfu" for wanted in asked)
 
 

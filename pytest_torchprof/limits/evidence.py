@@ -356,7 +356,7 @@ def what_each_carries(kernels: Iterable[Kernel]) -> list[KernelCarries]:
 
 
 def was_used(use: CacheUse) -> bool:
-    """Whether anything was looked up in a cache, or may have been."""
+    """Return whether anything was looked up in a cache, or may have been."""
     return use != CacheUse(hits=0, misses=0, bypasses=0)
 
 

@@ -222,7 +222,7 @@ def _prose(line: FailureLine) -> str:
 
 
 def _has_details(lines: Sequence[FailureLine]) -> bool:
-    """Whether a headline is followed by what it means."""
+    """Return whether a headline is followed by what it means."""
     return len(lines) > 1 and lines[0].about == "headline" and lines[1].about != "remedy"
 
 

@@ -85,7 +85,7 @@ def _places(name: str) -> tuple[Path, ...]:
 
 
 def _is_in(file: str, name: str, places: Iterable[Path]) -> bool:
-    """Whether a file is a package's: it lies where that is here, or its path says so, as on another machine."""
+    """Return whether a file is a package's: it lies where that is here, or its path says so, as on another machine."""
     path = Path(file)
     here = path.exists()
     if here and any(path.resolve().is_relative_to(place) for place in places):
@@ -100,7 +100,7 @@ def _is_in(file: str, name: str, places: Iterable[Path]) -> bool:
 
 
 def _is_package(file: Path, *, depth: int) -> bool:
-    """Whether the folder so many parts above a file's end is a package; a file by itself is a module."""
+    """Return whether the folder so many parts above a file's end is a package; a file by itself is a module."""
     return depth == 1 or (file.parents[depth - 2] / "__init__.py").exists()
 
 

@@ -160,7 +160,7 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> l
 
 
 def _tells(finding: Finding, verdict: Verdict) -> bool:
-    """Whether what a finding is of is most of what was seen: of waits, which have times, half of these."""
+    """Return whether what a finding is of is most of what was seen: of waits, which have times, half of these."""
     if not isinstance(finding, ImplicitSync):
         return True
     return 2 * finding.time_us >= sum(row.time_us or 0.0 for row in verdict.rows)

@@ -9,7 +9,7 @@ from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, known
 
 
 def is_file(asked: str, recorded: str) -> Reply:
-    """Whether what a test asks for, a whole path or its end, is the file that a recording names.
+    """Return whether what a test asks for, a whole path or its end, is the file that a recording names.
 
     Not known where the recording tells less of the path than is asked for, and no such file is here, or several are.
     """
@@ -27,7 +27,7 @@ def is_file(asked: str, recorded: str) -> Reply:
 
 
 def _ends_with(path: str, end: str) -> bool:
-    """Whether a path ends so, by whole names; a whole path ends with no other one."""
+    """Return whether a path ends so, by whole names; a whole path ends with no other one."""
     parts, last = _parts(path), _parts(end)
     return parts == last if _is_absolute(end) else parts[-len(last) :] == last
 

@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 def _is_capturing(torch: Any) -> bool:
-    """Whether the current stream is being captured: a replay of the graph shows the ranges of its capture."""
+    """Return whether the current stream is being captured: a replay of the graph shows the ranges of its capture."""
     return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 

@@ -119,7 +119,7 @@ def _passing_signals_on(process: int) -> Iterator[None]:
 
 
 def _in_the_foreground() -> bool:
-    """Whether this process stands in the foreground of a terminal."""
+    """Return whether this process stands in the foreground of a terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

@@ -238,7 +238,7 @@ def device_for(asked: Sequence[Asked], device: str) -> str:
 
 
 def stands_in(asked: str, device: str) -> bool:
-    """Whether the CPU is measured only because there is no GPU."""
+    """Return whether the CPU is measured only because there is no GPU."""
     return asked == DEVICE and not kind_of(device).has_launches
 
 

@@ -26,5 +26,5 @@ def stacks_name(name: str) -> str:
 
 
 def is_stacks_name(name: str) -> bool:
-    """Whether a file of this name is one that lies beside another."""
+    """Return whether a file of this name is one that lies beside another."""
     return name.endswith((_STACKS_ENDING, f"{_STACKS_ENDING}.gz"))

@@ -47,7 +47,7 @@ class UncuttableError(Exception):
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a pipe, a socket or a device, on which a reader may wait forever."""
+    """Return whether a path is a pipe, a socket or a device, on which a reader may wait forever."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - as below
     except OSError:

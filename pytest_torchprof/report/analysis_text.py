@@ -210,7 +210,7 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
 
 
 def _lacks_gpu_side(analysis: Analysis) -> bool:
-    """Whether a GPU's numbers are not 0 but not measured: the recording was made without it."""
+    """Return whether a GPU's numbers are not 0 but not measured: the recording was made without it."""
     return analysis.doubt is not None and analysis.doubt.code == Code.NO_GPU_SIDE
 
 

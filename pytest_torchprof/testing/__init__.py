@@ -1,4 +1,4 @@
-"""The pytest side: what a run collects, how a test is measured and judged, what a user sees before and after."""
+"""The pytest side: what a run collects, how a test is measured and judged, and what a user sees of it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 STATE: pytest.StashKey[RunState] = pytest.StashKey()
 RUN: pytest.StashKey[TestRun] = pytest.StashKey()
 REFUSAL: pytest.StashKey[BaseException | None] = pytest.StashKey()
-"""What the call of a test raises in place of running it, or has raised: its plan cannot be carried out."""
+"""The error that the call of a test raises, or has raised, because its plan cannot be carried out."""
 JOB: pytest.StashKey[JobItem] = pytest.StashKey()
 PASSED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether all phases of a test so far have passed."""
 
 
 def is_ours(item: pytest.Item) -> bool:
-    """Whether a test is measured: marked, or asking for the fixture."""
+    """Return whether a test is measured: it is marked, or asks for the fixture."""
     if not isinstance(item, pytest.Function):
         return False  # A doctest in a marked module has no body that could be a step.
     return item.get_closest_marker("torchprof") is not None or "torchprof" in item.fixturenames

@@ -53,10 +53,10 @@ _MOST_FILES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptionRequest:
-    """What a test wants to adopt: TorchprofError for arguments that cannot be meant."""
+    """What a test wants to adopt."""
 
     source: Callable[[Path], object] | Path
-    """What is called with the folder in which the recordings are to be, or where they are."""
+    """The function to call with the folder in which the recordings are to be, or the path where they are."""
     label: str | None
     step: str | None
     files: int | Literal["any"]
@@ -64,7 +64,7 @@ class AdoptionRequest:
 
     @classmethod
     def read(cls, produce: object, label: object, step: object, files: object, timeout: object) -> AdoptionRequest:
-        """Return the request that these arguments are."""
+        """Return the request that these arguments make; TorchprofError for arguments that cannot be meant."""
         source = Path(produce) if isinstance(produce, str | os.PathLike) else produce
         if not callable(source) and not isinstance(source, Path):
             raise _misuse(f"takes a function that is given a folder, or a path; got {produce!r}")
@@ -88,7 +88,7 @@ def _misuse(problem: str) -> TorchprofError:
 def adopt(run: TestRun, request: AdoptionRequest, limits: Mapping[str, object]) -> Profile | list[Profile]:
     """Make the recordings those of the test, and return their profiles; a list where several may be meant.
 
-    NotMeasured where they are not there, are not what was asked for, or cannot be believed.
+    Raises NotMeasured where they are missing, are not what was asked for, or cannot be believed.
     """
     options = run.test.state.options
     with run.taking(run.start(request.label, limits)) as asked:
@@ -107,7 +107,7 @@ def adopt(run: TestRun, request: AdoptionRequest, limits: Mapping[str, object]) 
 
 
 def _unmeasured(run: TestRun, asked: Measurement, request: AdoptionRequest) -> list[Profile]:
-    """Call what produces the recordings, and look at none."""
+    """Call the function that produces the recordings, look at none, and return empty profiles."""
     if not isinstance(request.source, Path):
         with tempfile.TemporaryDirectory(prefix="torchprof-", ignore_cleanup_errors=True) as folder, run.alone():
             request.source(Path(folder))
@@ -161,7 +161,7 @@ def _take_left(
 def _written(
     run: TestRun, label: str | None, request: AdoptionRequest, file: LeftRecording, numbers: tuple[int, ...]
 ) -> Trace:
-    """Return the recording as it is kept: with whose it is, in a file of its own."""
+    """Return the recording as it is kept: in a file of its own that says which test it belongs to."""
     test, trace = run.test, file.trace
     adoption = Adoption(
         nodeid=test.nodeid, label=label, step=request.step, device_asked=test.options.device, numbers=numbers
@@ -172,7 +172,7 @@ def _written(
 
 
 def _of_kept(run: TestRun, label: str | None, request: AdoptionRequest) -> list[Profile]:
-    """Take the recordings of a replay, with the range that the test names now."""
+    """Return the profiles of a replay's recordings, with the range that the test names now."""
     numbers: tuple[int, ...] = ()
     if request.files != 1:
         recordings, nodeid = run.test.state.recordings, run.test.nodeid
@@ -193,11 +193,11 @@ def _numbered(label: str | None, number: int) -> str:
 
 
 def _labels(run: TestRun, label: str | None, numbers: Sequence[int]) -> list[str | None]:
-    """Return what each recording is called; of several each is a measurement, in place of the one asked for."""
+    """Return a label for each recording; each of several is a measurement, in place of the one asked for."""
     if not numbers:
         return [label]
     limits = run.measurements[label].limits
-    # What is asked of all ranks together is told once, with the first.
+    # What is asked of all ranks together is reported once, with the first.
     of_others = tuple(asked for asked in limits if asked.limit.name not in ON_ALL_RANKS)
     first, *others = (_numbered(label, number) for number in numbers)
     run.divide(label, {first: limits, **dict.fromkeys(others, of_others)})
@@ -205,7 +205,7 @@ def _labels(run: TestRun, label: str | None, numbers: Sequence[int]) -> list[str
 
 
 def _judged(run: TestRun, taken: Mapping[str | None, Trace], request: AdoptionRequest, *, live: bool) -> list[Profile]:
-    """Leave the measurements behind, and return their profiles; NotMeasured where one of them cannot be believed."""
+    """Add the measurements to the run, and return their profiles; NotMeasured where one of them cannot be believed."""
     problems: list[NotMeasured] = []
     believed: dict[str | None, Profile] = {}
     for label, trace in taken.items():
@@ -235,7 +235,7 @@ def _profiles_of(*measurements: Measurement) -> list[Profile]:
 
 
 def _as_asked(run: TestRun, trace: Trace, *, live: bool) -> tuple[Reason | None, Trace]:
-    """Return the trace as a recording of the device that the test asks for, or why it is none."""
+    """Return the trace as a recording of the device that the test asks for, with the reason if it is not one."""
     asked, name = run.test.options.device, Path(str(trace.path)).name
     operations = len(trace.gpu) or len(trace.links.launches)
     on_cpu = not trace.device_kind.has_launches

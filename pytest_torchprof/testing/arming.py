@@ -1,4 +1,4 @@
-"""The process's first profiler session: opened before a test would have need of it, and not earlier."""
+"""The process's first profiler session: opened before a test needs it, and not earlier."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def armed(state: RunState, session: pytest.Session) -> Iterator[None]:
-    """Open the process's first profiler session before a test would have need of it, if one will be measured.
+    """Open the process's first profiler session before a test needs it, if one will be measured.
 
     Not earlier: it begins CUDA, and tests that fork and use CUDA in the child can run until then.
     """

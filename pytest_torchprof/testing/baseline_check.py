@@ -1,4 +1,4 @@
-"""A measurement against its baseline: where that is kept, how they compare, what fails the test, what is written."""
+"""A measurement against its baseline: where it is kept, how they compare, what fails the test, what is written."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class BaselineJudgement:
     key: str
     old: Entry | None
     new: Callable[[], Entry]
-    """Returns the entry that this measurement would write: most are not needed, since there is no old one."""
+    """Returns the entry that this measurement would write: most are never needed, so it is made on demand."""
     comparison: Comparison
     formers: tuple[Gone, ...] = ()
     """The tests that are gone and whose kernels these are, where there is no entry: one of them may be this test."""
 
     @property
     def has_worse_kernels(self) -> bool:
-        """Whether kernels are worse, which lines of the user's code launched, and not a number alone."""
+        """Whether kernels are worse, which lines of the user's code launch, and not only a number."""
         return any(change.fails and not change.is_number for change in self.comparison.changes)
 
 
@@ -116,7 +116,7 @@ class BaselineCheck:
         return file, baseline.key_of(self.nodeid, label)
 
     def only_elsewhere(self, label: str | None, profile: Profile) -> bool:
-        """Whether this measurement has a baseline, and only those of other devices."""
+        """Return whether this measurement has baselines, but only for other devices."""
         if not self.wanted:
             return False
         file, key = self.place(label, profile)
@@ -155,7 +155,7 @@ class BaselineCheck:
         return baseline.entry_of(profile, source_hash=baseline.source_hash(source))
 
     def needs_more_times(self, label: str | None, profile: Profile) -> bool:
-        """Whether times are to be taken once more: they look slower, or what will be compared with them is written."""
+        """Return whether to take times once more: they look slower, or they are written to be compared with."""
         if not self.wanted:
             return False
         file, key = self.place(label, profile)
@@ -165,16 +165,16 @@ class BaselineCheck:
         return old is not None and compare.unsure(old.time, new.time, self.options.tolerance.allowed["time"])
 
     def writes(self, old: Entry | None, formers: Collection[Gone] = ()) -> bool:
-        """Whether this run writes the entry of a test that passes, where ``old`` is what there is.
+        """Return whether this run writes the entry of a test that passes, where ``old`` is what there is.
 
-        One that may be there under another name (``formers``) is not missing.
+        An entry that may exist under another name (``formers``) is not missing.
         """
         return self.run.baseline.updates or (self.run.baseline is BaselineMode.ADD and old is None and not formers)
 
     def entry_to_write(self, judgement: BaselineJudgement, others: Mapping[int, Entry]) -> Entry:
         """Return the new entry, or the old one with its times where nothing that counts changed.
 
-        ``others``: what the other ranks would leave, by their number; none where this process is alone.
+        ``others``: the entries that the other ranks would leave, by their number; empty where this process is alone.
         """
         old, new, comparison = judgement.old, judgement.new(), judgement.comparison
         ranks = self._unlike(new, others) if others or old is None else old.ranks
@@ -199,7 +199,7 @@ class BaselineCheck:
         return replace(old, source=new.source)
 
     def unmeasured_times(self, profile: Profile) -> Iterator[Verdict]:
-        """Yield a verdict where times were to be compared and cannot be; how they compare is for `compare` to say."""
+        """Yield a verdict where times were to be compared and cannot be; `compare` says how they compare."""
         if self.of_times and (reason := self._why_no_times(profile)):
             share = self.options.tolerance.allowed.get("time")
             yield unmeasured(reason).on("tolerance", f'{{"time": {share}}}')
@@ -221,23 +221,23 @@ class BaselineCheck:
     def not_comparable(
         self, label: str | None, profile: Profile, reason: Reason, *, stands_in: bool
     ) -> Iterator[Verdict]:
-        """Yield a verdict where ``reason`` prevents that a baseline is compared with or written.
+        """Yield a verdict where ``reason`` prevents the comparison with a baseline, or the writing of one.
 
-        ``stands_in``: the CPU was measured for want of a GPU, and needs no baseline.
+        ``stands_in``: the CPU was measured because there is no GPU, and needs no baseline.
         """
         if not self.wanted:
             return
         file, key = self.place(label, profile)
-        if (self.must_be_had and not stands_in) or key in self.files.entries(file):
+        if (self.requires_baseline and not stands_in) or key in self.files.entries(file):
             yield self._not_measured(reason)
 
     @property
-    def must_be_had(self) -> bool:
-        """Whether every measurement is to have a baseline, or to get one."""
+    def requires_baseline(self) -> bool:
+        """Whether every measurement must have a baseline, or get one."""
         return self.wanted and (self.run.baseline.writes or self.run.baseline is BaselineMode.STRICT)
 
     def of_other_root(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
-        """Yield a verdict where there is no baseline, but one that a run with another root directory has kept."""
+        """Yield a verdict where there is no baseline but one that a run with another root directory has kept."""
         if judgement is None or judgement.old is not None or self.run.baseline.updates or self.run.against:
             return
         for file in baseline.files_of_other_roots(self.path, self.run.rootdir, judgement.file, self.run.baseline_dir):
@@ -247,7 +247,7 @@ class BaselineCheck:
                 return
 
     def unmeasured_there(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
-        """Yield a verdict where the other commit has the test, and what was to be compared was not measured there."""
+        """Yield a verdict where the other commit has the test but did not measure what was to be compared."""
         side = self.run.against
         if judgement is None or judgement.old is not None or side is None or side.is_base:
             return
@@ -263,7 +263,7 @@ class BaselineCheck:
             yield unmeasured(why).on("against", side.reference.ref)
 
     def lost_numbers(self, judgement: BaselineJudgement | None, profile: Profile) -> Iterator[Verdict]:
-        """Yield a verdict on numbers to be compared with the baseline that this measurement, or the baseline, lacks."""
+        """Yield a verdict on numbers that were to be compared and that this measurement, or the baseline, lacks."""
         if judgement is None:
             return
         old, new = judgement.old, judgement.new
@@ -308,7 +308,7 @@ class BaselineCheck:
         return numbers
 
     def says_less(self, judgement: BaselineJudgement) -> bool:
-        """Whether the entry lacks what some kernels work on, though this measurement knows it."""
+        """Return whether the entry lacks what some kernels work on, though this measurement knows it."""
         old = judgement.old
         return old is not None and any(compare.lacking_kernels(old, judgement.new()))
 
@@ -316,7 +316,7 @@ class BaselineCheck:
         return unmeasured(reason).on("baseline", str(self.run.baseline))
 
     def failure_lines(self, judgement: BaselineJudgement, blame: Blame) -> Iterator[FailureLine]:
-        """Yield what fails the test, a line each: what is worse with its places first, what varies anyway last."""
+        """Yield what fails the test, a line each: what is worse, with its places, first; what varies anyway, last."""
         if not self.is_failed_by(judgement):
             return
         if judgement.comparison.verdict == "new":
@@ -354,6 +354,6 @@ class BaselineCheck:
         yield FailureLine("if it is new, remove the entries of what is gone: ", "remedy", "torchprof baseline prune")
 
     def is_failed_by(self, judgement: BaselineJudgement) -> bool:
-        """Whether a comparison fails the test, as far as the mode of the run lets it."""
+        """Return whether a comparison fails the test, as far as the mode of the run lets it."""
         strict = self.run.baseline is BaselineMode.STRICT
         return not self.run.baseline.updates and judgement.comparison.fails(strict=strict)

@@ -20,12 +20,12 @@ class BaselineFiles:
         self._entries: dict[Path, Mapping[str, Entry]] = {}
 
     def entries(self, file: Path) -> Mapping[str, Entry]:
-        """Return the entries of a file by key, none where it is missing; UnreadableBaseline."""
+        """Return the entries of a file by key, empty where it is missing; raises UnreadableBaseline."""
         if file not in self._entries:
             self._entries[file] = baseline.read_or_empty(file).entries
         return self._entries[file]
 
     def update(self, file: Path, changes: Mapping[str, Entry | None]) -> None:
-        """Write entries into a file, None removing one; TorchprofError where it cannot be written."""
+        """Write entries into a file; None removes one. Raises TorchprofError where it cannot be written."""
         self._entries.pop(file, None)
         baseline.update(file, changes)

@@ -1,4 +1,4 @@
-"""What becomes of a measurement's baseline: how the measurement compares with it, and what the run keeps in mind."""
+"""What becomes of a measurement's baseline: how the measurement compares with it, and what the run notes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BaselineOutcome:
     fails: bool = False
     """Whether it fails the test."""
     note: BaselineNote | None = None
-    """What the run keeps in mind of it."""
+    """The run's note of it."""
 
 
 def baseline_outcome(test: MeasuredTest, judgement: Judgement, *, writable: bool) -> BaselineOutcome:
@@ -50,7 +50,7 @@ def baseline_outcome(test: MeasuredTest, judgement: Judgement, *, writable: bool
         return BaselineOutcome(state=state, comparison=comparison, note=note)
     state, fails = BaselineState(compared.comparison.verdict), bool(judgement.baseline_failure)
     if state is BaselineState.AMBIGUOUS and not fails:
-        # Where warnings are errors this one is none: only strict fails what the samples do not tell.
+        # This warning is never made an error: only strict fails a test that the samples do not decide.
         with suppress(TorchprofWarning):
             message = f"{test.nodeid}: {compared.comparison.summary} against the baseline"
             warnings.warn(message, TorchprofWarning, stacklevel=2)
@@ -70,6 +70,6 @@ def _note(judgement: Judgement, compared: BaselineJudgement, check: BaselineChec
         label=measurement.label,
         formers=compared.formers,
         entry=entry,
-        # What the rest of the test comes to at a commit that is only compared with is no matter of what was measured.
+        # At a commit that is only compared with, how the rest of the test ends does not concern what was measured.
         at_once=not check.judges_limits,
     )

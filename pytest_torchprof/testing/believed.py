@@ -1,4 +1,4 @@
-"""Whether a measurement that was taken is to be believed as one of what the test asks for."""
+"""Whether a measurement that was taken can be believed to be of what the test asks for."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 def believed(test: MeasuredTest, taken: Measurement) -> Measurement:
-    """Return a measurement with whether the CPU stands in for a GPU, and why it is not to be believed, if it is not."""
+    """Return a measurement that knows whether the CPU stands in for a GPU, and why it cannot be believed, if so."""
     if taken.profile is None:
         return taken
     measurement = as_asked(test, taken)
     why_not = taken.why_not or other_code(test.state.options.against)
-    if why_not is None and not measurement.stands_in:  # How a CPU compiles in place of a GPU is no matter.
+    if why_not is None and not measurement.stands_in:  # How a CPU compiles in place of a GPU does not matter.
         why_not = doubt_of(taken.profile)
     return replace(measurement, why_not=why_not)
 
 
 def as_asked(test: MeasuredTest, taken: Measurement) -> Measurement:
-    """Return a measurement with whether the CPU was measured only because there was no GPU."""
+    """Return a measurement that knows whether the CPU was measured only because there was no GPU."""
     if (profile := taken.profile) is None or profile.trace.device_kind.has_launches or test.options.device != "auto":
         return taken
-    # A recording made for the cpu as device is judged so wherever it is replayed.
+    # A recording that was made with the CPU as the device is judged as such wherever it is replayed.
     whose = profile.trace.metadata or profile.trace.adoption
     if whose is not None and whose.device_asked not in (None, "auto"):
         return taken

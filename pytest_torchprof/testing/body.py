@@ -25,7 +25,7 @@ def measured_body(
 ) -> Iterator[None]:
     """Around the call of the test: where the body is the step, call it as often as it takes.
 
-    ``around`` is what is done around the body itself, inside of all that the test's framework does.
+    ``around`` is entered around the body itself, inside everything that the test's framework does.
     """
     # Every item that a marker measures has one.
     original = item.obj  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What other plugins bring by our hooks, each answer with the plugin that gave it: its mistakes are told as its own."""
+"""What other plugins bring by our hooks: each answer with its plugin, so that its mistakes are reported as its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Brought(NamedTuple):
-    """What one plugin has answered to one of our hooks."""
+    """The answer of one plugin to one of our hooks."""
 
     hook: str
     plugin: str
@@ -26,7 +26,7 @@ class Brought(NamedTuple):
     @contextmanager
     def read(self) -> Iterator[Any]:
         """Around the reading of the answer; pytest.UsageError names hook and plugin where it cannot be used."""
-        with _telling_whose(self.hook, self.plugin):
+        with _naming_plugin(self.hook, self.plugin):
             yield self.answer
 
 
@@ -40,13 +40,13 @@ def brought(config: pytest.Config, hook: str) -> list[Brought]:
     for call in reversed(calls):
         others = [other.plugin for other in calls if other.plugin is not call.plugin]
         ask = config.pluginmanager.subset_hook_caller(hook, others)
-        with _telling_whose(hook, call.plugin_name):
+        with _naming_plugin(hook, call.plugin_name):
             answers += [Brought(hook, call.plugin_name, answer) for answer in ask() if answer is not None]
     return answers
 
 
 @contextmanager
-def _telling_whose(hook: str, plugin: str) -> Iterator[None]:
+def _naming_plugin(hook: str, plugin: str) -> Iterator[None]:
     try:
         yield
     except UnknownLimit as problem:
@@ -59,14 +59,14 @@ def _telling_whose(hook: str, plugin: str) -> Iterator[None]:
 
 
 def checked_reporters(given: Brought) -> dict[str, Reporter]:
-    """Return the report formats that a plugin brings; UnknownLimit for what is none."""
+    """Return the report formats that a plugin brings; UnknownLimit for anything else."""
     if not isinstance(given.answer, dict):
         raise UnknownLimit(f"expected a dict of functions by file suffix, got {given.answer!r}", Code.BAD_OPTION)
     return {suffix: _checked(given.plugin, suffix, reporter) for suffix, reporter in given.answer.items()}
 
 
 def _checked(plugin: str, suffix: object, reporter: object) -> Reporter:
-    """Return a function that writes a report, or raises TorchprofError with the plugin where its own does not."""
+    """Return a function that writes a report, or raises TorchprofError with the plugin's name where its own fails."""
     if not (isinstance(suffix, str) and suffix.startswith(".") and callable(reporter)):
         raise UnknownLimit(
             f"expected a function by a suffix such as '.csv', got {suffix!r}: {reporter!r}", Code.BAD_OPTION

@@ -1,4 +1,4 @@
-"""Before the tests run: what the run measures with, what its tests ask for, and which of them cannot have it."""
+"""Before the tests run: what the run measures with, what its tests ask for, and which tests cannot have it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pytest_torchprof.testing.options import (
     run_options,
 )
 from pytest_torchprof.testing.ranks.job import Jobs
-from pytest_torchprof.testing.ranks.placing import lacks_gpus, placed
+from pytest_torchprof.testing.ranks.placing import placed, why_too_few_gpus
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.renames import GoneEntries
 from pytest_torchprof.testing.run_baselines import RunBaselines
@@ -52,7 +52,7 @@ REFUSED = pytest.StashKey[str]()
 
 
 def state_of(config: pytest.Config) -> RunState:
-    """Return the run's state, made at the first call."""
+    """Return the run's state, which is made at the first call."""
     state = config.stash.get(STATE, None)
     if state is None:
         state = config.stash[STATE] = _new_state(config)
@@ -109,7 +109,7 @@ def _known_limits(config: pytest.Config, rules: Iterable[Rule]) -> tuple[Limit, 
 
 
 def _own_kernels(config: pytest.Config) -> OwnKernels:
-    """Return what the ini file says of kernels, and after it what plugins say of theirs."""
+    """Return what the ini file says of kernels, followed by what plugins say of theirs."""
     declared = run_options(config).own_kernels or NOTHING_DECLARED
     for given in brought(config, "pytest_torchprof_kernels"):
         with given.read() as answer:
@@ -120,7 +120,7 @@ def _own_kernels(config: pytest.Config) -> OwnKernels:
 def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence[pytest.Item]) -> None:
     """Read every torchprof test's options; one usage error names all that cannot be used.
 
-    ``collected`` are all tests, ``items`` those of them that are left to run.
+    ``collected`` are all tests; ``items`` are those that are left to run.
     """
     state = state_of(config)
     if collected:
@@ -153,14 +153,14 @@ def require_gpu(item: pytest.Item, state: RunState) -> None:
     run = state.options
     if not run.require_gpu or run.replay is not None or not run.enabled:
         return
-    if lack := _lacks_gpu(item.stash[OPTIONS], run):
+    if lack := _why_no_gpu(item.stash[OPTIONS], run):
         item.stash[REFUSED] = f"--torchprof-require-gpu: {item.nodeid} {lack}"
         state.note_lack_of_gpu()
 
 
-def _lacks_gpu(options: TestOptions, run: RunOptions) -> str | None:
+def _why_no_gpu(options: TestOptions, run: RunOptions) -> str | None:
     device = options.device
-    if lack := lacks_gpus(options, run):
+    if lack := why_too_few_gpus(options, run):
         return coded(f"cannot be measured: {lack}", Code.NO_GPU)
     try:
         picked = capture.pick_device(device)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def phase_asked(options: Mapping[str, Any], limits: Mapping[str, object]) -> str | None:
-    """Return how the caches are to be: as the marker says, or as its bound on the compile time names them.
+    """Return how the caches are to be, "cold" or "warm": as the marker says, or as its bound on the compile time.
 
-    UnknownLimit where it asks for what one process cannot be.
+    Raises UnknownLimit where one process cannot have what it asks for.
     """
     asked, bound = options.get("compile_cache"), limits.get("max_compile_time")
     phases = bound if isinstance(bound, Mapping) else ()
@@ -35,7 +35,7 @@ def phase_asked(options: Mapping[str, Any], limits: Mapping[str, object]) -> str
 
 
 def why_no_phase(asked: str | None, phase: CachePhase | None) -> Reason | None:
-    """Return why a test that asks for cold or warm caches cannot have them in this process; None where it has."""
+    """Return why a test that asks for cold or warm caches cannot have them in this process; None where it has them."""
     if asked is None or phase is not None:
         return None
     here = this_rank()
@@ -43,6 +43,6 @@ def why_no_phase(asked: str | None, phase: CachePhase | None) -> Reason | None:
 
 
 def doubt_of(profile: Profile) -> Reason | None:
-    """Return why the caches were not as the test has asked for; None where they were, or where it has not asked."""
+    """Return why the caches were not as the test asked; None where they were, or where it did not ask."""
     caches = profile.compile.caches
     return None if caches is None else from_stored(caches.doubt)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.run_baselines import BaselineNote
 
 LEAST_LINES: Final = 12
-"""For each failure of a test that has several: together they may then be longer than a screen."""
+"""Lines for each failure of a test that has several: together they may then be longer than a screen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +42,16 @@ class Conclusion:
     judgement: Judgement
     result: Result
     problem: LimitsMissed | NotMeasured | None
-    """What does not hold."""
+    """The error that says what does not hold."""
     unanswerable: tuple[str, ...]
     """What was not judged because the CPU stood in for a missing GPU."""
     brief: str
     """What does not hold, in a few lines."""
     in_one_line: str
     recording: str
-    """Lines that name what was kept; empty without it."""
+    """Lines that name the recordings that were kept; empty where none were."""
     note: BaselineNote | None
-    """What the run keeps in mind of its baseline; None where it is not compared."""
+    """The run's note of its baseline; None where it is not compared."""
 
     @property
     def judged(self) -> bool:
@@ -59,12 +59,12 @@ class Conclusion:
         return self.judgement.profile is not None and self.result.outcome is not Outcome.SKIPPED
 
     def text(self, screen: Screen) -> str:
-        """Return what does not hold, as long as the screen allows."""
+        """Return what does not hold, at the length that the screen allows."""
         return _labelled(self.judgement, f"{self.judgement.error(screen)}{self.recording}")
 
 
 def conclude(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending) -> list[Conclusion]:
-    """Judge the measurements of a test with one another, and record and return what came of each."""
+    """Judge the measurements of a test with one another, record how each came out, and return that."""
     measurements = tuple(own.measurement for own in taken)
     judgements = judged_together(test, taken, ending)
     conclusions = [_conclude_one(test, judgement, measurements, ending) for judgement in judgements]
@@ -80,7 +80,7 @@ def conclude(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending)
 
 
 def error_of(conclusions: Sequence[Conclusion], screen: Screen) -> LimitsMissed | NotMeasured | None:
-    """Return the error that a test ends with; None where nothing fails it."""
+    """Return the error with which a test ends; None where nothing fails it."""
     failures = [conclusion for conclusion in conclusions if conclusion.result.outcome.is_failure]
     if not failures:
         return None
@@ -94,7 +94,7 @@ def error_of(conclusions: Sequence[Conclusion], screen: Screen) -> LimitsMissed 
 
 
 def _failure_texts(failures: Sequence[Conclusion], screen: Screen) -> list[str]:
-    """Return what the screen is to show: as reports have it, unless it says everything or several share its lines."""
+    """Return the texts for the screen: as reports have them, unless it shows everything or several share its lines."""
     if len(failures) == 1 and not screen.everything:
         return [failures[0].result.message]
     shared = replace(screen, lines=max(screen.lines // len(failures), LEAST_LINES))
@@ -102,7 +102,7 @@ def _failure_texts(failures: Sequence[Conclusion], screen: Screen) -> list[str]:
 
 
 def _record(test: MeasuredTest, conclusion: Conclusion) -> None:
-    """Give the run what it keeps of a measurement."""
+    """Give the run the result and the notes that it keeps of a measurement."""
     test.state.add(conclusion.result)
     if conclusion.note is not None:
         test.state.note_baseline(test.nodeid, conclusion.note)

@@ -1,4 +1,4 @@
-"""The options of the command line and the keys of the ini file, as pytest is told of them.
+"""The options of the command line and the keys of the ini file, as pytest learns of them.
 
 Loaded in every pytest run of every user: nothing is imported here that a plain run does not need.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def key_of(name: str) -> str:
-    """Return under which key an option stands in the ini file and among pytest's options."""
+    """Return the key of an option in the ini file and among pytest's options."""
     return "torchprof" + (f"_{name.replace('-', '_')}" if name else "")
 
 
@@ -35,17 +35,17 @@ _KEYS: tuple[tuple[str, Literal["args", "linelist"] | None, str | list[str], str
     ("torchprof_rank_timeout", None, "60", "seconds that ranks wait for a silent one (default 60)"),
     (
         *("torchprof_ranks_scope", None, "file"),
-        "which tests of as many ranks share a job: those of a file (default), or none: test",
+        "which tests of the same number of ranks share a job: those of a file (default), or none: test",
     ),
     ("torchprof_own", "args", [], "packages whose graph breaks and recompiles count, as own= in a marker"),
     (
         *("torchprof_kernels", "linelist", []),
-        "what kernels are that no table knows, one per line: my_rope_* = pointwise",
+        "what the kernels are that no table knows, one per line: my_rope_* = pointwise",
     ),
     ("torchprof_report", "linelist", [], "as --torchprof-report"),
     ("torchprof_thresholds", "linelist", [], "thresholds of findings, one per line: hotspot.share = 0.6"),
 )
-"""The keys of the ini file, with what they say where it has none of them."""
+"""The keys of the ini file, with their defaults."""
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -67,7 +67,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def is_anything_given(config: pytest.Config) -> bool:
-    """Whether the command line or the ini file says anything of these, or names a commit to compare with."""
+    """Return whether the command line or the ini file sets any of these, or names a commit to compare with."""
     options = (key_of(name) for name, _, _ in _OPTIONS)
     others = ("torchprof_require_gpu", "torchprof_report", "torchprof_against")
     return any(getattr(config.option, name) is not None for name in (*options, *others)) or any(
@@ -76,5 +76,5 @@ def is_anything_given(config: pytest.Config) -> bool:
 
 
 def option_of(name: str) -> str:
-    """Return what an option is called on the command line."""
+    """Return the name of an option on the command line."""
     return "--torchprof" + (f"-{name}" if name else "")

@@ -1,4 +1,4 @@
-"""How the body of a test ended, and what that means for what it has measured until then."""
+"""How the body of a test ended, and what that means for what it had measured by then."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a test ended; by default to its end, so that all that it asked for is judged."""
+    """How a test ended; by default it ran to its end, so that everything it asked for is judged."""
 
     by_itself: str = ""
-    """Why the test failed or skipped itself, where that counts and its measurements are recorded only."""
+    """Why the test failed or skipped itself, where that counts and its measurements are only recorded."""
     skipped: bool = False
-    """Whether it was a skip."""
+    """Whether it ended by a skip."""
     cut_off: bool = False
-    """Whether what was under way, or announced, is dropped: the test has ended in the middle."""
+    """Whether measurements that were under way, or announced, are dropped: the test has ended in the middle."""
     asks_no_more: bool = False
     """Whether limits that were set for measurements to come are dropped with it."""
 
 
 def ending_of(raised: BaseException | None, measurements: Collection[Measurement]) -> Ending:
-    """Return how a test ended that has raised this, or nothing."""
+    """Return how a test ended, by what it raised, if anything."""
     is_skip = isinstance(raised, pytest.skip.Exception | unittest.SkipTest)
     if raised is None or any(raised is measurement.explanation.raised for measurement in measurements):
-        # The measurement stood when it was repeated for an explanation: what counts is the limit it missed.
+        # The measurement was complete when it was repeated for an explanation: the limit that it missed is what counts.
         return Ending()
     if isinstance(raised, pytest.xfail.Exception):
-        # It hides what is missed, and no measurement that shows nothing.
+        # It hides a missed limit, never a measurement that failed.
         return Ending(cut_off=True)
     if not is_skip:
         return Ending(by_itself=f"the test itself failed: {type(raised).__name__}")
     if skipped_at_gate(measurements):
-        # The test looked at what is not to be had here; what the CPU can answer may still fail it.
+        # The test looked at a number that this run does not have; what the CPU can answer may still fail it.
         return Ending()
     if any(measurement.was_refused for measurement in measurements):
-        # What it was told counts, however it goes on; what is cut off by the skip does not.
+        # What was not measured counts, however the test goes on; what the skip cuts off does not.
         return Ending(cut_off=True, asks_no_more=True)
     return Ending(by_itself=f"the test skipped itself: {raised}", skipped=True)
 
 
 def skipped_at_gate(measurements: Collection[Measurement]) -> str | None:
-    """Return why the rest of a test was skipped that looked at a number which this run does not have; else None."""
+    """Return why the rest of a test was skipped because it looked at a number that this run lacks; else None."""
     gates = (measurement.gate for measurement in measurements)
     return next((gate.reached for gate in gates if gate is not None and gate.reached is not None), None)

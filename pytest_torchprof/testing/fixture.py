@@ -1,4 +1,4 @@
-"""What the ``torchprof`` fixture gives a test."""
+"""The object that the ``torchprof`` fixture gives a test."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Torchprof:
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
         """Call ``function`` as often as the measurement takes (3 + 5 times by default) and return its Profile.
 
-        Raises NotMeasured where the recording cannot be believed after three attempts.
+        Raises NotMeasured if the recording cannot be believed after three attempts.
         """
         with self._run.taking(self._run.start(None, {})) as asked:
             if self._run.test.state.options.enabled and (reason := why_nothing_runs(function)):
@@ -93,7 +93,7 @@ class Torchprof:
         return TestBlock(self._run, label, limits)
 
     def limits(self, **limits: Unpack[Limits]) -> None:
-        """Set limits for every measurement of this test that comes after, such as those that hang on a parameter.
+        """Set limits for every later measurement of this test, such as limits that depend on a parameter.
 
         They win over the marker's of the same name and over what was set before, and a block's own win over them.
         Raises UnknownLimit for what is no limit or cannot hold beside the others.
@@ -139,7 +139,7 @@ class Torchprof:
         timeout: float = 60,
         **limits: Unpack[Limits],
     ) -> Profile | list[Profile]:
-        """Make recordings of other processes the test's own; return the Profile, a list for other ``files`` than 1.
+        """Make recordings of other processes the test's own; return the Profile, or a list unless ``files`` is 1.
 
         ``produce(folder)`` is called once, and lets whoever measures leave ``.json`` or ``.json.gz`` files of
         torch.profiler in the empty folder; a path says where some are. A replay judges what was kept and calls nothing.
@@ -181,7 +181,7 @@ class TestBlock(MeasuredBlock):
 
     @property
     def _measurement(self) -> Measurement | None:
-        """What is known of the measurement; None before the block is entered."""
+        """The measurement, as far as it is known; None before the block is entered."""
         # The run drops what it has judged, and a block may be looked at later.
         if self._last is not None:
             self._last = self._run.measurements.get(self._label, self._last)

@@ -1,4 +1,4 @@
-"""Gates of profiles that do not tell all: where a test looks at a number that is not to be had, its rest is skipped."""
+"""Gates of profiles that lack numbers: where a test looks at one that is missing, the rest of the test is skipped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OFF: Final = "measuring is off (--torchprof=off)"
 
 
 def guarded(test: MeasuredTest, measurement: Measurement) -> Measurement:
-    """Return the measurement with its profile as the test may look at it, with the rules of other plugins."""
+    """Return the measurement with its profile as the test may see it, with the rules of other plugins."""
     options, gate = test.state.options, None
     if not options.enabled:
         return unmeasured(measurement, readable=frozenset({"result"}))
@@ -32,6 +32,6 @@ def guarded(test: MeasuredTest, measurement: Measurement) -> Measurement:
 
 
 def unmeasured(measurement: Measurement, *, readable: frozenset[str]) -> Measurement:
-    """Return the measurement of a run in which measuring is off: its profile is of nothing."""
+    """Return the measurement of a run in which measuring is off: its profile is empty."""
     gate = Gate(OFF, readable)
     return replace(measurement, profile=Profile.unmeasured(gate=gate), gate=gate)

@@ -1,4 +1,4 @@
-"""Which GPUs a process sees: a worker of pytest-xdist one of its own, where that is asked for, a job all of them."""
+"""Which GPUs a process sees: a worker of pytest-xdist one of its own, if that is asked for; a job all of them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-"""Variables that say which GPUs a process sees: of any vendor's, and of ROCm's alone."""
+"""Variables that say which GPUs a process sees: those of any vendor, and ROCm's alone."""
 _OF_RUN: Final = "TORCHPROF_GPUS"
-"""Tells a worker what the variable was in the process that started it, where it has a GPU of its own."""
+"""The variable that tells a worker with a GPU of its own which ones the process that started it sees."""
 
 
 def give_each_its_own(specs: Iterable[Any]) -> None:
@@ -21,7 +21,7 @@ def give_each_its_own(specs: Iterable[Any]) -> None:
 
     ``specs`` are what pytest-xdist starts workers by. Without a GPU nothing is changed.
     """
-    variable, seen = _seen()
+    variable, seen = _visible_gpus()
     for number, spec in enumerate(spec for spec in specs if spec.popen):
         if seen:
             spec.env |= {variable: seen[number % len(seen)], _OF_RUN: ",".join(seen)}
@@ -34,18 +34,18 @@ def count_of_run() -> int:
 
 
 def seeing_all() -> dict[str, str]:
-    """Return the variables with which a process that a worker starts sees all GPUs of the run."""
+    """Return the environment variables that let a process started by a worker see all GPUs of the run."""
     listed = os.environ.get(_OF_RUN)
-    return {_seen_by(): listed} if listed else {}
+    return {_visible_variable(): listed} if listed else {}
 
 
-def _seen_by() -> str:
+def _visible_variable() -> str:
     return next((name for name in reversed(_VISIBLE) if name in os.environ), _VISIBLE[0])
 
 
-def _seen() -> tuple[str, list[str]]:
-    """Return the variable and the GPUs in it that there are: by number or UUID, as the user has written them."""
-    variable = _seen_by()
+def _visible_gpus() -> tuple[str, list[str]]:
+    """Return the variable, and those GPUs in it that exist: by number or UUID, as the user has written them."""
+    variable = _visible_variable()
     named = [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
     if any(name.startswith("MIG-") for name in named):
         return variable, named  # A process sees one part of a GPU at most, so torch counts one.

@@ -1,4 +1,4 @@
-"""What a process that runs tests for another one, as a worker of pytest-xdist or a rank, hands over to it."""
+"""The results that a process hands over to the one for which it runs tests: a worker of pytest-xdist, or a rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_torchprof.testing.renames import Gone, NewTest  # noqa: TC001 - msgs
 
 
 class HandedBaselines(Struct, frozen=True, kw_only=True):
-    """What that process knows of baselines; files by their paths."""
+    """The process's notes of baselines; files by their paths."""
 
     updates: dict[str, dict[str, EntryFields | None]] = {}
     """Baseline file -> key -> entry; None removes one."""
@@ -21,22 +21,22 @@ class HandedBaselines(Struct, frozen=True, kw_only=True):
     passed: dict[str, str] = {}
     """Test id -> its test file."""
     compared: dict[str, tuple[str, ...]] = {}
-    """Baseline file -> the keys of what was compared with it."""
+    """Baseline file -> the keys of the entries that were compared."""
     untold: dict[str, tuple[str, ...]] = {}
     """Baseline file -> the keys of entries that say less of their kernels than was measured."""
     formers: tuple[tuple[NewTest, tuple[tuple[str | None, tuple[Gone, ...]], ...]], ...] = ()
-    """What new tests may have been called, by label."""
+    """The former names that new tests may have had, by label."""
 
 
 class ProcessResults(Struct, frozen=True, kw_only=True):
-    """All that it hands over."""
+    """Everything that the process hands over."""
 
     results: tuple[Result, ...] = ()
     baselines: HandedBaselines = HandedBaselines()
     replayed: tuple[str, ...] = ()
     """Names of the recordings that a test judged."""
     problems: tuple[str, ...] = ()
-    """What went wrong, for the terminal."""
+    """Problems, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
     slow_export: bool = False
@@ -49,5 +49,5 @@ class ProcessResults(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str) -> ProcessResults:
-        """Return what ``to_json`` gave."""
+        """Return the results of which ``to_json`` made this text."""
         return convert(json.loads(text), cls)

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.session import RunState
 
 PATIENCE_S: Final = 60
-"""How long the end of a run waits for a store: libraries try again for minutes where a server does not answer."""
+"""How long the end of a run waits for a store: libraries keep trying for minutes where a server does not answer."""
 
 
 def leave_record(state: RunState, session: pytest.Session) -> None:
     """Add the record of a run to its history, if it has one.
 
-    Where it cannot be written it waits in the outbox, which the end of the run says.
+    If it cannot be written it waits in the outbox, and the end of the run says so.
     """
     if (where := state.options.history) is None:
         return

@@ -1,4 +1,4 @@
-"""What the measurements of a test come to together: beside each other and beside other ranks."""
+"""The judgement of a test's measurements together: beside each other and beside other ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def judged_together(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending) -> list[Judgement]:
-    """Return what each measurement comes to, judged again where something adds to what it was by itself."""
+    """Return the judgement of each measurement, made again where the others add something to it."""
     judgements = [_judged_among(test, own, taken, ending) for own in taken]
     ranks = (own.of_ranks for own in taken)
     return [
@@ -27,7 +27,7 @@ def _judged_among(test: MeasuredTest, own: JudgedAlone, taken: tuple[JudgedAlone
     measurement, former = own.measurement, own.judgement
     profiles = (other.measurement.profile for other in taken if other is not own)
     siblings = tuple(profile for profile in profiles if profile is not None)
-    # What ended the test by itself may be the very error that says what is not measured.
+    # The error that ended the test may be the very one that says what is not measured.
     caught = () if ending.by_itself else measurement.caught
     explanation = measurement.explanation
     if former is not None and not (siblings or explanation.repeat is not None or explanation.asked or caught):

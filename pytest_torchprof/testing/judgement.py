@@ -1,4 +1,4 @@
-"""What one measurement comes to: the verdicts on its limits, and how it compares with its baseline."""
+"""The judgement of one measurement: the verdicts on its limits, and how it compares with its baseline."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What one measurement comes to."""
+    """The verdicts on one measurement, and how it compares with its baseline."""
 
     measurement: Measurement
     profile: Profile | None = None
-    """As reports look at it: without a gate, with what explains it; None where nothing was measured."""
+    """The profile for reports: without a gate, with what explains it; None where nothing was measured."""
     verdicts: tuple[Verdict, ...] = ()
     baseline: BaselineJudgement | None = None
     """None where it is not compared."""
     baseline_failure: tuple[FailureLine, ...] = ()
     """Why the baseline fails the test, a line each."""
     blamed: tuple[str, int] | None = None
-    """The file and line by which it does, where it is known."""
+    """The file and line by which the baseline fails the test, where it is known."""
     stands_in: bool = False
-    """The CPU was measured only because there was no GPU."""
+    """Whether the CPU was measured only because there was no GPU."""
     only_elsewhere: bool = False
-    """The CPU stands in, and all baselines of the measurement are of other devices."""
+    """Whether the CPU stands in, and all baselines of the measurement are of other devices."""
     entries_of_others: Mapping[int, Entry] = field(default_factory=dict)
-    """What the other ranks of a job would leave in the baseline, by their numbers."""
+    """The entries that the other ranks of a job would leave in the baseline, by their numbers."""
     shows_nothing: bool = False
-    """The CPU stands in, nothing is known to have run on it, and nothing else was asked."""
+    """Whether the CPU stands in, nothing is known to have run on it, and nothing else was asked."""
 
     @property
     def holds(self) -> bool:
-        """Whether all limits hold; of what was not measured, none does."""
+        """Whether all limits hold; none does where nothing was measured."""
         return self.profile is not None and all(verdict.status == HOLDS for verdict in self.verdicts)
 
     @property
@@ -75,7 +75,7 @@ class Judgement:
         return (worse and not self.stands_in) or any(verdict.wants_lines for verdict in self.verdicts)
 
     def error(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
-        """Return the error that says what does not hold, None where all does."""
+        """Return the error that says what does not hold; None where everything holds."""
         if (profile := self.profile) is not None:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
         reason = self.measurement.why_not or NotRunToEnd()
@@ -88,10 +88,10 @@ class Judgement:
 
 
 class JudgedOnRank(Struct, frozen=True, kw_only=True):
-    """How a measurement came out on one rank, as far as the others are to know; empty where it could not be judged."""
+    """How a measurement came out on one rank, as far as the others need to know; empty if it could not be judged."""
 
     entry: EntryFields | None = None
-    """What that rank would leave in the baseline, where one is to be written."""
+    """The entry that the rank would leave in the baseline, where one is to be written."""
     verdicts: tuple[Verdict, ...] = ()
     baseline_failure: tuple[FailureLine, ...] = ()
     lacks_lines: bool = False
@@ -100,19 +100,19 @@ class JudgedOnRank(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAlone:
-    """What one measurement came to when it was taken, before the test's other ones were known."""
+    """The judgement of one measurement when it was taken, before the test's others were known."""
 
     measurement: Measurement
     judgement: Judgement | None = None
     """None where it could not be judged."""
     of_ranks: tuple[JudgedOnRank, ...] = ()
-    """What all ranks of a job have told of it, in their order; none where this process is alone."""
+    """How it came out on each rank of a job, in their order; empty where this process is alone."""
     why_not: Reason | None = None
-    """Why it is not to be believed after all: another rank did not come so far."""
+    """Why it cannot be believed after all: another rank did not get that far."""
 
     @property
     def is_disbelieved(self) -> bool:
-        """Whether whoever asked for it is to be told that there is no profile to be believed."""
+        """Whether NotMeasured must be raised for it: it has no profile that can be believed."""
         return self.measurement.is_missing or self.why_not is not None
 
     @property
@@ -123,14 +123,14 @@ class JudgedAlone:
 
 
 def judge_alone(test: MeasuredTest, measurement: Measurement) -> JudgedAlone:
-    """Return what a measurement comes to by itself, as far as it can be judged yet."""
+    """Return the judgement of a measurement by itself, as far as it can be judged yet."""
     if measurement.why_not is not None or measurement.profile is None or not test.state.options.enabled:
         return JudgedAlone(measurement=measurement)
     judgement = None
     # A baseline that cannot be read comes up again when the test is judged.
     with suppress(TorchprofError):
         judgement = judge_measurement(test, measurement)
-    # Only what the test itself asks from here on is its own to answer for, not what a plugin's finding asked.
+    # From here on the test answers for what it asks itself, and not for what a plugin's finding asked.
     measurement.profile.launching.refused.clear()
     return JudgedAlone(measurement=measurement, judgement=judgement)
 
@@ -145,8 +145,8 @@ def judge_measurement(
 ) -> Judgement:
     """Judge a measurement; ``siblings`` are the profiles of the test's other ones, for findings that compare.
 
-    ``former`` is what it came to without them: its comparison with the baseline stands. ``caught`` is what the test's
-    body was told that it is not measured, and kept to itself.
+    ``former`` is its judgement without them, whose comparison with the baseline is kept. ``caught`` are verdicts of
+    *not measured* that the test's body received and kept to itself.
     """
     if measurement.profile is None or measurement.why_not is not None:
         return Judgement(measurement=measurement)
@@ -184,5 +184,5 @@ def judge_measurement(
         blamed=blame.first if blame is not None else None,
         stands_in=stands_in,
         only_elsewhere=stands_in and check.only_elsewhere(label, profile),
-        shows_nothing=stands_in and unknown is not None and not (asked and not check.must_be_had),
+        shows_nothing=stands_in and unknown is not None and not (asked and not check.requires_baseline),
     )

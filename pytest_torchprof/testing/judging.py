@@ -1,4 +1,4 @@
-"""What a test measured is judged once its body has ended, and the test ends with what that comes to."""
+"""The judging of what a test measured, once its body has ended: the test ends with the outcome."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def judged_after(run: TestRun) -> Iterator[None]:
 
 
 def judge(run: TestRun, raised: BaseException | None = None) -> None:
-    """Judge every measurement of a test, and raise what that comes to.
+    """Judge every measurement of a test, and raise the outcome.
 
-    LimitsMissed or NotMeasured where one does not hold, a skip where there was no GPU to ask, else what the test has
-    ended by itself (``raised``).
+    LimitsMissed or NotMeasured where one does not hold, a skip where there was no GPU to ask, else the error by which
+    the test ended itself (``raised``).
     """
     test, ending = run.test, ending_of(raised, run.measurements.values())
     with run.judging(ending) as taken:

@@ -1,4 +1,4 @@
-"""Recordings that another process leaves in a folder: found, waited for until they are whole, and of one job."""
+"""Recordings that another process leaves in a folder: finding them, waiting until they are whole, and of one job."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _ENDING = r"\.(?:json|pftrace)(?:\.gz)?"
 _WHOLE = re.compile(rf"{_ENDING}$")
-# Under such a name a file is written before it gets its own: kineto's ".tmp", this plugin's ".unfinished", "~".
+# A file has such a name while it is written, before it gets its own: kineto's ".tmp", our ".unfinished", "~".
 _PART = re.compile(rf"^(?!.*{_ENDING}$).*{_ENDING}[.~]")
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 _NAMED = 5
@@ -60,15 +60,15 @@ class LeftRecording:
     """A whole recording that another process has left."""
 
     name: str
-    """Its path below the folder in which it was found, as sentences have it."""
+    """Its path below the folder in which it was found, as sentences name it."""
     written_ns: int
-    """When, since the epoch."""
+    """When it was written, since the epoch."""
     trace: Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A file that may be a recording; with neither trace nor problem it is still to be read."""
+    """A file that may be a recording; without a trace or a problem it is still to be read."""
 
     path: Path
     name: str
@@ -86,8 +86,8 @@ class _Candidate:
 def left_in(place: Path, wanted: int | Literal["any"], *, timeout_s: float, patient: bool) -> list[LeftRecording]:
     """Return the recordings in a folder and those below it, or the one file, by name, once they are whole.
 
-    NotMeasured where there are none, more or fewer than ``wanted``, or one is incomplete or unreadable after the time;
-    one that is there already is waited for, one that is not only if somebody may still write it (``patient``).
+    NotMeasured where there are none, more or fewer than ``wanted``, or one is incomplete or unreadable after the time.
+    A file that is there already is waited for; a missing one only if somebody may still write it (``patient``).
     """
     files: dict[Path, _Candidate] = {}
     deadline, pause = time.monotonic() + timeout_s, _SHORTEST_PAUSE_S
@@ -138,7 +138,7 @@ def _looked_at(place: Path, path: Path, known: _Candidate | None) -> _Candidate:
         file = replace(file, trace=read(path))
     except UnreadableRecording as problem:
         file = replace(file, problem=problem)
-    # What was written to meanwhile may have been read by halves.
+    # A file that was written to meanwhile may have been read only in part.
     return file if _stamp(path) == file.stamp else _Candidate(path=path, name=name, stamp=_stamp(path))
 
 
@@ -162,7 +162,7 @@ def _refuse_at_once(files: Sequence[_Candidate]) -> None:
 
 
 def _what_instead(path: Path) -> InsteadOfFile | None:
-    """Return what stands in the place of a file, and will not become one; None for a file, and where nothing is."""
+    """Return what lies in the place of a file and will not become one; None for a file, and where nothing is."""
     if is_special(path):
         return InsteadOfFile.SPECIAL
     try:
@@ -194,7 +194,7 @@ def _why_unfinished(file: _Candidate | Path, after_s: float | None) -> Reason:
 
 
 def why_stale(file: LeftRecording, began_ns: int) -> Reason | None:
-    """Return that a recording is older than the call that was to make it (ns since the epoch), None if it is not."""
+    """Return the reason if a recording is older than the call that was to make it (ns since the epoch); else None."""
     if file.written_ns < began_ns:
         return WrittenBefore(file.name, (began_ns - file.written_ns) / 1e9)
     ended_ns = _ended_ns(file.trace)
@@ -204,7 +204,7 @@ def why_stale(file: LeftRecording, began_ns: int) -> Reason | None:
 
 
 def _ended_ns(trace: Trace) -> int | None:
-    """Return when the last event ended, in ns since the epoch; None where the time stamps do not tell."""
+    """Return when the last event ended, in ns since the epoch; None where the time stamps do not say."""
     base = trace.header.get("baseTimeNanoseconds")
     parts = (trace.ops, trace.annotations, trace.calls, trace.gpu)
     last = max((max(part.end) for part in parts if len(part)), default=0)
@@ -214,7 +214,7 @@ def _ended_ns(trace: Trace) -> int | None:
 
 
 class JobPlace(NamedTuple):
-    """Where in a job of several processes a recording says that it was made; None is what it does not say."""
+    """Where in a job of several processes a recording says that it was made; None for what it does not say."""
 
     rank: int | None
     world: int | None
@@ -229,7 +229,7 @@ def _place_in_job(trace: Trace) -> JobPlace:
 
 
 def why_mixed(files: Sequence[LeftRecording]) -> Reason | None:
-    """Return how the recordings show that they are not of one job, or one of them is there twice; None if none does."""
+    """Return why the recordings are not those of one job, or which of them is there twice; None if they are fine."""
     places = {file.name: _place_in_job(file.trace) for file in files}
     silent = [name for name, place in places.items() if place.rank is None]
     if silent and len(silent) < len(places):
@@ -245,14 +245,14 @@ def why_mixed(files: Sequence[LeftRecording]) -> Reason | None:
 
 
 def _twice(values: Mapping[str, object]) -> list[str]:
-    """Return the names that have a value in common, of the first such value."""
+    """Return the names that share a value, for the first value that several have."""
     counts = Counter(value for value in values.values() if value is not None)
     value = next((value for value, count in counts.items() if count > 1), None)
     return [] if value is None else [name for name, own in values.items() if own == value]
 
 
 def numbers_of(files: Sequence[LeftRecording]) -> tuple[int, ...]:
-    """Return what tells the recordings apart: their ranks, where each tells its own, else their order by name."""
+    """Return the numbers of the recordings: their ranks, where each says its own, else their order by name."""
     ranks = [_place_in_job(file.trace).rank for file in files]
     numbers = [rank for rank in ranks if rank is not None and rank >= 0]
     return tuple(numbers) if len(numbers) == len(files) else tuple(range(len(files)))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def live(
     test: MeasuredTest, asked: Measurement, compiled: CompileLog, *, after_test: bool
 ) -> Generator[None, None, Measurement]:
-    """Yield once for each call of the measured code; return the measurement, also where it is not to be believed."""
+    """Yield once for each call of the measured code; return the measurement, even if it cannot be believed."""
     path = test.state.recordings.new_file(test.nodeid, asked.label)
     measurement = replace(asked, recording=path)
     try:
@@ -81,7 +81,7 @@ def _plan(
 
 
 def _captured(test: MeasuredTest, plan: capture.Plan, path: Path) -> Generator[None, None, Profile | None]:
-    """Yield for each call of a live measurement; return its profile, None where the calls were left early."""
+    """Yield for each call of a live measurement; return its profile, or None where the calls were left early."""
     profile: Profile | None = None
 
     def check(recording: Path) -> Reason | None:

@@ -1,4 +1,4 @@
-"""The markers of a test, merged: of each keyword the value that stands nearest to the test."""
+"""The markers of a test, merged: for each keyword the value nearest to the test."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def merged_marker(item: pytest.Item) -> dict[str, object] | None:
 
 
 def marked_since(item: pytest.Item, planned: Mapping[str, object] | None) -> bool:
-    """Whether a test has got a marker since it was planned with this one, or with none."""
+    """Return whether a test has got a marker since it was planned with this one, or with none."""
     return merged_marker(item) != planned
 
 
 def _nearest_first(node: Node) -> list[pytest.Mark]:
     """Return the markers of a test, class or module: a parameter's before its function's, a class's before its bases'.
 
-    pytest has what is written in the opposite order, between what hooks and fixtures put before it and behind it.
+    pytest keeps those in the source in the opposite order, between those that hooks and fixtures put before and after.
     """
     own = [marker for marker in node.own_markers if marker.name == "torchprof"]
     if not isinstance(node, pytest.Item):

@@ -1,4 +1,4 @@
-"""How a measurement of a test goes: it is taken, judged by itself, agreed on with the other ranks, and explained."""
+"""The course of a measurement: it is taken, judged by itself, agreed on with the other ranks, and explained."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def measured_calls(run: TestRun, asked: Measurement, *, again: Callable[[Explanation], None] | None = None) -> Calls:
-    """Yield once for each call of the measured code; the run then has the measurement, and what it came to alone.
+    """Yield once for each call of the measured code; the run then has the measurement, and its judgement by itself.
 
-    ``again`` makes a call for an explanation later on. Raises NotMeasured where there is no profile to be believed.
+    ``again`` makes a call for a later explanation. Raises NotMeasured where there is no profile that can be believed.
     """
     test, options, taken = run.test, run.test.state.options, asked
     with run.alone():
@@ -51,7 +51,7 @@ def measured_calls(run: TestRun, asked: Measurement, *, again: Callable[[Explana
 
 
 def measure_function(run: TestRun, asked: Measurement, function: Callable[[], Any]) -> Any:
-    """Call the measured code as often as it takes, and return what the last call returned."""
+    """Call the measured code as often as the measurement takes, and return what the last call returned."""
     result, explanation = None, asked.explanation
     again = partial(_repeat_with_stacks, run, asked.label, function)
     with closing(measured_calls(run, asked, again=again)) as calls:
@@ -76,7 +76,7 @@ def _repeat_with_stacks(run: TestRun, label: str | None, function: Callable[[], 
         explanation.fail(InsideAnother())
         return
     if explanation.plan is not None and explanation.plan.coordination.in_step:
-        # The others may not have missed it: a collective of this rank alone would wait for them for ever.
+        # The others may not have missed the limit: a collective of this rank alone would wait for them for ever.
         explanation.fail(AskedOnOneRank())
         return
     with run.alone():
@@ -85,7 +85,7 @@ def _repeat_with_stacks(run: TestRun, label: str | None, function: Callable[[], 
 
 @contextmanager
 def _raising_nothing(explanation: Explanation) -> Iterator[None]:
-    """Around the call of the repeat: what it raises is a reason to have no places, and fails nothing."""
+    """Around the call of the repeat: an error in it is the reason why there are no places, and fails nothing."""
     try:
         yield
     except pytest.exit.Exception:

@@ -1,4 +1,4 @@
-"""The plan of one test: all that its measurements are taken and judged by."""
+"""The plan of one test: everything by which its measurements are taken and judged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredTest:
-    """The plan of a test that measures: where it stands, what it asks for, and the run that it is a part of."""
+    """The plan of a test that measures: where it is, what it asks for, and the run that it is a part of."""
 
     nodeid: str
     location: tuple[str, int]
@@ -38,28 +38,28 @@ class MeasuredTest:
     screen: Screen
     """How much text a failure may have."""
     properties: list[tuple[str, Any]]
-    """Where JUnit looks for what a test has to tell."""
+    """The properties of the test in JUnit's report."""
     progress: ShowTestProgress
-    """Shows on the terminal which measurement has made how many calls of how many."""
+    """Shows on the terminal how many of its calls a measurement has made."""
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What limits that the body asks a profile for are given too: whose code counts in this test, or run."""
+        """The settings for limits that the body asks of a profile: whose code counts in this test, or run."""
         marker = self.options.marker or {}
         return {**self.state.options.settings, **{name: marker[name] for name in (OWN.name,) if name in marker}}
 
     @property
     def own_kernels(self) -> OwnKernels:
-        """What is said of kernels that no table knows: by the marker, and after it by the ini file and plugins."""
+        """What kernels are that no table knows: first as the marker says, then as the ini file and plugins do."""
         return (self.options.own_kernels or NOTHING_DECLARED).before(self.state.own_kernels)
 
     def why_no_gpu(self) -> str:
-        """Return what to add where something is not judged without a GPU: why there is none, if that may surprise."""
+        """Return a text to add where something is not judged without a GPU: why there is none, if that may surprise."""
         if self.state.options.replay is not None:
             return ""
         lack = capture.no_gpu()
         return f"; torch sees none: {lack.reason}" if lack.surprising else ""
 
     def profile_of(self, trace: Trace) -> Profile:
-        """Return the profile of a recording, where kernels that no table knows are what the test says."""
+        """Return the profile of a recording, in which kernels that no table knows are what the test says."""
         return Profile.from_trace(trace).with_own_kernels(self.own_kernels)

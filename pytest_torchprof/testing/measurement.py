@@ -1,4 +1,4 @@
-"""One measurement of a test: its profile and its recording, or why there is none to be believed."""
+"""One measurement of a test: its profile and its recording, or why there is none that can be believed."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Gate:
-    """Skips the test at a look at a number that this run does not have."""
+    """Skips the test when it looks at a number that this run does not have."""
 
     reason: str
     readable: frozenset[str] | None
-    """What may be looked at; None: all but the result of the measured code."""
+    """The names that may be looked at; None: all but the result of the measured code."""
     reached: str | None = None
-    """Why the rest of the test was skipped; None where it has not looked. The test may have caught the skip."""
+    """Why the rest of the test was skipped; None if it has not looked. The test may have caught the skip."""
 
     def __call__(self, name: str) -> None:
-        """Let a look at what is readable pass."""
+        """Skip the test unless the name may be looked at."""
         if name == "result" if self.readable is None else name not in self.readable:
             self.reached = f"{self.reason}, profile.{name}"
             pytest.skip(self.reached)
@@ -52,31 +52,31 @@ class Measurement:
     of_body: bool = False
     """Whether the whole body of the test is the measured step."""
     profile: Profile | None = None
-    """As the test may look at it."""
+    """The profile as the test may see it."""
     gate: Gate | None = None
-    """What skips the rest of a test that looks at a number which this run does not have; None where it has all."""
+    """Skips the rest of a test that looks at a number which this run lacks; None where it has all."""
     recording: Path | None = None
     why_not: Reason | None = None
     """Why there is no believable profile."""
     code_raised: bool = False
-    """Whether that is what the measured code itself raised."""
+    """Whether the reason is an error that the measured code itself raised."""
     ask_the_doctor: bool = False
-    """Whether the profiler or the device is the cause of that."""
+    """Whether the cause of the reason is the profiler or the device."""
     stands_in: bool = False
     """Whether the CPU was measured only because there was no GPU."""
     unanswerable: tuple[str, ...] = ()
-    """What was asked of it that the CPU cannot answer in place of a GPU."""
+    """The limits that the CPU cannot answer in place of a GPU."""
 
     def refused(self, reason: Reason) -> Self:
         """Return a copy that is not measured for this reason."""
         return replace(self, why_not=reason)
 
     def doubted(self, reason: Reason) -> Self:
-        """Return a copy that is not to be believed, for a reason that lies in the profiler or the device."""
+        """Return a copy that cannot be believed, for a reason that lies in the profiler or the device."""
         return replace(self, why_not=reason, ask_the_doctor=reason.for_the_doctor)
 
     def ended_by(self, problem: Exception) -> Self:
-        """Return a copy that was ended by what the measured code raised."""
+        """Return a copy that was ended by an error of the measured code."""
         return replace(self, why_not=EndedByError(describe(problem)), code_raised=True)
 
     @property
@@ -91,7 +91,7 @@ class Measurement:
 
     @property
     def caught(self) -> tuple[Verdict, ...]:
-        """What the test's body was told that it is not measured; if the test goes on, it has kept that to itself."""
+        """Verdicts of *not measured* that the test's body got as errors; if it goes on, it has kept them to itself."""
         if self.profile is None:
             return ()
         read = (unmeasured(reason).on("profile", "measured") for reason in self.profile.launching.refused)
@@ -100,13 +100,13 @@ class Measurement:
 
     @property
     def was_refused(self) -> bool:
-        """Whether the test's body was told that this, or what it asked of it, is not measured.
+        """Whether the test's body received an error that this, or what it asked of it, is not measured.
 
-        What the measured code raised is no word of ours: a test may well skip itself then.
+        An error of the measured code is none of ours: a test may well skip itself then.
         """
         return bool(self.caught) or (self.is_missing and not self.code_raised)
 
     @property
     def error(self) -> NotMeasured:
-        """What says why there is no believable profile."""
+        """The error that says why there is no believable profile."""
         return not_measured(self.why_not or NothingMeasured(), ask_the_doctor=self.ask_the_doctor)

@@ -66,7 +66,7 @@ class RunOptions:
     warmup: int | None
     steps: int | None
     forced: frozenset[str]
-    """Which of the last three stood on the command line and win over the marker."""
+    """Which of the last three were on the command line and win over the marker."""
     require_gpu: bool
     save: Path | None
     replay: Path | None
@@ -76,7 +76,7 @@ class RunOptions:
     rootdir: Path
     tolerance: Tolerance | None
     settings: Mapping[str, object]
-    """What changes how limits count, where they are given without."""
+    """Settings of limits, for limits that are given without their own."""
     own_kernels: OwnKernels | None
     """What the ini file says of kernels that no table knows; None where it says nothing."""
     gpus: str
@@ -88,7 +88,7 @@ class RunOptions:
     ranks_scope: str = "file"
     """Which tests of several ranks share a job: those of a file, or each has its own."""
     against: Side | None = None
-    """Which side of a comparison with a commit this is; None where it is none."""
+    """Which side of a comparison with a commit this process is; None where nothing is compared."""
 
     @property
     def keeps_results(self) -> bool:
@@ -96,7 +96,7 @@ class RunOptions:
         return bool(self.reports) or self.history is not None
 
     def shown(self, path: Path) -> str:
-        """Return a path as messages name it: relative to the root directory where it lies below."""
+        """Return a path as messages name it: relative to the root directory if it lies below it."""
         return str(path.relative_to(self.rootdir)) if path.is_relative_to(self.rootdir) else str(path)
 
 
@@ -145,7 +145,7 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
 
 
 def _of_side(options: RunOptions) -> RunOptions:
-    """Return the options of one of two sides: the other commit leaves baselines, with which the other is compared."""
+    """Return the options of one side: the commit's run leaves baselines, with which the working tree is compared."""
     from pytest_torchprof.against.side import this_side  # noqa: PLC0415  (this module loads in every pytest run)
 
     side = this_side()
@@ -198,13 +198,13 @@ class _Source:
 
         try:
             where = where_of(given[0], folder)
-            store_at(where)  # A library that cannot be loaded is better known now than at the end of the run.
+            store_at(where)  # That a library cannot be loaded should be known now rather than at the end of the run.
         except StoreUnusable as problem:
             raise _bad_option(f"--torchprof-history: {problem.text}") from None
         return where
 
     def _given_below(self, name: str) -> tuple[Sequence[str], Path]:
-        """Return what is given for an option, and the folder that paths in it are relative to."""
+        """Return the values of an option, and the folder to which paths in them are relative."""
         given, folder = self._config.getoption(key_of(name)), self._config.invocation_params.dir
         if given is None:
             given, folder = self._config.getini(key_of(name)) or (), self._config.rootpath
@@ -269,9 +269,9 @@ class TestOptions:
     warmup: int
     steps: int
     ranks: int | None
-    """In a job of how many ranks it is to run; None where it says nothing of it."""
+    """The number of ranks of the job in which it is to run; None where the marker does not say."""
     compile_cache: str | None
-    """Whether its process is to find the compile caches "cold" or "warm"; None where it says nothing of it."""
+    """Whether its process is to find the compile caches "cold" or "warm"; None where the marker does not say."""
     record: frozenset[str]
     limits: tuple[Asked, ...]
     """Those of the marker alone."""
@@ -317,7 +317,7 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         limits,
         known=known,
         defaults=run.settings,
-        # What measures through the fixture may add limits.
+        # A test that measures through the fixture may add limits.
         more_to_come="torchprof" in getattr(item, "fixturenames", ()),
     )
     if run.replay is None:

@@ -1,4 +1,4 @@
-"""What the ranks of a job tell each other of a measurement that each has judged by itself, and what that comes to."""
+"""What the ranks of a job tell each other of a measurement that each has judged by itself, and the joint judgement."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MOST_LINES = 5
 
 
 def agreed(test: MeasuredTest, judged: JudgedAlone) -> JudgedAlone:
-    """Return what a measurement comes to here and on the ranks that measure it in step.
+    """Return the judgement of a measurement here and on the ranks that measure it in step.
 
-    It is not to be believed where another rank did not come so far.
+    It cannot be believed if another rank did not get that far.
     """
     measurement = judged.measurement
     plan = measurement.explanation.plan
@@ -51,7 +51,7 @@ def _judged_here(judgement: Judgement | None, check: BaselineCheck) -> JudgedOnR
         entry=baseline.fields_of(compared.new()) if compared is not None and check.writes(compared.old) else None,
         verdicts=tuple(
             structs.replace(verdict, evidence=verdict.evidence[:_MOST_LINES])
-            # What is asked of all ranks together comes out the same on each.
+            # A limit on all ranks together has the same verdict on each.
             for verdict in judgement.verdicts
             if verdict.limit not in ON_ALL_RANKS
         ),
@@ -61,7 +61,7 @@ def _judged_here(judgement: Judgement | None, check: BaselineCheck) -> JudgedOnR
 
 
 def with_other_ranks(judgement: Judgement, of_ranks: Sequence[JudgedOnRank], own: int) -> Judgement:
-    """Return the judgement that holds on no rank what another misses, and names the rank on which it is worst."""
+    """Return the judgement in which a limit that one rank misses is missed, with the name of the worst rank."""
     if judgement.profile is None or len(of_ranks) < 2:
         return judgement
     verdicts = {_key(verdict): verdict for verdict in judgement.verdicts}
@@ -82,7 +82,7 @@ def with_other_ranks(judgement: Judgement, of_ranks: Sequence[JudgedOnRank], own
 
 
 def _entries_of_others(of_ranks: Sequence[JudgedOnRank]) -> dict[int, Entry]:
-    """Return what each of the ranks but the first would leave in the baseline, by its number."""
+    """Return the entry that each rank but the first would leave in the baseline, by its number."""
     entries = {rank: judged.entry for rank, judged in enumerate(of_ranks) if rank}
     return {rank: baseline.entry_from(entry) for rank, entry in entries.items() if entry is not None}
 
@@ -105,7 +105,7 @@ def _together(own_verdict: Verdict | None, of_rank: Mapping[int, Verdict], own: 
 
 
 def _worst(of_rank: Mapping[int, Verdict]) -> int:
-    """Return the rank that is not measured, else the one that is furthest beyond the limit, else the first."""
+    """Return a rank that is not measured, else the one that is furthest beyond the limit, else the first."""
     unmeasured = [rank for rank, verdict in of_rank.items() if verdict.status == NOT_MEASURED]
     if unmeasured:
         return unmeasured[0]

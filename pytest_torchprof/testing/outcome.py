@@ -1,4 +1,4 @@
-"""How a measurement came out: what does not hold, what the CPU could not answer for a GPU, and the outcome of both."""
+"""How a measurement came out: what does not hold, what the CPU could not answer for a GPU, and the outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CameOut:
 
     outcome: Outcome
     problem: LimitsMissed | NotMeasured | None
-    """What does not hold."""
+    """The error that says what does not hold."""
     unanswerable: tuple[str, ...]
     """What was not judged because the CPU stood in for a missing GPU."""
 

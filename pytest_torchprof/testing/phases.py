@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
     """Around the call of a test: its body is measured, and judged when it has passed.
 
-    unittest decides inside of its own call whether a failure was expected, so a method of it is judged there.
+    unittest decides inside its own call whether a failure was expected, so its methods are judged there.
     """
     calls_coroutine_again = run.body_is_step and inspect.iscoroutinefunction(getattr(item, "obj", None))
     judges_itself = is_unittests(item) and not calls_coroutine_again
@@ -38,7 +38,7 @@ def around_call(run: TestRun, item: pytest.Item) -> Iterator[None]:
 def around_teardown(run: TestRun) -> Iterator[None]:
     """Judge what fixtures, and unittest's ``tearDown``, measure after the test."""
     if not run.judged:
-        # The setup's, where it failed or skipped: a test that did not run is not judged.
+        # A test that did not run, because its setup failed or skipped, is not judged.
         run.forget()
     with closing(run.compiled):
         yield

@@ -1,4 +1,4 @@
-"""The plan of each test: made when it is set up, settled once it is, and refused where it cannot be carried out."""
+"""The plan of each test: made when the test is set up, settled afterwards, refused if it cannot be carried out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def start_run(state: RunState, item: pytest.Item) -> TestRun:
     """Return a fresh run of a test; what an earlier run of it left is dropped."""
     if OPTIONS in item.stash:
-        # What was seen at collection may not be usable: nobody had asked CUDA itself.
+        # A GPU that was seen at collection may not be usable: nobody had asked CUDA itself.
         require_gpu(item, state)
     if REFUSED in item.stash:
         pytest.fail(item.stash[REFUSED], pytrace=False)
@@ -52,7 +52,7 @@ def start_run(state: RunState, item: pytest.Item) -> TestRun:
 
 
 def settle(item: pytest.Item) -> None:
-    """Settle the plan of a test that is set up; where it cannot be carried out, leave what its call is to raise."""
+    """Settle the plan of a test that is set up; if it cannot be carried out, keep the error for its call to raise."""
     item.stash[REFUSAL] = None
     try:
         run = _settled(item)
@@ -84,7 +84,7 @@ def _settled(item: pytest.Item) -> TestRun:
 
 
 def _ranks_too_late(item: pytest.Item, run: TestRun) -> RanksMarkedTooLate | None:
-    """Return that a test runs in another number of processes than it has asked for since it was collected."""
+    """Return the reason if a test runs in another number of processes than it has asked for since it was collected."""
     options, here = run.test.options, this_rank()
     if options.ranks is None or not run.test.state.options.enabled:
         return None
@@ -93,7 +93,7 @@ def _ranks_too_late(item: pytest.Item, run: TestRun) -> RanksMarkedTooLate | Non
 
 
 def late_marker(item: pytest.Item, *, fixture_measured: bool = False) -> NotMeasured:
-    """Return why a test is not measured that got a marker after it was set up, which the run is told too."""
+    """Return, and note in the run, why a test that got a marker after it was set up is not measured."""
     reason = MarkedTooLate(item.nodeid, fixture_measured)
     if (state := item.config.stash.get(STATE, None)) is not None:
         message = coded(f"not measured: {reason.cause}", Code.LATE_MARKER)
@@ -102,7 +102,7 @@ def late_marker(item: pytest.Item, *, fixture_measured: bool = False) -> NotMeas
 
 
 def _why_no_step(test: Callable[..., Any]) -> Trait | None:
-    """Return why the body of a test cannot be a step, None where it can."""
+    """Return why the body of a test cannot be a step; None where it can."""
     if inspect.iscoroutinefunction(test):
         return Trait.ASYNC
     if getattr(test, "is_hypothesis_test", False):
@@ -134,7 +134,7 @@ def _plan(state: RunState, item: pytest.Item) -> MeasuredTest:
 
 
 def _source(item: pytest.Item) -> str:
-    """Return the text of the test function; its hash tells whether a baseline's test was edited since."""
+    """Return the text of the test function; by its hash it is seen whether a baseline's test was edited since."""
     try:
         return inspect.getsource(getattr(item, "function", None) or item.obj)  # type: ignore[attr-defined]
     except (OSError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""Where a measurement is, shown on a terminal while it runs."""
+"""How far a measurement has come, shown on a terminal while it runs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ShowTestProgress(Protocol):
     """Shows how far the measurement of a test has come."""
 
     def __call__(self, nodeid: str, label: str | None, words: str, phase: Phase | None = None) -> None:
-        """Show what comes next in one measurement of a test, of whichever phase; without words it is over."""
+        """Show what comes next in one measurement of a test, in any phase; empty words end it."""
 
 
 def progress_of(config: pytest.Config) -> ShowTestProgress:
     """Return a function (test, label, what comes next) that shows where a measurement is, on a terminal only.
 
-    With nothing to come it takes the line away again. Elsewhere it tells of waits alone, which may be long.
+    With nothing to come it takes the line away again. Without a terminal it writes only of waits, which may be long.
     """
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     capture: Any = config.pluginmanager.getplugin("capturemanager")
@@ -43,7 +43,7 @@ def progress_of(config: pytest.Config) -> ShowTestProgress:
     def show(nodeid: str, label: str | None, words: str, phase: Phase | None = None) -> None:
         nonlocal last, shown
         now = time.monotonic()
-        # A call may take long, so that the line of a phase must stand before its first call begins.
+        # A call may take long, so the line of a phase must be there before its first call begins.
         if phase is not None and phase == shown and now - last < PATIENCE_S:
             return
         last, shown = now, phase
@@ -59,7 +59,7 @@ def progress_of(config: pytest.Config) -> ShowTestProgress:
 
 
 def name_of(nodeid: str | None, label: str | None) -> str:
-    """Return what messages call a measurement."""
+    """Return the name of a measurement in messages."""
     return printable_line(str(nodeid) + (f" ({label})" if label else ""))
 
 
@@ -70,7 +70,7 @@ def _wait_of_test(
 
 
 def waits_of(config: pytest.Config, name: str, words: str, phase: Phase | None = None) -> None:
-    """Write a line about a wait, whether there is a terminal or not, and nothing about anything else."""
+    """Write a line about a wait, with or without a terminal, and nothing about anything else."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     with nullcontext() if capture is None else capture.global_and_fixture_disabled():
         show_waits(f"{words} ({name} waits for it)", phase)

@@ -18,7 +18,7 @@ _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "as
 
 
 def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: TestRun | None, item: pytest.Item) -> None:
-    """Make the report of a phase say what the plugin knows of it: expected failures, our errors without our frames."""
+    """Put into the report of a phase what the plugin knows of it: expected failures, our errors without our frames."""
     excinfo = call.excinfo
     _mend_expectation(report, excinfo.value if excinfo else None, run, item)
     if excinfo is not None and report.outcome == "failed" and (own := find_own_error(excinfo.value)) is not None:
@@ -38,7 +38,7 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
 
 
 CODE = "torchprof_code"
-"""The attribute of a report with the code of the error of ours that a test failed by."""
+"""The attribute of a report with the code of our error by which a test failed."""
 BRIEF = "torchprof_brief"
 """The attribute of a report with what the terminal shows of a failure with ``-q``, and what the error itself says."""
 
@@ -57,7 +57,7 @@ def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExce
 
 
 def _say_in_one_line(report: pytest.TestReport, problem: BaseException) -> None:
-    """Let the short summary, and JUnit's message, say what fails, without the name of a class before it."""
+    """Let the short summary, and JUnit's message, say what fails, without the name of a class in front of it."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None and isinstance(problem, TorchprofError):
         crash.message = problem.in_one_line or first_line(str(problem))
@@ -65,7 +65,7 @@ def _say_in_one_line(report: pytest.TestReport, problem: BaseException) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OneLine:
-    """Of what pytest says where an exception was raised, what the short summary takes."""
+    """The part of pytest's description of a crash that the short summary takes."""
 
     message: str
 
@@ -76,7 +76,7 @@ class BriefFailure:
 
     text: str
     reprcrash: Any
-    """Where it was raised, and what the last lines of the run say of it."""
+    """Where it was raised, and what the last lines of the run say about it."""
 
     def __str__(self) -> str:
         """Return the text."""
@@ -88,7 +88,7 @@ class BriefFailure:
 
 
 def shorten(report: pytest.TestReport) -> None:
-    """Leave the short form of a failure for the terminal, once all other reports have the whole one."""
+    """Put the short form of a failure into a report for the terminal, once all other reports have the whole one."""
     crash = getattr(report.longrepr, "reprcrash", None)
     text, brief = getattr(report, BRIEF)
     report.longrepr = BriefFailure(text, crash or OneLine(first_line(brief)))  # type: ignore[assignment]
@@ -97,11 +97,11 @@ def shorten(report: pytest.TestReport) -> None:
 def _mend_expectation(
     report: pytest.TestReport, raised: BaseException | None, run: TestRun | None, item: pytest.Item
 ) -> None:
-    """Take back what an expected failure does to a report where nothing was measured, or nothing judged."""
+    """Undo what an expected failure does to a report where nothing was measured, or nothing was judged."""
     expected = hasattr(report, "wasxfail")
     hidden = find_own_error(raised) or find_own_error(run.error if run is not None and report.when == "call" else None)
     if hidden is not None and report.outcome == "skipped" and expected:
-        # What is expected is a failure; that nothing was measured, or asked for in a way that cannot be, is none.
+        # That nothing was measured, or that the impossible was asked for, is not the failure that was expected.
         report.outcome = "failed"
         report.longrepr = str(hidden)
         del report.wasxfail
@@ -109,7 +109,7 @@ def _mend_expectation(
     passed = report.outcome == "passed" or (report.outcome == "failed" and isinstance(report.longrepr, str))
     is_unexpected = expected or str(report.longrepr or "").startswith("[XPASS(strict)]")
     if report.when == "call" and passed and is_unexpected and run is not None and (reason := run.why_unjudged):
-        # It may well fail by its limits only: that it has passed without them says nothing.
+        # It may well fail only by its limits: that it has passed without them says nothing.
         report.outcome = "skipped"
         report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {reason}")
         if expected:
@@ -117,7 +117,7 @@ def _mend_expectation(
 
 
 def _is_ours_alone(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
-    """Whether an error is ours and its traceback has no line of the user's, as of a limit judged after the test."""
+    """Return whether an error is ours and its traceback has no line of the user's, as for a limit judged afterwards."""
     is_machinery = (bool(_MACHINERY.intersection(Path(entry.path).parts)) for entry in excinfo.traceback)
     return isinstance(excinfo.value, TorchprofError) and all(is_machinery)
 

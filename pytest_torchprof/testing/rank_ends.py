@@ -1,4 +1,4 @@
-"""How a test ends on the ranks of a job: what each tells the others at its end, and the one report that it comes to."""
+"""How a test ends on the ranks of a job: what each tells the others at its end, and the one report of them all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def end_on_all_ranks(state: RunState, report: pytest.TestReport, item: pytest.It
         state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, f"not measured: {problem}")
         return
     if HAND_OVER in item.config.stash:
-        return  # Who has started these ranks makes one test of what each comes to.
+        return  # The process that started these ranks makes one test of their reports.
     number = min(ends, key=lambda rank: WORST_FIRST.index(ends[rank].outcome), default=None)
     if number is not None and WORST_FIRST.index(ends[number].outcome) < WORST_FIRST.index(own.outcome):
         _take_over(state, report, number, ends[number], item)
@@ -47,8 +47,8 @@ def end_on_all_ranks(state: RunState, report: pytest.TestReport, item: pytest.It
 
 
 @contextmanager
-def telling_the_end(others: OtherRanks | None) -> Iterator[None]:
-    """Around all tests of a run: when it is over the other ranks are told, and why if not all tests have run."""
+def announcing_the_end(others: OtherRanks | None) -> Iterator[None]:
+    """Around all tests of a run: tell the other ranks when it is over, and why, if not all tests have run."""
     why = ""
     try:
         yield

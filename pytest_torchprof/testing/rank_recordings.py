@@ -1,4 +1,4 @@
-"""What the recordings of a job's ranks tell together: a measurement becomes that of one of the ranks of its job."""
+"""The recordings of a job's ranks together: a measurement becomes that of one of the ranks of its job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def with_other_recordings(test: MeasuredTest, measurement: Measurement) -> Measurement:
-    """Return the measurement as that of one of the ranks that have made it; where it cannot be, with why not."""
+    """Return the measurement as that of one of the ranks that have made it, or with the reason why it cannot be."""
     plan, profile = measurement.explanation.plan, measurement.profile
     profiles = [] if profile is None else _profiles_here(test, measurement, profile)
     in_step = plan is not None and plan.coordination.in_step
@@ -44,7 +44,7 @@ def with_other_recordings(test: MeasuredTest, measurement: Measurement) -> Measu
 
 
 def _profiles_here(test: MeasuredTest, measurement: Measurement, profile: Profile) -> list[Profile]:
-    """Return the profile, in a replay with those of the other ranks beside it."""
+    """Return the profile; in a replay, with those of the other ranks beside it."""
     options = test.state.options
     replays = options.enabled and options.replay is not None
     paths = test.state.recordings.of_all_ranks(test.nodeid, measurement.label) if replays else []
@@ -53,9 +53,9 @@ def _profiles_here(test: MeasuredTest, measurement: Measurement, profile: Profil
 
 
 def of_one_job(profiles: dict[str | None, Profile], *, with_all: bool) -> dict[str | None, Profile]:
-    """Return the profiles as those of a job's ranks, where they are several and say which rank each is of.
+    """Return the profiles as those of a job's ranks, if there are several and each says its rank.
 
-    NotMeasured where they are not of one job, or ranks are missing that are to be there (``with_all``).
+    NotMeasured where they are not of one job, or where ranks are missing and all are required (``with_all``).
     """
     named = [rank_and_size(profile.trace) for profile in profiles.values()]
     places = [place for place in named if place is not None]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".json.gz"
 STEM_LENGTH = 80
-"""A file name of a test id cut to this and made unique by a hash still fits every file system."""
+"""Characters to which the test id in a file name is cut: with a hash behind it, it fits every file system."""
 
 
 class Recordings:
@@ -40,7 +40,7 @@ class Recordings:
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def new_file(self, nodeid: str, label: str | None) -> Path:
-        """Return where to write the recording of a measurement, before anybody decides whether to keep it."""
+        """Return where to write the recording of a measurement, before it is decided whether to keep it."""
         return self._scratch_folder / recording_name(nodeid, label, this_rank()).removesuffix(".gz")
 
     def new_stacks_file(self, nodeid: str, label: str | None) -> Path:
@@ -55,7 +55,7 @@ class Recordings:
     @property
     def _scratch_folder(self) -> Path:
         if self._scratch is None:
-            # What a killed run leaves goes with the folder of the run that compares with a commit, if there is one.
+            # Files of a killed run are removed with the folder of the run that compares with a commit, if there is one.
             side = self._options.against
             folder = self._within or (None if side is None else side.results)
             self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-", dir=folder, ignore_cleanup_errors=True)
@@ -64,7 +64,7 @@ class Recordings:
     def keep(
         self, recording: Path, nodeid: str, label: str | None, *, failed: bool, stacks: Path | None = None
     ) -> Path | None:
-        """Move a recording to where it stays: the folder of ``--torchprof-save``, or of failures; else remove it.
+        """Move a recording to its final place, the folder of ``--torchprof-save`` or that of failures; else remove it.
 
         ``stacks`` is the repeat's, which goes beside it. TorchprofError where the folder cannot be written.
         """
@@ -93,14 +93,14 @@ class Recordings:
         """
         folder, rank = self._options.rootdir / HIDDEN, this_rank()
         if folder.is_symlink():
-            return  # What a checkout links to is not ours to remove.
+            return  # Whatever a checkout links to is not ours to remove.
         for old in folder.glob(f"*{SUFFIX}"):
             whose = rank_in(old.name)
             if whose == rank or (rank.writes and whose.world != rank.world):
                 old.unlink(missing_ok=True)
 
     def drop_stale(self, nodeid: str, fresh: AbstractSet[str]) -> None:
-        """Remove from the folder of ``--torchprof-save`` what earlier runs left of a test that failed in this one.
+        """Remove from the folder of ``--torchprof-save`` earlier runs' recordings of a test that failed in this one.
 
         A replay would judge it as if this run had measured it. ``fresh`` are the names of what this run has kept.
         """
@@ -129,7 +129,7 @@ class Recordings:
         return next((label for label in labels if self._kept(nodeid, label) is not None), None)
 
     def of_all_ranks(self, nodeid: str, label: str | None) -> list[Path]:
-        """Return the kept recordings of a measurement by each rank of this job, in their order; fewer are none."""
+        """Return the kept recordings of a measurement by each rank of this job, in order; empty if one is missing."""
         world = this_rank().world
         paths = [self._kept(nodeid, label, Rank(number, world)) for number in range(world)]
         return [path for path in paths if path is not None] if None not in paths else []
@@ -152,7 +152,7 @@ class Recordings:
         return sorted(names - others - judged - {stacks_name(name) for name in names})
 
     def close(self) -> None:
-        """Remove what was written and not kept."""
+        """Remove the recordings that were written and not kept."""
         if self._scratch is not None:
             self._scratch.cleanup()
             self._scratch = None
@@ -178,7 +178,7 @@ def _stem(test: str) -> str:
 
 
 def _other_ranks(folder: Path, nodeid: str, label: str | None) -> str:
-    """Return which ranks have a recording of this measurement in a folder, and how it is judged; empty if none has."""
+    """Return a text with the ranks that have a recording of this measurement in a folder, and how to judge it."""
     stem = _names(nodeid, label, Rank())[1].removesuffix(".json")
     ranks = {rank_in(path.name) for path in folder.glob(f"{glob.escape(stem)}.rank*")} - {Rank()}
     if not ranks:

@@ -1,4 +1,4 @@
-"""Tests that were renamed: a new test whose kernels are those of an entry that is gone, and the command for it."""
+"""Tests that were renamed: new tests with the kernels of a test that is gone, and the command that renames them."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class NewTest(NamedTuple):
 
 
 Formers = dict[NewTest, dict[str | None, tuple[Gone, ...]]]
-"""New tests: by label of their measurements, the tests that are gone and ran the same kernels."""
+"""For new tests, by the label of each measurement: the tests that are gone and ran the same kernels."""
 
 
 class GoneEntries:
-    """The entries of tests that are gone, looked for when the first new test is compared."""
+    """The entries of tests that are gone; they are looked for when the first new test is compared."""
 
     def __init__(self, options: RunOptions, files: BaselineFiles) -> None:
         """Take what a run knows before it collects."""
@@ -55,7 +55,7 @@ class GoneEntries:
         self.collected: Mapping[Path, Sequence[str]] = {}
         """The tests of the files that were collected as a whole."""
         self.folders: Sequence[Path] = ()
-        """Below which the run looks for tests."""
+        """The folders below which the run looks for tests."""
 
     def look_among(self, collected: Mapping[Path, Sequence[str]], folders: Sequence[Path]) -> None:
         """Take the tests of the files that were collected as a whole, and the folders in which baselines may be."""
@@ -75,7 +75,7 @@ class GoneEntries:
             name, tests = baseline.split_name(file), {test_key(nodeid) for nodeid in self.collected.get(test_file, ())}
             try:
                 entries = self._files.entries(file)
-            except TorchprofError:  # Whatever it is, its own tests say so.
+            except TorchprofError:  # The tests of that file report it.
                 continue
             for key, entry in entries.items():
                 test, label = baseline.split_key(key)
@@ -84,7 +84,7 @@ class GoneEntries:
         return of_slug
 
     def _baseline_files(self) -> Iterator[tuple[Path, Path]]:
-        """Yield the baseline files of which it is known which tests are left, with their test files."""
+        """Yield the baseline files whose remaining tests are known, with their test files."""
         options = self._options
         for test_file in self.collected:
             for file in baseline.files_of(test_file, options.rootdir, options.baseline_dir).values():
@@ -108,7 +108,7 @@ def _same_kernels(old: Entry, new: Entry) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renames:
-    """Which new test each test is that is gone, as far as kernels and names tell."""
+    """Which new test each test that is gone has become, as far as kernels and names show."""
 
     formers: Formers
     files: BaselineFiles
@@ -118,7 +118,7 @@ class Renames:
     """The folder in which the command of a user runs."""
 
     def entries(self) -> Iterator[UnusedEntries]:
-        """Yield the entries that are concerned, with the command that renames them where it is clear which is which."""
+        """Yield the entries concerned, with the command that renames them where it is clear which is which."""
         candidates = self._candidates()
         pairs: dict[Gone, NewTest] = {}
         # What is clear leaves fewer for what is not.
@@ -127,7 +127,7 @@ class Renames:
         groups: defaultdict[tuple[TestName, TestName], list[Gone]] = defaultdict(list)
         for gone, new in pairs.items():
             groups[self._widest(gone, new, pairs)].append(gone)
-        # A file comes last: what it moves is not where the others look for it.
+        # The rename of a file comes last: the others would no longer find what it moves.
         for (old_name, new_name), members in sorted(groups.items(), key=lambda item: item[0][0][1] is None):
             command = self._command(old_name, new_name)
             for file in dict.fromkeys(gone.baseline for gone in members):
@@ -149,7 +149,7 @@ class Renames:
         )
 
     def _candidates(self) -> dict[Gone, list[NewTest]]:
-        """Return the new tests that have the kernels of a test that is gone in all that it measured, and no more."""
+        """Return, for each test that is gone, the new tests with the same kernels in the same measurements."""
         candidates: defaultdict[Gone, list[NewTest]] = defaultdict(list)
         for new, formers in self.formers.items():
             for gone in dict.fromkeys(gone for likes in formers.values() for gone in likes):
@@ -163,7 +163,7 @@ class Renames:
         return sorted(key for key in entries if baseline.split_key(key)[0] == gone.test)
 
     def _widest(self, gone: Gone, new: NewTest, pairs: Mapping[Gone, NewTest]) -> tuple[TestName, TestName]:
-        """Return the names that a command takes: those of the file, class or function if all below was renamed so."""
+        """Return the names for a command: of the file, class or function if everything below it was renamed alike."""
         for old_name, new_name in _wider(gone, new):
             live = map(test_key, self.collected.get(Path(gone.test_file), ()))
             others = (
@@ -193,7 +193,7 @@ class Renames:
         return self._from_here(Path(file)) + (f"::{test}" if test else "")
 
     def _from_here(self, path: Path) -> str:
-        """Return a path as it is written where the run was started."""
+        """Return a path relative to the folder in which the run was started."""
         try:
             return os.path.relpath(path, self.started_in)
         except ValueError:  # another drive on Windows
@@ -204,14 +204,14 @@ class Renames:
 
 
 def _without(candidates: Mapping[Gone, Sequence[NewTest]], pairs: Mapping[Gone, NewTest]) -> dict[Gone, list[NewTest]]:
-    """Return the candidates that are left where these pairs are clear."""
+    """Return the candidates that are left once these pairs are settled."""
     taken = {*pairs.values()}
     left = {gone: [new for new in news if new not in taken] for gone, news in candidates.items() if gone not in pairs}
     return {gone: news for gone, news in left.items() if news}
 
 
 def _pairs(candidates: Mapping[Gone, Sequence[NewTest]]) -> Iterator[tuple[Gone, NewTest]]:
-    """Yield what has one counterpart on either side: by its kernels, and among several by the parts of its name."""
+    """Yield the pairs that are unique on both sides: by kernels, and among several by the parts of the name."""
     of_new: defaultdict[NewTest, list[Gone]] = defaultdict(list)
     for gone, news in candidates.items():
         for new in news:
@@ -225,7 +225,7 @@ def _pairs(candidates: Mapping[Gone, Sequence[NewTest]]) -> Iterator[tuple[Gone,
 
 
 def _likeness(gone: Gone, new: NewTest) -> tuple[bool, bool, bool, bool]:
-    """Return what of the names is the same: all, the function, its parameters, its class."""
+    """Return which parts of the names agree: all, the function, its parameters, its class."""
     (old_classes, old_function, old_parameters), (classes, function, parameters) = map(_parts, (gone.test, new.test))
     return (
         gone.test == new.test,

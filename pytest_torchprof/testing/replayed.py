@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def kept_trace(test: MeasuredTest, label: str | None) -> Trace:
-    """Return the recording of a measurement in the folder of a replay; TorchprofError where it is none."""
+    """Return the recording of a measurement in the folder of a replay; TorchprofError where there is none."""
     path = test.state.recordings.find(test.nodeid, label)
     trace = read(path)
     if trace.of_test != (test.nodeid, label):
@@ -36,7 +36,7 @@ def kept_trace(test: MeasuredTest, label: str | None) -> Trace:
 
 
 def replayed(test: MeasuredTest, asked: Measurement) -> Measurement:
-    """Return a measurement as its kept recording has it, also where that is not to be believed.
+    """Return the measurement in a kept recording, even if that cannot be believed.
 
     TorchprofError where there is none.
     """

@@ -1,4 +1,4 @@
-"""The result of a measurement, as reports have it and other processes get it."""
+"""The result of a measurement, for reports and for other processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared: BaselineOutcome) -> Result:
-    """Return the result of a measurement that came out so, without what is said and kept of it."""
+    """Return the result of a measurement, without its message and its recording."""
     state, measurement, profile = test.state, judgement.measurement, judgement.profile
     seen, rank = profile or measurement.profile, this_rank()
     result = Result(
@@ -61,9 +61,9 @@ def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared:
 
 
 def _culprit(test: MeasuredTest, judgement: Judgement) -> tuple[str, int] | None:
-    """Return the file below the root directory, and the line, by which the first limit with one was missed.
+    """Return the file below the root directory, and the line, by which the first limit that has one was missed.
 
-    Without one, the line by which it is worse than its baseline.
+    Without such a limit, the line by which it is worse than its baseline.
     """
     root = test.state.options.rootdir
     folders = (root, (root / test.location[0]).parent)
@@ -78,11 +78,11 @@ def _culprit(test: MeasuredTest, judgement: Judgement) -> tuple[str, int] | None
 
 
 def _with_reported(result: Result, profile: Profile) -> Result:
-    """Return the result with what reports alone show, and what takes longer than to judge."""
+    """Return the result with the parts that only reports show, which take longer than judging."""
     known = profile.kernels_unknown is None
     structure = baseline.structure_hash(profile) if known else None
     for reason in profile.failed_rules.values():
-        # Where warnings are errors this one is none: no limit hangs on it, and `forbid` has said so itself.
+        # This warning is never made an error: no limit depends on it, and `forbid` has its own verdict.
         with suppress(TorchprofWarning):
             warnings.warn(f"{result.nodeid}: {reason}", TorchprofWarning, stacklevel=2)
     return replace(result, findings=profile.known_findings, structure=structure)

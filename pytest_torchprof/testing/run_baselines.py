@@ -1,4 +1,4 @@
-"""What a run keeps in mind of its baselines: which entries it compared, and which it writes at its end."""
+"""A run's notes of its baselines: which entries it compared, and which it writes at its end."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineNote:
-    """What the run keeps in mind of a measurement that was compared with its baseline."""
+    """The run's note of a measurement that was compared with its baseline."""
 
     file: Path
     key: str
     says_less: bool = False
-    """The entry says less of its kernels than was measured."""
+    """Whether the entry says less of its kernels than was measured."""
     test: NewTest | None = None
     """The test and its file, where there is no entry."""
     label: str | None = None
     formers: tuple[Gone, ...] = ()
-    """What that test may have been called."""
+    """The tests that it may have been."""
     entry: Entry | None = None
-    """What is to be written."""
+    """The entry to write."""
     at_once: bool = False
-    """Whether it is written whatever the rest of the test comes to."""
+    """Whether it is written however the rest of the test ends."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,23 +45,23 @@ class RunBaselines:
     options: RunOptions
     files: BaselineFiles
     gone: GoneEntries
-    """The entries of tests that are gone, in which new tests look for what they were called."""
+    """The entries of tests that are gone, in which the former names of new tests are looked for."""
     updates: dict[Path, dict[str, Entry | None]] = field(default_factory=dict)
-    """Baseline file -> key -> entry of tests that passed altogether; None removes one."""
+    """Baseline file -> key -> entry, of tests that passed in all phases; None removes one."""
     has_first: bool = False
     """Whether this run has put a baseline where there was none yet."""
     collected: dict[Path, list[str]] = field(default_factory=dict)
     """Test file -> its test ids, of files that were collected as a whole."""
     passed: dict[str, Path] = field(default_factory=dict)
-    """Test id -> its test file, of tests that passed altogether, measured or not."""
+    """Test id -> its test file, of tests that passed in all phases, measured or not."""
     compared_keys: dict[Path, set[str]] = field(default_factory=dict)
-    """Baseline file -> the keys of what was measured and compared with it."""
+    """Baseline file -> the keys of the entries that measurements were compared with."""
     untold_keys: dict[Path, set[str]] = field(default_factory=dict)
     """Baseline file -> the keys of entries that say less of their kernels than was measured."""
     formers: Formers = field(default_factory=dict)
-    """What the new tests of this run may have been called."""
+    """The former names that the new tests of this run may have had."""
     _notes: dict[str, list[BaselineNote]] = field(default_factory=dict)
-    """Test id -> what is to be written if the whole test passes."""
+    """Test id -> the notes whose entries are written if the test passes in all phases."""
     _has_files: dict[Path, bool] = field(default_factory=dict)
 
     def note_collected(self, files: Mapping[Path, list[str]], folders: Sequence[Path]) -> None:
@@ -70,7 +70,7 @@ class RunBaselines:
         self.gone.look_among(self.collected, folders)
 
     def note(self, nodeid: str, note: BaselineNote) -> None:
-        """Take what a measurement that was compared with its baseline leaves to be written and told."""
+        """Take the note of a measurement that was compared with its baseline."""
         self.compared_keys.setdefault(note.file, set()).add(note.key)
         if note.says_less:
             self.untold_keys.setdefault(note.file, set()).add(note.key)
@@ -82,11 +82,11 @@ class RunBaselines:
             self._notes.setdefault(nodeid, []).append(note)
 
     def forget(self, nodeid: str) -> None:
-        """Drop what an earlier run of the same test would have written."""
+        """Drop the notes of an earlier run of the same test."""
         self._notes.pop(nodeid, None)
 
     def end_test(self, nodeid: str, test_file: Path, *, passed: bool) -> bool:
-        """Take note of how a test has ended altogether; return whether entries that it would have written stay out."""
+        """Take note of how a test has ended in all phases; return whether entries that it would write are dropped."""
         notes = self._notes.pop(nodeid, [])
         if not passed:
             return bool(notes)
@@ -100,7 +100,7 @@ class RunBaselines:
         self.updates.setdefault(file, {}).update(dict.fromkeys(keys))
 
     def write(self) -> list[str]:
-        """Write the entries of tests that passed, and return what went wrong."""
+        """Write the entries of tests that passed, and return the problems."""
         problems: list[str] = []
         is_first = not any(any(folder.glob("*.json")) for folder in {file.parent for file in self.updates})
         for file, entries in sorted(self.updates.items()):
@@ -112,7 +112,7 @@ class RunBaselines:
         return problems
 
     def handed_over(self) -> HandedBaselines:
-        """Return what a process that runs tests for another one hands over."""
+        """Return the notes that a process hands over to the one for which it runs tests."""
         return HandedBaselines(
             updates={
                 str(file): {key: None if entry is None else baseline.fields_of(entry) for key, entry in entries.items()}
@@ -126,12 +126,12 @@ class RunBaselines:
         )
 
     def begin_anew(self) -> None:
-        """Drop what was handed over, and keep what holds for the tests to come."""
+        """Drop what was handed over, and keep what applies to later tests."""
         for collection in (self.updates, self.formers, self.compared_keys, self.untold_keys):
             collection.clear()
 
     def merge(self, other: HandedBaselines) -> None:
-        """Take over what a process handed over that ran tests for this one."""
+        """Take over the notes of a process that ran tests for this one."""
         for file, entries in other.updates.items():
             read = {key: None if fields is None else baseline.entry_from(fields) for key, fields in entries.items()}
             self.updates.setdefault(Path(file), {}).update(read)

@@ -56,7 +56,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
         if state.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if state.problems and state.options.against is not None and not state.options.against.is_judged:
-            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR  # What was measured may be missing.
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR  # Results may be missing.
         if state.lacks_gpu:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
     finally:
@@ -93,7 +93,7 @@ def _not_written(path: Path, error: OSError) -> str:
 
 
 def _keep_beside(state: RunState, folder: Path) -> None:
-    """Put the recordings of what failed next to a report, where CI picks both up; those of the last run go."""
+    """Put the recordings of failed tests next to a report, where CI picks both up; remove those of the last run."""
     if folder.is_symlink():
         raise OSError(f"{folder} is a link, and nothing is written or removed through it")
     for old in folder.glob(f"*{SUFFIX}"):
@@ -110,7 +110,7 @@ def _keep_beside(state: RunState, folder: Path) -> None:
 
 
 def _write_step_summary(state: RunState) -> list[str]:
-    """Add to the page that GitHub Actions shows of the job; other tools of the job write to it too."""
+    """Add to the page that GitHub Actions shows for the job; other tools in the job write to it too."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path or not state.results:
         return []
@@ -124,7 +124,7 @@ def _write_step_summary(state: RunState) -> list[str]:
 
 
 def _commit_of(folder: Path) -> Commit | None:
-    """Return the commit that is checked out around a folder; None where git does not tell it."""
+    """Return the commit that is checked out around a folder; None where git does not say."""
     try:
         repository = Repository.around(folder)
         if (sha := repository.head) is None:

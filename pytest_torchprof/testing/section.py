@@ -23,7 +23,7 @@ NARROWEST, WIDEST = 40, 100
 
 
 def screen_of(config: pytest.Config) -> Screen:
-    """Return how much a failure may say: as wide as the terminal is, and everything where ``-vv`` asks for it."""
+    """Return the room for a failure: as wide as the terminal is, and unlimited where ``-vv`` asks for it."""
     columns = config.stash.get(COLUMNS, None)
     everything = config.get_verbosity() >= 2
     return Screen(width=min(max(columns or 80, NARROWEST), WIDEST), columns=columns or None, everything=everything)
@@ -34,7 +34,7 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     run, options = state.run_results, state.options
     verbosity = terminalreporter.config.get_verbosity()
     if verbosity < 0 and not options.enabled:
-        # Without the header nothing else would say so.
+        # With -q there is no header that would say so.
         _write(terminalreporter, "torchprof: off: nothing was measured, no limit was judged")
     unjudged = state.recordings.unjudged(state.replayed)
     if state.left_behind:
@@ -74,11 +74,11 @@ def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[st
 
 
 def _write(terminalreporter: Any, text: str, **markup: bool) -> None:
-    """Write lines, broken where a terminal ends; in a log they stay whole, whatever COLUMNS says."""
+    """Write lines, wrapped to the width of a terminal; in a log they stay whole, whatever COLUMNS says."""
     columns = terminalreporter.config.stash.get(COLUMNS, None) if terminalreporter.isatty else None
     terminalreporter.write_line(broken(text, columns), **markup)
 
 
 def _is_required(config: pytest.Config) -> bool:
-    """Whether a run without the plugin would end at once."""
+    """Return whether a run without the plugin would end at once."""
     return any(name.startswith("pytest-torchprof") for name in config.getini("required_plugins"))

@@ -1,4 +1,4 @@
-"""The state of one pytest process: what it measures with, and what came of its tests so far."""
+"""The state of one pytest process: what it measures with, and the results of its tests so far."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class RunState:
     """The state of one pytest process; handed to each test's run, merged from workers on the controller.
 
-    It changes by its own methods alone.
+    Only its own methods change it.
     """
 
     options: RunOptions
@@ -49,11 +49,11 @@ class RunState:
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
     unused: list[UnusedEntries] = field(default_factory=list)
     gone: tuple[str, ...] = ()
-    """What was measured at the commit that this run is compared with, and not in this run."""
+    """The measurements that only the commit has with which this run is compared."""
     replayed: set[str] = field(default_factory=set)
     """Names of the recordings that a test judged."""
     problems: list[str] = field(default_factory=list)
-    """What went wrong at the end of the run, for the terminal."""
+    """Problems at the end of the run, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
     slow_export: bool = False
@@ -70,9 +70,9 @@ class RunState:
     """The process group that the plugin has initialized, while it is there."""
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     left_behind: str = ""
-    """Where the record of the run waits that the history could not take; empty where it did."""
+    """Where the record of the run waits if the history could not take it; empty if it did."""
     at_end: ExitStack = field(default_factory=ExitStack)
-    """What is given back when the run is over."""
+    """Releases what the run holds until its end."""
 
     @property
     def run_results(self) -> RunResults:
@@ -87,7 +87,7 @@ class RunState:
         )
 
     def add(self, result: Result) -> None:
-        """Record a result; a test that is run again replaces its former ones."""
+        """Record a result; those of a test that is run again replace its former ones."""
         self.results[result.nodeid, result.label] = result
 
     def note_lack_of_gpu(self) -> None:
@@ -99,7 +99,7 @@ class RunState:
         self.slow_export = True
 
     def note_problem(self, *problems: str) -> None:
-        """Keep what went wrong, for the end of the run."""
+        """Keep problems for the end of the run."""
         self.problems.extend(problems)
 
     def note_left_behind(self, words: str) -> None:
@@ -111,7 +111,7 @@ class RunState:
         self.replayed.add(recording.name)
 
     def note_baseline(self, nodeid: str, note: BaselineNote) -> None:
-        """Take what a measurement that was compared with its baseline leaves to be written and told."""
+        """Take the note of a measurement that was compared with its baseline."""
         self.baselines.note(nodeid, note)
 
     def note_unused(self, entries: Iterable[UnusedEntries]) -> None:
@@ -119,18 +119,18 @@ class RunState:
         self.unused.extend(entries)
 
     def note_gone(self, names: tuple[str, ...]) -> None:
-        """Take what was measured at the other commit, and not in this run."""
+        """Take the names of the measurements that only the other commit has."""
         self.gone = names
 
     def end_test(self, nodeid: str, test_file: Path, *, passed: bool) -> None:
-        """Take note of how a test has ended altogether: it writes its baselines only where it has passed."""
+        """Take note of how a test has ended in all phases: it writes its baselines only if it has passed."""
         if self.baselines.end_test(nodeid, test_file, passed=passed):
             self.leave_baseline(nodeid)
 
     def keep(
         self, recording: Path, nodeid: str, label: str | None, *, failed: bool, stacks: Path | None = None
     ) -> Path | None:
-        """Keep a recording where it stays; None where it is not kept, or cannot be, which is said at the end."""
+        """Move a recording to its final place and return that; None if it is not kept, or cannot be."""
         try:
             return self.recordings.keep(recording, nodeid, label, failed=failed, stacks=stacks)
         except TorchprofError as problem:
@@ -139,7 +139,7 @@ class RunState:
             return None
 
     def arm_by(self, arm: Callable[[], None]) -> None:
-        """Take what opens the process's first profiler session."""
+        """Take the function that opens the process's first profiler session."""
         self.arm = arm
 
     def refuse_device(self, device: str, reason: Reason) -> None:
@@ -156,36 +156,36 @@ class RunState:
         self.at_end.callback(leave)
 
     def leave_group(self) -> None:
-        """Give back what is left for the end of the run, such as the process group."""
+        """Release what the run holds until its end, such as the process group."""
         self.at_end.close()
         self.own_group = None
 
     def begin_test(self, nodeid: str) -> None:
-        """Begin a run of a test: drop what an earlier one left, and let the other ranks know of this one."""
+        """Begin a run of a test: drop the results of an earlier one, and let the other ranks know of this one."""
         self.forget(nodeid)
         if self.other_ranks is not None:
             self.other_ranks.begin_test(nodeid)
 
     def forget(self, nodeid: str) -> None:
-        """Drop what an earlier run of the same test left."""
+        """Drop the results of an earlier run of the same test."""
         self.baselines.forget(nodeid)
         for key in [key for key in self.results if key[0] == nodeid]:
             del self.results[key]
 
     def expect_failure(self, nodeid: str) -> None:
-        """Take note that a test which failed is marked as one that does."""
+        """Take note that a test that failed is marked as expected to fail."""
         for key, result in self.results.items():
             if result.nodeid == nodeid and result.outcome is Outcome.FAILED:
                 self.results[key] = replace(result, outcome=Outcome.XFAILED)
 
     def overrule(self, nodeid: str, outcome: Outcome, reason: str) -> None:
-        """Put another outcome in the place of what the measurements of a test came to."""
+        """Replace the outcome of a test's measurements."""
         for key, result in self.results.items():
             if result.nodeid == nodeid:
                 self.results[key] = replace(result, outcome=outcome, message=reason)
 
     def leave_baseline(self, nodeid: str) -> None:
-        """Take note that a test has not passed altogether, and writes no baseline."""
+        """Take note that a test has not passed in all phases, and writes no baseline."""
         for key, result in self.results.items():
             if result.nodeid == nodeid and result.baseline_state is BaselineState.WRITTEN:
                 self.results[key] = _without_baseline(result)
@@ -199,18 +199,18 @@ class RunState:
         )
 
     def drop_stale(self, nodeid: str) -> None:
-        """Remove the saved recordings that earlier runs left of a test that failed in this one."""
+        """Remove the saved recordings of earlier runs of a test that failed in this one."""
         results = (result for result in self.results.values() if result.nodeid == nodeid)
         kept = {Path(result.recording).name for result in results if result.recording}
         self.recordings.drop_stale(nodeid, kept)
 
     def reporter_of(self, path: Path) -> Reporter | None:
-        """Return what writes a report of this name: by its suffix, the longest that is known."""
+        """Return the function that writes a report of this name, by the longest suffix that fits; None without one."""
         known = [suffix for suffix in self.reporters if path.name.endswith(suffix)]
         return self.reporters[max(known, key=len)] if known else None
 
     def write_baselines(self) -> list[str]:
-        """Write the entries of tests that passed, and return what went wrong."""
+        """Write the entries of tests that passed, and return the problems."""
         if problems := self.baselines.write():
             self.unused.clear()
             for key, result in self.results.items():
@@ -219,7 +219,7 @@ class RunState:
         return problems
 
     def handed_over(self) -> ProcessResults:
-        """Return what a process that runs tests for another one hands over."""
+        """Return the results that a process hands over to the one for which it runs tests."""
         return ProcessResults(
             results=tuple(self.results.values()),
             baselines=self.baselines.handed_over(),
@@ -230,7 +230,7 @@ class RunState:
         )
 
     def taken(self) -> ProcessResults:
-        """Return what a rank hands over of the test that has ended, and begin anew for the next."""
+        """Return the results that a rank hands over of the test that has ended, and begin anew for the next."""
         handed = self.handed_over()
         self.baselines.begin_anew()
         for collection in (self.results, self.replayed, self.problems):
@@ -238,7 +238,7 @@ class RunState:
         return handed
 
     def merge(self, other: ProcessResults) -> None:
-        """Take over what a process handed over that ran tests for this one."""
+        """Take over the results of a process that ran tests for this one."""
         for result in other.results:
             self.add(result)
         self.baselines.merge(other.baselines)

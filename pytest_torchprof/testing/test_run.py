@@ -1,4 +1,4 @@
-"""One run of one test: what it is asked to measure, and what it has measured so far."""
+"""One run of one test: what it is to measure, and what it has measured so far."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class TestRun:
-    """What one run of one test has measured so far, and what came of it; it changes by its own methods alone."""
+    """What one run of one test has measured so far, and how that was judged; only its own methods change it."""
 
     __test__ = False
 
     test: MeasuredTest
     uses_fixture: bool
     measurements: dict[str | None, Measurement] = field(default_factory=dict)
-    """Those that are not concluded yet, by label."""
+    """The measurements that are not concluded yet, by label."""
     judged_alone: dict[str | None, JudgedAlone] = field(default_factory=dict)
-    """What those of these came to that were judged when they were taken."""
+    """The judgements of those measurements that were judged when they were taken, by label."""
     labels: set[str | None] = field(default_factory=set)
-    """Those of all measurements so far, concluded or not."""
+    """The labels of all measurements so far, concluded or not."""
     announced: list[str] = field(default_factory=list)
-    """Labels of ``measure()`` whose block was not entered yet."""
+    """Labels of ``measure()`` whose block has not been entered yet."""
     own_limits: Mapping[str, object] = field(default_factory=dict)
-    """Those that the test's body has set for the measurements after them, as they were written."""
+    """The limits that the test's body has set for later measurements, as they were written."""
     unused_limits: Mapping[str, object] = field(default_factory=dict)
-    """Of these, what no measurement has come after yet."""
+    """Those of them that no measurement has followed yet."""
     compiled: CompileLog = field(default_factory=CompileLog)
-    """What torch.compile did since the first measurement."""
+    """What torch.compile has done since the first measurement."""
     measuring: bool = False
     in_call: bool = False
     """Whether the test is being called."""
     judged: bool = False
-    """Whether the test's body has ended, and what it measured was judged."""
+    """Whether the test's body has ended and its measurements have been judged."""
     error: TorchprofError | None = None
-    """What the judging came to, once it was done."""
+    """The error with which the judging ended, if any."""
 
     @property
     def body_is_step(self) -> bool:
@@ -65,7 +65,7 @@ class TestRun:
 
     @property
     def why_unjudged(self) -> str | None:
-        """Why its limits are not judged by the run's own choice; None if they are, or it has none."""
+        """Why its limits are not judged, by the run's own choice; None if they are, or if it has none."""
         if self.test.state.options.enabled:
             return None
         limits = [*self.test.options.limits, *(asked for taken in self.measurements.values() for asked in taken.limits)]
@@ -73,11 +73,11 @@ class TestRun:
         return f"body passed; measuring is off (--torchprof=off), not judged: {names}" if names else None
 
     def use_fixture(self) -> None:
-        """Take note that the test, or a fixture of it, asks for the fixture."""
+        """Take note that the test, or one of its fixtures, asks for the fixture."""
         self.uses_fixture = True
 
     def ask_as(self, test: MeasuredTest) -> None:
-        """Take what the test asks for now, since it got another marker."""
+        """Take the new plan of the test, since it got another marker."""
         self.test = test
 
     def announce(self, label: str) -> None:
@@ -90,7 +90,7 @@ class TestRun:
             self.announced.remove(label)
 
     def start(self, label: str | None, limits: Mapping[str, object]) -> Measurement:
-        """Begin a measurement under a label that no other one of this test has, and return it."""
+        """Begin a measurement under a label that no other measurement of this test has, and return it."""
         try:
             self._refuse_inside()
             return self._begun(label, self._read(limits))
@@ -105,7 +105,7 @@ class TestRun:
 
     @contextmanager
     def taking(self, asked: Measurement) -> Iterator[Measurement]:
-        """Around the taking of a measurement: what is raised ends it, unless it is known why there is none."""
+        """Around the taking of a measurement: an exception ends it, unless it is known already why there is none."""
         try:
             yield asked
         except Exception as problem:
@@ -113,7 +113,7 @@ class TestRun:
             raise
 
     def refuse(self, label: str | None, title: str, problem: TorchprofError) -> None:
-        """Note what a test asks for and cannot have as not measured: whoever asked may keep the error to itself."""
+        """Note a request that cannot be met as not measured: the code that made it may keep the error to itself."""
         self.add(label or f"{title}, refused", why_not=reason_of(problem))
 
     def _refuse_inside(self) -> None:
@@ -157,7 +157,7 @@ class TestRun:
         self.unused_limits = {**self.unused_limits, **limits}
 
     def _read(self, limits: Mapping[str, object], *, more_to_come: bool = False) -> tuple[Asked, ...]:
-        """Return the limits of a measurement that is given these, beside those that the body set and the marker's."""
+        """Return the limits of a measurement: these, those that the body has set, and the marker's."""
         if option := next((name for name in limits if name in MARKER_OPTIONS), None):
             raise UnknownLimit(f"{option!r} is no limit of one measurement; put it in the marker", Code.UNKNOWN_KEYWORD)
         words = {**(self.test.options.marker or {}), **self.own_limits, **limits}
@@ -184,17 +184,17 @@ class TestRun:
         return self.put(measurement)
 
     def put(self, measurement: Measurement) -> Measurement:
-        """Put a measurement that knows more in the place of the one with its label, and return it."""
+        """Replace the measurement of the same label by one that knows more, and return that."""
         self.measurements[measurement.label] = measurement
         return measurement
 
     def keep(self, judged: JudgedAlone) -> None:
-        """Keep a measurement that was taken, with what it has come to by itself."""
+        """Keep a measurement that was taken, with its judgement by itself."""
         self.judged_alone[judged.measurement.label] = judged
         self.put(judged.measurement)
 
     def divide(self, label: str | None, limits: Mapping[str, tuple[Asked, ...]]) -> None:
-        """Put several measurements, each with its limits, in the place of the one with this label."""
+        """Replace the measurement of this label by several, each with its limits."""
         del self.measurements[label]
         for own, asked in limits.items():
             self.add(own, asked)
@@ -202,9 +202,9 @@ class TestRun:
 
     @contextmanager
     def judging(self, ending: Ending) -> Iterator[tuple[JudgedAlone, ...]]:
-        """Around the judging of what was measured until the test ended: hand it out, and keep the error of ours.
+        """Around the judging of what was measured until the test ended: hand out the measurements, and keep our error.
 
-        Nothing of it is kept but the labels, which stay taken. Where measuring is off there is nothing to judge.
+        Nothing of them is kept but the labels, which stay taken. Where measuring is off there is nothing to judge.
         """
         if ending.cut_off:
             self._drop_unfinished()
@@ -225,13 +225,13 @@ class TestRun:
     def _taken(self) -> Iterator[JudgedAlone]:
         for label, measurement in self.measurements.items():
             judged = self.judged_alone.get(label)
-            # What is known of it since then, such as an error of the block that it was taken in, counts.
+            # What became known since then counts too, such as an error of the block in which it was taken.
             yield JudgedAlone(measurement=measurement) if judged is None else replace(judged, measurement=measurement)
 
     def _add_unstarted(self) -> None:
-        """Add what was announced, or set, and never measured: it is judged too, as not measured."""
+        """Add labels and limits that no measurement followed: they are judged too, as not measured."""
         for label in self.announced:
-            # The same label may have been entered elsewhere: that measurement stands.
+            # The same label may have been entered elsewhere: that measurement is kept.
             own = f"{label}, not entered" if label in self.measurements else label
             self.add(own, why_not=NeverEntered(label))
         self.announced.clear()
@@ -241,13 +241,13 @@ class TestRun:
             self.add(None, why_not=FixtureUnused())
 
     def stop(self, label: str | None, problem: Exception) -> None:
-        """Keep what ended a measurement before it was done, unless it is known why there is none."""
+        """Keep the error that ended a measurement early, unless it is known already why there is none."""
         measurement = self.measurements.get(label)
         if measurement is not None and measurement.is_open:
             self.put(measurement.ended_by(problem))
 
     def _drop_unfinished(self) -> None:
-        """Drop what was announced, and the measurement that is cut off where it stands."""
+        """Drop the labels that were announced, and the measurement that was cut off."""
         self.announced.clear()
         for label, measurement in tuple(self.measurements.items()):
             if measurement.is_open:
@@ -272,7 +272,7 @@ class TestRun:
             self.in_call = False
 
     def forget(self) -> None:
-        """Drop what was measured or announced, concluded or not; its labels stay taken."""
+        """Drop everything that was measured or announced, concluded or not; the labels stay taken."""
         self.measurements.clear()
         self.judged_alone.clear()
         self.announced.clear()

@@ -1,4 +1,4 @@
-"""Tests of unittest: how they get at the fixture, and what they are told where they cannot."""
+"""Tests of unittest: how they get the fixture, and the advice for those that cannot."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ATTRIBUTE = "torchprof"
 
 
 def is_unittests(item: pytest.Item) -> bool:
-    """Whether a test is a method of a unittest.TestCase."""
+    """Return whether a test is a method of a unittest.TestCase."""
     kind = getattr(item, "cls", None)
     return isinstance(kind, type) and issubclass(kind, unittest.TestCase)
 
 
 @contextmanager
 def judged_in_unittest(run: TestRun, item: pytest.Item) -> Iterator[None]:
-    """Around the body of a method, where it is judged: unittest decides inside of its own call what was expected."""
+    """Around the body of a method, which is judged here: unittest decides inside its own call what was expected."""
     from pytest_torchprof.testing.judging import judged_after  # noqa: PLC0415 - a plain TestCase does without
 
     try:
@@ -51,12 +51,12 @@ def hand_over(fixture: Torchprof, instance: object) -> Torchprof:
 
 
 def advise(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
-    """Add to a failure what to do where a TestCase has no ``self.torchprof``."""
+    """Add advice to the failure of a TestCase that has no ``self.torchprof``."""
     problem = excinfo.value
     advice = _advice(problem) if isinstance(problem, AttributeError) and problem.name == ATTRIBUTE else None
     if advice is None:
         return
-    # What setUpClass raises is raised again for each test of the class.
+    # An error of setUpClass is raised again for each test of the class.
     if advice not in getattr(problem, "__notes__", ()):
         problem.add_note(advice)
     report.longrepr = item.repr_failure(excinfo)

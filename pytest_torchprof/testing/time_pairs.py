@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.session import RunState
 
 _SAMPLES_S: Final = 0.7
-"""What the samples of a measurement take, with the calls before them."""
+"""How long the samples of a measurement take, with the calls before them."""
 _LEAST_START_S: Final = 1.0
 _COMPARED: Final = frozenset(
     {BaselineState.SAME, BaselineState.BETTER, BaselineState.CHANGED, BaselineState.AMBIGUOUS, BaselineState.WORSE}
@@ -42,7 +42,7 @@ _COMPARED: Final = frozenset(
 
 
 def compare_times(state: RunState, config: pytest.Config) -> None:
-    """Take the times of what was measured on both sides, where they are asked for, and judge them."""
+    """Take and judge the times of measurements that both sides have, where they are asked for."""
     for result in tuple(state.results.values()):
         if result.time_share is not None and result.baseline_state is BaselineState.NEW:
             state.add(without_times(result, "new"))
@@ -52,14 +52,14 @@ def compare_times(state: RunState, config: pytest.Config) -> None:
 
 
 def miss_times(state: RunState) -> None:
-    """Say that no times are compared, since the run ends before its time."""
+    """Note that no times are compared, since the run ends early."""
     if results := _on_both_sides(state):
         names = first_of([result.name for result in results.values()])
         state.note_problem(f"times were not compared, since the run stopped before its end: {names}")
 
 
 def _on_both_sides(state: RunState) -> dict[Key, Result]:
-    """Return the results of what was measured on both sides and is to be timed."""
+    """Return the results of the measurements that both sides have and that are to be timed."""
     return {
         key: result
         for key, result in state.results.items()
@@ -111,7 +111,7 @@ def _new_timing(config: pytest.Config, side: Side, results: Mapping[Key, Result]
 
 
 def _plan(timing: PairedTiming, side: Side, seed: int) -> str:
-    """Return what will be done, and how long that may take."""
+    """Return a text with what will be done, and how long that may take."""
     fitting, everything = timing.next_keys(), timing.measurements
     least_s = timing.costs.total_s(dict.fromkeys(everything, LEAST_PAIRS))
     most_s = min(timing.budget_s, timing.costs.total_s(dict.fromkeys(everything, 2 * MOST_PAIRS)))
@@ -128,7 +128,7 @@ def _plan(timing: PairedTiming, side: Side, seed: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Terminal:
-    """What the user sees meanwhile; with ``-q`` nothing."""
+    """The lines that the user sees meanwhile; with ``-q`` none."""
 
     config: pytest.Config
 
@@ -155,7 +155,7 @@ class _Terminal:
 
 
 def _report(config: pytest.Config, before: Result, after: Result) -> None:
-    """Tell pytest what the times have come to: a failure, a warning, a property of the suite."""
+    """Give pytest the outcome of the times: a failure, a warning, a property of the suite."""
     if (compared := after.against_time) is None:
         return
     if (xml := config.stash.get(xml_key, None)) is not None:

@@ -1,4 +1,4 @@
-"""What the times of one measurement came to, against another commit's: its result with them."""
+"""The result of a measurement with its times, compared with another commit's."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def without_times(result: Result, verdict: Literal["new", "not judged"], reason: Reason | None = None) -> Result:
-    """Return the result of a measurement whose times nobody takes, and why."""
+    """Return the result of a measurement whose times are not taken, with the reason."""
     return replace(result, against_time=TimeComparison(verdict=verdict, tolerance=result.time_share, reason=reason))
 
 
 def with_times(result: Result, measured: TimedMeasurement, side: Side, *, seed: int, budget_s: float) -> Result:
-    """Return the result with what its times came to, which may fail it."""
+    """Return the result with the comparison of its times, which may fail it."""
     pairs, failed_before = measured.pace, result.outcome.is_failure
     if len(pairs.pairs) < LEAST_PAIRS:
         compared = TimeComparison(

@@ -1,4 +1,4 @@
-"""By how much a baseline may be exceeded, as the marker and the ini file say it."""
+"""By how much a baseline may be exceeded, as the marker and the ini file say."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SHARES = ("time", "memory")
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """What a baseline may be exceeded by."""
+    """By how much a baseline may be exceeded."""
 
     allowed: Mapping[str, float] = field(default_factory=dict)
-    """By name a share (float), or of counts so many more (int)."""
+    """By name: a share (float), or for counts a number more (int)."""
     cache: Literal["hot", "cold"] = "hot"
-    """What is in the caches when a time sample begins: what the last call left, or nothing of it."""
+    """Whether a time sample begins with what the last call left in the caches, or without it."""
 
 
 def read_tolerance(value: object) -> Tolerance:
-    """Return the marker's tolerance; UnknownLimit where it is none."""
+    """Return the marker's tolerance; UnknownLimit for a value that is none."""
     from pytest_torchprof.compare import GATED  # noqa: PLC0415  (this module loads in every pytest run)
 
     if not isinstance(value, Mapping):
@@ -69,7 +69,7 @@ def _amounts(words: list[str]) -> dict[str, object]:
 
 
 def _number(text: str) -> object:
-    """Return a number as it would stand in a marker, or the text itself."""
+    """Return a number as it would be in a marker, or the text itself."""
     if text.isascii() and text.removeprefix("+").isdigit():
         if len(text) > MOST_DIGITS:
             raise UnknownLimit(HUGE)

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 def only_at_base(side: Side, baselines: BaselineFiles, compared: Mapping[Path, set[str]]) -> tuple[str, ...]:
-    """Return what was measured at the other commit and not in this run, by test and label.
+    """Return the names of the measurements that only the other commit has, by test and label.
 
-    ``compared`` has the keys of what was measured here, by baseline file.
+    ``compared`` has the keys of the entries that were compared here, by baseline file.
     """
     only_there: list[str] = []
     for file, test_file in entry_files(side.entries):
-        with suppress(TorchprofError):  # Its tests have said so.
+        with suppress(TorchprofError):  # Its tests have reported it.
             keys = baselines.entries(file).keys() - compared.get(file, set())
             only_there += [f"{test_file}::{key}" for key in sorted(keys)]
     return tuple(only_there)
 
 
 def leave_times(side: Side, run: RunResults) -> None:
-    """Leave the times that this process took; of the base itself, whether any are to be taken."""
+    """Write down the times that this process took; at the base, also whether any are to be taken."""
     if side.timed is not None:
         write_results(side.results, run)
     elif any(result.time_share is not None for result in run.results):
@@ -43,7 +43,7 @@ def leave_times(side: Side, run: RunResults) -> None:
 
 
 def nothing_compared(side: Side, results: Collection[Result]) -> list[str]:
-    """Return what is wrong with a run that has compared nothing; nothing where it has."""
+    """Return the problem of a run that has compared nothing; empty where it has compared something."""
     if any(result.baseline_state not in NOTHING_COMPARED for result in results):
         return []
     measured = (any(side.entries.rglob("*.json")), results)

@@ -1,4 +1,4 @@
-"""What is left in baselines that nothing measures any more, or that a new test measures under another name."""
+"""Entries of baselines that nothing measures any more, or that a new test measures under another name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def unused_entries(run: RunBaselines, started_in: Path) -> list[UnusedEntries]:
-    """Return what nothing measures any more in the baselines of the devices that this run measured on.
+    """Return the entries that nothing measures any more, in the baselines of the devices that this run measured on.
 
-    An entry whose test, or whose test file, is no more; and one that its test, which ran and passed, measured no more.
-    With ``--torchprof-baseline=update`` the latter is noted to be removed: what a test that passed measures is kept.
+    These are entries whose test or test file no longer exists, and entries that their test, which ran and passed, no
+    longer measured. With ``--torchprof-baseline=update`` the latter are noted for removal.
     ``started_in`` is the folder in which a user pastes a command.
     """
     renames = Renames(
@@ -44,7 +44,7 @@ def unused_entries(run: RunBaselines, started_in: Path) -> list[UnusedEntries]:
         known = None if collected is None else {test_key(nodeid) for nodeid in collected}
         try:
             keys = sorted(run.files.entries(file).keys() - run.compared_keys.get(file, set()))
-        except TorchprofError:  # its tests have said so
+        except TorchprofError:  # its tests have reported it
             continue
         tests = {key: baseline.split_key(key)[0] for key in keys}
         gone = [key for key in keys if known is not None and tests[key] not in known]
@@ -74,14 +74,14 @@ def _of_no_test_file(run: RunBaselines, renamed: Collection[tuple[str, str]]) ->
             if name is None or name[1] not in slugs:
                 continue
             if baseline.test_file_of(file, options.baseline_dir or folder, options.rootdir) is None:
-                with suppress(TorchprofError):  # Whatever it is, no test is compared with it.
+                with suppress(TorchprofError):  # No test is compared with a file that cannot be read.
                     shown = options.shown(file)
                     keys = [key for key in sorted(run.files.entries(file)) if (shown, key) not in renamed]
                     yield from [UnusedEntries(file=shown, why=Disuse.GONE, keys=tuple(keys))] if keys else []
 
 
 def _baseline_files(run: RunBaselines) -> Iterator[tuple[Path, Path]]:
-    """Yield (baseline file, test file) of all that this run knows about, on devices that it measured on."""
+    """Yield (baseline file, test file) for all test files that this run knows, on devices that it measured on."""
     slugs = _devices(run)
     for test_file in {*run.collected, *run.passed.values()} if slugs else ():
         for slug, file in baseline.files_of(test_file, run.options.rootdir, run.options.baseline_dir).items():

@@ -1,4 +1,4 @@
-"""Processes that run tests for the one that was called: workers of pytest-xdist, and ranks of a test's job."""
+"""Processes that run tests for the one that the user started: workers of pytest-xdist, and ranks of a test's job."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.handed_over import ProcessResults
 
 WORKER_KEY = "torchprof"
-"""Under which name a worker hands its results over."""
+"""The name under which a worker hands its results over."""
 WORDS_KEY = "torchprof_words"
-"""Under which name a worker finds the words that pytest was called with."""
+"""The name under which a worker finds the arguments that pytest was called with."""
 HAND_OVER: pytest.StashKey[Callable[[ProcessResults], None]] = pytest.StashKey()
-"""How a rank hands its results over."""
+"""The function by which a rank hands its results over."""
 
 SCRATCH: pytest.StashKey[Path] = pytest.StashKey()
-"""The folder of a rank, which goes with its job, also where the rank is killed."""
+"""The folder of a rank, which is removed with its job, even if the rank is killed."""
 CACHES: pytest.StashKey[CachePhase] = pytest.StashKey()
-"""How a process that measures one test alone finds the compile caches."""
+"""The state in which a process that measures one test alone finds the compile caches."""
 PROGRESS: pytest.StashKey[Announce] = pytest.StashKey()
-"""Where a rank tells the process that waits for its job how far it has come."""
+"""The function by which a rank tells the process that waits for its job how far it has come."""
 
 
 COLUMNS_KEY = "torchprof_columns"
-"""Under which name a worker finds how many columns the terminal has."""
+"""The name under which a worker finds how many columns the terminal has."""
 COLUMNS: pytest.StashKey[int | None] = pytest.StashKey()
-"""The columns of the terminal; None where nobody knows them, as in a file."""
+"""The columns of the terminal; None where they are not known, as in a file."""
 
 
 def note_columns(config: pytest.Config) -> None:
-    """Keep how wide the terminal is: while tests run, their output is captured, and nobody can tell."""
+    """Keep the width of the terminal: while tests run, their output is captured, and the width cannot be seen."""
     import shutil  # noqa: PLC0415 - slow to import, for runs that measure nothing
 
     if COLUMNS in config.stash:  # A rank was given them.
@@ -47,12 +47,12 @@ def note_columns(config: pytest.Config) -> None:
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Whether this process is one."""
+    """Return whether this process is a worker or a rank."""
     return is_of_xdist(config) or HAND_OVER in config.stash
 
 
 def is_of_xdist(config: pytest.Config) -> bool:
-    """Whether this process is a worker of pytest-xdist, which runs tests in an order of its own."""
+    """Return whether this process is a worker of pytest-xdist, which runs tests in an order of its own."""
     return hasattr(config, "workerinput")
 
 
@@ -72,6 +72,6 @@ def hand_over(config: pytest.Config, results: ProcessResults) -> None:
 
 
 def words_of(config: pytest.Config) -> list[str]:
-    """Return the words that pytest was called with, where this is a worker those of the process that started it."""
+    """Return the arguments that pytest was called with; in a worker, those of the process that started it."""
     given = getattr(config, "workerinput", {}).get(WORDS_KEY, config.invocation_params.args)
     return [str(word) for word in given]

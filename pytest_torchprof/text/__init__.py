@@ -332,7 +332,7 @@ def show_share(value: float) -> str:
 
 
 def is_huge(value: object) -> bool:
-    """Whether a value is or contains an integer beyond 64 bits, which Python may not even print."""
+    """Return whether a value is or contains an integer beyond 64 bits, which Python may not even print."""
     if isinstance(value, int):
         return abs(value) >= 2**63
     if isinstance(value, Mapping):

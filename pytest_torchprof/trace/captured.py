@@ -122,7 +122,7 @@ def _replays(trace: Trace, graphs: Sequence[CapturedGraph]) -> Iterator[_Replay]
 
 
 def _is_same(trace: Trace, gpu_op: int, graph: CapturedGraph, node: CapturedNode) -> bool:
-    """Whether a node is the same as when it was captured: graphs can be given other kernels later."""
+    """Return whether a node is the same as when it was captured: graphs can be given other kernels later."""
     if _KINDS.get(node.kind) != trace.gpu.kind[gpu_op]:
         return False
     if node.kind != "kernel":

@@ -61,7 +61,7 @@ class Annotation(NamedTuple):
 
 
 def is_of_graphs(row: str) -> bool:
-    """Whether a row has such a name, which no range of the CPU has."""
+    """Return whether a row has such a name, which no range of the CPU has."""
     return row.endswith(_PLACE)
 
 

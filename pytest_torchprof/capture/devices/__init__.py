@@ -119,7 +119,7 @@ class LiveDevice(ABC):
     @classmethod
     @abstractmethod
     def is_there(cls) -> bool:
-        """Whether torch can use such a device in this process."""
+        """Return whether torch can use such a device in this process."""
 
     @classmethod
     def count(cls) -> int:

@@ -323,7 +323,7 @@ def gpu_uuid(device: str) -> str:
 
 
 def has_gpu() -> bool:
-    """Whether torch can use a CUDA or ROCm device in this process."""
+    """Return whether torch can use a CUDA or ROCm device in this process."""
     import torch
 
     _let_torch_look_for_gpus()
@@ -341,7 +341,7 @@ def _let_torch_look_for_gpus() -> None:
 
 
 def _has_context(index: int) -> bool:
-    """Whether this process holds a context on that GPU; True where torch does not tell."""
+    """Return whether this process holds a context on that GPU; True where torch does not tell."""
     import torch
 
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)

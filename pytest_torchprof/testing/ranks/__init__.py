@@ -8,4 +8,4 @@ from __future__ import annotations
 from typing import Final
 
 VARIABLE: Final = "TORCHPROF_JOB"
-"""Names the folder in which a rank of such a job finds its task, and leaves what comes of it."""
+"""The variable with the folder in which a rank of such a job finds its task, and leaves its results."""

@@ -1,4 +1,4 @@
-"""Between two tests of a job: the next finds what it would in a job of its own, or the rank says what it does not."""
+"""Between two tests of a job: the next one starts as in a job of its own, or the rank says why it cannot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def process_group() -> object:
 
 
 class Between:
-    """What a rank has kept since its tests began."""
+    """What a rank keeps from one of its tests to the next."""
 
     def __init__(self, state: RunState | None) -> None:
         self._state = state
@@ -38,16 +38,16 @@ class Between:
         self._random = None if torch is None else torch.get_rng_state()
         self._store: object = None
         self._kept = process_group()
-        """That of a fixture which several tests share."""
+        """The process group of a fixture that several tests share."""
 
     def keep_group(self) -> None:
-        """Take note that the process group is that of what several tests share, or that theirs is gone."""
+        """Take note that the process group belongs to a fixture that several tests share, or that theirs is gone."""
         group = process_group()
         self._kept = None if self._state is not None and group is self._state.own_group else group
 
     @property
     def left(self) -> str:
-        """What a test has left behind that none would find in a job of its own; empty where another one may follow."""
+        """What a test has left behind that no job of its own would have; empty if another test may follow."""
         group = process_group()
         own = group is not None and self._state is not None and group is self._state.own_group
         if not own and group is not self._kept:
@@ -62,19 +62,19 @@ class Between:
         try:
             if torch.cuda.is_available() and torch.cuda.is_initialized():
                 torch.cuda.current_stream().query()
-        except RuntimeError as problem:  # The device is of no use any more.
+        except RuntimeError as problem:  # The device cannot be used any more.
             return describe(problem)
         return ""
 
     @property
     def groups(self) -> Mapping[str, int]:
-        """Of each process group that stays, how many collectives this rank has taken part in; -1 if nobody can tell."""
+        """How many collectives this rank has taken part in, by process group that stays; -1 where that is not known."""
         return {} if self._kept is None else collectives_of_groups()
 
     def begin_anew(self, at: Path, *, meets_anew: bool) -> None:
         """Begin a test as in a new job: random numbers, no process group but a fixture's, a store that nobody has used.
 
-        ``at`` is where rank 0 tells the others where the store is.
+        ``at`` is the file in which rank 0 tells the others where the store is.
         """
         if self._state is not None:
             self._state.leave_group()
@@ -83,16 +83,16 @@ class Between:
             torch.set_rng_state(self._random)
             if torch.cuda.is_available() and torch.cuda.is_initialized():
                 torch.cuda.manual_seed_all(torch.initial_seed())
-        # What a process group that is gone has left at torchrun's store, the next one would take for its own.
+        # The next process group would take for its own what one that is gone has left in torchrun's store.
         if meets_anew and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             self._meet(at)
 
     def _meet(self, at: Path) -> None:
         if os.environ["RANK"] == "0":
             store = new_store(os.environ["MASTER_ADDR"])
-            self._store = store  # In place of the last one, at which nobody is any more.
+            self._store = store  # It replaces the last one, which nobody uses any more.
             with replacing(at) as unfinished:
                 unfinished.write_text(str(store.port))
-        while not at.exists():  # Who waits for the job does not wait for ever.
+        while not at.exists():  # The process that waits for the job does not wait for ever.
             time.sleep(_LOOK_S)
         os.environ["MASTER_PORT"] = at.read_text()

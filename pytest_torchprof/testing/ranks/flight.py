@@ -1,4 +1,4 @@
-"""What NCCL's flight recorder has dumped of a job that hangs: at which collective each rank stood.
+"""What NCCL's flight recorder has dumped of a job that hangs: the collective at which each rank stopped.
 
 A dump is a file of whoever wrote it, perhaps in a folder of everybody: only one of this account that was written during
 the test is read, and nothing in it is called.
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PREFIXES: Final = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-"""Where torch writes to, before the number of the rank."""
+"""The variables with the paths to which torch writes, up to the number of the rank."""
 _MOST_BYTES: Final = 64 << 20
 _LONGEST: Final = 120
 
 
-def stands_at(rank: int, variables: Mapping[str, str], folder: Path, since_s: float) -> str:
-    """Return at which collective a rank stood, by the newest dump that it left since then; empty where there is none.
+def last_collective_text(rank: int, variables: Mapping[str, str], folder: Path, since_s: float) -> str:
+    """Return a text with the collective at which a rank stopped, by the newest dump since then; empty without one.
 
-    ``variables`` is its environment, ``folder`` where it runs.
+    ``variables`` is its environment, ``folder`` is where it runs.
     """
     dumps = sorted(_dumps(rank, variables, folder, since_s), key=lambda dump: dump[0])
     return next(filter(None, (_standing(text) for _, text in reversed(dumps))), "")
@@ -47,7 +47,7 @@ def _dumps(rank: int, variables: Mapping[str, str], folder: Path, since_s: float
 
 
 def _prefixes(variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield what the names of dumps begin with: as the job was told, and torch's defaults, newer and older."""
+    """Yield the beginnings of the names of dumps: those that the job was given, and torch's defaults, new and old."""
     yield from (variables[name] for name in _PREFIXES if variables.get(name))
     home = variables.get("HOME", "/tmp")  # noqa: S108 - as torch has it
     for folder in (variables.get("XDG_CACHE_HOME"), f"{home}/.cache"):
@@ -67,7 +67,7 @@ class _OnlyValues(pickle.Unpickler):
 
 
 def _standing(text: bytes) -> str:
-    # Whatever is wrong with it, it is a file of somebody else's that tells nothing.
+    # Whatever is wrong with it, it is somebody else's file, and says nothing.
     with suppress(Exception):
         dump = json.loads(text) if text.lstrip().startswith(b"{") else _OnlyValues(io.BytesIO(text)).load()
         entries = sorted(dump["entries"], key=lambda entry: int(entry["record_id"]))

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 def join(device: torch.device, run: RunState, *, replays: bool) -> Ranks:
     """Return this process's place among the ranks; initialize the process group if nobody has.
 
-    The group is destroyed at the end of the run, in a job that the plugin has started before the next test.
-    TorchprofError where this process is in no job.
+    The group is destroyed at the end of the run; in a job that the plugin has started, before the next test.
+    Raises TorchprofError where this process is in no job.
 
-    In a replay the ranks have nothing to do with each other. What the test does besides, such as to build a model that
-    is sharded, finds a group in which nothing is sent.
+    In a replay the ranks have nothing to do with each other. Other code of the test, such as building a sharded model,
+    finds a group in which nothing is sent.
     """
     rank, joined = this_rank(), distributed.is_available() and distributed.is_initialized()
     if not joined:

@@ -1,4 +1,4 @@
-"""What a rank does that the plugin has started: the tests that it is told, whose outcome it leaves in its folder."""
+"""A rank that the plugin has started: it runs the tests that it is given, and leaves their outcome in its folder."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.testing.handed_over import ProcessResults
 
-# What the user asked pytest for is done by the process that was called: it selects and repeats tests, writes the files
-# that a run has one of, and has the terminal.
+# The process that the user started does what pytest was asked for: it selects and repeats tests, writes the files of
+# which a run has one, and has the terminal.
 _NOT_IN_A_RANK: Final[dict[str, object]] = {
     "numprocesses": None,
     "dist": "no",
@@ -68,7 +68,7 @@ _LONGEST_LINE: Final = 500
 
 def settle(config: pytest.Config) -> None:
     """Make this process the rank that it was told to be."""
-    job = Path(os.environ.pop(VARIABLE))  # What the test starts is none.
+    job = Path(os.environ.pop(VARIABLE))  # Processes that the test starts are no ranks.
     folder = RankFolder(job, this_rank().number, config)
     folder.begin(os.getpid())
     folder.announce(START)
@@ -91,7 +91,7 @@ def settle(config: pytest.Config) -> None:
 
 
 def _end_when_left_alone(job: Path) -> None:
-    """End this process, wherever it hangs, once the one that waits for the job has ended or given it up."""
+    """End this process, wherever it hangs, once the process that waits for the job has ended or given it up."""
 
     def wait() -> None:
         with suppress(OSError):  # Another rank was first, and has cleared up.
@@ -104,7 +104,7 @@ def _end_when_left_alone(job: Path) -> None:
 
 
 class RankKeeper:
-    """A plugin for the processes of a job: each runs the tests that it is told, and leaves what comes of them."""
+    """A plugin for the processes of a job: each runs the tests that it is given, and leaves their results."""
 
     def __init__(self, job: Path, task: Task, folder: RankFolder) -> None:
         self._job = job
@@ -222,12 +222,12 @@ class RankKeeper:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         self._folder.of_turn(self._turn).end(LastWord(results=self._results, status=int(exitstatus)))
-        # The launcher ends all ranks as soon as one of them ends with another, and theirs are wanted too.
+        # The launcher ends all ranks as soon as one of them ends with another status, and their results are needed too.
         session.exitstatus = pytest.ExitCode.OK
 
 
 def _not_collected(nodeid: str, collected: Sequence[str]) -> str:
-    """Return that a test has no such id in this process, with those that it has."""
+    """Return a text that says that a test has no such id in this process, with those that it has."""
     test = nodeid.partition("[")[0]
     own = [other for other in collected if other.partition("[")[0] == test]
     others = f"of {test} there are {first_of(own)}" if own else f"no test there is called {test}"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RankFailed(TorchprofError):
-    """A rank has failed; the report of the test says by what."""
+    """A rank has failed; the report of the test says why."""
 
 
 class JobItem(pytest.Item):
@@ -42,14 +42,14 @@ class JobItem(pytest.Item):
         """How its job runs; tests of the same plan may share one."""
         self._jobs = jobs
         self.test_id = test_id
-        """Its node id as the ranks know it."""
+        """The node id by which the ranks know it."""
         self.following: pytest.Item | None = None
         """The test that pytest runs after it."""
         self._place = function.reportinfo()
         self._verdict: JobVerdict | None = None
         self.own_markers = function.own_markers
         self.keywords.update(function.keywords)
-        # Where other plugins look for what a test is of.
+        # Other plugins look here for the module and class of a test.
         self.obj, self.function, self.cls, self.module = function.obj, function.function, function.cls, function.module
 
     def precede(self, following: pytest.Item | None) -> None:
@@ -57,7 +57,7 @@ class JobItem(pytest.Item):
         self.following = following
 
     def reportinfo(self) -> Any:
-        """Return where the function stands."""
+        """Return where the function is defined."""
         return self._place
 
     def runtest(self) -> None:
@@ -92,7 +92,7 @@ class JobItem(pytest.Item):
         return [item.test_id for item in self.session.items if isinstance(item, JobItem) and item.plan == self.plan]
 
     def _has_successor(self) -> bool:
-        """Whether the next test of the file that takes a job can take this item's; a worker of xdist may not run it."""
+        """Return whether the file's next test of ranks fits this item's job; a worker of xdist may not run it."""
         for item in self._after():
             if isinstance(item, JobItem):
                 return item.plan == self.plan
@@ -104,7 +104,7 @@ class JobItem(pytest.Item):
         return (item for item in items if is_behind and item.path == self.path)
 
     def fill(self, report: pytest.TestReport) -> None:
-        """Make the report of the call that of the ranks; what ended the job before they came to theirs stays."""
+        """Make the report of the call that of the ranks; an error that ended the job earlier is kept."""
         verdict = self._verdict
         if verdict is None or report.when != "call":
             return
@@ -126,7 +126,7 @@ class JobItem(pytest.Item):
 
 
 class CachedItem(JobItem):
-    """Runs a test in a process of its own; for warm caches twice, and what the second one comes to counts."""
+    """Runs a test in a process of its own; for warm caches twice, and the second outcome counts."""
 
     def _job_end(self) -> JobEnd:
         with tempfile.TemporaryDirectory(prefix="torchprof-caches-", ignore_cleanup_errors=True) as folder:

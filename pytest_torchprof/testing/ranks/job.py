@@ -1,4 +1,4 @@
-"""Jobs of several ranks: one runs the tests of a file that fit it, one by one, as long as it is as good as new."""
+"""Jobs of several ranks: one runs the tests of a file that fit it, one by one, as long as it can be reused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import filelock
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.testing.ranks.flight import stands_at
+from pytest_torchprof.testing.ranks.flight import last_collective_text
 from pytest_torchprof.testing.ranks.launch import (
     JobEnd,
     Place,
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 
 class Jobs:
-    """The jobs of a run, of which one at most is there at a time."""
+    """The jobs of a run, of which at most one exists at a time."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._job: _Job | None = None
 
     def run(self, plan: JobPlan, nodeids: Sequence[str], turn: Turn) -> JobEnd:
-        """Run a test in the job that is there, if it fits, or in a new one; whatever ends the waiting ends the job.
+        """Run a test in the present job, if it fits, or in a new one; whatever ends the waiting ends the job.
 
         ``nodeids`` are the tests that may follow in the job.
         """
@@ -63,12 +63,12 @@ class Jobs:
         finally:
             if self._job.is_over:
                 self._job = None
-        if self._job is not None and not _as_new(job_end.ranks):
+        if self._job is not None and not _are_reusable(job_end.ranks):
             self._drop()
         return job_end
 
     def close(self) -> None:
-        """End the job, if one is there; TorchprofError where a rank of it does not come to its end."""
+        """End the job, if there is one; TorchprofError where one of its ranks does not come to its end."""
         if lost := self._drop():
             message = "; ".join(f"rank {rank.number} of the job, after its last test, {rank.how}" for rank in lost)
             raise TorchprofError(message, Code.RANK_LOST)
@@ -84,8 +84,8 @@ class Jobs:
             raise
 
 
-def _as_new(ranks: Sequence[RankEnd]) -> bool:
-    """Whether another test may run on these ranks: all wait for it, and their process groups are in step."""
+def _are_reusable(ranks: Sequence[RankEnd]) -> bool:
+    """Return whether another test may run on these ranks: all wait for it, and their process groups are in step."""
     counts: dict[str, set[int]] = {}
     for name, count in chain.from_iterable(rank.last.groups.items() for rank in ranks):
         counts.setdefault(name, set()).add(count)
@@ -95,7 +95,7 @@ def _as_new(ranks: Sequence[RankEnd]) -> bool:
 
 
 class _Job:
-    """The processes of one job, and the folder in which it is told what to run."""
+    """The processes of one job, and the folder in which they find what to run."""
 
     def __init__(self, plan: JobPlan, nodeids: Sequence[str], config: pytest.Config) -> None:
         self.plan = plan
@@ -115,13 +115,13 @@ class _Job:
 
     @property
     def is_there(self) -> bool:
-        """Whether all of its processes are."""
+        """Whether all of its processes are running."""
         pids = [rank.pid for rank in self._ranks]
         starters = [process.poll() for process in self._processes]
         return not any(pid is None or not is_there(pid) for pid in pids) and set(starters) == {None}
 
     def run(self, turn: Turn) -> JobEnd:
-        """Run a test, and wait for it; the job is over after the last one, and where not all ranks have ended it."""
+        """Run a test, and wait for it; the job is over after the last one, or if not all ranks have ended it."""
         number, self._turns = self._turns, self._turns + 1
         self._began_s = time.time()
         Turn(
@@ -138,7 +138,7 @@ class _Job:
         return self._ended(number, given_up)
 
     def abandon(self) -> None:
-        """End all processes, however far they have come, and remove the folder."""
+        """End all processes, however far they have got, and remove the folder."""
         if not self.is_over:
             self._end_processes()
             self._temporary.cleanup()
@@ -152,7 +152,7 @@ class _Job:
         ranks = tuple(turn.read() for turn in turns)
         statuses = statuses_of(self._folder, self._processes, are_launched=self.plan.is_launched)
         if given_up:
-            # Of those that the launcher ends itself, as soon as one has ended, it tells no status.
+            # The launcher reports no status of the ranks that it ends itself as soon as one has ended.
             ended_with_it = (rank for rank in running if ranks[rank].last.status is None and rank not in statuses)
             statuses |= dict.fromkeys(ended_with_it, LEFT_ALONE)
         places = {
@@ -160,7 +160,7 @@ class _Job:
             for rank in (running if given_up else ())
         }
         lost = tuple(lost_ranks(self._folder, ranks, statuses, given_up, places))
-        # A launcher that comes to its end names the ranks that have failed.
+        # A launcher that ends by itself names the ranks that have failed.
         if not (given_up or statuses) and (status := self._processes[0].returncode):
             lost = tuple(lost_with_launcher(self._folder, ranks, status))
         self._temporary.cleanup()
@@ -168,11 +168,11 @@ class _Job:
         return JobEnd(ranks=ranks, lost=lost, process=self.plan.process, silence=silence)
 
     def _collective(self, rank: int) -> str:
-        return stands_at(rank, environment(self.plan), self.plan.folder, self._began_s)
+        return last_collective_text(rank, environment(self.plan), self.plan.folder, self._began_s)
 
     def _end_processes(self) -> None:
         self.is_over = True
         with suppress(OSError):
             (self._folder / GIVEN_UP).touch()
-        self._alive.release()  # Which ends every rank that still runs.
+        self._alive.release()  # This ends every rank that still runs.
         end(self._ranks, self._processes)

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.1
 _LEAVE_S: Final = 5.0
-"""How long processes may take to end that were told to."""
+"""How long processes may take to end once they were told to."""
 _START_S: Final = 60.0
-"""How long it may take at least until all ranks have begun their tests: they import what the tests need."""
+"""How long at least all ranks may take until they have begun their tests: they import what the tests need."""
 _MOST_COMPILING: Final = 10
-"""So many times as long as otherwise is waited for ranks that compile."""
+"""How many times as long as for others is waited for ranks that compile."""
 _LAST_LINES: Final = 15
 _FATAL: Final = "Fatal Python error"
-_KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no other.
+_KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no SIGKILL.
 _ENDED_BY_US: Final = (LEFT_ALONE, -signal.SIGTERM, -_KILL)
 _FAILED: Final = re.compile(r"rank\s+: (\d+) .*\n\s+exitcode\s+: (-?\d+)")
-"""How the launcher tells of a rank that ended otherwise than with status 0."""
+"""How the launcher reports a rank that ended with a status other than 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,24 +46,24 @@ class JobPlan:
     """How a job runs tests."""
 
     file: str
-    """The whole path of their test file."""
+    """The absolute path of their test file."""
     device: str
-    """As it was asked for: the process group is of the first test's."""
+    """The device as the marker names it: the process group is that of the first test."""
     ranks: int
     words: tuple[str, ...]
-    """Those that each rank calls pytest with."""
+    """The arguments with which each rank calls pytest."""
     folder: Path
-    """Where it was called."""
+    """Where pytest was called."""
     variables: Mapping[str, str]
-    """What differs from the environment of this process."""
+    """The variables that differ from the environment of this process."""
     silence_s: float
-    """For how long no rank may tell of progress."""
+    """For how long at most no rank may report progress."""
     patience_s: float
-    """How long the other ranks may run on once one has failed: who waits for it in a collective might never end."""
+    """How long the other ranks may run on once one has failed: if they wait for it in a collective, they never end."""
     replays: bool
     """Whether recordings are judged: the ranks have nothing to do with each other then, and need no launcher."""
     compile_cache: str | None = None
-    """Whether it is one process alone, which is to find the compile caches "cold" or "warm"."""
+    """For a process alone: whether it is to find the compile caches "cold" or "warm"; None for ranks."""
     phase: CachePhase | None = None
     """How that process finds them."""
 
@@ -74,7 +74,7 @@ class JobPlan:
 
     @property
     def process(self) -> str:
-        """What messages call its process, where that is no rank of several; empty where it is."""
+        """The name of its process in messages, if that is no rank of several; else empty."""
         if self.phase is None:
             return ""
         return f"the process {'that fills the caches' if self.phase.fills else f'with {self.phase.name} caches'}"
@@ -87,24 +87,24 @@ class LostRank:
     number: int
     how: str
     last_lines: tuple[str, ...]
-    """Of what it wrote; where Python says what became of it, those."""
+    """The last lines of its output, or those in which Python says what became of it."""
     outlived: bool
-    """Whether it was ended for want of another one, which had failed."""
+    """Whether it was ended because another one had failed."""
     stack: Stack | None = None
-    """Where it was when the job was given up, if it could still tell."""
+    """Where it was when the job was given up, if it could still say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a rank was when its job was given up, as far as it is known."""
+    """Where a rank was when its job was given up, as far as that is known."""
 
     sign: Sign | None
     stack: Stack | None
     collective: str
-    """The one at which it stood; empty where no flight recorder tells."""
+    """The collective at which it stopped; empty where no flight recorder says."""
 
     def __str__(self) -> str:
-        """Return what it had not reached, at which line, and at which collective."""
+        """Return a text with the goal that it had not reached, the line, and the collective."""
         goal = "did not begin its tests" if self.sign is None else f"did not reach {self.sign.goal}"
         if self.sign is not None and self.sign.waits:
             goal = f"waited for the others at {self.sign.goal}"
@@ -112,7 +112,7 @@ class Place:
 
     @property
     def at(self) -> str:
-        """Return the line, and the collective."""
+        """Return a text with the line and the collective."""
         line = "where it was is not known" if self.stack is None else self.stack.innermost
         return f"{line}, {self.collective}" if self.collective else line
 
@@ -126,11 +126,11 @@ class JobEnd:
 
     ranks: tuple[RankEnd, ...]
     lost: tuple[LostRank, ...]
-    """The one first that the job ended by."""
+    """The lost ranks; first the one that ended the job."""
     process: str = ""
     """What messages call its process, where that is no rank of several."""
     silence: str = ""
-    """Why the job was given up, if no rank made progress any more."""
+    """Why the job was given up, if no rank made any progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class JobGivenUp:
 
 
 def environment(plan: JobPlan) -> dict[str, str]:
-    """Return that of the launcher, and of all ranks."""
+    """Return the environment of the launcher and of all ranks."""
     return {**os.environ, **plan.variables}
 
 
@@ -168,7 +168,7 @@ def start(plan: JobPlan, job: Path) -> Iterator[Process]:
 def _popen(words: list[str], folder: Path, variables: Mapping[str, str], logs: Path) -> Process:
     logs.mkdir(parents=True)
     with (logs / "stdout.log").open("wb") as out, (logs / "stderr.log").open("wb") as err:
-        # In a session of its own: Ctrl-C is for who waits for the job, and ends it so.
+        # In a session of its own: Ctrl-C goes to the process that waits for the job, which then ends it.
         return start_process(
             [sys.executable, *words], own_group=True, cwd=folder, env=variables, stdout=out, stderr=err
         )
@@ -179,12 +179,12 @@ def wait(
 ) -> JobGivenUp | None:
     """Wait until all ranks have ended a test, the ``last`` one with their processes.
 
-    Return why they are waited for no more where they do not.
+    Return why they are not waited for any longer, or None if all have ended it.
     """
     failed_s, heard_s, compiled = None, time.monotonic(), 0
     signs: list[Sign | None] = []
     turns = [rank.of_turn(number) for rank in ranks]
-    # All are asked, each time: to ask is what clears up after a process that has ended.
+    # All are asked each time: asking is what clears up after a process that has ended.
     while None in [process.poll() for process in processes]:
         if not last and all(turn.ended for turn in turns):
             return None
@@ -195,7 +195,7 @@ def wait(
         if failed_s is None and any(map(_has_failed, ranks, turns)):
             failed_s = now
         if failed_s is not None:
-            # A rank that failed because it had waited for the others has had the patience.
+            # A rank that failed because it had waited for the others has used up the patience.
             longest_s = min(plan.patience_s, _LEAVE_S) if any(turn.read().waited for turn in turns) else plan.patience_s
             if now - failed_s > longest_s:
                 return JobGivenUp(f"had not ended {longest_s:.0f} s after another rank had failed")
@@ -208,7 +208,7 @@ def wait(
 
 
 def _compile(ranks: Sequence[RankFolder]) -> bool:
-    """Whether a rank is compiling code, of which it cannot tell how far it is."""
+    """Return whether a rank is compiling code, during which it cannot report progress."""
     alive = {number: (rank.path, pid) for number, rank in enumerate(ranks) if (pid := rank.pid) is not None}
     return any(stack.compiles for stack in stacks.taken(alive).values())
 
@@ -216,7 +216,7 @@ def _compile(ranks: Sequence[RankFolder]) -> bool:
 def _longest_silence_s(signs: Sequence[Sign | None], plan: JobPlan) -> float:
     if any(sign is None or not sign.in_test for sign in signs):
         return max(plan.silence_s, _START_S)
-    # Ranks that wait for each other in a measurement find out by themselves.
+    # Ranks that wait for each other in a measurement notice it themselves.
     return plan.patience_s if any(sign and sign.waits for sign in signs) else plan.silence_s
 
 
@@ -229,7 +229,7 @@ def _runs(rank: RankFolder) -> bool:
 
 
 def is_there(pid: int) -> bool:
-    """Whether there is such a process."""
+    """Return whether there is such a process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -255,7 +255,7 @@ def end(folders: Sequence[RankFolder], processes: Sequence[Process]) -> None:
 
 
 def statuses_of(job: Path, processes: Sequence[Process], *, are_launched: bool) -> dict[int, int]:
-    """Return the exit statuses of ranks that ended with another than 0; the one by which the job ended is the first."""
+    """Return the exit statuses other than 0 by rank; the first is that of the rank by which the job ended."""
     if not are_launched:
         return {rank: process.returncode for rank, process in enumerate(processes) if process.returncode}
     others, _, first = _read(job / "launcher").rpartition("Root Cause")
@@ -269,7 +269,7 @@ def lost_ranks(
     given_up: JobGivenUp | None,
     places: Mapping[int, Place],
 ) -> Iterator[LostRank]:
-    """Yield the ranks that did not come to their end, where they were when the job was given up, if it was."""
+    """Yield the ranks that did not come to their end, with where they were if the job was given up."""
     first = next(iter(statuses), None)
     for rank in dict.fromkeys([*statuses, *range(len(ranks))]):
         status = statuses.get(rank, 0)
@@ -311,7 +311,7 @@ def _how(status: int) -> str:
 
 
 def _read(logs: Path) -> str:
-    """Return what a process wrote: its errors, or where it has none the rest."""
+    """Return what a process wrote to stderr, or if that is empty, to stdout."""
     files = (logs / f"{name}.log" for name in ("stderr", "stdout"))
     texts = (file.read_text(encoding="utf-8", errors="backslashreplace").rstrip() for file in files if file.is_file())
     return next(filter(None, texts), "")

@@ -1,4 +1,4 @@
-"""What a rank knows of itself; apart from the process group, which needs torch."""
+"""What a rank knows of itself; in a module apart from the process group's, which needs torch."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ class Ranks:
     local_rank: int
     """Its number among the ranks on this host."""
     device: torch.device
-    """The device that this rank is measured on: with GPUs, one of its own."""
+    """The device on which this rank is measured: with GPUs, one of its own."""

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.session import RunState
 
 _LOOPBACK: Final = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-"""Ranks of one host need no other network, and the one that its name belongs to may not be there."""
+"""Ranks of one host need no other network, and the one to which the host's name belongs may not exist."""
 
 _MORE_PATIENCE_S: Final = 5.0
-"""Ranks that wait for each other in a measurement find out by themselves, and have more to say of it."""
+"""Ranks that wait for each other in a measurement notice it themselves, and can say more about it."""
 
 
 def placed(item: pytest.Item, options: TestOptions, state: RunState, jobs: Jobs) -> pytest.Item:
-    """Return what is to run in the place of a test: itself, where it asks for no ranks or runs in a job."""
+    """Return the item to run in place of a test: the test itself, if it asks for no ranks or runs in a job."""
     is_alone = options.compile_cache is not None
     ranks, here = 1 if is_alone else options.ranks, this_rank()
     if is_alone and not (state.options.enabled and state.options.replay is None and here.alone):
@@ -47,13 +47,13 @@ def placed(item: pytest.Item, options: TestOptions, state: RunState, jobs: Jobs)
         parent, name=item.name, function=item, state=state, plan=plan, jobs=jobs, test_id=test_id, **own
     )
     job.stash[JOB] = job
-    if lack := lacks_gpus(options, state.options):
+    if lack := why_too_few_gpus(options, state.options):
         job.add_marker(pytest.mark.skip(reason=lack))
     return job
 
 
-def lacks_gpus(options: TestOptions, run: RunOptions) -> str | None:
-    """Return why there is not a GPU for each rank of a test; None where there is, or where none is measured."""
+def why_too_few_gpus(options: TestOptions, run: RunOptions) -> str | None:
+    """Return why there is not a GPU for each rank of a test; None if there is, or if no GPU is measured."""
     if options.ranks is None or options.device == "cpu" or run.replay is not None:
         return None
     gpus = count_of_run()
@@ -63,12 +63,12 @@ def lacks_gpus(options: TestOptions, run: RunOptions) -> str | None:
 
 
 def _words(config: pytest.Config) -> tuple[str, ...]:
-    """Return the words that pytest was called with, and more for what is settled before a plugin has a say."""
+    """Return the arguments that pytest was called with, and more for what is settled before a plugin is asked."""
     words, own = words_of(config), ["--capture=fd"]  # What a rank writes is shown with its report.
     if hasattr(config.option, "no_cov"):
         own.append("--no-cov")  # pytest-cov: ranks would write one file together.
     if (seed := getattr(config.option, "randomly_seed", None)) is not None:
-        own.append(f"--randomly-seed={seed}")  # pytest-randomly: all ranks are to draw the same.
+        own.append(f"--randomly-seed={seed}")  # pytest-randomly: all ranks must draw the same order.
     at = words.index("--") if "--" in words else len(words)
     return (*words[:at], *own, *words[at:])
 

@@ -1,6 +1,6 @@
-"""Where a rank hangs: its Python stack, which faulthandler writes once the process that waits for the job asks for it.
+"""Where a rank hangs: its Python stack, which faulthandler writes when the process that waits for the job asks for it.
 
-A signal, since it is answered without Python's lock: code that hangs in C, holding that, lets no thread look.
+It asks by a signal, which is answered without Python's lock: code that hangs in C with the lock lets no thread run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-# One that nobody else uses, where the system has such.
+# A signal that nobody else uses, if the system has one.
 _SIGNAL: Final = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", None)
 _FILE: Final = "stacks"
 _ANSWER_S: Final = 2.0
@@ -43,11 +43,11 @@ class Stack:
 
     lines: tuple[str, ...]
     compiles: bool
-    """Whether torch.compile is at work, which takes as long as it takes."""
+    """Whether torch.compile is at work, which may take any length of time."""
 
     @property
     def of_user(self) -> tuple[str, ...]:
-        """The lines without those of the machinery that calls the test; all where nothing else runs."""
+        """The lines without those of the machinery that calls the test; all lines if there are no others."""
         ends = [
             at
             for at, line in enumerate(self.lines, 1)
@@ -57,7 +57,7 @@ class Stack:
 
     @property
     def innermost(self) -> str:
-        """The line of the user's code that it has come to, with the innermost call in brackets if that is not it."""
+        """The line of the user's code that runs, with the innermost call in brackets if that is another one."""
         frames = [frame for line in self.lines if (frame := _FRAME.fullmatch(line))]
         users = next((frame for frame in frames if is_users_file(frame["file"])), None)
         if users is None or users is frames[0]:

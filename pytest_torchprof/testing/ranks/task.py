@@ -1,4 +1,4 @@
-"""What a rank is told, and what it leaves: files in a folder of the job's own."""
+"""The tasks and the results of ranks: files in a folder of the job's own."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pytest
 
 ALIVE: Final = "alive.lock"
-"""Held by the process that waits for the job: who gets it was left alone."""
+"""The lock of the process that waits for the job: a rank that gets it was left alone."""
 GIVEN_UP: Final = "given-up"
-"""There once that process gives the job up, and will read and remove what is in the folder."""
+"""The file that is there once that process gives the job up, and is about to read and remove the folder's content."""
 LEFT_ALONE: Final = 70
 """The exit status of a rank whose job was given up."""
 _TASK: Final = "task.json"
@@ -35,19 +35,19 @@ _END: Final = "end.json"
 _PID: Final = "pid"
 _SIGN: Final = "sign.json"
 START: Final = "the start of its tests"
-"""The first that a rank makes for."""
+"""The first goal of a rank."""
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """Which tests a job may have to run."""
+    """The tests that a job may have to run."""
 
     nodeids: tuple[str, ...]
     file: str
-    """The whole path of their test file."""
+    """The absolute path of their test file."""
     phase: CachePhase | None = None
     """How the process finds the compile caches; None where nobody asked for it."""
     columns: int | None = None
-    """Those of the terminal, which the ranks' output does not go to; None where nobody knows them."""
+    """The columns of the terminal, to which the ranks' output does not go; None where they are not known."""
 
     def write(self, folder: Path) -> None:
         """Tell it to the ranks."""
@@ -55,17 +55,17 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 def read_task(folder: Path) -> Task:
-    """Return what ``Task.write`` wrote."""
+    """Return the task that ``Task.write`` wrote."""
     return msgspec.json.decode((folder / _TASK).read_bytes(), type=Task)
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """What the ranks are to do next: run a test, or come to their end."""
+    """The next thing for the ranks to do: run a test, or end."""
 
     nodeid: str | None
     """The test; None where no other follows."""
     following: str | None = None
-    """The test of the file that pytest runs after it, in a job or not: up to there fixtures are kept."""
+    """The test of the file that pytest runs after it, in a job or not: fixtures are kept until then."""
     last: bool = False
     """Whether the job ends with it."""
     meets_anew: bool = False
@@ -78,7 +78,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 def read_turn(folder: Path, number: int) -> Turn | None:
-    """Return what ``Turn.write`` wrote; None where it has not yet."""
+    """Return the turn that ``Turn.write`` wrote; None if it has not done so yet."""
     try:
         return msgspec.json.decode((folder / f"turn{number}.json").read_bytes(), type=Turn)
     except FileNotFoundError:
@@ -89,28 +89,28 @@ class LastWord(Struct, frozen=True, kw_only=True):
     """What a rank leaves at the end of a test."""
 
     results: ProcessResults | None = None
-    """Those of its run, as a worker hands them over; None where the plugin had nothing to do."""
+    """The results of its run, as a worker hands them over; None where the plugin had nothing to do."""
     status: int | None = None
-    """pytest's exit status, 0 where it goes on; None where the rank did not come to the test's end."""
+    """pytest's exit status, 0 if it goes on; None if the rank did not come to the test's end."""
     goes_on: bool = False
     """Whether the rank waits for another test."""
     left: str = ""
-    """What the test has left behind, for which no other one may run in its process."""
+    """What the test has left behind that keeps other tests from running in its process."""
     groups: Mapping[str, int] = {}
-    """Of each process group that stays, how many collectives the rank has taken part in."""
+    """How many collectives the rank has taken part in, by process group that stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnd:
-    """All that one rank has left of a test."""
+    """Everything that one rank has left of a test."""
 
     reports: tuple[pytest.TestReport, ...] = ()
-    """Those of the test's phases, or of what kept it from running."""
+    """The reports of the test's phases, or of why it did not run."""
     last: LastWord = field(default_factory=LastWord)
 
     @property
     def failed(self) -> bool:
-        """Whether a phase did."""
+        """Whether a phase failed."""
         return has_failed(self.reports)
 
     @property
@@ -120,13 +120,13 @@ class RankEnd:
 
 
 class Sign(Struct, frozen=True):
-    """The last that a rank has told of how far it has come."""
+    """The last progress that a rank has reported."""
 
     number: int
     goal: str
-    """What it is about to reach, or has reached."""
+    """The goal that it is about to reach, or has reached."""
     waits: bool
-    """Whether it has reached it, and waits for the other ranks, which it does not do for ever."""
+    """Whether it has reached the goal and waits for the other ranks, which it does not do for ever."""
 
     @property
     def in_test(self) -> bool:
@@ -135,20 +135,20 @@ class Sign(Struct, frozen=True):
 
 
 class RankFolder:
-    """Where one rank leaves what comes of its tests."""
+    """The folder in which one rank leaves the results of its tests."""
 
     def __init__(self, job: Path, rank: int, config: pytest.Config) -> None:
         self.path = job / f"rank{rank}"
         self._config = config
-        """By whose hooks reports become text, and text becomes reports."""
+        """Its hooks turn reports into text, and text into reports."""
         self._signs = 0
 
     def of_turn(self, number: int) -> TurnFolder:
-        """Return where it leaves what comes of one test."""
+        """Return the folder in which it leaves the results of one test."""
         return TurnFolder(self.path / str(number), self._config)
 
     def begin(self, pid: int) -> None:
-        """Note that the rank has come so far."""
+        """Note that the rank has begun, with its process."""
         self.path.mkdir(exist_ok=True)
         stacks.answer(self.path)  # Before anybody knows whom to ask.
         (self.path / _PID).write_text(str(pid))
@@ -162,14 +162,14 @@ class RankFolder:
             return None
 
     def announce(self, goal: str, *, waits: bool = False) -> None:
-        """Leave how far the rank has come."""
+        """Note how far the rank has come."""
         self._signs += 1
         with replacing(self.path / _SIGN) as unfinished:
             unfinished.write_bytes(msgspec.json.encode(Sign(self._signs, goal, waits)))
 
     @property
     def sign(self) -> Sign | None:
-        """How far the rank has come; None before it has told."""
+        """How far the rank has come; None before it has reported any progress."""
         try:
             return msgspec.json.decode((self.path / _SIGN).read_bytes(), type=Sign)
         except OSError:
@@ -177,20 +177,20 @@ class RankFolder:
 
 
 class TurnFolder:
-    """Where one rank leaves what comes of one test."""
+    """The folder in which one rank leaves the results of one test."""
 
     def __init__(self, path: Path, config: pytest.Config) -> None:
         self._path = path
         self._config = config
 
     def add(self, report: pytest.TestReport) -> None:
-        """Leave a report, also for the case that no other follows."""
+        """Write a report, which may turn out to be the last."""
         self._path.mkdir(exist_ok=True)
         with (self._path / _REPORTS).open("a", encoding="utf-8") as file:
             file.write(f"{to_line(report, self._config)}\n")
 
     def end(self, last: LastWord) -> None:
-        """Leave the last word, whole or not at all; the reports are there already."""
+        """Write the last word, whole or not at all; the reports are there already."""
         self._path.mkdir(exist_ok=True)
         with replacing(self._path / _END) as unfinished:
             # Python's own writer: ids of tests may hold lone surrogates.
@@ -198,7 +198,7 @@ class TurnFolder:
 
     @property
     def ended(self) -> bool:
-        """Whether the rank has left all that it leaves."""
+        """Whether the rank has left everything."""
         return (self._path / _END).is_file()
 
     def read(self) -> RankEnd:

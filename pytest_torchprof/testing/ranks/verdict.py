@@ -1,4 +1,4 @@
-"""What the ranks of a job come to together: one outcome of the test, and one result of each measurement."""
+"""The joint verdict of a job's ranks: one outcome of the test, and one result of each measurement."""
 
 from __future__ import annotations
 
@@ -35,50 +35,50 @@ _WORST_RESULT_FIRST: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankVerdict:
-    """What one rank comes to: by the phase whose report decides it, or by its loss."""
+    """The verdict of one rank: that of the phase whose report decides it, or its loss."""
 
     rank: Rank
     process: str = ""
-    """What messages call it, where it is no rank of several."""
+    """Its name in messages, if it is no rank of several."""
     outcome: str
     report: pytest.TestReport
     lost: bool = False
     order: float = 0.0
-    """The least is that of the rank which may be the cause of the others' failure."""
+    """The lowest is that of the rank that may be the cause of the others' failure."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.process or str(self.rank)
 
     @property
     def line(self) -> str:
-        """Why it comes to that, in a line."""
+        """Why it has this outcome, in one line."""
         return brief_of(self.report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobVerdict:
-    """What a test of several ranks comes to."""
+    """The verdict of a test of several ranks."""
 
     job: JobEnd
     ranks: tuple[RankVerdict, ...]
 
     @property
     def outcome(self) -> str:
-        """That of the worst rank: "failed", "skipped", "xfailed" or "passed"."""
+        """The outcome of the worst rank: "failed", "skipped", "xfailed" or "passed"."""
         return min((verdict.outcome for verdict in self.ranks), key=WORST_FIRST.index)
 
     @property
     def first(self) -> RankVerdict:
-        """The rank that tells it: of those that came to the same, the lowest."""
+        """The rank that speaks for it: the lowest of those with the same outcome."""
         those = [verdict for verdict in self.ranks if verdict.outcome == self.outcome]
         cause = min(those, key=lambda verdict: verdict.order)
         return next(verdict for verdict in those if verdict.line == cause.line)
 
     @property
     def line(self) -> str:
-        """What it comes to, in a line."""
+        """The outcome and its cause, in one line."""
         if self.outcome == "passed":
             return ""
         if self.job.silence:
@@ -96,9 +96,9 @@ class JobVerdict:
         return expected_here(reason, {verdict.rank.number: PhaseEnd(verdict.outcome) for verdict in self.ranks})
 
     def text(self, *, short: bool = False, columns: int | None = None) -> str:
-        """Return why it failed, as the first rank says it, under a line on each of the others.
+        """Return why it failed, as the first rank says it, below a line on each of the others.
 
-        The lines on ranks are broken where the columns end; None: nobody knows how many there are.
+        The lines on ranks are wrapped to ``columns``; None where the width is not known.
         """
         own = self.first.report
         if self.job.silence:
@@ -124,13 +124,13 @@ class JobVerdict:
 
     @property
     def properties(self) -> tuple[tuple[str, Any], ...]:
-        """What rank 0 has to tell besides."""
+        """Rank 0's properties for JUnit's report."""
         reports = self.job.ranks[0].reports
         return tuple((name, value) for name, value in reports[-1].user_properties) if reports else ()
 
 
 def verdict_of(job: JobEnd) -> JobVerdict:
-    """Return what a job comes to."""
+    """Return the verdict of a job."""
     return JobVerdict(job=job, ranks=tuple(_of_rank(job, number) for number in range(len(job.ranks))))
 
 
@@ -143,7 +143,7 @@ def _of_rank(job: JobEnd, number: int) -> RankVerdict:
         at = float("inf") if lost.outlived else float(order - len(job.lost))
         return RankVerdict(rank=rank, process=job.process, outcome="failed", report=report, lost=True, order=at)
     outcome, report = min(map(_outcome, _reports(end)), key=lambda pair: WORST_FIRST.index(pair[0]))
-    # Who has heard of another rank's end is not the cause.
+    # A rank that has heard of another rank's end is not the cause.
     at = float("inf") if code_of(report) == Code.OTHER_RANK else report.stop
     return RankVerdict(rank=rank, process=job.process, outcome=outcome, report=report, order=at)
 
@@ -154,7 +154,7 @@ def _last_words(lost: LostRank) -> str:
 
 
 def _reports(end: RankEnd) -> Iterable[pytest.TestReport]:
-    """Return the reports of a rank that came to its end, the call's first; a test that was not called has failed."""
+    """Return the reports of a rank that came to its end, the call's first; a test that was not called failed."""
     called = [report for report in end.reports if report.when == "call"]
     if called or any(report.outcome != "passed" for report in end.reports):
         return (*called, *end.reports)
@@ -171,7 +171,7 @@ def _outcome(report: pytest.TestReport) -> tuple[str, pytest.TestReport]:
 
 
 def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
-    """Return what the ranks hand over together: of each measurement the result of the worst rank.
+    """Return what the ranks hand over together: for each measurement the result of the worst rank.
 
     Baselines are rank 0's, and written if the test has passed on all.
     """
@@ -183,7 +183,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
         results=tuple(_results(nodeid, verdict, of_ranks)),
         replayed=tuple(sorted(set(chain.from_iterable(handed.replayed for handed in of_ranks)))),
         problems=tuple(dict.fromkeys(chain.from_iterable(handed.problems for handed in of_ranks))),
-        # What was collected and has passed this process knows by itself.
+        # This process itself knows which tests were collected and have passed.
         baselines=replace(first.baselines, updates=updates, collected={}, passed={}),
         lacks_gpu=False,
         slow_export=any(handed.slow_export for handed in of_ranks),
