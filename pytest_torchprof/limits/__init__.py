@@ -1,4 +1,4 @@
-"""Limits: all that there are, how a test asks for them, and whether a measurement keeps to each."""
+"""Limits: the catalogue, how a test asks for them, and whether a measurement keeps each of them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ __all__ = [
 
 
 def forbid_limit(known: Mapping[str, Rule]) -> Limit:
-    """Return the limit ``forbid`` that takes the finding codes in ``known`` and refuses others."""
+    """Return the limit ``forbid``, which takes the finding codes in ``known`` and refuses others."""
 
     def read(value: object) -> tuple[str, ...]:
         for code in (codes := as_list(value)):
@@ -128,12 +128,12 @@ def read_limits(
     defaults: Mapping[str, object] | None = None,
     more_to_come: bool = False,
 ) -> tuple[Asked, ...]:
-    """Return the limits in ``given`` with their values and settings read, by default all that there are of our own."""
+    """Return the limits in ``given`` with their values and settings read; by default all of our own are known."""
     return asked.read_limits(given, known=known, defaults=defaults, more_to_come=more_to_come)
 
 
 def divided(given: Mapping[str, object]) -> tuple[OwnKernels, dict[str, object]]:
-    """Return what ``own_kernels`` among keywords declares, and the others; UnknownLimit for what declares nothing."""
+    """Return what ``own_kernels`` among the keywords declares, and the others; UnknownLimit if it is invalid."""
     others = {name: value for name, value in given.items() if name != OWN_KERNELS}
     if OWN_KERNELS not in given:
         return NOTHING_DECLARED, others
@@ -144,6 +144,6 @@ def divided(given: Mapping[str, object]) -> tuple[OwnKernels, dict[str, object]]
 
 
 def of_compiling(given: Iterable[str]) -> bool:
-    """Return whether limits of these names are all on what the compiler did, which every device can tell."""
+    """Return whether limits of these names are all about what the compiler did, which every device shows."""
     limits = [limit for limit in LIMITS if limit.needs == COMPILE]
     return bool(names := set(given)) and names <= {limit.name for limit in limits} | settings_of(limits).keys()

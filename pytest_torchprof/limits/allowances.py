@@ -35,24 +35,24 @@ class Allowance:
 
     written: str
     answers: Callable[[Analysis, Sequence[Item]], list[Reply]]
-    """Tells of each item whether it is allowed."""
+    """Returns for each item whether it is allowed."""
     needs_lines: bool = False
     names_direction: bool = False
     operator: Operator | None = None
-    """The operator that it names, if it is one."""
+    """The operator that it names, if it names one."""
 
     def __str__(self) -> str:
-        """Return it as it stands in the test."""
+        """Return it as it is written in the test."""
         return self.written
 
 
 def read_allowances(value: object) -> tuple[Allowance, ...]:
-    """Return what is allowed, in the order in which it is written; UnknownLimit for what can be none of it."""
+    """Return the allowances in the order in which they are written; UnknownLimit for a value that is none."""
     return tuple(_allowance(entry) for entry in dict.fromkeys(as_list(value)))
 
 
 def read_allowed_copies(value: object) -> tuple[Allowance, ...]:
-    """Return what is allowed of copies, which may be named by their direction too."""
+    """Return the allowances of copies, which may also be named by their direction."""
     return tuple(_direction(entry) or _allowance(entry) for entry in dict.fromkeys(as_list(value)))
 
 
@@ -81,7 +81,7 @@ def _allowance(entry: object) -> Allowance:
 
 
 def _by_operator(pattern: Operator, analysis: Analysis, items: Sequence[Item]) -> list[Reply]:
-    """Allow what any of the operators around it matches."""
+    """Return for each item whether one of the operators around it matches."""
     if not len(analysis.trace.ops):
         return [NOT_KNOWN] * len(items)
     chain = analysis.launching.chain
@@ -89,7 +89,7 @@ def _by_operator(pattern: Operator, analysis: Analysis, items: Sequence[Item]) -
 
 
 def _by_range(name: str, analysis: Analysis, items: Sequence[Item]) -> list[Reply]:
-    """Allow what was done inside the user's ranges of this name, wherever these begin."""
+    """Return for each item whether it lies inside the user's ranges of this name, wherever these begin."""
     trace = analysis.trace
     stretches = stretches_of(trace, trace.ranges(name))
     calls = [item.call for item in items if item.call >= 0]
@@ -100,7 +100,7 @@ def _by_range(name: str, analysis: Analysis, items: Sequence[Item]) -> list[Repl
 
 
 def _by_place(file: str, line: int | None, _analysis: Analysis, items: Sequence[Item]) -> list[Reply]:
-    """Allow what comes from this file of the user's, or from this line of it."""
+    """Return for each item whether it comes from this file of the user's, or from this line of it."""
     in_file = cache(partial(is_file, file))
     return [_is_there(item, in_file, line) for item in items]
 

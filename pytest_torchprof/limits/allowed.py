@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """The items of one step, each with what allows it, and with what may and cannot be told."""
+    """The items of one step, each with the allowances that apply to it, and with those that may apply."""
 
     step: StepProfile
     items: Sequence[Item]
@@ -73,7 +73,7 @@ class Tally:
 
     @cached_property
     def allowed(self) -> dict[tuple[Allowance, ...], list[Item]]:
-        """The items that are allowed, by what allows them."""
+        """The items that are allowed, by their allowances."""
         items_of = defaultdict(list)
         for item, allowing in zip(self.items, self.allowing, strict=True):
             if allowing:
@@ -82,7 +82,7 @@ class Tally:
 
     @cached_property
     def undecided(self) -> list[Item]:
-        """The items of which it cannot be told."""
+        """The items of which it is not known whether they are allowed."""
         return [
             item
             for item, allowing, doubtful in zip(self.items, self.allowing, self.doubtful, strict=True)
@@ -101,14 +101,14 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Count:
-    """What is counted, and how it is told."""
+    """The kind of item that a limit counts, and how it is shown."""
 
     noun: str
     items: Items
     rows: Rows
 
     def judge(self, analysis: Analysis, most: int, allow: Sequence[Allowance]) -> Verdict:
-        """Return whether no step has more than so many items that are not allowed."""
+        """Return the verdict that no step has more than ``most`` items that are not allowed."""
         tallies = [Tally.of(analysis, step, self.items(analysis, step), allow) for step in analysis.steps]
         unused = _unused(tallies, allow)
         worst = max(tallies, key=lambda tally: len(tally.counting))
@@ -164,14 +164,14 @@ class _Count:
 
 
 def _unused(tallies: Sequence[Tally], allow: Sequence[Allowance]) -> tuple[AllowedNothing, ...]:
-    """Return a line that names the allowances which matched nothing in any step, if there are such."""
+    """Return a line that names the allowances that matched nothing in any step; empty if all matched."""
     used = {entry for tally in tallies for some in (*tally.allowing, *tally.doubtful) for entry in some}
     names = tuple(str(entry) for entry in allow if entry not in used)
     return (AllowedNothing(names),) if names else ()
 
 
 def _every_wait(analysis: Analysis, step: StepProfile) -> list[Item]:
-    """Return the blocking calls, and copies that came back only when they were done, unless a call waits for them."""
+    """Return the blocking calls, and the copies that returned only when done, unless a call waits for them."""
     waits, trace = waits_of(analysis, step), analysis.trace
     known = {item.op for item in waits if item.op >= 0}
     # ROCm says "Host" for both kinds of memory.
@@ -192,17 +192,17 @@ _COPIES = _Count(noun="copy", items=partial(moves_of, kind=MEMCPY), rows=rows_of
 def judge_syncs(
     analysis: Analysis, most: int, *, allow_syncs: Sequence[Allowance] = (), waits: str = "calls"
 ) -> Verdict:
-    """Return whether no step waits more often, beside the waits that are allowed."""
+    """Return the verdict that no step waits more than ``most`` times, beside the waits that are allowed."""
     verdict = _WAITS[waits].judge(analysis, most, allow_syncs)
     return (verdict.status == HOLDS and _polled(analysis)) or verdict
 
 
 _POLLS = 10
-"""So many questions in a row are a loop that waits for the answer; code that looks into several events has fewer."""
+"""This many queries in a row are a loop that waits for the answer; code that queries several events makes fewer."""
 
 
 def _polled(analysis: Analysis) -> Verdict | None:
-    """Return that a step may have waited without a call that blocks."""
+    """Return *not measured* if a step may have waited without a blocking call; None if none did."""
     for step in analysis.steps:
         times = longest_poll(analysis.trace, step.part.calls)
         if times >= _POLLS:
@@ -211,7 +211,7 @@ def _polled(analysis: Analysis) -> Verdict | None:
 
 
 def judge_memcpys(analysis: Analysis, most: int, *, allow_memcpys: Sequence[Allowance]) -> Verdict:
-    """Return whether no step copies more often, beside the copies that are allowed."""
+    """Return the verdict that no step copies more than ``most`` times, beside the copies that are allowed."""
     return _COPIES.judge(analysis, most, allow_memcpys)
 
 

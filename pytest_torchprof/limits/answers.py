@@ -1,4 +1,4 @@
-"""What limits on the work of each step answer: what does not hold there, or cannot be told."""
+"""The answers of limits on the work of each step: what does not hold there, or is not known."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StepAnswer:
-    """What does not hold of one entry of a limit in one step: it is missed, or cannot be told."""
+    """Why one entry of a limit does not hold in one step: it is missed, or it is not known whether it is."""
 
     status: Status
     seen: AnySeen | None = None
     evidence: tuple[AnyEvidence, ...] = ()
     reason: Reason | None = None
-    """Why it cannot be told."""
+    """Why it is not known; None if the entry is missed."""
     of_all_steps: bool = False
-    """Whether it is no matter of this step."""
+    """Whether it concerns all steps and not this one alone."""
 
 
 def _together(answers: Iterable[StepAnswer]) -> tuple[AnyEvidence, ...]:
-    """Return the evidence of all answers: first rows of what they are about, behind them what else ran, once each."""
+    """Return the evidence of all answers, once each: first the rows that they are about, then what else ran."""
     facts = dict.fromkeys(fact for answer in answers for fact in answer.evidence)
     rows = [fact for fact in facts if isinstance(fact, WorkRow)]
     about = in_order(row for row in rows if not row.also_ran)
@@ -56,7 +56,7 @@ def _together(answers: Iterable[StepAnswer]) -> tuple[AnyEvidence, ...]:
 
 
 def in_each_step(problems: Callable[[Analysis, StepProfile, Any], Iterable[StepAnswer]]) -> Callable[..., Verdict]:
-    """Return a check of every step; a missed one wins over one that cannot be told, the first of its kind is shown."""
+    """Return a check of every step; a missed one wins over an unknown one, and the first of its kind is shown."""
 
     def check(analysis: Analysis, value: Any) -> Verdict:
         in_steps = [(step, answer) for step in analysis.steps for answer in problems(analysis, step, value)]

@@ -1,4 +1,4 @@
-"""What a test asks for: limits with their values and settings, read; and whether a measurement keeps to them."""
+"""What a test asks for: limits with their values and settings; and whether a measurement keeps them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One limit together with the value a test gave it: read, and as it was written."""
+    """One limit with the value that a test gave it: as it was read, and as it was written."""
 
     limit: Limit
     value: Any
     written: object
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What the test says of how it counts, read."""
+    """The settings that change how it counts, as they were read."""
 
     @property
     def shown(self) -> str:
@@ -60,8 +60,8 @@ def read_limits(
 ) -> tuple[Asked, ...]:
     """Return the limits in ``given`` with their values and settings read; UnknownLimit names a bad keyword or value.
 
-    ``defaults`` are settings that hold where a limit takes them and none is given. ``more_to_come``: others will be
-    added to them, so that a setting may stand without its limit yet.
+    ``defaults`` are settings for limits that take them and are given none. ``more_to_come``: other limits will be
+    added, so that a setting may be given before its limit.
     """
     by_name = {limit.name: limit for limit in known}
     taken = settings_of(by_name[name] for name in given if name in by_name)
@@ -110,7 +110,7 @@ _ADDRESS = re.compile(r"<function ([\w.]+) at 0x[0-9a-f]+>")
 
 
 def _refused(name: str, value: object, problem: UnknownLimit) -> UnknownLimit:
-    """Return what to say of a value that cannot be read, as it stands in the marker."""
+    """Return the error for a value that cannot be read, with the value as it is written in the marker."""
     if problem.code is Code.BAD_PATTERN and (call := selector_call(value)) is not None:
         function = call.partition("(")[0]
         return UnknownLimit(f"{name}={function} is a function; call it: {name}={call}", problem.code)
@@ -154,16 +154,16 @@ def _refuse_both_fused_and_not(by_name: Mapping[str, Asked]) -> None:
 
 
 def check_limits(analysis: Analysis, asked: Iterable[Asked]) -> tuple[Verdict, ...]:
-    """Return a verdict for each limit, or several; none that could not be measured holds."""
+    """Return one or several verdicts for each limit; a limit that could not be measured never holds."""
     limits = tuple(asked)
     idle = idle_step(analysis, limits)
     return tuple(answered(verdict, wanted) for wanted in limits for verdict in _verdicts(analysis, wanted, idle))
 
 
 def answered(verdict: Verdict, wanted: Asked) -> Verdict:
-    """Return the verdict as that on what was asked for; one that says itself on what it is keeps that."""
+    """Return the verdict as one on the limit that was asked for; a verdict that names its own limit keeps that name."""
     value = wanted.value
-    # JSON has no infinity, and nothing is beyond it.
+    # JSON has no infinity, and nothing exceeds it.
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     return replace(
         verdict,
@@ -175,7 +175,7 @@ def answered(verdict: Verdict, wanted: Asked) -> Verdict:
 
 
 def idle_step(analysis: Analysis, asked: Iterable[Asked]) -> StepProfile | None:
-    """Return the first step in which nothing ran on the device; None where that is meant, or what ran is not known."""
+    """Return the first step in which nothing ran on the device; None if that is intended, or if it is not known."""
     if analysis.kernels_unknown is not None or any(
         wanted.limit.name == "min_kernels" and wanted.value == 0 for wanted in asked
     ):
@@ -190,7 +190,7 @@ def nothing_known(analysis: Analysis, asked: Iterable[Asked]) -> Reason | None:
 
 
 def something_ran(reason: Reason) -> Verdict:
-    """Return the verdict on a measurement of which nothing is asked: that anything ran at all, which is not known."""
+    """Return the verdict on a measurement without limits of which it is not known whether anything ran."""
     return unmeasured(reason).on("min_kernels", "1")
 
 
@@ -216,7 +216,7 @@ def _given(analysis: Analysis, wanted: Asked) -> tuple[Verdict, ...]:
 
 
 def _unless_unsure(analysis: Analysis, wanted: Asked, verdict: Verdict, idle: StepProfile | None) -> Verdict:
-    """Return the verdict, or that it is not measured where it holds for want of work, or hangs on what is not known."""
+    """Return the verdict, or *not measured* if it holds only because nothing ran, or depends on what is not known."""
     limit = wanted.limit
     if verdict.status == HOLDS and limit.needs == GPU and limit.on_gpu_work and idle is not None:
         return unmeasured(_nothing_ran(analysis, idle), step=idle.name)
@@ -226,7 +226,7 @@ def _unless_unsure(analysis: Analysis, wanted: Asked, verdict: Verdict, idle: St
 
 
 def _unless_not_known(analysis: Analysis, wanted: Asked) -> Verdict | None:
-    """Return that a limit that holds is not measured, where it hangs on kernels of which nobody knows the family."""
+    """Return *not measured* for a limit that holds but depends on kernels of no known family; else None."""
     for family in wanted.limit.families:
         supposed = analysis.supposing(family)
         if supposed is None:

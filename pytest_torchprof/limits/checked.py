@@ -1,4 +1,4 @@
-"""Limits of other plugins, looked at before they are used: what they are, and whatever their checks return."""
+"""Limits of other plugins, checked before they are used: the limits themselves, and what their checks return."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def checked_limits(brought: object, known: Iterable[Limit], options: Iterable[str]) -> tuple[Limit, ...]:
     """Return the limits that another plugin brings, beside those that are known and the marker's own options.
 
-    UnknownLimit: what it brings is no limit, or would take the place of a keyword that has a meaning already.
+    Raises UnknownLimit if it brings something else, or would replace a keyword that has a meaning already.
     """
     if not isinstance(brought, Iterable):
         raise UnknownLimit(f"expected a list of limits, got {printable_line(repr(brought), 60)}", Code.BAD_OPTION)
@@ -69,9 +69,9 @@ def _problem_of(limit: Limit, meanings: Mapping[str, object]) -> str | None:
 
 
 def _guarded(limit: Limit) -> Limit:
-    """Return the limit with a check that returns verdicts, at least one, whatever the plugin's own does.
+    """Return the limit with a check that returns at least one verdict, whatever the plugin's own does.
 
-    One that raises is *not measured*: neither its error nor a skip may take the verdicts on other limits along.
+    A check that raises is *not measured*: neither its error nor a skip may suppress the verdicts on other limits.
     """
 
     def check(*arguments: Any, **settings: Any) -> tuple[Verdict, ...]:
@@ -91,8 +91,8 @@ def _guarded(limit: Limit) -> Limit:
 def verdicts_of(limit: str, returned: object) -> tuple[Verdict, ...]:
     """Return the verdicts that the check of a limit returned, at least one.
 
-    What is none, or cannot travel as data, is *not measured*: a limit must not pass because nobody could read what
-    became of it.
+    Anything else, or a verdict that cannot travel as data, is *not measured*: a limit must not pass because its
+    verdict could not be read.
     """
     given = returned if isinstance(returned, tuple) else (returned,)
     if not given or not all(isinstance(verdict, Verdict) for verdict in given):
@@ -103,7 +103,7 @@ def verdicts_of(limit: str, returned: object) -> tuple[Verdict, ...]:
 def _readable(limit: str, verdict: Verdict) -> Verdict:
     try:
         given = _in_known_kinds(verdict)
-        # NaN is no JSON, and no number that can be compared with a bound.
+        # NaN is not JSON, and cannot be compared with a bound.
         converted = convert(json.loads(json.dumps(to_builtins(given), allow_nan=False)), Verdict)
     except (TypeError, ValueError, ValidationError) as problem:
         return unmeasured(UnreadableVerdict(limit, str(problem)))

@@ -73,7 +73,7 @@ def _rows(collectives: Iterable[Collective]) -> tuple[WorkRow, ...]:
 
 
 def _largest_first(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
-    """Return the rows in the order in which they are told below a limit on bytes."""
+    """Return the rows in the order in which a limit on bytes shows them."""
     return tuple(sorted(rows, key=lambda row: -row.count * row.size_bytes))
 
 
@@ -167,7 +167,7 @@ def _max_exposed(analysis: Analysis, asked: _Exposure) -> Verdict:
 
 
 def _where(analysis: Analysis, step: StepProfile, communication: StepCommunication) -> dict[str, Any]:
-    """Return the step, and the collectives of which nothing hides all, as the fields of a verdict."""
+    """Return the step, and the collectives that are not hidden completely, as the fields of a verdict."""
     rows = longest_first(_rows(collective for collective in communication.collectives if collective.exposed_us))
     return {"evidence": rows, "step": step.name, "in_step": title_among(analysis, step)}
 

@@ -83,7 +83,7 @@ def _max_recompiles(analysis: Analysis, bound: int, *, own: Sequence[str] = ()) 
 
 
 def _of_own_code(events: Sequence[Found], own: Sequence[str]) -> tuple[Sequence[Found], Others, Reason | None]:
-    """Return what counts, how many of the rest are where, and why that may be wrong; without ``own`` all counts."""
+    """Return the events that count, the places of the others, and why that may be wrong; without ``own`` all count."""
     if not own:
         return events, (), None
     counted_ones, others = divide(events, own)
@@ -114,7 +114,7 @@ def _at_most(
 
 
 def instead_of_compiling(compiled: Compile) -> tuple[AnyEvidence, ...]:
-    """Return what may be the reason why nothing was compiled; nothing where something was."""
+    """Return lines on why nothing may have been compiled; empty if something was."""
     if compiled.nothing is None:
         return ()
     skipped = map(_break_line, compiled.skipped_frames)
@@ -196,7 +196,7 @@ def _why_graphs_are_unknown(analysis: Analysis) -> Reason | None:
 
 
 def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[AnySeen | None, tuple[WorkRow, ...], GraphReplays]:
-    """Return what is wrong with one step (None: nothing), its kernels outside graphs, and what was seen."""
+    """Return what is wrong with one step (None: nothing), its kernels outside graphs, and its replays."""
     total, inside = len(step.kernels), sum(kernel.in_graph for kernel in step.kernels)
     outside = [kernel for kernel in step.kernels if not kernel.in_graph]
     seen = GraphReplays(inside, total, int(step.graph_launches))
@@ -216,7 +216,7 @@ def _graphs_of_step(step: StepProfile, asked: Any) -> tuple[AnySeen | None, tupl
 
 def _in_compiled_code(kernels: Sequence[Kernel]) -> Iterator[Kernel]:
     """Yield the kernels outside graphs that compiled code, or a range with a graph launch in it, launched."""
-    # The engine's own range is around all that a backward pass does, such as adding up gradients behind the graph.
+    # The engine's own range encloses everything that a backward pass does, such as adding up gradients after the graph.
     owners = {
         name
         for kernel in kernels

@@ -1,4 +1,4 @@
-"""The limit on the time that torch.compile takes, as it is or with cold and with warm caches."""
+"""The limit on the time that torch.compile takes, with the caches as they are, or with cold and with warm ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def max_compile_time(analysis: Analysis, asked: float | Mapping[str, float]) -> 
 
 
 def _start(seen: Compile, phase: str | None) -> ColdStart | None:
-    """Return times and caches of a phase; None where the recording has none of it."""
+    """Return the times and caches of a phase; None if the recording has none."""
     caches = seen.caches
     if caches is not None and phase == "cold" and caches.phase == "warm":
         return caches.cold

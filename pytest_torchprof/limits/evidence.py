@@ -1,4 +1,4 @@
-"""The catalogue of what stands below a limit: rows of work, and lines that say where, why and what next."""
+"""The catalogue of what is shown below a limit: rows of work, and lines that say where, why, and what to do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CACHES: Final = {"dynamo": "Dynamo", "aot_autograd": "AOTAutograd", "inductor":
 
 
 class Evidence(Statement, frozen=True, tag_field="evidence"):
-    """Something that a person acts on."""
+    """A fact that a person can act on."""
 
     @property
     def lines(self) -> list[str]:
@@ -51,21 +51,21 @@ class WorkRow(Evidence, frozen=True, kw_only=True):
     in_copies_us: float = 0.0
     """Of a blocking call: for how long the CPU waited in the copies before it."""
     allowed_by: tuple[str, ...] = ()
-    """What in the test allows it."""
+    """The allowances in the test that apply to it."""
     launched_nothing: bool = False
     """Of an operator: it ran, and launched no kernel."""
     ops: tuple[str, ...] = ()
     """The operators that launched it."""
     places: tuple[tuple[int, str], ...] = ()
-    """How often from where in the user's code, where the recording tells."""
+    """The places in the user's code that launched it, with how often, if the recording shows them."""
     line: tuple[str, int] | None = None
-    """The file and line of most of it."""
+    """The file and line that launched most of it."""
     also_ran: bool = False
-    """It is listed to compare with, and is not what the limit was missed by."""
+    """Whether it is only listed for comparison, and did not miss the limit."""
 
     @property
     def note(self) -> str:
-        """What else there is to say of it."""
+        """Further facts about it, as text."""
         size = show_bytes(self.size_bytes) if self.size_bytes else ""
         allowed = f"allowed: {', '.join(self.allowed_by)}" if self.allowed_by else ""
         copies = f"{show_us(self.in_copies_us)} in copies" if self.in_copies_us else ""
@@ -73,7 +73,7 @@ class WorkRow(Evidence, frozen=True, kw_only=True):
         return ", ".join(filter(None, [size, copies, allowed, nothing]))
 
     def launched_by(self, name: str) -> list[str]:
-        """Return the operators that ``name`` does not show already: on the CPU the operator is the kernel."""
+        """Return the operators that ``name`` does not show already: on the CPU, the operator is the kernel."""
         return [op for op in self.ops if op not in name]
 
     @property
@@ -126,7 +126,7 @@ class KernelsToDeclare(Evidence, frozen=True):
 
 
 class AllowedNothing(Evidence, frozen=True):
-    """What a test allows, and nothing was."""
+    """Allowances of a test that matched nothing."""
 
     allowances: tuple[str, ...]
 
@@ -248,14 +248,14 @@ class PatternAdvice(Evidence, frozen=True):
     is_expression: bool
     """Whether it is a glob or a regular expression; else a piece of a name."""
     selector: str
-    """What matches them, as it is written."""
+    """The selector that matches them, as users write it."""
     kernels: int
     noun: str
-    """What they are: "GEMM"."""
+    """The kind of kernel: "GEMM"."""
     asked: tuple[str, ...]
     """What the pattern's words ask for: "layout tn"."""
     names: tuple[tuple[int, str], ...]
-    """How many there are of the most frequent names."""
+    """The most frequent names, each with its count."""
     other_names: int
 
     @property
@@ -310,7 +310,7 @@ class RankKernels(Evidence, frozen=True):
 
 
 class WorstRank(Evidence, frozen=True):
-    """On which rank a limit comes out worst."""
+    """The rank with the worst verdict on a limit."""
 
     rank: int
     ranks: int
@@ -327,7 +327,7 @@ class WorstRank(Evidence, frozen=True):
 
 
 class OtherwiseOnRank(Evidence, frozen=True):
-    """How a limit comes out on another rank."""
+    """The verdict on a limit on another rank."""
 
     rank: int
     status: str
@@ -348,7 +348,7 @@ class CaughtByTest(Evidence, frozen=True):
 
 
 def what_each_carries(kernels: Iterable[Kernel]) -> list[KernelCarries]:
-    """Return a line per kernel in launch order, one for those that follow each other and read the same."""
+    """Return a line per kernel in launch order; consecutive lines that read the same are merged."""
     lines = groupby(
         KernelCarries(kernel.short, tuple(possible_operators(kernel)), kernel.launcher) for kernel in kernels
     )

@@ -1,4 +1,4 @@
-"""The text of a failure: which limits, what was seen instead, from where, why, what to do; a screen of it."""
+"""The text of a failure: which limits, what was seen instead, where it comes from, why, and what to do."""
 
 from __future__ import annotations
 
@@ -41,63 +41,63 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits.evidence import AnyEvidence
 
 MOST_WITH_PLACES = 18
-"""Lines of work that have their places below each; of more, all kernels are named before any place is."""
+"""Up to this many lines of work have their places below each; with more, all kernels are named before any place."""
 COLUMN = 32
-"""At which what was seen starts, where the limit leaves room for it."""
+"""The column at which the measured value starts, if the limit leaves room for it."""
 INDENT = 6
 MOST_PLACES = 3
-"""Of one row, where a screen is all there is."""
+"""The most places of one row on a screen of limited size."""
 LONGEST_OPS = 28
 _LEAST_NAME = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """How much there is to be said: columns, lines, or everything."""
+    """The room for a text: columns, lines, or no bound."""
 
     width: int = 100
     columns: int | None = None
-    """Where lines of prose are broken; None where nobody knows, as in a file: they stay whole."""
+    """The column at which prose is wrapped; None if the width is not known, as in a file: lines stay whole."""
     lines: int = 36
-    """Of what fails beside limits; with pytest's own lines around them, and the recordings' below, a screen of 40."""
+    """Lines for failures other than limits; with pytest's own lines and the recordings', they fill a screen of 40."""
     everything: bool = False
-    """Whether nothing is to be left out (``-vv``)."""
+    """Whether nothing may be left out (``-vv``)."""
     rest: str = "pytest -vv"
     """The command that shows what is left out; empty where none does."""
 
 
 DEFAULT = Screen()
 REMEDY = "  do: "
-"""How a line begins that says what to do."""
+"""The beginning of a line that says what to do."""
 _MOVED = {"came": "new", "changed": "changed", "went": "gone"}
-"""What lines are about that say what became of a kernel, in a word: first what is more likely to be the cause."""
+"""The subjects of lines about a kernel, and a word for each; the likeliest cause comes first."""
 
 
 class FailureLine(Struct, frozen=True):
-    """A line about what fails a test beside its limits, and what it is about."""
+    """A line about a failure other than a missed limit, and its subject."""
 
     text: str
     about: Literal["headline", "came", "changed", "went", "other", "remedy", "varies"] = "other"
-    """The headline comes first; if it is more than what there is to do, the lines below it say what it means."""
+    """The headline comes first; unless only remedies follow it, the lines below it say what it means."""
     command: str = ""
-    """What stands behind the text, to be copied whole."""
+    """The command at the end of the text, to be copied as a whole."""
     subject: str = ""
-    """The kernel that came, changed or went; of a headline its gist."""
+    """The kernel that came, changed or went; for a headline, its gist."""
     file_line: str = ""
     """Where it was launched, as far as that is known for sure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row of work as it stands on a screen."""
+    """A row of work as it is shown on a screen."""
 
     line: str
     places: tuple[str, ...]
-    """The lines below it that say where its work comes from; none where that stands behind it."""
+    """The lines below it that say where its work comes from; empty if that is shown on the same line."""
 
 
 def _drawn(rows: Sequence[WorkRow], screen: Screen) -> dict[WorkRow, Row]:
-    """Return rows below one another in columns, each with its place behind it where all of them fit there."""
+    """Return the rows in aligned columns, each with its place on the same line if all of them fit."""
     columns = [
         [show_us(row.time_us) if row.time_us is not None else "" for row in rows],
         [row.note for row in rows],
@@ -106,7 +106,7 @@ def _drawn(rows: Sequence[WorkRow], screen: Screen) -> dict[WorkRow, Row]:
     used = [texts for texts in columns if any(texts)]
 
     def room_beside() -> int:
-        # Beside them stand the indent, "9999 x " and the blanks before each.
+        # The indent, "9999 x " and the blanks before each column take room too.
         return screen.width - INDENT - len("9999 x ") - sum(2 + max(map(width_of, texts)) for texts in used)
 
     if room_beside() < _LEAST_NAME and columns[-1] in used and len(used) > 1:
@@ -155,12 +155,12 @@ def error_for(
     also: Iterable[FailureLine] = (),
     screen: Screen = DEFAULT,
 ) -> LimitsMissed | NotMeasured | None:
-    """Return the error for verdicts that do not hold and lines of other failures, None where there are none.
+    """Return the error for verdicts that do not hold and lines of other failures; None if there are none.
 
-    It has the whole text, which whoever catches it, JUnit and annotations read, and the brief one that ``-q`` shows.
+    It has the whole text, for JUnit, annotations and code that catches it, and the brief text that ``-q`` shows.
 
-    ``why`` returns the findings that may explain why the limit of a name was missed. What was not measured wins, since
-    an expected failure may not hide it.
+    ``why`` returns the findings that may explain why the limit of a name was missed. *Not measured* wins, since an
+    expected failure must not hide it.
     """
     failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
     if not failed and not others:
@@ -183,7 +183,7 @@ def _failure_text(
     screen: Screen,
 ) -> str:
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
-    # What to do is wanted the more the longer the rest is; what varies anyway decides nothing.
+    # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
     details = [line for line in _with_colon(others) if line.about not in ("remedy", "varies")]
     left = _left(len(details) - most, "line", 2, screen)
@@ -200,12 +200,12 @@ def _failure_text(
 
 
 def _with_colon(lines: Sequence[FailureLine]) -> list[FailureLine]:
-    """Return the lines, where they are details of the headline with a colon behind it."""
+    """Return the lines, with a colon after the headline if the others are its details."""
     return [replace(lines[0], text=f"{lines[0].text}:"), *lines[1:]] if _has_details(lines) else list(lines)
 
 
 def _shown(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
-    """Return the lines as they stand on a screen."""
+    """Return the lines as they are shown on a screen."""
     return [
         part
         for line in lines
@@ -222,7 +222,7 @@ def _prose(line: FailureLine) -> str:
 
 
 def _has_details(lines: Sequence[FailureLine]) -> bool:
-    """Return whether a headline is followed by what it means."""
+    """Return whether the headline is followed by its details."""
     return len(lines) > 1 and lines[0].about == "headline" and lines[1].about != "remedy"
 
 
@@ -231,22 +231,22 @@ def _broken(lines: Sequence[str], screen: Screen) -> list[str]:
 
 
 class Caps(NamedTuple):
-    """How many lines of each kind stand below a limit; None: all of them."""
+    """The most lines of each kind below a limit; None: all of them."""
 
     rows: int | None = None
-    """Of kernels and other work."""
+    """Rows of kernels and other work."""
     notes: int | None = None
-    """Of what else there is to say of it."""
+    """Further lines about it."""
     places: int | None = None
-    """Of where the work comes from, where that does not stand with the rows."""
+    """Places that the work comes from, if they are not shown with the rows."""
     reasons: int | None = None
-    """Of findings that may be why."""
+    """Findings that may be the cause."""
     remedies: int | None = None
-    """Of all limits together."""
+    """Remedies, for all limits together."""
 
 
 _CAPS = (Caps(20, 12, 4, 2, 3), Caps(8, 6, 2, 1, 3), Caps(5, 3, 1, 1, 3), Caps(3, 2, 1, 1, 2))
-"""For one limit that does not hold, for two, for three, and for each of more: so much fits on a screen."""
+"""The caps for one limit that does not hold, for two, for three, and for more: they fit a screen."""
 
 
 def _caps(limits: int, screen: Screen) -> Caps:
@@ -254,7 +254,7 @@ def _caps(limits: int, screen: Screen) -> Caps:
 
 
 def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Caps, screen: Screen) -> list[str]:
-    """Return what there is to say of a verdict, as far as the caps let it; ``why`` has reasons for a missed limit."""
+    """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit."""
     blocks, places = _detail_blocks(verdict.evidence, screen)
     shown: list[str] = []
     used, left = {True: 0, False: 0}, 0
@@ -294,7 +294,7 @@ def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
 
 
 def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
-    """Return the verdicts with numbers behind names that stand for kernels of different full names."""
+    """Return the verdicts with numbers after short names that stand for several full names."""
     rows = [row for verdict in verdicts for row in verdict.rows]
     kinds = [*dict.fromkeys((row.name, row.full) for row in rows)]
     names = dict(zip(kinds, number_alike([name for name, _ in kinds]), strict=True))
@@ -306,7 +306,7 @@ def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 
 def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:
-    """Return why rows name no lines though these were looked for."""
+    """Return the reasons why rows name no lines, though lines were looked for."""
     steps = {step.name: (step,) for step in analysis.steps}
     shown = [
         step
@@ -324,13 +324,13 @@ def _headline(verdicts: tuple[Verdict, ...], analysis: Analysis) -> str:
         if names:
             parts.append(f"{counted(len(names), 'limit')} {status}: {', '.join(names)}")
     steps = len(analysis.trace.steps)
-    # What the compiler did, or was not measured, is no matter of a step.
+    # What the compiler did, or what was not measured, does not belong to a step.
     of_step = any(verdict.status == MISSED and verdict.in_step for verdict in verdicts)
     return "; ".join(parts) + (f" (worst of {steps} steps)" if steps > 1 and of_step else "")
 
 
 def limit_line(verdict: Verdict) -> str:
-    """Return the limit as it was written, and what was seen."""
+    """Return a line with the limit as it was written, and what was seen."""
     limit = f"  {verdict.written}"
     if len(limit) >= COLUMN:
         return f"{limit}\n{' ' * INDENT}{_measured_text(verdict)}"
@@ -343,7 +343,7 @@ def _measured_text(verdict: Verdict) -> str:
 
 
 def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], screen: Screen) -> str:
-    """Return a line of what fails, and below it what came, went or changed against a baseline, and what to do."""
+    """Return a line on what fails, and below it what came, went or changed against a baseline, and what to do."""
     moved = _moved(others)
     remedy = [line for line in others[1:] if line.about == "remedy"]
     if verdicts:
@@ -352,7 +352,7 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], sc
         worse = f"; {others[0].text}" if others else ""
         head = f"{first.written}: {_measured_text(first)}{_brief_cause(first)}{also}{worse}"
     else:
-        # Behind the headline's colon, what it is about: what came is more likely to be what failed than what went.
+        # The details after the headline's colon: a kernel that came is more likely to be the cause than one that went.
         first_detail = [*_causes_first(moved), *others[1:]][:1]
         about = first_detail if _has_details(others) else []
         moved = [line for line in moved if line not in about]
@@ -364,7 +364,7 @@ def _brief_text(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...], sc
 
 
 def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) -> str:
-    """Return what fails in a line, for which alone some reports have room: what is new, or what there is most of."""
+    """Return one line on what fails, for reports with room for no more: what is new, or what there is most of."""
     moved = _moved(others)
     cause = _first_moved(moved)
     if not verdicts:
@@ -388,7 +388,7 @@ def _causes_first(moved: Iterable[FailureLine]) -> list[FailureLine]:
 
 
 def _first_moved(moved: Sequence[FailureLine]) -> str:
-    """Return what came, changed or went against a baseline: the first of them and its line, and how many more."""
+    """Return a text with the first kernel that came, changed or went, its line, and how many more there are."""
     if not moved:
         return ""
     first = _causes_first(moved)[0]
@@ -397,18 +397,18 @@ def _first_moved(moved: Sequence[FailureLine]) -> str:
 
 
 def _brief_cause(verdict: Verdict) -> str:
-    """Return what the limit was missed by: most of the work, else the first line about it."""
+    """Return the cause of a missed limit: the largest row of work, else the first line about it."""
     row = verdict.culprit
     if row is not None:
         return f"; {_rank_of(row, verdict)}{_brief_row(row)}"
     first = next(iter(verdict.evidence), None)
-    if isinstance(first, FindingLine):  # Its code stands before it.
+    if isinstance(first, FindingLine):  # Its code precedes it.
         return f"; {first_line(first.finding.message)}"
     return "" if first is None or isinstance(first, WorkRow) else f"; {first_line(first.text.strip())}"
 
 
 def _rank_of(row: WorkRow, verdict: Verdict) -> str:
-    """Return what the row is among those that the limit was missed by; empty where it is the only one."""
+    """Return the rank of the row among those that missed the limit; empty if it is the only one."""
     if sum(not other.also_ran for other in verdict.rows) == 1:
         return ""
     if verdict.unit == "us":
@@ -426,7 +426,7 @@ def _detail_blocks(
 ) -> tuple[list[tuple[bool, list[str]]], list[list[str]]]:
     """Return the lines of each row and note, and the places of rows that are too many to have them below each.
 
-    With the lines it is said whether they are a row's.
+    Each group of lines has a flag that says whether it belongs to a row.
     """
     rows = [fact for fact in evidence if isinstance(fact, WorkRow)]
     drawn = _drawn(rows, screen)
@@ -444,7 +444,7 @@ def _detail_blocks(
 
 
 def _places_of(row: WorkRow) -> str:
-    """Return where the work of a row comes from, in one line."""
+    """Return one line on where the work of a row comes from."""
     places = [f"{count} x {place}" if len(row.places) > 1 else place for count, place in row.places]
     return f"{' ' * INDENT}{row.name}: {first_of(places, MOST_PLACES, between='; ')}"
 

@@ -1,4 +1,4 @@
-"""What limits count one by one beside kernels: copies, fills and blocking calls, and the rows that tell of them."""
+"""What limits count one by one besides kernels: copies, fills and blocking calls, and their rows."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ class Item(Struct, frozen=True, kw_only=True, eq=False):
     name: str
     op_name: str | None
     op: int
-    """The innermost operator around the call that made it, ABSENT without one."""
+    """The innermost operator around the call that made it; ABSENT without one."""
     call: int
-    """ABSENT where that is not recorded."""
+    """The call that made it; ABSENT if it is not recorded."""
     gpu_op: int = ABSENT
-    """Of a copy or fill."""
+    """The GPU operation of a copy or fill."""
     time_us: float
     size_bytes: int = 0
     in_copies_us: float = 0.0
     """Of a blocking call: how much of that passed in the copies before it."""
     asked_by: str | None = None
-    """The operator that the program called, of a wait that one inside of it made."""
+    """The operator that the program called, if one inside it made the wait."""
     origin: Origin | None = None
-    """Where it comes from; where a repeat tells that, the one in its place there."""
+    """Where it comes from; from a repeat, the origin of the item in the same position."""
     is_placed: bool = False
-    """Whether that is beyond doubt: a repeat had as many of the kind."""
+    """Whether the origin is certain: a repeat had the same number of the kind."""
 
     @property
     def made_by(self) -> tuple[str | None, ...]:
-        """The operators that made it, first the one that the program called."""
+        """The operators that made it; first the one that the program called."""
         return self.asked_by, self.op_name
 
 
 def waits_of(analysis: Analysis, step: StepProfile) -> list[Item]:
     """Return the step's blocking calls, each with the time for which the CPU waited.
 
-    A copy from or to memory that is not pinned waits in its own call, and the call that blocks behind it comes back at
-    once: that wait is the one's, too.
+    A copy from or to memory that is not pinned waits in its own call, and the blocking call after it returns at once:
+    that wait is counted with the call.
     """
     trace, calls, op_name = analysis.trace, analysis.trace.calls, analysis.launching.op_name
     enclosing = trace.nesting.around_each(calls, blocking_calls(trace, step.part.calls))
@@ -78,7 +78,7 @@ def waits_of(analysis: Analysis, step: StepProfile) -> list[Item]:
 
 
 def _waits_in_copies(analysis: Analysis, enclosing: Mapping[int, int]) -> Mapping[int, int]:
-    """Return by blocking call for how long the copies waited that the same operator made since its last one, in ns."""
+    """Return by blocking call how long, in ns, the copies waited that its operator made since its last such call."""
     calls, copies_of = analysis.trace.calls, analysis.gpu_work.waiting_copies_of
     waited: Counter[int] = Counter()
     taken: dict[int, int] = {}
@@ -113,7 +113,7 @@ def moves_of(analysis: Analysis, step: StepProfile, kind: int) -> list[Item]:
 
 
 def _origins(step: StepProfile, work: Sequence[Work]) -> Iterator[tuple[Origin | None, bool]]:
-    """Yield for each piece of work where it comes from, and whether that is beyond doubt."""
+    """Yield for each piece of work where it comes from, and whether that is certain."""
     known, done = step.places.work, Counter(work)
     origins = {call: iter(known.get(call, ())) for call in done}
     for call in work:
@@ -126,7 +126,7 @@ def rows_of_waits(items: Sequence[Item], allowed_by: tuple[str, ...] = ()) -> tu
 
 
 def rows_of_moves(items: Sequence[Item], allowed_by: tuple[str, ...] = ()) -> tuple[WorkRow, ...]:
-    """Return one row per name (direction and memories) of copies or fills, most calls first."""
+    """Return one row per name (direction and memories) of copies or fills, the most calls first."""
     return _rows(items, lambda item: item.name, allowed_by)
 
 

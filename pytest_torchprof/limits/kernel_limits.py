@@ -93,7 +93,7 @@ def _read_ops(value: object) -> list[Operator]:
 def _count_answers(
     pattern: Pattern | Operator, count: tuple[int, int] | None, sure: int, untold: Sequence[Kernel], noun: str
 ) -> Iterator[StepAnswer]:
-    """Compare ``sure`` matches, and kernels of which it is not known, with a count; None asks for at least one."""
+    """Yield where ``sure`` matches, and kernels that may match, do not fit a count; None asks for at least one."""
     unknown = len(untold)
     low, high = count or (1, None)
     if sure + unknown < low or (high is not None and sure > high):
@@ -109,7 +109,7 @@ def _cannot_tell(pattern: Pattern | Operator, untold: Sequence[Kernel], noun: st
 
 
 def _no_such_operator(analysis: Analysis, asked: Operator | None) -> StepAnswer | None:
-    """Return that there is no operator as it is asked for: a name that nothing can have forbids nothing."""
+    """Return the answer if no operator of the name exists: a name that nothing can have forbids nothing."""
     reason = None if asked is None else analysis.launching.operators.no_such_operator(asked)
     return None if reason is None else StepAnswer(NOT_MEASURED, reason=reason, of_all_steps=True)
 
@@ -138,9 +138,9 @@ def _kernels(analysis: Analysis, step: StepProfile, counts: Counts) -> Iterator[
 
 
 def _in_their_place(step: StepProfile, pattern: Pattern, matching: Sequence[Kernel]) -> tuple[WorkRow, ...]:
-    """Return rows of what may have run in place of the kernels of which there are too few.
+    """Return rows of the kernels that may have run in place of those of which there are too few.
 
-    These are the kernels that compute the same in another way; where none does, or a name says nothing of that, all.
+    These are the kernels that compute the same in another way; if there are none, or if a name does not show it, all.
     """
     known = set(map(id, matching))
     akin = [kernel for kernel in step.kernels if pattern.is_akin(kernel)]
@@ -181,7 +181,7 @@ def _forbid_kernels(analysis: Analysis, step: StepProfile, patterns: list[Patter
 
 
 def _ran_without_kernel(step: StepProfile, pattern: Pattern) -> StepAnswer | None:
-    """Return that an operator ran that a pattern on kernels names, and launched none; None if none such ran."""
+    """Return the answer if an operator that a pattern on kernels names ran and launched no kernel; else None."""
     if not isinstance(pattern, NamePattern) or not pattern.names_one_of(step.ops_that_ran):
         return None
     return StepAnswer(NOT_MEASURED, reason=OperatorRanWithoutKernel(str(pattern)))
@@ -197,7 +197,7 @@ def _only_kernels(analysis: Analysis, step: StepProfile, patterns: list[Pattern]
 
 
 def _not_known(analysis: Analysis, step: StepProfile, kernels: Sequence[Kernel]) -> tuple[AnyEvidence, ...]:
-    """Return rows of kernels of which it is not known whether they match, and how to say what they are."""
+    """Return rows of the kernels that may match, and advice on how to say what they are."""
     nameless = tuple(kernel.name for kernel in kernels if kernel.family is None and kernel.name.strip())
     asked = [KernelsToDeclare(nameless, tuple(analysis.unmatched_declarations))] if nameless else []
     return (*group_kernels(step, kernels), *asked)
@@ -208,9 +208,9 @@ def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
 
 
 def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> list[Kernel]:
-    """Return the kernels of a step the operators of which the recording does not tell."""
+    """Return the kernels of a step whose operators the recording does not show."""
     no_operators = not len(analysis.trace.ops)
-    # Of a graph's kernels only the launch of the graph is known, if not the capture too.
+    # For a graph's kernels only the launch of the graph is known, unless the capture was seen too.
     return [
         kernel
         for kernel in step.kernels
@@ -220,12 +220,12 @@ def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> list[Kernel]
 
 
 def _undecided(step: StepProfile, pattern: Operator) -> list[Kernel]:
-    """Return the kernels that a matching operator may have launched, and another one around it as well."""
+    """Return the kernels that a matching operator may have launched, or just as well another one around it."""
     return [kernel for kernel in step.kernels if any(map(pattern.matches_op, kernel.unsure_ops))]
 
 
 def _annotated(step: StepProfile, pattern: Operator) -> list[Kernel]:
-    """Return the kernels of graphs that are annotated with a matching operator: it ran, whoever launched them."""
+    """Return the kernels of graphs that are annotated with a matching operator: it ran, whatever launched them."""
     annotated = ((kernel, kernel.annotation.operator) for kernel in step.kernels if kernel.annotation is not None)
     return [kernel for kernel, operator in annotated if operator is not None and pattern.matches_op(operator)]
 
@@ -237,7 +237,7 @@ def _untold_operators(unknown: Sequence[Kernel]) -> StepAnswer:
 def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[StepAnswer]:
     unknown = _of_unknown_operators(analysis, step)
     for pattern, count in counts.items():
-        # What is asked for not at all is forbidden.
+        # An operator with a count of zero is forbidden.
         hits = _op_hits(step.ops if count is None or count[1] else step.ops_that_ran, pattern)
         none = None if hits else _no_such_operator(analysis, pattern)
         if none is not None and count is not None and count[0] == 0:
@@ -262,7 +262,7 @@ def _idle_operators(step: StepProfile, pattern: Operator) -> list[IdleOperators]
 
 def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator]) -> Iterator[StepAnswer]:
     for pattern in patterns:
-        # What is forbidden must not run at all: .item() launches no kernel.
+        # A forbidden operator must not run at all: .item() launches no kernel.
         if hits := _op_hits(step.ops_that_ran, pattern):
             launching = step.ops_of_work if analysis.trace.device_kind.has_launches else hits
             rows = list_operators(step, dict(hits.most_common()), launching)
@@ -329,8 +329,8 @@ def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ..
 
 
 def _carried_by_none(step: StepProfile, group: Sequence[str], carried: Sequence[str]) -> list[str]:
-    """Return the operators of a group that neither a kernel of Inductor's carries nor one of their own beside those."""
-    # Where Inductor has made none of them, nothing was there to be fused, and each is in a kernel of its own anyhow.
+    """Return the operators of a group that no kernel carries, neither one of Inductor's nor one of their own."""
+    # If Inductor made none of the kernels, nothing could be fused, and each operator is in a kernel of its own anyway.
     alone = {bare(kernel.op) for kernel in step.kernels if kernel.op} if carried else set()
     return [op for op in group if bare(op) not in {*map(bare, carried), *alone}]
 
@@ -342,7 +342,7 @@ def _untold_carried(step: StepProfile, unknown: Sequence[Kernel]) -> StepAnswer:
 
 
 def _limit(name: str, read: Callable[[object], object], problems: Callable[..., Iterator[StepAnswer]]) -> Limit:
-    # They ask each kernel, and take no reply for another.
+    # These limits ask about each kernel, and take no answer for another.
     return Limit(name=name, read=read, check=in_each_step(problems), per_step=True, families=())
 
 

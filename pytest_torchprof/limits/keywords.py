@@ -1,7 +1,7 @@
 """The keywords of limits and of the marker with the types of their values, for editors and type checkers.
 
-What a limit is and how its value is read stands in ``limits/``; this says the same to who looks at a call before it
-runs. Limits of other plugins are not among them: ``profile.expect(**more)`` with ``more: dict[str, Any]``.
+``limits/`` defines what a limit is and how its value is read; this module says the same to tools that look at a call
+before it runs. It lacks limits of other plugins: ``profile.expect(**more)`` with ``more: dict[str, Any]``.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Pattern = str | Selector
 """A part of a kernel's name, a glob, "re:...", or what it computes: ``gemm(layout="tn")``."""
 Patterns = Pattern | Sequence[Pattern] | AbstractSet[Pattern]
 Count = int | tuple[int, int]
-"""So many, or from the first to the second."""
-# By pattern. A mapping of texts would be none of patterns to a type checker, so the keys are looked at when it runs.
+"""An exact number, or from the first to the second."""
+# By pattern. A type checker takes no mapping of texts for one of patterns, so the keys are checked at run time.
 PatternCounts = Mapping[Any, Count]
 Words = str | Sequence[str] | AbstractSet[str]
 Recordable = Literal["stacks", "modules", "memory"]
 
 
 class Limits(TypedDict, total=False):
-    """Every limit, with what it takes; ``torchprof explain WORD`` says more of each.
+    """Every limit, with the values that it takes; ``torchprof explain WORD`` says more about each.
 
     To share them: ``STRICT: Limits = {"max_graph_breaks": 0}``, and then ``profile.expect(**STRICT)``.
     """
@@ -71,7 +71,7 @@ class Limits(TypedDict, total=False):
 
 
 class LimitsOfProfile(Limits, total=False):
-    """The limits, and what the kernels are that no table knows."""
+    """The limits, and what those kernels are that no table knows."""
 
     own_kernels: Mapping[str, str]
 
@@ -79,8 +79,8 @@ class LimitsOfProfile(Limits, total=False):
 class MarkerKeywords(LimitsOfProfile, total=False):
     """Every keyword of the marker: the limits, how to measure, and how to compare.
 
-    pytest types no marker. ``FUSED: MarkerKeywords = {"max_kernels": 5}`` is checked where it stands, and is then the
-    marker's: ``@pytest.mark.torchprof(**FUSED)``.
+    pytest types no marker. ``FUSED: MarkerKeywords = {"max_kernels": 5}`` is checked where it is written, and is then
+    passed to the marker: ``@pytest.mark.torchprof(**FUSED)``.
     """
 
     device: str | torch.device

@@ -1,4 +1,4 @@
-"""What a limit is: a keyword, how its value is read, the check, and the verdict that it gives with rows of work."""
+"""What a limit is: a keyword, the reading of its value, the check, and the verdict with its rows of work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMPILE = "compile"
 
 
 class Status(StrEnum):
-    """How a limit came out."""
+    """The outcome of a limit."""
 
     HOLDS = "holds"
     MISSED = "missed"
@@ -51,11 +51,11 @@ Unit = Literal["count", "us", "s", "bytes", "share", "ratio"]
 
 
 class OnRanks(Struct, frozen=True, kw_only=True):
-    """On which of a job's ranks a limit came out so."""
+    """The ranks of a job on which a limit had this outcome."""
 
     first: int
     others: int
-    """How many others it came out so on."""
+    """On how many other ranks it had this outcome."""
     of: int
     """How many ranks were judged."""
 
@@ -77,25 +77,25 @@ class Verdict(Struct, frozen=True, kw_only=True):
     number: float | None = None
     """What was seen where it is a number."""
     unit: Unit | None = None
-    """Of the number and the bound."""
+    """The unit of the number and the bound."""
     reason: AnyReason | None = None
     """Why it is not measured, where it is not."""
     step: str | None = None
     """The step shown, where one step decided."""
     in_step: StepTitle | str | None = None
-    """What people call that step; None where there is only one. Reports of earlier versions have it in words."""
+    """The name of that step for people; None where there is only one. Reports of earlier versions have it in words."""
     not_counted: tuple[tuple[str, int], ...] = ()
-    """How many there were in code of others, by its place."""
+    """How many there were in other code, by its place."""
     rank: int | None = None
-    """The rank on which it came out so, where that is another than this one."""
+    """The rank that decided it, if that is another one."""
     on_ranks: OnRanks | None = None
-    """On which ranks it came out so, where several were judged."""
+    """The ranks with the same outcome, where several were judged."""
     evidence: tuple[AnyEvidence, ...] = ()
-    """What a person acts on: rows of work with the operators that launched it, or lines with file and line."""
+    """Facts to act on: rows of work with the operators that launched it, or lines with file and line."""
     line: tuple[str, int] | None = None
-    """The file and line that it was missed by, where no row tells it."""
+    """The file and line by which it was missed, if no row shows it."""
     wants_lines: bool = False
-    """Whether lines of the user's code would tell more, which a repeat with stacks may find."""
+    """Whether lines of the user's code, which a repeat with stacks may find, would show more."""
 
     @property
     def name(self) -> str:
@@ -147,7 +147,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A keyword that is no limit of its own and changes what others count; ``read`` is as that of a limit."""
+    """A keyword that is no limit itself and changes what others count; ``read`` is like that of a limit."""
 
     name: str
     read: Callable[[object], Any]
@@ -160,33 +160,33 @@ class Limit:
     name: str
     read: Callable[[object], Any]
     check: Callable[..., Verdict | tuple[Verdict, ...]]
-    """Takes the analysis, the value, and by its name each setting that was given; each of several verdicts says on what
-    it is."""
+    """Takes the analysis, the value, and by name each setting that was given; each of several verdicts names its
+    subject."""
     settings: tuple[Setting, ...] = ()
-    """What changes how it counts; several limits may share one."""
+    """The settings that change how it counts; several limits may share one."""
     needs: str = GPU
     on_gpu_work: bool = True
     """A step without GPU operations cannot satisfy it, unless the test says ``min_kernels=0``."""
     on_time: bool = False
     """Meaningless where launches block (``CUDA_LAUNCH_BLOCKING=1``)."""
     located: bool = True
-    """Missed by work that was launched from somewhere: a recording with stacks tells the lines."""
+    """It is missed by work that was launched from somewhere: a recording with stacks shows the lines."""
     unit: Unit | None = None
-    """Of its value and of the number that is seen, where these are numbers."""
+    """The unit of its value and of the number that is seen, if these are numbers."""
     per_step: bool = False
-    """Judged by each step alone, and so within ranges too."""
+    """It is judged by each step alone, and so within ranges too."""
     families: Collection[str] = FAMILIES
-    """Of which families of kernels it takes what is not known for something else; empty: it asks each kernel itself, or
-    none. If it holds, and would not if kernels of no known family were of one of these, it is not measured."""
+    """The families to which it takes kernels of no known family not to belong; empty: it asks about each kernel itself,
+    or about none. If it holds only on that assumption, it is not measured."""
 
 
 def unmeasured(reason: Reason, evidence: tuple[AnyEvidence, ...] = (), *, step: str | None = None) -> Verdict:
-    """Return the verdict on what could not be measured."""
+    """Return the verdict on a limit that could not be measured."""
     return Verdict(reason=reason, status=NOT_MEASURED, evidence=evidence, step=step)
 
 
 def title_among(analysis: Analysis, step: StepProfile) -> StepTitle | None:
-    """Return what people call a step; None for the only one."""
+    """Return the name of a step for people; None for the only one."""
     return analysis.title_of(step) if len(analysis.steps) > 1 else None
 
 
@@ -222,7 +222,7 @@ def as_list(value: object) -> list[object]:
 
 
 def as_groups(value: object) -> list[object]:
-    """Return what `as_list` does where an entry may be a list itself."""
+    """Return the value as `as_list` does, for entries that may be lists themselves."""
     items = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
     if not items:
         raise UnknownLimit("expected at least one entry, got an empty list")
@@ -262,12 +262,12 @@ def group_kernels(
 
 
 def in_order(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
-    """Return the rows in the order in which they are told: most calls first, then most time."""
+    """Return the rows in the order in which they are shown: most calls first, then most time."""
     return tuple(sorted(rows, key=lambda row: (-row.count, -(row.time_us or 0))))
 
 
 def longest_first(rows: Iterable[WorkRow]) -> tuple[WorkRow, ...]:
-    """Return the rows in the order in which they are told below a limit on time."""
+    """Return the rows in the order in which a limit on time shows them."""
     return tuple(sorted(rows, key=lambda row: -(row.time_us or 0)))
 
 
@@ -285,14 +285,14 @@ def _row(places: Places, name: str, kernels: list[Kernel], *, raw: bool) -> Work
 
 
 def group_others(step: StepProfile, hits: Sequence[Kernel]) -> tuple[WorkRow, ...]:
-    """Return one row per name of the step's kernels that are not among these, to compare with."""
+    """Return one row per name of the step's kernels that are not among ``hits``, for comparison."""
     known = set(map(id, hits))
     others = group_kernels(step, [kernel for kernel in step.kernels if id(kernel) not in known])
     return tuple(replace(row, also_ran=True) for row in others)
 
 
 def list_operators(step: StepProfile, calls: Mapping[str, int], launching: Container[str]) -> tuple[WorkRow, ...]:
-    """Return one row per operator with its number of calls, in the order given, and which are not ``launching``."""
+    """Return one row per operator with its number of calls, in the given order; it notes those not in ``launching``."""
     return tuple(
         WorkRow(
             count=count,
@@ -306,7 +306,7 @@ def list_operators(step: StepProfile, calls: Mapping[str, int], launching: Conta
 
 
 def place_fields(places: Sequence[tuple[int, Origin]]) -> dict[str, Any]:
-    """Return how often from where, most first, as the fields of a row."""
+    """Return the places with how often each occurs, most first, as the fields of a row."""
     first = places[0][1] if places else None
     return {
         "places": tuple((count, printable(str(origin))) for count, origin in places),

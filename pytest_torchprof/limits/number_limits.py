@@ -1,4 +1,4 @@
-"""Limits on numbers: at most so many kernels, at least such a utilization."""
+"""Limits on numbers: at most this many kernels, at least this utilization."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Bound:
     rows: Rows | None = None
     """The work to list when it is missed."""
     parts_us: Callable[[StepProfile], tuple[float, float]] | None = None
-    """The times of which a ratio was computed."""
+    """Returns the times from which a ratio was computed."""
     settings: tuple[Setting, ...] = ()
     judge: Callable[..., Verdict] | None = None
-    """Judges it by what the settings leave of the number."""
+    """Judges the limit when settings leave out a part of the number."""
     judged_with: frozenset[CallKind] = frozenset()
-    """Calls that the number does not count and ``judge`` does."""
+    """Calls that ``judge`` counts and the number does not."""
 
     @property
     def at_most(self) -> bool:
@@ -63,7 +63,7 @@ class Bound:
 
     @property
     def of_held_memory(self) -> bool:
-        """Whether it is no GPU work that is limited: a step may hold memory and launch nothing."""
+        """Whether the limit is on memory and not on GPU work: a step may hold memory and launch nothing."""
         return self.number.unit == "bytes" and self.number.scope == "window"
 
     def holds(self, value: float, bound: float) -> bool:

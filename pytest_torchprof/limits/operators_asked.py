@@ -1,4 +1,4 @@
-"""The operators that limits ask for: one that torch, where it is loaded, does not know is refused before the test."""
+"""The operators that limits ask for: one that torch, if it is loaded, does not know is refused before the test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def refuse_unknown_operators(limits: Iterable[Asked]) -> None:
-    """Raise UnknownLimit where a limit asks for an operator that torch, as it is loaded in this process, has not."""
+    """Raise UnknownLimit where a limit asks for an operator that torch, as loaded in this process, does not have."""
     for wanted in limits:
         for operator in _operators(wanted):
             if (refusal := unregistered_operator_text(operator)) is not None:
@@ -26,7 +26,7 @@ def refuse_unknown_operators(limits: Iterable[Asked]) -> None:
 
 
 def _operators(value: object) -> Iterator[Operator]:
-    """Yield the operators in what a limit has read, whatever holds them."""
+    """Yield the operators in the value of a limit, however they are nested."""
     if isinstance(value, Operator):
         yield value
     elif isinstance(value, NamePattern | Selector | Allowance):

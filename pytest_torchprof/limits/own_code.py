@@ -1,4 +1,4 @@
-"""Whose code graph breaks and recompiles lie in: that of the packages that a test calls its own, or of others."""
+"""Whose code graph breaks and recompiles are in: that of the packages that a test calls its own, or of others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
 def read_own(value: object) -> tuple[str, ...]:
-    """Return the names of packages and modules; UnknownLimit for what can be none."""
+    """Return the names of packages and modules; UnknownLimit for anything else."""
     for name in (names := as_list(value)):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise UnknownLimit(
@@ -41,7 +41,7 @@ OWN: Final = Setting(name="own", read=read_own)
 
 
 def divide(events: Sequence[Found], own: Sequence[str]) -> tuple[list[Found], Counter[str]]:
-    """Return what lies in files of these packages, or in none that is known, and how much in which other place."""
+    """Return the events in files of these packages, or in no known file, and how many there are in each other place."""
     places = {name: _places(name) for name in own}
     counted: list[Found] = []
     others: Counter[str] = Counter()
@@ -54,7 +54,7 @@ def divide(events: Sequence[Found], own: Sequence[str]) -> tuple[list[Found], Co
 
 
 def unknown_names(own: Iterable[str], files: Iterable[str]) -> Reason | None:
-    """Return what to say of a name that is neither a package here nor in the path of a file; None where each is one."""
+    """Return a reason that names what is neither a package here nor in a file's path; None if every name is one."""
     paths = list(files)
     for name in own:
         places = _places(name)
@@ -69,7 +69,7 @@ def unknown_names(own: Iterable[str], files: Iterable[str]) -> Reason | None:
 
 
 def _places(name: str) -> tuple[Path, ...]:
-    """Return the folders of a package, or the file of a module, without importing it; nothing where it is not here."""
+    """Return the folders of a package, or the file of a module, without importing it; empty if it is not here."""
     top, *parts = name.split(".")
     try:
         spec = find_spec(top)
@@ -95,7 +95,7 @@ def _is_in(file: str, name: str, places: Iterable[Path]) -> bool:
     if (installed := _below_installed(parts)) is not None:
         return installed[: len(names)] in (names, module)
     at = [i for i in range(len(parts)) if parts[i : i + len(names)] in (names, module)]
-    # A checkout has its package's name as well, and holds more than the package.
+    # A checkout often has the name of its package, and holds more than the package.
     return any(not here or _is_package(path, depth=len(parts) - i) for i in at)
 
 
@@ -115,6 +115,6 @@ def _below_installed(parts: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def _home(file: str) -> str:
-    """Return what to call the place of other code: the installed package, or else the file."""
+    """Return the name of the place of other code: the installed package, or else the file."""
     installed = _below_installed(_parts_of(file))
     return installed[0].removesuffix(".py") if installed else path_from_here(file)

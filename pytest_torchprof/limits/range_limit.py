@@ -1,4 +1,4 @@
-"""Limits within a user's ranges: ``ranges={"decode": {"max_syncs": 0}}``, judged for each time the range is entered."""
+"""Limits within a user's ranges: ``ranges={"decode": {"max_syncs": 0}}``, judged each time the range is entered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXPECTED = 'expected a dict of ranges and their limits, such as {"decode": {"ma
 
 
 def range_limit(known: Sequence[Limit]) -> Limit:
-    """Return the limit ``ranges``, which takes those of the known limits that are judged by each step alone."""
+    """Return the limit ``ranges``, which takes the known limits that are judged by each step alone."""
     inside = [limit for limit in known if limit.per_step]
     others = {limit.name for limit in known if not limit.per_step}
 

@@ -1,4 +1,4 @@
-"""Limits on the ranks of a job together; of one rank's recording alone they cannot be judged."""
+"""Limits on the ranks of a job together; they cannot be judged by one rank's recording alone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _read_same_kernels(value: object) -> str | None:
 
 
 def _of_job(check: Callable[[Job, Any], Verdict], *, on_time: bool = False) -> Callable[[Analysis, Any], Verdict]:
-    """Return the check of a limit on all ranks for the analysis of one of them."""
+    """Return a check of the analysis of one rank, for a limit on all ranks."""
 
     def check_analysis(analysis: Analysis, value: object) -> Verdict:
         if analysis.in_job is None:
@@ -67,7 +67,7 @@ def _of_job(check: Callable[[Job, Any], Verdict], *, on_time: bool = False) -> C
 
 
 def _judged(job: Job, check: Callable[[Job, Any], Verdict], value: object, *, on_time: bool) -> Verdict:
-    """Return the verdict on ranks that may all be believed; it cannot hold on some beside which there are others."""
+    """Return the verdict on ranks that can all be believed; it cannot hold if recordings of some ranks are missing."""
     if (reason := _why_not_judged(job, on_time=on_time)) is not None:
         return unmeasured(reason)
     verdict = check(job, value)
@@ -86,9 +86,9 @@ def _why_not_judged(job: Job, *, on_time: bool) -> Reason | None:
 
 
 def divided_among_ranks(asked: Iterable[Asked]) -> tuple[tuple[Asked, ...], tuple[Asked, ...]]:
-    """Return the limits that each rank's recording is judged by, and those that concern all ranks together.
+    """Return the limits by which each rank's recording is judged, and those that concern all ranks together.
 
-    What is forbidden may be either: ``forbid`` is divided.
+    Findings may be of either kind: ``forbid`` is divided.
     """
     each: list[Asked] = []
     together: list[Asked] = []
@@ -106,7 +106,7 @@ def divided_among_ranks(asked: Iterable[Asked]) -> tuple[tuple[Asked, ...], tupl
 
 
 def check_job(job: Job, together: Iterable[Asked], *, may_be_idle: bool = False) -> tuple[Verdict, ...]:
-    """Return a verdict for each limit on ranks together; ``may_be_idle``: that nothing runs is no reason to doubt."""
+    """Return a verdict for each limit on all ranks; with ``may_be_idle`` it may hold where nothing ran."""
     return tuple(answered(_verdict(job, wanted, may_be_idle=may_be_idle), wanted) for wanted in together)
 
 
@@ -164,7 +164,7 @@ def _unsure(job: Job) -> Verdict:
 
 
 def _if_others_were_matched(job: Job, seen: RankSkew) -> Verdict:
-    """Return that it does not hold for sure: of collectives that are not matched, the skew may be any."""
+    """Return that the limit may not hold: the skew of collectives that are not matched can be anything."""
     if names := job.may_communicate:
         return unmeasured(FamilyUnknown(tuple(names), "communication", surely=False), (KernelsToDeclare(tuple(names)),))
     return structs.replace(unmeasured(SkewMayBeMore(job.why_unmatched)), seen=(seen,))
@@ -227,7 +227,7 @@ RANK_LIMITS = (
 
 
 def worst_of(by_rank: Mapping[int, Sequence[Verdict]]) -> list[Verdict]:
-    """Return for each limit the verdict of the rank that it came out worst on; ``found`` has those of each rank."""
+    """Return for each limit its worst verdict; ``by_rank`` has the verdicts of each rank."""
     order = {MISSED: 0, NOT_MEASURED: 1, HOLDS: 2}
     ranks = sorted(by_rank)
     verdicts = []
@@ -240,7 +240,7 @@ def worst_of(by_rank: Mapping[int, Sequence[Verdict]]) -> list[Verdict]:
 
 
 def missing_ranks(job: Job) -> list[Verdict]:
-    """Return that nothing is known of the ranks whose recordings are not there, as a verdict; none if all are."""
+    """Return a verdict that nothing is known of the ranks whose recordings are missing; empty if none are."""
     if not job.missing:
         return []
     return [unmeasured(MissingRanks(tuple(job.missing))).on("ranks", str(job.world_size))]

@@ -1,4 +1,4 @@
-"""The catalogue of what to do about a limit that is missed: one sentence for each limit, and those of findings."""
+"""The catalogue of remedies for missed limits: one sentence for each limit, and those of findings."""
 
 from __future__ import annotations
 
@@ -112,25 +112,25 @@ REMEDIES: Final[Mapping[str, str]] = {
     ),
     "forbid": "change what the finding is about, or take its code out of the limit if it is meant",
 }
-"""By the keyword of the limit; it stands below what was seen, which it may speak of."""
+"""By the keyword of the limit; the remedy is shown below what was seen, and may refer to it."""
 _OF_THE_COMPILER: Final = frozenset({"graph-break", "recompile", "not-compiled"})
 _TELLING: Final[Mapping[str, frozenset[str]]] = {
     "max_kernels": _OF_THE_COMPILER,
     "max_launches": _OF_THE_COMPILER,
     "max_syncs": frozenset({"implicit-sync"}),
 }
-"""By the limit the findings that tell what to do about it better: what the compiler left out, who made the CPU wait."""
+"""By the limit, findings with a better remedy: what the compiler left out, which code made the CPU wait."""
 _MEANT: Final = {"max_syncs": "waits that are meant go into allow_syncs"}
 _OF_ANY: Final = "change the code, or the limit if what was seen is meant"
-"""Of the limit of another plugin."""
+"""The remedy for a limit of another plugin."""
 _COMPILE: Final = "let the test call what torch.compile returned, or take the limit away if nothing is to be compiled"
 
 
 def remedies_of(verdicts: Iterable[Verdict], why: Callable[[str], Sequence[Finding]] = lambda _: ()) -> list[str]:
-    """Return what to do about those verdicts that are missed, once each; of several it is said what each is for.
+    """Return the remedies for the missed ones of these verdicts, once each; several say which limit each is for.
 
-    ``why`` returns the findings that may explain why the limit of a name was missed: what broke a compiled graph is
-    what to mend first.
+    ``why`` returns the findings that may explain why the limit of a name was missed: whatever broke a compiled graph
+    must be fixed first.
     """
     subjects: dict[str, dict[str, None]] = {}
     for verdict in verdicts:
@@ -143,7 +143,7 @@ def remedies_of(verdicts: Iterable[Verdict], why: Callable[[str], Sequence[Findi
 
 
 def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[tuple[str, str]]:
-    """Return the limit, or the findings that it forbids, each with what to do about it."""
+    """Return the limit, or the findings that it forbids, each with its remedy."""
     if any(_nothing_compiled(fact) for fact in verdict.seen):
         return [(verdict.name, _COMPILE)]
     findings = [fact.finding for fact in verdict.evidence if isinstance(fact, FindingLine)]
@@ -160,7 +160,7 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> l
 
 
 def _tells(finding: Finding, verdict: Verdict) -> bool:
-    """Return whether what a finding is of is most of what was seen: of waits, which have times, half of these."""
+    """Return whether a finding explains most of what was seen; for waits, half of their time is enough."""
     if not isinstance(finding, ImplicitSync):
         return True
     return 2 * finding.time_us >= sum(row.time_us or 0.0 for row in verdict.rows)

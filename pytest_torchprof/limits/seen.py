@@ -1,4 +1,4 @@
-"""The catalogue of what limits see: each kind with its fields, and the words in which people read them."""
+"""The catalogue of what limits see: each kind with its fields and its words."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ _SHOWN: Final[Mapping[str, Callable[[float], str]]] = {
     "share": show_share,
     "ratio": show_ratio,
 }
-"""How a number of a unit is shown; a count as it is."""
+"""How a number of each unit is shown; counts are shown as they are."""
 
 
 class NumberSeen(Seen, frozen=True):
-    """The value of a number, of the step in which it is worst."""
+    """The value of a number in the step in which it is worst."""
 
     number: str
     """Its name in the table of numbers."""
     value: float
     beyond: float | None = None
-    """The bound that it is beyond."""
+    """The bound that it exceeds."""
     parts_us: tuple[float, float] | None = None
-    """Of a ratio, the times of the CPU and of the GPU that it is made of."""
+    """For a ratio, the times of the CPU and of the GPU from which it is computed."""
     on_gpu: bool = True
 
     @property
@@ -76,7 +76,7 @@ class NumberSeen(Seen, frozen=True):
         return f"{number.show(value)} {number.title_on(gpu=self.on_gpu)}" if number.unit == "us" else number.show(value)
 
     def _excess(self) -> str:
-        """Return by how much it is beyond the bound, where both look the same."""
+        """Return by how much it exceeds the bound, if both look the same; else an empty text."""
         if self.beyond is None or self._shown(self.value) != self._shown(self.beyond):
             return ""
         if BY_NAME[self.number].unit == "bytes":
@@ -101,7 +101,7 @@ class PeakShare(Seen, frozen=True):
 
 
 class CountSeen(Seen, frozen=True):
-    """How many of something there were, and how many of these a test allows."""
+    """The number of items, and how many of them a test allows."""
 
     count: int
     noun: str
@@ -121,7 +121,7 @@ class FindingsSeen(Seen, frozen=True):
 
 
 class NoFinding(Seen, frozen=True):
-    """Nothing was found of what is forbidden."""
+    """None of the forbidden findings occurs."""
 
     SENTENCE = "none of them occurs"
 
@@ -147,7 +147,7 @@ class CollectivesSeen(Seen, frozen=True):
 
 
 class MatchesSeen(Seen, frozen=True):
-    """How many kernels or operators match a pattern, of which another number was expected."""
+    """How many kernels or operators match a pattern, where another number was expected."""
 
     count: int
     noun: str
@@ -175,7 +175,7 @@ class ForbiddenMatches(Seen, frozen=True):
 
 
 class OtherKernels(Seen, frozen=True):
-    """How many kernels match none of the patterns that all are to match."""
+    """How many kernels match none of the patterns, where each should match one."""
 
     SENTENCE = "{kernels:other kernel}"
 
@@ -212,7 +212,7 @@ class SentBytes(Seen, frozen=True):
     size_bytes: int
     collectives: int
     beyond_bytes: int | None = None
-    """The bound that it is beyond."""
+    """The bound that it exceeds."""
 
     @property
     def sentence(self) -> str:
@@ -283,7 +283,7 @@ class GraphReplays(Seen, frozen=True):
     moved: int = 0
     """Copies and fills that compiled code makes before it launches its graphs."""
     share: float | None = None
-    """Where it is too small."""
+    """The share of the kernels, if it is too small."""
 
     @property
     def sentence(self) -> str:
@@ -347,7 +347,7 @@ class SameOnRanks(Seen, frozen=True):
 
 
 def outcome_text(seen: Iterable[Seen], in_step: StepTitle | str | None, reason: Reason | None) -> str:
-    """Return what was seen, in which step, and why that is not measured, in words."""
+    """Return a text of what was seen, in which step, or why it is not measured."""
     words = "; ".join(dict.fromkeys(map(str, seen)))
     where = f" in {in_step}" if in_step is not None else ""
     return "; ".join(filter(None, [f"{words}{where}" if words else "", str(reason or "")]))

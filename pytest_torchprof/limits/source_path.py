@@ -1,4 +1,4 @@
-"""Whether a source file is meant by the end of its path: a recording names it from the folder in which it was made."""
+"""Whether the end of a path names a source file: a recording names files from the folder in which it was made."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, YES, Reply, known
 
 
 def is_file(asked: str, recorded: str) -> Reply:
-    """Return whether what a test asks for, a whole path or its end, is the file that a recording names.
+    """Return whether the path in a test, a whole one or its end, is that of the file that a recording names.
 
-    Not known where the recording tells less of the path than is asked for, and no such file is here, or several are.
+    It is not known if the recording holds less of the path than the test, and no such file is here, or several are.
     """
     if _ends_with(recorded, asked):
         return YES
@@ -27,7 +27,7 @@ def is_file(asked: str, recorded: str) -> Reply:
 
 
 def _ends_with(path: str, end: str) -> bool:
-    """Return whether a path ends so, by whole names; a whole path ends with no other one."""
+    """Return whether a path ends with another, by whole names; an absolute path is no end of another one."""
     parts, last = _parts(path), _parts(end)
     return parts == last if _is_absolute(end) else parts[-len(last) :] == last
 
@@ -41,6 +41,6 @@ def _is_absolute(path: str) -> bool:
 
 
 def _places(recorded: str) -> list[Path]:
-    """Return where the file lies here: in the working directory, or where modules are imported from."""
+    """Return the paths of the file here: in the working directory, or where modules are imported from."""
     folders = dict.fromkeys([Path.cwd(), *(Path(folder).absolute() for folder in sys.path)])
     return [path for folder in folders if (path := folder / recorded).is_file()]
