@@ -1,4 +1,4 @@
-"""A process of its own whose compile caches were empty when it began, or filled by one before it; whether they were."""
+"""A process of its own whose compile caches are to be empty when it begins, or filled by an earlier one."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.caches import CacheUse, CacheUses
     from pytest_torchprof.trace.metadata import CompileEvidence
 
-# By a name that begins so, torch's own cache is known as generated code, which is no line of the user's.
+# By this beginning of its name torch's own cache is recognised as generated code, which is not the user's.
 _FOLDERS: Final = {"TORCHINDUCTOR_CACHE_DIR": "torchinductor_code", "TRITON_CACHE_DIR": "triton"}
 _SHOWN: Final = {"inductor": "Inductor", "aot_autograd": AOT_AUTOGRAD, "dynamo": "Dynamo"}
 _COLD_RESULTS: Final = "cold.jsonl"
 
 
 class CachePhase(Struct, frozen=True, kw_only=True):
-    """How the caches are when a process begins to measure a test, and the folder that they are in."""
+    """The state of the caches when a process begins to measure a test, and their folder."""
 
     name: Phase
     folder: str
     fills: bool = False
-    """Whether the process only fills them for the next one, and what it comes to is no result."""
+    """Whether the process only fills them for the next one, so that its outcome is no result."""
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -53,17 +53,17 @@ class CachePhase(Struct, frozen=True, kw_only=True):
 
     @property
     def triton(self) -> Path:
-        """Where Triton's kernels are."""
+        """The folder of Triton's kernels."""
         return Path(self.variables["TRITON_CACHE_DIR"])
 
     @property
     def graphs(self) -> int:
-        """How many graphs of Inductor's are in the folder."""
+        """The number of Inductor's graphs in the folder."""
         return graphs_kept(Path(self.variables["TORCHINDUCTOR_CACHE_DIR"]))
 
 
 class _ColdResult(Struct, frozen=True, kw_only=True):
-    """What a cold process leaves of one measurement for the warm one."""
+    """The compile evidence of one measurement that a cold process leaves for the warm one."""
 
     label: str | None
     start: ColdStart
@@ -72,7 +72,7 @@ class _ColdResult(Struct, frozen=True, kw_only=True):
 def with_phase(evidence: CompileEvidence, phase: CachePhase | None, label: str | None) -> CompileEvidence:
     """Return the evidence of a measurement with how the caches were, and whether they were as they should be.
 
-    A cold one leaves what it came to for the warm one of the same label, which takes it over.
+    A cold one leaves its result for the warm one of the same label, which takes it over.
     """
     if phase is None:
         return evidence
@@ -109,10 +109,10 @@ def _why_moved(phase: CachePhase) -> Reason | None:
 
 
 def _why_not_cold(evidence: CompileEvidence, own: CacheUses, phase: CachePhase) -> Reason | None:
-    """Return why what was compiled was not compiled anew.
+    """Return why the start was not cold; None if it was.
 
-    The folder was empty. What the caches hit in it all the same is the measurement's own, if it has made every graph
-    that lies there: where a program has the same graph twice, the second one is a hit however cold the start.
+    The folder was empty. A cache may hit all the same, on the measurement's own graphs, if it made every graph in the
+    folder: if a program has the same graph twice, the second one is a hit however cold the start.
     """
     so_far = uses_so_far(phase.triton)
     for name, shown in _SHOWN.items():
@@ -138,7 +138,7 @@ def _why_not_warm(own: CacheUses, cold: ColdStart | None) -> Reason | None:
         return CachesNotFilled()
     so_far = uses_so_far(None)
     for name, shown in _SHOWN.items():
-        # Whatever the process has missed before, this measurement may find as its own.
+        # This measurement may find what the process itself compiled after an earlier miss.
         use, total = getattr(own, name), getattr(so_far, name)
         if (reason := _why_uncounted(use, shown) or _why_uncounted(total, shown)) is not None:
             return reason

@@ -1,4 +1,4 @@
-"""What this process has compiled, broken off, given up and compiled again; as long-lived as Dynamo's own state."""
+"""What this process has compiled, broken off, given up and compiled again; it lives as long as Dynamo's state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def break_of_reason(reason: DynamoReason, caller: Iterable[CodeLine] = ()) -> GraphBreak:
-    """Return a graph break; one with no code of the user's around it is placed on the last line of `caller` that is."""
+    """Return a graph break; without code of the user's around it, its place is the user's last line in `caller`."""
     text = reason.text
     if text.startswith("generic_jump"):
         text = f"Data-dependent branching: {text}"
@@ -37,7 +37,7 @@ def break_of_reason(reason: DynamoReason, caller: Iterable[CodeLine] = ()) -> Gr
 
 
 def break_of_failure(attempt: Attempt, code: CodeType | None) -> GraphBreak:
-    """Return the frame that an attempt gave up, placed where the attempt failed."""
+    """Return the break of a frame that an attempt gave up, with the place where the attempt failed."""
     place = frame = attempt.frame or (CodeLine.of(code) if code is not None else None)
     if attempt.failed_at:
         file, line = attempt.failed_at
@@ -53,10 +53,10 @@ def break_of_code(reason: str, code: CodeType) -> GraphBreak:
 
 
 def is_torchs_own(place: CodeLine | None) -> bool:
-    """Whether torch compiles this for itself: the wrapper of an operator such as ``cond``, which no user asked for."""
+    """Return whether torch compiles this for itself, unasked: the wrapper of an operator such as ``cond``."""
     if place is None or not observers.is_torchs_file(place.file) or torch_compile.is_module_wrapper(place):
         return False
-    # Resumed behind a graph break, code of torch's is a part of what the user compiles.
+    # Code of torch's that is resumed after a graph break is a part of what the user compiles.
     is_resumed = name_in_source(place.function) != place.function
     of_modules = any(f"{os.sep}torch{os.sep}{part}{os.sep}" in place.file for part in (f"nn{os.sep}modules", "optim"))
     return not (is_resumed or of_modules or place.function == "forward" or _is_public(place.file, place.function))
@@ -64,7 +64,7 @@ def is_torchs_own(place: CodeLine | None) -> bool:
 
 @cache
 def _is_public(file: str, function: str) -> bool:
-    """Return whether anybody may call this, as flex_attention: by itself torch compiles helpers alone."""
+    """Return whether users may call this, like flex_attention: unasked, torch compiles only helpers."""
     modules = [module for module in list(sys.modules.values()) if getattr(module, "__file__", None) == file]
     return not function.startswith("_") and any(callable(getattr(module, function, None)) for module in modules)
 
@@ -78,7 +78,7 @@ def short_reason(text: str) -> str:
 
 
 def _explanation(text: str) -> str | None:
-    """Return what Dynamo says behind its reason, which alone often does not name the culprit."""
+    """Return the explanation that Dynamo gives after its reason, which alone often does not name the culprit."""
     match = re.search(r"\bExplanation: (.*?)(?:\n\s*(?:Hint|Developer debug context):|\n\s*\n|\Z)", text, re.DOTALL)
     return " ".join(match[1].split()) if match else None
 
@@ -101,7 +101,7 @@ def _user_place(stack: Iterable[CodeLine]) -> CodeLine | None:
 
 
 def caller_of(code: CodeType) -> CodeLine | None:
-    """Return the line of the user's that calls torch's own code right now; None for code that is the user's."""
+    """Return the user's line that calls torch's own code right now; None for code of the user's."""
     return _user_place(observers.user_stack()) if observers.is_library_file(code.co_filename) else None
 
 
@@ -140,7 +140,7 @@ class Compiled:
     code: weakref.ref[CodeType]
     breaks: tuple[GraphBreak, ...]
     module: weakref.ref[Any] | None = None
-    """For which module, where that was seen."""
+    """The module for which it was compiled, if that was seen."""
 
     @property
     def place(self) -> CodeLine | None:
@@ -150,7 +150,7 @@ class Compiled:
 
 
 class History:
-    """Reads Dynamo's records piece by piece, so that what they forget (all but 64 compilations) is kept here."""
+    """Reads Dynamo's records piece by piece, and keeps what they forget (all but 64 compilations)."""
 
     def __init__(self) -> None:
         self._last_metrics: Any = None
@@ -163,7 +163,7 @@ class History:
         self.clears = 0
         """How often somebody removed Dynamo's records."""
         self.lost = False
-        """Some compilations were forgotten by Dynamo before they could be read."""
+        """Whether Dynamo forgot some compilations before they could be read."""
 
     def catch_up(self) -> list[Attempt]:
         """Return the compilations since the last call, oldest first, and remember what they gave up."""
@@ -190,10 +190,10 @@ class History:
         return attempts
 
     def _with_silent_failures(self, attempts: list[Attempt]) -> list[Attempt]:
-        """Return the attempts; where Dynamo gave something up without a record, those without a graph as failed.
+        """Return the attempts; if Dynamo gave something up without a record, those without a graph count as failed.
 
-        torch 2.10 records a frame with a break in a loop as it does one without anything to compile; only its count of
-        what it cannot do has grown.
+        torch 2.10 records a frame with a break in a loop like one without anything to compile; only its count of what
+        it cannot do has grown.
         """
         if torch_compile.records_skipped_frames():
             return attempts
@@ -210,7 +210,7 @@ class History:
         new = self._new_reasons()
         caller = observers.user_stack() if new else ()
         lines = torch_compile.lines_of_breaks(code, generated)
-        # Those of a frame that was given up in between are no breaks of this one.
+        # The breaks of a frame that was given up in between do not belong to this one.
         own = [break_of_reason(reason, caller) for reason in _of_code(new, code, lines) or new]
         self._compiled[id(generated)] = Compiled(
             generated=weakref.ref(generated),
@@ -221,7 +221,7 @@ class History:
         return [break_of_reason(reason, caller) for reason in new]
 
     def new_breaks(self, *, keep: bool = False) -> list[GraphBreak]:
-        """Return the graph breaks since the last compilation; keep them for the next one to claim, or not."""
+        """Return the graph breaks since the last compilation; ``keep`` leaves them for the next one to claim."""
         before = self._reasons_read, self._last_reason
         new = self._new_reasons()
         if keep:
@@ -229,7 +229,7 @@ class History:
         return [break_of_reason(reason) for reason in new]
 
     def compilations(self) -> dict[str, Compiled]:
-        """Return what is in Dynamo's cache now, by compile id; breaks of unwatched code come from its own records."""
+        """Return the contents of Dynamo's cache by compile id; breaks of unwatched code come from its own records."""
         compilations = {}
         for code in torch_compile.considered_codes() or ():
             for identity, generated in torch_compile.compiled_codes(code):
@@ -248,9 +248,9 @@ class History:
         return list(self._given_up)
 
     def suspects(self) -> list[CodeType]:
-        """Return code that was handed to Dynamo and left as it is, with no record of why.
+        """Return code that was handed to Dynamo and left uncompiled, without a record of why.
 
-        Dynamo did not try where it was disabled or found a dispatch mode in force; or its record was lost.
+        Dynamo did not try because it was disabled or a dispatch mode was in force; or its record was lost.
         """
         known = {id(frame.code()) for frame in self._given_up if frame.code}
         return [
@@ -272,18 +272,18 @@ class History:
         return [torch_compile.read_reason(entry) for entry in now[seen:]]
 
     def break_of(self, attempt: Attempt) -> GraphBreak:
-        """Return why and where an attempt was given up."""
+        """Return the graph break of an attempt that was given up: why and where."""
         return break_of_failure(attempt, _code_of(attempt, torch_compile.considered_codes() or ()))
 
 
 def _is_left_alone(code: CodeType) -> bool:
-    """Return whether code runs as it is that Dynamo does not skip on purpose."""
+    """Return whether code runs uncompiled although Dynamo does not skip it on purpose."""
     is_compiled = bool(torch_compile.compiled_codes(code))
     return not is_compiled and _is_for_compiling(CodeLine.of(code)) and not torch_compile.dynamo_skips(code)
 
 
 def _is_for_compiling(place: CodeLine) -> bool:
-    """Return whether it is the user's code, or what users compile of torch's own."""
+    """Return whether it is the user's code, or code of torch's that users compile."""
     is_library = observers.is_library_file(place.file)
     return not is_library or observers.is_library_code(place) or torch_compile.is_module_wrapper(place)
 
@@ -295,7 +295,7 @@ def _frame_given_up(attempt: Attempt, codes: Iterable[CodeType]) -> GivenUp:
 
 
 def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
-    """Return a compilation that nobody watched, with what Dynamo's own list says about its breaks."""
+    """Return a compilation that was not watched, with the breaks in Dynamo's own list."""
     breaks: tuple[GraphBreak, ...] = ()
     lines = torch_compile.lines_of_breaks(code, generated)
     if lines:
@@ -308,7 +308,7 @@ def _unwatched(code: CodeType, generated: CodeType) -> Compiled:
 
 
 def _of_code(reasons: Iterable[DynamoReason], code: CodeType, breaks: set[int]) -> list[DynamoReason]:
-    """Return the reasons that belong to a code object, if possible those at the lines of its breaks."""
+    """Return the reasons that belong to a code object; if possible, those at the lines of its breaks."""
     lines = {line for _, _, line in code.co_lines() if line is not None}
     same = [
         reason
@@ -326,7 +326,7 @@ def _still_given_up(given_up: GivenUp, considered: set[int]) -> bool:
 
 
 def _code_of(attempt: Attempt, codes: Iterable[CodeType]) -> CodeType | None:
-    """Return the code object of an attempt; one that hit the recompile limit has nothing but its frame's number."""
+    """Return the code object of an attempt; an attempt that hit the recompile limit has only its frame's number."""
     frame = attempt.frame
     if frame:
         same = [c for c in codes if CodeLine.of(c) == frame]

@@ -1,4 +1,4 @@
-"""What Dynamo compiled during a test, in its measurements and between them, and which of it were recompiles."""
+"""What Dynamo compiled during a test, in its measurements and between them, and which compilations were recompiles."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Compilation:
     """Equal for compilations of the same code object."""
     place: CodeLine | None
     caller: CodeLine | None = None
-    """The line of the user's that led to the compilation of torch's own code."""
+    """The user's line that led to the compilation of torch's own code."""
     module: weakref.ref[Any] | None
-    """Whose forward it is, or which module torch's wrapper is around; one module has one and the same reference."""
+    """The module whose forward it is, or that torch's wrapper encloses; a module always has the same reference."""
     measurement: int
-    """In which measurement of the test, or behind which one."""
+    """The number of the test's measurement during which, or after which, it happened."""
     call: int
-    """During which call of the measured code, from 1."""
+    """The call of the measured code during which it happened, from 1."""
     ran_before: bool
-    """The code object had been compiled before the test, and has run in the test since."""
+    """Whether the code object had been compiled before the test, and has run in the test since."""
     guard: str | None = None
-    """What failed in the compilations there were; None for a first one."""
+    """The guard that failed in the earlier compilations; None for a first one."""
 
 
 class CompileLog:
@@ -72,7 +72,7 @@ class CompileLog:
         self.read()
 
     def read(self) -> None:
-        """Take what was compiled since the last time; what was compiled before the test is none of it."""
+        """Take the compilations since the last call; those from before the test are left out."""
         if not torch_compile.dynamo_is_loaded():
             return
         attempts = self._history.catch_up()
@@ -105,7 +105,7 @@ class CompileLog:
         return tuple(recompiles(self._compilations))
 
     def note_run(self, identities: Iterable[str]) -> None:
-        """Remember which compiled code ran in a measurement, by compile id."""
+        """Note which compiled code ran in a measurement, by compile id."""
         if not torch_compile.dynamo_is_loaded():
             return
         entries = self._history.compilations()
@@ -116,7 +116,7 @@ class CompileLog:
         self.read()
         of_module = weakref.ref(module) if module is not None else None
         self.breaks += self._history.note(code, generated, of_module)
-        if identity is None:  # torch.export's, of which Dynamo keeps no record.
+        if identity is None:  # A compilation of torch.export, of which Dynamo keeps no record.
             return
         self._hooked[identity] = Compilation(
             frame=id(code),
@@ -151,11 +151,11 @@ class CompileLog:
 
 
 def recompiles(compilations: Iterable[Compilation]) -> list[Recompile]:
-    """Return the compilations that came because a guard failed, of a frame that was compiled before in this test.
+    """Return the compilations after a failed guard, of frames that had been compiled before in this test.
 
     Two modules of one class, and all modules under torch's wrapper, share a code object: the first compilation for a
     module is no recompile, unless it comes in a later call of a measurement and replaces a module that is gone, as
-    with a model that is built anew for each call. What torch compiles for itself is none of the user's.
+    with a model that is built anew for each call. Code that torch compiles for itself does not count.
     """
     earlier: dict[int, list[Compilation]] = {}
     recompiled = []
@@ -188,6 +188,6 @@ def _replaces(compilation: Compilation, before: list[Compilation]) -> bool:
         if other.module is not None and other.measurement == compilation.measurement and other.call < compilation.call
     ]
     if others and all(module() is not None for module in others):
-        # Compiled modules are part of cycles: the ones that nobody has any more may still be there.
+        # Compiled modules are part of reference cycles: modules that are no longer in use may still exist.
         gc.collect()
     return any(module() is None for module in others)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Before:
-    """What Dynamo knew and had counted when the watch began."""
+    """Dynamo's records and counts when the watch began."""
 
     considered: frozenset[int] = frozenset()
     frames: dict[str, int]
@@ -54,13 +54,13 @@ class _Before:
 class CompileWatch:
     """A context manager around all calls of the measured code; `evidence` is the recording's `compile`.
 
-    It imports nothing of torch. `call` is to be around every call: on Python 3.11 the last warm-up call (without
-    warm-up the first measured one) is observed for frames that were given up before the watch began, and those that did
-    not run in it get a second chance in the calls behind it.
+    It imports nothing of torch. `call` must enclose every call: on Python 3.11 the last warm-up call (without warm-up,
+    the first measured one) is observed for frames that were given up before the watch began, and those that did not
+    run in it get a second chance in the calls after it.
     """
 
     def __init__(self, device: str, log: CompileLog, triton_cache: Path | None = None) -> None:
-        """Watch a measurement on this device; ``log`` is of the whole test, the folder is its own, if it has one."""
+        """Watch a measurement on this device; ``log`` is the whole test's, the folder its own Triton cache, if any."""
         self._log = log
         self._triton_cache = triton_cache
         self._generates_cpp = not kind_of(device).has_launches
@@ -113,7 +113,7 @@ class CompileWatch:
             # At once: a profiler that begins next for stacks has a profile function of its own.
             self._eager.end()
         if is_observed and not self._eager.sees_every_call and self._before is not None:
-            # What had been compiled when it was given up has met the recompile limit.
+            # A frame that had been compiled when it was given up has hit the recompile limit.
             codes = [frame.living_code() for frame in self._before.given_up if not frame.compiled]
             self._second_chance.offer(code for code in codes if code is not None and not self._eager.ran(code))
 
@@ -172,17 +172,17 @@ class CompileWatch:
         self._restore.enter_context(entries_noted(self._note_entry))
 
     def _note_entry(self, code: CodeType | None, setting: str | None, *, eagerly: bool) -> None:
-        """Note that a compiled function is entered, under which setting, and whether it runs as it is."""
+        """Note that a compiled function is entered, the setting in force, and whether it runs uncompiled."""
         if code is not None and not eagerly:
             self._eager.note_entry(code)
         if setting is not None:
             self._settings.add(setting)
-            # A stance may make an error of what is to be compiled.
+            # A stance may turn a compilation into an error.
             self._second_chance.withdraw()
         if self._in_step and not torch_profiler.records_this_thread():
             self._on_threads = True
         if eagerly and setting is not None:
-            # In a warm-up call too: what Dynamo has seen while it is disabled stays uncompiled.
+            # In a warm-up call too: code that Dynamo has seen while it is disabled stays uncompiled.
             self._eager_under.add(setting)
         elif self._in_step and setting is not None:
             self._entered_under.add(setting)
@@ -219,7 +219,7 @@ class CompileWatch:
         return [code for code in torch_compile.considered_codes() or () if id(code) not in before.considered]
 
     def _unknown(self, before: _Before) -> Untold:
-        """Return why breaks or recompiles are not known, each None if they are."""
+        """Return why breaks and why recompiles are not known; each is None if they are known."""
         missing = torch_compile.missing_records()
         if missing:
             reason = NoRecordsInTorch(missing)
@@ -236,11 +236,11 @@ class CompileWatch:
         return None
 
     def _why_left_alone(self, before: _Before) -> Reason | None:
-        """Return that code ran which Dynamo has never tried to compile, in this measurement or before."""
+        """Return the reason if code ran that Dynamo has never tried to compile, here or before; else None."""
         known = {id(code) for code in before.suspects}
         left_alone = [code for code in before.suspects if self._eager.ran(code)]
         if not self._eager_under:
-            # What a setting left uncompiled is reported with that setting, and generators as given up.
+            # Code that a setting left uncompiled is reported with that setting, and generators as given up.
             new = (code for code in self._history.suspects() if id(code) not in known)
             left_alone += (code for code in new if not code.co_flags & CO_GENERATOR)
         # Python may call our own functions anywhere, such as the one that takes note of the files that are opened.
@@ -252,7 +252,7 @@ class CompileWatch:
         return LeftAlone(ran.co_name, line, forgotten=bool(self._history.lost))
 
     def _seen_instead(self, before: _Before) -> list[str]:
-        """Return what may have kept the code from being compiled."""
+        """Return texts on what may have kept the code from being compiled."""
         left_alone = [
             f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) is torch's own code: torch.compile skips it"
             for code in self._newly_considered(before)
@@ -283,10 +283,10 @@ class CompileWatch:
 
 
 class EagerCode:
-    """Notes which of the code objects run; from Python 3.12 on for nothing, on 3.11 by a profile function.
+    """Notes which of the code objects run; from Python 3.12 on without cost, on 3.11 by a profile function.
 
-    The profile function slows every call on its thread, so on 3.11 it is there between `begin` and `end` of one call
-    only; one that is there already is called too, and put back. `blind` says why nothing could be noted.
+    The profile function slows every call on its thread, so on 3.11 it is set only between `begin` and `end` of one
+    call; an earlier one is called too, and restored. `blind` says why nothing could be noted.
     """
 
     def __init__(self, codes: Iterable[CodeType]) -> None:
@@ -305,7 +305,7 @@ class EagerCode:
         return hasattr(sys, "monitoring") and self.blind is None
 
     def ran(self, code: CodeType) -> bool:
-        """Return whether the code object was seen running, or was entered and has not been compiled by now."""
+        """Return whether the code object was seen running, or was entered and has not been compiled so far."""
         return id(code) in self._ran or (id(code) in self._entered and not torch_compile.compiled_codes(code))
 
     def note_entry(self, code: CodeType) -> None:
@@ -313,7 +313,7 @@ class EagerCode:
         self._entered.add(id(code))
 
     def begin(self) -> None:
-        """Observe from here to `end`; does nothing where the code is observed all the time."""
+        """Observe from here to `end`; do nothing where the code is observed all the time."""
         if not self._codes or hasattr(sys, "monitoring"):
             return
         before: Any = sys.getprofile()
@@ -334,7 +334,7 @@ class EagerCode:
         sys.setprofile(on_call)
 
     def end(self) -> None:
-        """Put the profile function back that was there before `begin`."""
+        """Restore the profile function from before `begin`."""
         if not hasattr(sys, "monitoring"):
             self._stop()
             self._stop = self._nothing

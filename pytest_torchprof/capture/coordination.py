@@ -1,7 +1,7 @@
-"""How often the measured code is called where several ranks run it: as often on each as on the others.
+"""How often the measured code is called where several ranks run it: each rank calls it equally often.
 
-Where it has collectives, a rank that made one call more than the others would wait for them for ever. So nothing that a
-rank finds out by itself may decide how often the code is called.
+If it has collectives, a rank that made one call more than the others would wait for them for ever. So nothing that only
+one rank knows may decide how often the code is called.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ class Coordination:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether there are other ranks, and nobody knows what they do."""
+        """Whether there are other ranks that cannot be reached."""
         return not this_rank().alone
 
     def head_for(self, goal: str) -> None:
-        """Say what this rank is about to do, for those who wait for it."""
+        """Announce what this rank is about to do, for those that wait for it."""
 
     def exchange(self, goal: str, value: Any, kind: Any = Any) -> list[Any]:  # noqa: ARG002  (as the ranks have it)
-        """Return each rank's value, in their order, once all have reached this goal; NotMeasured where one does not.
+        """Return each rank's value, in their order, once all have reached this goal; NotMeasured if one does not.
 
-        ``kind`` is its type, where it is none of JSON's.
+        ``kind`` is the type of the value, if it is not one of JSON's.
         """
         return [value]
 
     def agree(self, goal: str, reason: Reason | None) -> Reason | None:
-        """Return why what has come to this goal is not to be believed: this rank's reason, or else another's."""
+        """Return why the measurement cannot be believed at this goal: this rank's reason, or else another's."""
         values = self.exchange(goal, to_stored(reason))
         others = (OfRank(number, from_plain(stored)) for number, stored in enumerate(values) if stored is not None)
         return reason if reason is not None else next(others, None)
 
     def leave(self, reason: Reason) -> None:
-        """Tell the others why this rank does not take part any more."""
+        """Tell the others why this rank no longer takes part."""
 
     def close(self) -> None:
         """End the last exchange."""

@@ -1,4 +1,4 @@
-"""Who in this process may hold CUPTI beside torch.profiler: it serves one profiler at a time."""
+"""What in this process may hold CUPTI besides torch.profiler: it serves one profiler at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.reasons.reason import Reason
 
-# By a module that is there once it may have begun; none of them comes with torch's own import.
+# By a module that is loaded once the user may have begun; importing torch loads none of them.
 _USERS = {
     "triton.profiler": "Proton (triton.profiler)",
     "jaxlib": "JAX (jax.profiler)",
@@ -38,7 +38,7 @@ def loaded() -> list[str]:
 
 
 def in_this_process() -> list[str]:
-    """Return the names of the users of CUPTI in this process, and of those that may come from outside."""
+    """Return the names of the users of CUPTI in this process, with those that may come from outside."""
     users = loaded()
     if os.environ.get(_DAEMON, "0") not in ("", "0"):
         users.append(f"a daemon such as dynolog, which starts profilers of torch's here ({_DAEMON})")
@@ -46,12 +46,12 @@ def in_this_process() -> list[str]:
 
 
 def with_others_in_cupti(reason: Reason) -> Reason:
-    """Return a reason for which nothing was measured, with those who may be why the GPU's side is missing."""
+    """Return the reason why nothing was measured, with the users of CUPTI that may be its cause."""
     users = in_this_process()
     return WithOthersInCupti(reason, tuple(users)) if reason.code in _WITHOUT_THE_GPU and users else reason
 
 
-# torch 2.15 writes it there each time; that the export is skipped it warns of once in a process.
+# torch 2.15 logs this each time; it warns only once in a process that the export is skipped.
 _MONITORS_LOG = "torch.profiler._cuspy.observers.base"
 _UNAVAILABLE = "Cuspy observer unavailable: "
 _LONGEST = 160

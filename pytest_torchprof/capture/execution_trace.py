@@ -1,4 +1,4 @@
-"""What torch's execution trace of a capture says of the graph's nodes: the operators and ranges around each.
+"""What torch's execution trace of a capture says about the graph's nodes: the operators and ranges around each.
 
 Form 1.1.1-chakra.0.0.4, of torch 2.15.0. Times are not in it: entries are numbered as they begin, and that order is
 all that is kept.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MARK = "torchprof::captured "
 _DISPATCH = "PythonDispatchMode"
-# What compiled code runs in is the compiler's to say, and not once more for each replay.
+# The compiler says in which ranges compiled code runs; that is not repeated for each replay.
 _NOT_SHOWN = ("[pytorch|", _DISPATCH, _MARK, FX_GRAPH, *REGIONS)
 _NOT_SHOWN_SUFFIX = " (dynamo_timed)"
 _USERS_RANGE = 7
@@ -35,7 +35,7 @@ _AUTOGRADS = re.compile(r"(?:autograd::engine::evaluate_function: )?(?:\w+Backwa
 
 
 class Described(NamedTuple):
-    """What the driver says of a node that runs something on the GPU."""
+    """The driver's description of a node that runs something on the GPU."""
 
     number: int
     """The number by which recordings know the node, without that of its graph."""
@@ -51,7 +51,7 @@ def mark_name(number: int, *, begins: bool) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """A call of an operator while a graph was captured, and the nodes that were made since the last one and in it."""
+    """A call of an operator during a capture, with the nodes made in it and since the last call."""
 
     before: tuple[int, ...] = ()
     inside: tuple[int, ...] = ()
@@ -63,9 +63,9 @@ class Call:
 def read_capture(
     text: bytes, calls: Sequence[Call], described: Callable[[int], Described | None]
 ) -> CapturedGraph | None:
-    """Return what is known of the nodes; None where the trace does not have the marks of all calls.
+    """Return what is known of the nodes; None if the trace does not have the marks of all calls.
 
-    The last call is where the capture ends. ``described`` tells of a node; None of one that runs nothing on the GPU.
+    The last call is the end of the capture. ``described`` describes a node; None for one that runs nothing on the GPU.
     """
     capture = _Capture(json.loads(text)["nodes"], calls)
     if not capture.complete:
@@ -122,7 +122,7 @@ class _Capture:
         return None not in self._begins and None not in self._ends
 
     def _restore_users_range(self, entry: dict[str, Any]) -> None:
-        """Let what a mode was called for stand in its stead if it is a range of the user's, which outlasts the call.
+        """Replace the entry of a mode by what it was called for, if that is a user's range, which outlasts the call.
 
         torch ends entries in the order of a stack, whichever it was.
         """
@@ -148,7 +148,7 @@ class _Capture:
         return str(self._entries[number]["name"])
 
     def _is_shown(self, number: int) -> bool:
-        """Return whether an entry is an operator or range of the program; one that calls itself at once is one call.
+        """Return whether an entry is an operator or range of the program; one that calls itself at once counts once.
 
         Under a mode, such as Inductor's, all operators do.
         """
@@ -176,12 +176,12 @@ class _Capture:
         ended = self._ends[call - 1] if call else None
         common = frozenset(() if ended is None else self._around(ended)).intersection(self._around(begins))
         new = [number for number in (begins, *self._around(begins)) if number not in common and number in self._parent]
-        # The thread's own entry is around all that it does.
+        # The thread's own entry encloses everything that it does.
         inside = [number for number in new if not self._name(number).startswith("[pytorch|")]
         return (inside or [begins])[-1], common
 
     def made(self) -> Iterator[tuple[tuple[int, ...], int, tuple[str, ...]]]:
-        """Yield nodes, the instant at which they were made, and the operators that may have launched them or not."""
+        """Yield nodes, the instant at which they were made, and the operators that may have launched them."""
         for i, call in enumerate(self._calls):
             if call.before:
                 outermost, _ = self._outermost_and_common(i)
@@ -197,9 +197,10 @@ class _Capture:
                 )
 
     def _possible_launchers(self, call: int) -> tuple[str, ...]:
-        """Return the operators that may have launched what was made before a call and after the last one.
+        """Return the operators that may have launched the nodes made between the last call and this one.
 
-        Of what is around a call only operators that are not torch's own launch something before they are dispatched.
+        Of the entries around a call only operators that are not torch's own launch something before they are
+        dispatched.
         """
         _, common = self._outermost_and_common(call)
         begins, ended = self._begins[call] or 0, (self._ends[call - 1] if call else None) or 0
@@ -210,7 +211,7 @@ class _Capture:
         return _distinct(self._name(number) for number in (*alone, *foreign) if self._launches(number))
 
     def ranges(self, made: Sequence[int]) -> Iterator[CapturedRange]:
-        """Yield the user's ranges, and of the operators those around a node: no other runs in a replay."""
+        """Yield the user's ranges, and the operators around nodes: no others run in a replay."""
         for number in self._entries:
             users = self._is_users(self._entries[number])
             index = bisect_left(made, self._at[number])
@@ -237,7 +238,7 @@ class _Capture:
                 running[module] = begin, self._at[ends or 0]
 
     def lines(self) -> Iterator[CapturedRange]:
-        """Yield from where on the user's code is on a line, and in which modules; of what no call made it is open."""
+        """Yield from which node on the user's code is on a line, and in which modules; open if no call made them."""
         for i, call in enumerate(self._calls[:-1]):
             at = self._at[self._outermost_and_common(i)[0]]
             if call.before:
@@ -253,7 +254,7 @@ def _distinct(names: Iterator[str]) -> tuple[str, ...]:
 def _operands(inputs: dict[str, Any]) -> tuple[str, str, str]:
     """Return dims, types and strides as a recording has them, in JSON."""
     types = [_type(str(kind)) for kind in inputs["types"]]
-    # A recording has none of what is no tensor.
+    # A recording holds only tensors here.
     dims, strides = (
         [value if "Tensor" in str(kind) else [] for value, kind in zip(inputs[name], inputs["types"], strict=True)]
         for name in ("shapes", "strides")

@@ -1,4 +1,4 @@
-"""The process's first session of the profiler: opened before anybody else's, and proved by kernels that it saw."""
+"""The process's first session of the profiler: opened before any other, and checked by kernels that it recorded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.reasons.reason import Reason
 
-# The sentinel of each is longer than that of the one before, if that lost all its kernels.
+# If an attempt loses all kernels of its sentinel, the next one's sentinel is longer.
 _ATTEMPTS = 4
 _DOING = "a few kernels before its first measurement"
 
@@ -30,9 +30,9 @@ _DOING = "a few kernels before its first measurement"
 def arm(device: str, show: ShowProgress = show_waits) -> None:
     """Make sure that this process records kernels of `device`; the first call opens a session, later ones are free.
 
-    kineto registers with the GPU's tracing library once, with what the first session asks for, so the earlier the
-    better; and only the kernels of CUDA graphs that are captured after it are counted. Raises NotMeasured when another
-    profiler runs, when the kernels that were launched are not in the recording, and with whatever the device raises.
+    kineto registers with the GPU's tracing library once, for what the first session asks, so the earlier the better;
+    and only the kernels of CUDA graphs that are captured afterwards are counted. Raises NotMeasured if another profiler
+    runs, if the launched kernels are not in the recording, or if the device raises an error.
     """
     if not kind_of(device).has_launches:
         return
@@ -71,8 +71,8 @@ def _sees_the_sentinel(device: str) -> bool:
 def before_others_record(begin: Callable[[], None]) -> Iterator[None]:
     """Call `begin` once, as soon as this process uses GPUs or starts a profiler; not in a fork of this process.
 
-    To open a session begins CUDA, which no fork survives that uses CUDA too: so not before somebody else begins it, or
-    a first session without GPUs would leave all later ones without kernels.
+    Opening a session begins CUDA, and then no fork can use CUDA. So it is opened when somebody else begins CUDA, or
+    when a first session without GPUs would leave all later ones without kernels.
     """
     process, begun = os.getpid(), False
 

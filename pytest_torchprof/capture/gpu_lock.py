@@ -1,8 +1,8 @@
 """The lock of a GPU, at which the processes of all accounts of a machine meet.
 
 A file of another account in a folder like ``/tmp`` may not be opened for writing, and not with ``O_CREAT`` either
-(``fs.protected_regular``). So it is opened for reading, which is enough for ``flock``. Who holds it writes what it does
-into a file of its own account beside it.
+(``fs.protected_regular``). So it is opened for reading, which is enough for ``flock``. The process that holds it notes
+what it does in a file of its own account beside it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ WAIT_S = 3600.0
 """Long enough for many workers' turns, each with its compilation."""
 _LOOK_S = 0.1
 _EVERYBODYS = Path("/run/lock")
-"""Where Linux has the locks of all accounts, on no network; the temporary folder may be another for each account."""
+"""The local folder of Linux for locks of all accounts; the temporary folder may differ between accounts."""
 _LONGEST = 200
 
 
 def lock_file(uuid: str) -> Path:
-    """Return the file at which all processes that measure on the GPU with this UUID meet."""
+    """Return the lock file of all processes that measure on the GPU with this UUID."""
     with suppress(OSError):
         if _EVERYBODYS.stat().st_mode & 0o1777 == 0o1777 and os.access(_EVERYBODYS, os.W_OK):
             return _EVERYBODYS / f"torchprof-{uuid}.lock"
@@ -43,10 +43,10 @@ def lock_file(uuid: str) -> Path:
 
 @contextmanager
 def holding(uuid: str, announce: Callable[[str], None], *, wait_s: float = WAIT_S, doing: str = "") -> Iterator[None]:
-    """Hold the lock of the GPU with this UUID, a second time in the same thread at once; NotMeasured without it.
+    """Hold the lock of the GPU with this UUID; a thread that holds it already gets it at once. NotMeasured without it.
 
-    ``announce`` gets the text of a wait, at once; ``doing``, such as a test, is shown to those who wait: of the first
-    time, where a thread holds it several times.
+    ``announce`` gets the text of a wait, at once; ``doing``, such as a test, is shown to those who wait: the text of
+    the first time, if a thread holds it several times.
     """
     lock = _lock(lock_file(uuid))
     try:
@@ -69,7 +69,7 @@ def _lock(path: Path) -> _Lock:
 
 
 class _Lock:
-    """A file's lock, which the system frees when its holder ends, however that ends."""
+    """A file's lock, which the system frees when its holder ends in any way."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -78,7 +78,7 @@ class _Lock:
         self._file = -1
 
     def acquire(self, wait_s: float) -> bool:
-        """Return whether it could be had in this time; OSError where the file cannot be used."""
+        """Return whether it could be acquired in this time; OSError if the file cannot be used."""
         until = time.monotonic() + wait_s
         if not self._threads.acquire(timeout=wait_s):
             return False
@@ -95,7 +95,7 @@ class _Lock:
         return True
 
     def release(self) -> None:
-        """Give it back, once for each time that it was acquired."""
+        """Release it, once for each time that it was acquired."""
         self._depth -= 1
         if not self._depth:
             fcntl.flock(self._file, fcntl.LOCK_UN)  # Also of the forks that have the open file.
@@ -106,7 +106,7 @@ class _Lock:
         file = _open(self.path)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # What clears the folder up may have removed the file that was opened.
+            # A cleaner of the folder may have removed the file that was opened.
             held = os.path.samestat(os.fstat(file), self.path.stat())
         except (BlockingIOError, FileNotFoundError):
             held = False
@@ -120,7 +120,7 @@ class _Lock:
         return held
 
     def note(self, doing: str) -> None:
-        """Leave for those who wait which process holds it, and for what it was acquired first."""
+        """Note for those who wait which process holds it, and for what it was acquired first."""
         if self._depth > 1:
             return
         with suppress(OSError):
@@ -133,7 +133,7 @@ class _Lock:
         return self.path.with_suffix(f".{account}")
 
     def holders(self) -> str:
-        """Return which processes hold it, by number, program and what they do, as far as the system tells."""
+        """Return a text with the processes that hold it: number, program and activity, as far as they are known."""
         return " and ".join(map(self._holder_text, _holders(self.path))) or "another process or thread measures on it"
 
     def _holder_text(self, process: int) -> str:
@@ -160,7 +160,7 @@ def _holders(path: Path) -> list[int]:
 
 
 def _open(path: Path) -> int:
-    """Open the file for reading, made by whoever is first."""
+    """Open the file for reading; the first process creates it."""
     with suppress(FileNotFoundError, PermissionError):
         return _regular(path)
     with suppress(FileExistsError):
@@ -173,7 +173,7 @@ def _open(path: Path) -> int:
 
 
 def _regular(path: Path) -> int:
-    """Open a file for reading that may be anybody's; OSError for what is none, and would not end."""
+    """Open a file of any account for reading; OSError for a pipe or a device, which might never end."""
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)

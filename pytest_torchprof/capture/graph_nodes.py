@@ -1,4 +1,4 @@
-"""What the driver says of a graph that is being captured, and of its nodes."""
+"""The driver's description of a graph that is being captured, and of its nodes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _KINDS = {_KERNEL: "kernel", 1: "memcpy", 2: "memset"}
 # A child graph, and the body of a condition.
 _HOLDING = (4, 13)
 _PARAMETERS = 9
-"""How many pointers ``CUDA_KERNEL_NODE_PARAMS`` is as long as; the first one is the function."""
+"""The length of ``CUDA_KERNEL_NODE_PARAMS`` in pointers; the first one is the function."""
 _LONG = 1024
 """``kMaxSymbolSize`` of kineto's."""
 _OF_GRAPH = 0xFFFFFFFF
-"""The part of a node's number that it has in every graph that is instantiated from the captured one."""
+"""The bits of a node's number that are the same in every graph instantiated from the captured one."""
 
 
 def driver_knows_nodes() -> bool:
@@ -63,14 +63,14 @@ def handles(nodes: bytes) -> tuple[int, ...]:
 
 
 def holds_others(node: int) -> bool:
-    """Return whether a node runs a graph of its own, or may: what runs in it has other numbers."""
+    """Return whether a node runs a graph of its own, or may: the nodes in that have other numbers."""
     kind = ctypes.c_int(-1)
     failed = cuda_driver().cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
     return bool(failed) or kind.value in _HOLDING
 
 
 def described(node: int) -> Described | None:
-    """Return what the driver says of a node; None for what runs nothing on the GPU, and where it does not tell."""
+    """Return the driver's description of a node; None if it runs nothing on the GPU, or is not described."""
     kind, number = ctypes.c_int(-1), ctypes.c_ulonglong(0)
     driver = cuda_driver()
     if driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)) or kind.value not in _KINDS:
@@ -82,7 +82,7 @@ def described(node: int) -> Described | None:
 
 
 def _kernel_of(node: int) -> str | None:
-    """Return the name of a node's kernel; None where the driver does not tell it, as of those that are no function."""
+    """Return the name of a node's kernel; None if the driver does not give it, as for kernels that are no functions."""
     driver, name = cuda_driver(), ctypes.c_char_p()
     parameters = (ctypes.c_void_p * _PARAMETERS)()
     if driver.cuGraphKernelNodeGetParams_v2(ctypes.c_void_p(node), parameters) or not parameters[0]:
@@ -98,6 +98,6 @@ def _demangled(name: bytes) -> str:
         return name.decode()
     demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     demangle.restype = ctypes.c_void_p
-    # What it returns is never freed: there are as many as kernels.
+    # The returned text is never freed: there is one for each kernel.
     demangled = demangle(name, None, None, None)
     return (ctypes.string_at(demangled) if demangled else name).decode()

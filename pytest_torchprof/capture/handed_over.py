@@ -1,4 +1,4 @@
-"""What measured code hands to other Python threads, and whether they are done with it when the code is."""
+"""Work that measured code hands to other Python threads, and whether it is done when the code is."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _SERVICES = (
     *("multiprocessing.queues.", "multiprocessing.pool.Pool.", "logging."),
     *("torch._inductor.", "torch._vendor.", "torch._lazy.", "torch.utils.data.", "torch.profiler."),
     *("torch.distributed.elastic.", "torch.distributed.debug.", "torch.multiprocessing."),
-    # What only waits. Not all of threading: a Timer, a Barrier and Condition.wait_for call what they were given.
+    # Functions that only wait. Not all of threading: a Timer, a Barrier and Condition.wait_for call other functions.
     *("time.", "threading.Event.wait", "threading.Thread.join", "threading.Semaphore.acquire"),
     *("queue.Queue.", "socket.", "selectors."),
 )
 _OF_POOLS: Final = ["apply", "apply_async", "map", "map_async", "starmap", "starmap_async", "imap", "imap_unordered"]
-"""How multiprocessing's pool of threads is given work; its pool of processes inherits none of what is put there."""
+"""The methods that give multiprocessing's pool of threads work; its pool of processes does not inherit the hooks."""
 
 PATIENCE_S: Final = 10.0
-"""How long what was handed over may take once the measured code is done, and other threads may compute."""
+"""How long handed-over work may take, and other threads may compute, once the measured code is done."""
 _QUIET_S: Final = 1.0
-"""For how long a daemon thread that a step has started does nothing once it is done with its work."""
+"""A daemon thread that a step has started counts as done when it has been idle for this long."""
 _LOOK_S: Final = 0.02
 _BUSY_S: Final = 0.001
-"""So much of a look is more than a thread needs that only looks whether there is work."""
+"""A thread that only checks for work uses less CPU time than this between two looks."""
 
 
 @dataclass(slots=True)
@@ -47,11 +47,11 @@ class HandedOver:
 
     names: list[str] = field(default_factory=list)
     work: WeakKeyDictionary[threading.Thread | Future[Any], str] = field(default_factory=WeakKeyDictionary)
-    """Not kept alive: a result that outlives its step would count as the memory of the next."""
+    """Weak references: a result that outlives its step would count as the memory of the next."""
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note what is started as a thread, or handed to a pool of them, meanwhile."""
+        """Note the threads that are started meanwhile, and the work that is handed to pools of threads."""
         with (
             _note_calls(threading.Thread, "start", lambda thread: getattr(thread, "_target", None) or thread, self),
             _note_calls(ThreadPoolExecutor, "submit", lambda _, function, *__, **___: function, self),
@@ -62,10 +62,10 @@ class HandedOver:
             yield
 
     def why_unfinished(self, synchronize: Callable[[], None]) -> str | None:
-        """Wait until other threads are done with what they were given; return what takes too long, None if nothing.
+        """Wait until other threads are done with their work; return the work that takes too long, or None.
 
-        What a thread takes from a queue of the code's own is not seen being put there: it is given time as long as it
-        computes. A daemon thread may be there for good, and is done when it has not computed for a while.
+        Work that a thread takes from a queue of the code's own was not seen: the thread gets time as long as it
+        computes. A daemon thread may never end, and is done when it has not computed for a while.
         """
         over = time.monotonic() + PATIENCE_S
         work = dict(self.work)
@@ -89,7 +89,7 @@ class HandedOver:
 
 
 def _others_compute() -> bool:
-    """Return whether another Python thread computes right now, or would if it were given a processor."""
+    """Return whether another Python thread computes right now, or waits for a processor."""
     before = _cpu_times_s()
     if before:
         time.sleep(_LOOK_S)
@@ -110,7 +110,7 @@ def _cpu_times_s() -> dict[int, float]:
 
 
 def _is_runnable(thread: int) -> bool:
-    """Whether a thread runs or waits for a processor: on a busy machine it may get none for longer than a look."""
+    """Return whether a thread runs or waits for a processor; on a busy machine it may wait longer than a look lasts."""
     try:
         status = Path(f"/proc/self/task/{thread}/stat").read_text()
     except OSError:
@@ -129,7 +129,7 @@ def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: Han
             return original(*args, **named)
         seen.names.append(name)
         result = original(*args, **named)
-        # A pool of multiprocessing gives what it has computed, or what cannot be waited for without being used up.
+        # A pool of multiprocessing returns finished results, or iterators that waiting would use up.
         work = args[0] if result is None else result
         if isinstance(work, threading.Thread | Future):
             seen.work[work] = name
@@ -140,7 +140,7 @@ def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: Han
     try:
         yield
     finally:
-        # Whoever put something else there meanwhile keeps it.
+        # If somebody else has replaced it meanwhile, that stays.
         if getattr(owner, method) is noting:
             if inherited:
                 delattr(owner, method)

@@ -1,11 +1,11 @@
-"""What Inductor writes beside the code of its kernels: which operators each computes, from which lines, in which types.
+"""Inductor's comments on its kernels: which operators each computes, from which lines, in which types.
 
-It is read from the two texts that every compiled graph holds, also one that comes from a cache: the generated program,
-and the graph that it was made of. Run with torch 2.13.0 and 2.15.0; where a text is missing or has another form, less
-is known, and nothing is known wrongly.
+They are read from the two texts that every compiled graph holds, even one from a cache: the generated program, and the
+graph from which it was made. Run with torch 2.13.0 and 2.15.0; if a text is missing or has another form, less is known,
+but nothing wrong.
 
-Inductor names a kernel after its inputs and consumers too: what it is only copied for, or what is fused into another
-kernel. An operator that the program calls as often as the graph holds it is computed by these calls alone.
+Inductor names a kernel after its inputs and consumers too: operators for which it only copies, or that are fused into
+another kernel. An operator that the program calls as often as the graph holds it is computed by these calls alone.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _StackFrame(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """One of the graph's nodes; ``op`` is the operator's name without its namespace, empty for what is none."""
+    """One of the graph's nodes; ``op`` is the operator's name without its namespace, empty for other nodes."""
 
     op: str
     place: SourceLine | None
@@ -89,25 +89,25 @@ class _Defined(NamedTuple):
     originals: tuple[str, ...] | None
     """The operators as they were before decomposition; None where the comment does not say."""
     nodes: Mapping[str, str] | None
-    """The graph's nodes that it is named after, with their operators."""
+    """The graph's nodes after which it is named, with their operators."""
     returned: frozenset[str]
 
 
 class Sources(NamedTuple):
-    """What is asked about the files that a program comes from."""
+    """Access to the source files that a program comes from."""
 
     is_users: Callable[[str], bool]
     text: Callable[[str], Sequence[str]]
-    """The lines of a file, none where it cannot be read."""
+    """Returns the lines of a file; empty if it cannot be read."""
     shown: Callable[[str], str]
-    """How the name of a file is shown."""
+    """Returns the name of a file as it is shown."""
 
 
 class ProgramFacts(NamedTuple):
-    """What a generated program tells."""
+    """The facts in a generated program."""
 
     kernels: Mapping[str, GeneratedKernel]
-    """By the names under which they are recorded."""
+    """The kernels, by the names under which they are recorded."""
     calls: tuple[OperatorCall, ...]
     """The operators that it calls itself, in order."""
 
@@ -116,7 +116,7 @@ class ProgramFacts(NamedTuple):
 def read_program(
     program: str, graph: str, traces: tuple[tuple[int, str | None], ...], sources: Sources
 ) -> ProgramFacts:
-    """Read a generated program; ``traces`` tell the stack of what follows each of its lines."""
+    """Return the facts in a generated program; ``traces`` holds the stack of the code after each of its lines."""
     lines = _Lines(traces, sources)
     nodes = dict(_nodes(graph, lines))
     text = program.splitlines()
@@ -141,7 +141,7 @@ def _recorded_name(kernel: _Defined) -> str:
 
 
 def _dtypes(code: str) -> tuple[str, ...]:
-    """Return the types of what a kernel reads and writes, and fp64 where it computes in it."""
+    """Return the types that a kernel reads and writes, with fp64 if it computes in that."""
     header = code.partition("@triton.jit\ndef triton")[0] if "@triton.jit" in code else code.partition("\n")[0]
     names = [match["triton"] or match["cpp"] for match in _POINTER.finditer(header)]
     dtypes = {_DTYPES[name] for name in names if name in _DTYPES}
@@ -149,7 +149,7 @@ def _dtypes(code: str) -> tuple[str, ...]:
 
 
 class _Lines:
-    """Which lines of the user's stand behind the nodes and the lines of the program."""
+    """The user's lines from which the nodes and the lines of the program come."""
 
     def __init__(self, traces: Iterable[tuple[int, str | None]], sources: Sources) -> None:
         self._sources = sources
@@ -163,10 +163,9 @@ class _Lines:
                 self._callers.setdefault(stack[-1], set()).add(self._users(stack))
 
     def behind(self, line: int) -> list[SourceLine]:
-        """Return where the user's code makes what the program does in one of its lines, counted from 1.
+        """Return the user's lines for one line of the program, counted from 1; the last is the most likely one.
 
-        The last is the most likely one. A call of a C++ kernel may be written when the next operator has begun, so
-        that it is the one before.
+        A call of a C++ kernel may be written when the next operator has begun, so that the line before is meant.
         """
         at = bisect_left(self._begins, line)
         return [place for stack in self._stacks[max(at - 2, 0) : at] if (place := self._users(stack)) is not None]
@@ -187,9 +186,9 @@ class _Lines:
         return None
 
     def _now(self, frame: _StackFrame) -> int | None:
-        """Return where a line is now, None where that is not known.
+        """Return where a line is now; None if that is not known.
 
-        A graph that comes from a cache tells where it was when it was compiled.
+        A graph from a cache says where it was when it was compiled.
         """
         recorded, text, code = int(frame.line), self._sources.text(frame.file), frame.code.strip()
         if not text or not code or (0 < recorded <= len(text) and text[recorded - 1].strip() == code):
@@ -213,7 +212,7 @@ def _nodes(graph: str, lines: _Lines) -> Iterator[tuple[str, _Node]]:
 
 
 def _bare(target: str) -> str:
-    """Return the name of an operator alone: "mm" of "aten.mm.default", "add" of the one in place, too."""
+    """Return the bare name of an operator: "mm" for "aten.mm.default", "add" also for its in-place form."""
     parts = target.split(".")
     name = parts[1] if len(parts) > 1 else parts[0]
     return name.rstrip("_") or name
@@ -244,7 +243,7 @@ def _last(op: str) -> str:
 
 
 def _calls(text: Sequence[str], names: set[str]) -> dict[str, list[int]]:
-    """Return in which lines the program calls each of its kernels."""
+    """Return the lines in which the program calls each of its kernels."""
     lines_of: dict[str, list[int]] = {}
     for number, line in enumerate(text, 1):
         called = _CALLED.match(line)
@@ -254,7 +253,7 @@ def _calls(text: Sequence[str], names: set[str]) -> dict[str, list[int]]:
 
 
 def _extern_calls(text: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield in which line the program calls which operator itself."""
+    """Yield the operators that the program calls itself, each with the line."""
     for number, line in enumerate(text, 1):
         if not line.lstrip().startswith("#") and (called := _EXTERN.search(line)):
             name = called["extern"] or called["op"]
@@ -262,7 +261,7 @@ def _extern_calls(text: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 class _Computed:
-    """Which of the nodes that a kernel is named after it computes."""
+    """Decides which of the nodes after which a kernel is named it computes."""
 
     def __init__(self, nodes: Mapping[str, _Node], extern: Counter[str], defined: Sequence[_Defined]) -> None:
         self.defined = defined
@@ -280,7 +279,7 @@ class _Computed:
     def of(
         self, kernel: _Defined, called_from: Sequence[Sequence[SourceLine]]
     ) -> tuple[tuple[str, ...] | None, tuple[str, ...], tuple[SourceLine, ...]]:
-        """Return which operators a kernel carries, which it may carry, and the lines that it comes from."""
+        """Return the operators that a kernel carries, those that it may carry, and the lines from which it comes."""
         named = kernel.originals if kernel.originals is not None else decode(kernel.name).triton_ops
         verdicts = {op: self._carries(kernel, op) for op in named}
         carried = tuple(op for op, verdict in verdicts.items() if verdict)
@@ -291,13 +290,13 @@ class _Computed:
             members = self._behind(kernel, verdicts, called_from[0] if called_from else ())
         self._placed.update(members)
         places = [self._nodes[name].place for name in members if name in self._nodes]
-        # The list of nodes is of the first call; of the others the program tells one line.
+        # The list of nodes is that of the first call; for the others the program gives one line.
         calls = called_from[1:] if any(places) else called_from
         places += [called[-1] for called in calls if called]
         return carried if named else None, unclear, tuple(dict.fromkeys(filter(None, places)))
 
     def _carries(self, kernel: _Defined, op: str) -> bool | None:
-        """Return whether a kernel carries an operator that it is named after; None if nothing shows it."""
+        """Return whether a kernel carries an operator after which it is named; None if nothing shows it."""
         own = op.rstrip("_")
         if kernel.nodes is not None:
             names = [name for name, other in kernel.nodes.items() if other == own]
@@ -310,9 +309,9 @@ class _Computed:
         return True if True in verdicts else None if None in verdicts else False
 
     def _carries_decomposed(self, kernel: _Defined, op: str) -> bool | None:
-        """Return whether a kernel carries an operator that is not in the graph, since others do its work.
+        """Return whether a kernel carries an operator that is not in the graph, because others do its work.
 
-        Of a product that may be its bias alone; without a sum it is.
+        For a product that may be only its bias; without a sum it is.
         """
         if op in _PRODUCTS and not _is_template(kernel) and (self._in_template or _PRODUCTS.intersection(self._extern)):
             return False if kernel.nodes is not None and "sum" not in kernel.nodes.values() else None
@@ -330,10 +329,10 @@ class _Computed:
         return None if op in _PRODUCTS and self._in_template else True
 
     def _behind(self, kernel: _Defined, verdicts: Mapping[str, bool | None], places: Sequence[SourceLine]) -> list[str]:
-        """Return the nodes of which a kernel without a list of them was made, in the order of the graph.
+        """Return the nodes from which a kernel without a list of nodes was made, in the order of the graph.
 
-        They are at the lines from which its call comes, or what an operator there is given for which the
-        kernel was made, and behind those.
+        They are at the lines from which its call comes, or are inputs of an operator there for which the kernel was
+        made, and nodes behind those.
         """
         carried = [op for op, verdict in verdicts.items() if verdict]
         there = [name for place in dict.fromkeys(places) for name in self._at.get(place, ())]

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
 
 MOST_MARKS = 250_000
-"""Some 75 MB of the recording. A loop that goes on after so many is no line that anybody would look for."""
+"""Some 75 MB of the recording. Nobody would look for a single line of a loop that goes on after this many marks."""
 
 
 _Position = tuple["FrameType | None", str, str]
-"""What a frame of the user's or of a module is: the line, named as frames are, and the modules from the outermost."""
+"""A frame of the user's or of a module: the frame, its line named as frames are, and the modules, outermost first."""
 _NOWHERE: _Position = (None, "", "")
 _CAN_RESUME = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
@@ -42,9 +42,9 @@ class Lines:
     """While it is open, each line of the user's code that this thread reaches leaves a mark.
 
     So does each module that is entered or left, and each return to a line: the last mark says where the thread is.
-    Whoever traced the thread before (a debugger, coverage) gets every event meanwhile, and goes on afterwards.
+    A tracer that was there before (a debugger, coverage) gets every event meanwhile, and goes on afterwards.
 
-    Of the other threads only autograd's for a device is watched too, once :meth:`watch_backward` was called.
+    Of the other threads only autograd's thread for a device is watched, once :meth:`watch_backward` was called.
     """
 
     def __init__(self) -> None:
@@ -69,18 +69,18 @@ class Lines:
 
     @property
     def why_not(self) -> Reason | None:
-        """Why some lines left no mark, None where all did; the marks there are would tell a wrong line."""
+        """Why some lines left no mark; None if all did. The marks that there are would then give wrong lines."""
         if self.count > MOST_MARKS:
             return TooManyLines(MOST_MARKS)
         return TraceFunctionReplaced() if self._replaced else None
 
     @property
     def _inside(self) -> list[_Position]:
-        """Where the thread that asks is: the frames that say so, from the outermost."""
+        """The position of the calling thread: its frames of interest, from the outermost."""
         return self._threads[get_ident()]
 
     def watch_backward(self, device: str) -> None:
-        """Watch the Python code of backward passes on a GPU, which autograd runs on a thread of its own, too.
+        """Watch also the Python code of backward passes on a GPU, which autograd runs on a thread of its own.
 
         That thread has lived since the device's first backward pass; only what runs on it can set its trace function.
         """
@@ -92,7 +92,7 @@ class Lines:
             if get_ident() != here and sys.gettrace() is None:
                 sys.settrace(self._autograd_tracer)
 
-        # Where there is no backward pass to be had, there is none to be watched.
+        # If no backward pass can run, there is none to be watched.
         with suppress(Exception), torch.inference_mode(False), torch.enable_grad():
             passed = torch.ones(1, device=device, requires_grad=True).clone()
             passed.register_hook(watch)  # type: ignore[no-untyped-call]
@@ -127,7 +127,7 @@ class Lines:
         if sys.gettrace() is self._tracer:
             sys.settrace(self._before)
         else:
-            # The code has set another trace function, or none; ours got no event of what ran under it.
+            # The code has set another trace function, or none; ours got no event meanwhile.
             self._replaced = True
         for frame, ours, before, tells_lines in self._around:
             if frame.f_trace is ours:
@@ -136,7 +136,7 @@ class Lines:
         self._threads.clear()
 
     def _called(self, frame: FrameType, event: str, argument: object) -> Any:
-        """Return who gets the events of a frame that begins or goes on; theirs alone where we leave no mark in it."""
+        """Return the trace function of a frame that begins or goes on; the earlier tracer's if it gets no marks."""
         theirs = None
         if self._before is not None and sys.gettrace() is self._tracer:
             theirs = self._before(frame, event, argument)
@@ -146,7 +146,7 @@ class Lines:
         return self._beside(frame, theirs) if self._enter(frame) else theirs
 
     def _enter(self, frame: FrameType) -> bool:
-        """Say whether a frame is the user's or a module's, and enter it."""
+        """Return whether a frame is the user's or a module's, and enter it if so."""
         code = frame.f_code
         _, line, modules = self._inside[-1]
         if code is self._module_call:
@@ -156,14 +156,14 @@ class Lines:
         elif self._is_users(code.co_filename):
             self._inside.append((frame, self._line(frame), modules))
             if code.co_flags & _CAN_RESUME:
-                # It may go on in the middle of a line.
+                # A frame may go on in the middle of a line.
                 self._mark()
         else:
             return False
         return True
 
     def _beside(self, frame: FrameType, theirs: Any) -> Any:
-        """Return the function that gets the events in a frame and passes them on to whoever traced it before."""
+        """Return a trace function for a frame that also passes its events on to the earlier tracer."""
         tells_lines, frame.f_trace_lines = frame.f_trace_lines, frame.f_code is not self._module_call
         if self._before is None or theirs is None:
             return self._local
@@ -220,6 +220,6 @@ class Lines:
         kind = type(module).__name__
         name = quote_mark(f"{kind}_{self._of_name[kind]}")
         self._of_name[kind] += 1
-        # Not held: that would keep its memory, which may be what is measured. The next one may have its id.
+        # It is not kept alive: its memory may be what is measured. Another module may then get its id.
         self._modules[id(module)] = weakref.ref(module), name
         return name

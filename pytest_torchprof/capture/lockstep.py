@@ -1,7 +1,7 @@
-"""Ranks of one job in step: none begins the next phase of a measurement before it knows how all have ended the last.
+"""Ranks of one job in step: none begins the next phase of a measurement before it knows how the last ended on all.
 
 They meet at the job's own store, under keys of their own: no process group of the user's takes part, and no collective.
-A rank of which nothing is heard keeps the others waiting for as long as the ini key ``torchprof_rank_timeout`` says.
+A silent rank keeps the others waiting for as long as the ini key ``torchprof_rank_timeout`` says.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _LAST_LOOK_S = 5.0
 
 
 WORST_FIRST: Final = ("failed", "skipped", "xfailed", "passed")
-"""What a test comes to whose ranks come to different things."""
+"""The outcomes of a test's ranks in the order in which they decide the test's own."""
 
 
 class Announce(Protocol):
-    """Announces to those who wait for the job how far this rank has come."""
+    """Announces to the processes that wait for the job how far this rank has come."""
 
     def __call__(self, goal: str, *, waits: bool = False) -> None:
         """Announce what the rank is about to reach; ``waits``: it has reached that, and waits for the others."""
@@ -65,7 +65,7 @@ class _Sign(NamedTuple):
 
     text: bytes = b""
     heard: float = 0.0
-    """When it was seen to be new, by ``time.monotonic``."""
+    """When it was first seen, by ``time.monotonic``."""
 
     @property
     def status(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class PhaseEnd(NamedTuple):
     outcome: str
     """One of "passed", "failed", "skipped" and "xfailed"."""
     why: str = ""
-    """In a line."""
+    """The cause, in one line."""
 
     def __str__(self) -> str:
         """Return it as a clause."""
@@ -93,10 +93,10 @@ def expected_here(reason: str, ends: Mapping[int, PhaseEnd]) -> str:
 
 
 class OtherRanks:
-    """What one process knows of the other ranks of its job, over all tests of a run."""
+    """One process's knowledge of the other ranks of its job, over all tests of a run."""
 
     def __init__(self, timeout_s: float, collected: Iterable[str] = (), announce: Announce | None = None) -> None:
-        """Take how long a rank is waited for, the ids of the tests that this rank has collected, and what announces."""
+        """Take how long to wait for a rank, the ids of the tests that this rank has collected, and the announcer."""
         self.timeout_s = timeout_s
         self._collected = [zlib.crc32(nodeid.encode()) for nodeid in collected]
         self._announce = announce
@@ -105,11 +105,11 @@ class OtherRanks:
         """The ranks that did not come while they were waited for, and have given no sign of life since."""
         self._runs: dict[str, int] = {}
         self._in_step: set[str] = set()
-        """The tests of which no rank has failed so far, and that were measured in step."""
+        """The tests that were measured in step and have failed on no rank so far."""
         self._signs_given = 0
         self._session: int | None = None
         self._point: MeetingPoint | None = None
-        """The last meeting point that was there: a rank whose process group is gone may still tell the others so."""
+        """The last known meeting point: a rank whose process group is gone may still tell the others so."""
 
     def begin_test(self, nodeid: str) -> None:
         """Note that a test begins; one may run several times."""
@@ -117,21 +117,21 @@ class OtherRanks:
         self._in_step.discard(nodeid)
 
     def end_phase(self, nodeid: str, end: PhaseEnd, *, after_test: bool) -> dict[int, PhaseEnd]:
-        """Tell the others how the call of a test has ended here, or its teardown; return how it has on each of them.
+        """Tell the others how the call or the teardown of a test has ended here; return how it ended on each of them.
 
-        They are waited for where the test was measured in step and has failed nowhere so far; else nothing is returned.
-        NotMeasured where one of them does not come to its end.
+        They are waited for if the test was measured in step and has failed nowhere so far; else the result is empty.
+        NotMeasured if one of them does not come to its end.
         """
         waits = nodeid in self._in_step and end.outcome != "failed" and meeting_point() is not None
         self._in_step.discard(nodeid)
-        # A rank that is not reached learns it by the timeout. A teardown may end the process group whose store this is.
+        # A rank that is not reached learns it by the timeout. A teardown may end the process group that has the store.
         with _reaching_the_store() if waits and not after_test else suppress(RuntimeError):
             if (store := self._store(also_former=True)) is None:
                 return {}
             key = self._phase_key(nodeid, after_test=after_test)
             store.set(ended := f"{key}/ended/{this_rank().number}", json.dumps(end))
             if not waits:
-                store.add(f"{key}/end/done", 1)  # Nobody need keep the store for this rank to look at.
+                store.add(f"{key}/end/done", 1)  # The store need not be kept for this rank any longer.
                 return {}
             try:
                 ends = Lockstep(self, store, key, this_rank()).wait_for_ends(after_test=after_test)
@@ -144,13 +144,13 @@ class OtherRanks:
         return {}
 
     def leave(self, why: str) -> None:
-        """Tell the others that no test of this rank is to come, and why; empty where all have run."""
+        """Tell the others that this rank runs no more tests, and why; ``why`` is empty if all have run."""
         with suppress(RuntimeError):
             if (store := self._store(also_former=True)) is not None:
                 store.set(f"left/{this_rank().number}", why)
 
     def end_run(self) -> None:
-        """Wait until each rank has written what it writes: a launcher ends all of them once one has failed."""
+        """Wait until each rank has written its files: a launcher ends all of them once one has failed."""
         with suppress(RuntimeError):  # The run is over, whatever is wrong with the store.
             if (store := self._store()) is not None:
                 Lockstep(self, store, "", this_rank()).wait_for_the_end()
@@ -167,7 +167,7 @@ class OtherRanks:
     def _store(self, *, also_former: bool = False) -> Store | None:
         """Return a connection to the store of the job, for our keys alone; None without other ranks or a store.
 
-        ``also_former``: where there is none any more, that of the process group which this rank has left.
+        ``also_former``: if there is none any more, that of the process group which this rank has left.
         """
         point = meeting_point()
         self._point, rank = point or self._point, this_rank()
@@ -186,12 +186,12 @@ class OtherRanks:
         return f"{nodeid}#{self._runs.get(nodeid, 1)}{'/teardown' if after_test else ''}"
 
     def announce(self, goal: str, label: str | None, *, waits: bool = False) -> None:
-        """Announce to those who wait for the job how far this rank has come."""
+        """Announce to the processes that wait for the job how far this rank has come."""
         if self._announce is not None:
             self._announce(f"{goal} of {label!r}" if label else goal, waits=waits)
 
     def sign(self, store: Store, rank: Rank, test: str, label: str | None, goal: str) -> None:
-        """Let the others know that this rank is alive, and what it does."""
+        """Let the other ranks know that this rank is alive, and what it does."""
         self.announce(goal, label)
         if not self._signs_given:
             store.set(f"collected/{rank.number}", json.dumps(self._collected))
@@ -201,7 +201,7 @@ class OtherRanks:
         store.set(f"at/{rank.number}", json.dumps(status))
 
     def has_collected(self, store: Store, number: int, nodeid: str) -> bool:
-        """Return whether a rank has collected the test; True where it has announced nothing so far."""
+        """Return whether a rank has collected the test; True if it has announced nothing so far."""
         if not store.check([key := f"collected/{number}"]):
             return True
         return zlib.crc32(nodeid.encode()) in json.loads(store.get(key))
@@ -235,13 +235,13 @@ class Lockstep(Coordination):
         self.head_for("the start of this measurement")
 
     def head_for(self, goal: str) -> None:
-        """Say what this rank is about to reach the end of."""
+        """Announce what this rank is about to reach."""
         self._goal = goal
         with _reaching_the_store():
             self._others.sign(self._store, self._rank, self._test, self._label, goal)
 
     def exchange(self, goal: str, value: Any, kind: Any = Any) -> list[Any]:
-        """Return each rank's value, in their order, once all have come here; NotMeasured for all where one does not."""
+        """Return each rank's value, in their order, once all have come here; NotMeasured for all if one does not."""
         self._exchanges += 1
         self._others.announce(self._goal, self._label, waits=True)
         key = f"{self._key}/{self._exchanges}: {goal}"
@@ -250,12 +250,12 @@ class Lockstep(Coordination):
             return [convert(json.loads(text), kind) for text in self._wait_for_all(key)]
 
     def leave(self, reason: Reason) -> None:
-        """Tell the others why this rank does not take part any more."""
+        """Tell the others why this rank no longer takes part."""
         with suppress(RuntimeError):
             self._end_for_all(OfRank(self._rank.number, reason))
 
     def close(self) -> None:
-        """End the last exchange: rank 0, in whose process the store may be, is the last who looks at it."""
+        """End the last exchange: rank 0, whose process may have the store, is the last to look at it."""
         if (point := meeting_point()) is None or not point.of_a_rank:
             return
         with suppress(RuntimeError):
@@ -267,7 +267,7 @@ class Lockstep(Coordination):
                 time.sleep(next(naps))
 
     def wait_for_ends(self, *, after_test: bool) -> dict[int, PhaseEnd]:
-        """Return how a phase of the test has ended on each of the others; NotMeasured where one does not end it."""
+        """Return how a phase of the test has ended on each of the others; NotMeasured if one does not end it."""
         self._key = f"{self._test}/end"  # See also OtherRanks.end_phase.
         goal = "the end of the teardown" if after_test else "the end of the test"
         self.head_for(goal)
@@ -288,7 +288,7 @@ class Lockstep(Coordination):
             time.sleep(next(naps))
 
     def wait_for_the_end(self) -> None:
-        """Return once all ranks have come to the end of their run, or give no sign of life."""
+        """Wait until all ranks have come to the end of their run, or give no sign of life."""
         self._store.set(f"over/{self._rank.number}", "1")
         self.head_for("the end of the run")
         self._others.announce(self._goal, None, waits=True)
@@ -334,7 +334,7 @@ class Lockstep(Coordination):
         return EndedItsRun(number, goal, self._store.get(left).decode(), self._not_collected(number))
 
     def _not_collected(self, number: int) -> str | None:
-        """Return this test where a rank has not collected it; None where it has."""
+        """Return the id of this test if a rank has not collected it; None if it has."""
         test = self._test.rpartition("#")[0]
         return None if self._others.has_collected(self._store, number, test) else test
 
@@ -361,7 +361,7 @@ class Lockstep(Coordination):
         return RankElsewhere(number, timeout_s, who, test, not_collected=self._not_collected(number))
 
     def _may_come(self, number: int, began: float) -> bool:
-        """Return whether a rank is still to be waited for: it is given time anew with each sign."""
+        """Return whether to wait for a rank any longer: each sign of life gives it new time."""
         heard = self._others.heard(self._store, number).heard
         return number not in self._others.silent and time.monotonic() - max(heard, began) < self._others.timeout_s
 
@@ -376,7 +376,7 @@ def _naps() -> Iterator[float]:
 
 @contextmanager
 def _reaching_the_store() -> Iterator[None]:
-    """Raise NotMeasured where what is done inside cannot reach the store."""
+    """Raise NotMeasured if the code inside cannot reach the store."""
     try:
         yield
     except RuntimeError as error:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 # Once, and twice more after an invalid measurement.
 _ATTEMPTS = 3
-# Times once, and once more where the first ones leave a doubt.
+# Times are taken once, and once more if the first ones leave a doubt.
 _BATCHES = 2
 
 
@@ -71,7 +71,7 @@ class Plan:
     device: str
     """As `pick_device` returns it: "cpu" or "cuda:0"."""
     asked: str = "auto"
-    """As it was asked for: a CPU that was asked for is judged as the device, a CPU in place of a GPU is not."""
+    """The device as the user named it: a CPU that was asked for is judged as the device, a stand-in is not."""
     warmup: int
     """Calls before the profiler starts; may be 0."""
     steps: int
@@ -84,21 +84,21 @@ class Plan:
     count_flops: bool = False
     """Whether the first warm-up call, of two at least, is made uncompiled and its floating-point operations counted."""
     compiled: CompileLog | None = None
-    """What was compiled in the test so far; None: this is a measurement by itself."""
+    """The test's log of compilations; None for a measurement by itself."""
     repeatable: bool = True
-    """Whether the steps can be called anew where a recording of them cannot be believed."""
+    """Whether the steps can be called anew if a recording of them cannot be believed."""
     times: Literal["hot", "cold"] | None = None
-    """Whether untraced times are sampled after the steps, and with what in the caches."""
+    """Whether untraced times are sampled after the steps, and with hot or cold caches."""
     caches: CachePhase | None = None
-    """How the compile caches of this process were when it began; None where nobody asked for it."""
+    """The state of this process's compile caches when it began; None if nobody asked for it."""
     coordination: Coordination = field(default_factory=Coordination)
-    """How the process keeps in step with the other ranks, where several run the code."""
+    """Keeps the process in step with the other ranks, if several run the code."""
     show: ShowProgress = show_waits
     """Called with what comes next, such as "step 2 of 5"; never while code is timed."""
 
     @property
     def triton_cache(self) -> Path | None:
-        """Where Triton keeps what it compiles, if nobody else does; else None."""
+        """The folder of Triton's compiled kernels, if no other process uses it; else None."""
         return None if self.caches is None else self.caches.triton
 
 

@@ -1,4 +1,4 @@
-"""What the NVIDIA driver tells through NVML: a question is answered by a value, or by why there is none."""
+"""Questions to the NVIDIA driver through NVML: each is answered by a value, or by the reason why there is none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SLOWED = {
     0x40: "its temperature (hardware)",
     0x80: "the power supply",
 }
-# These have no bit among the reasons, only a count of the time for which they held the GPU back.
+# These have no bit among the reasons, only a counter of the time for which they held the GPU back.
 _HELD_BACK = {
     pynvml.NVML_PERF_POLICY_BOARD_LIMIT: "its board's limit",
     pynvml.NVML_PERF_POLICY_RELIABILITY: "its reliability limit",
@@ -42,11 +42,11 @@ class Unknown:
 
     why: str
     code: int | None = None
-    """What NVML returned, where it was asked."""
+    """NVML's return code, if it was asked."""
 
 
 def ask(*names: str, given: tuple[Any, ...] = ()) -> Any:
-    """Return the answer of the first of these functions that the driver and its bindings have, else Unknown."""
+    """Return the answer of the first of these functions that the driver and its bindings have; else Unknown."""
     for name in names:
         function = getattr(pynvml, name, None)
         if function is None:
@@ -65,13 +65,13 @@ class Gpu:
     """One GPU, or one MIG slice of a board."""
 
     handle: Any
-    """What processes run on."""
+    """The handle of the device on which processes run."""
     board: Any
-    """What has clocks and a power limit: the slices of a board share them."""
+    """The handle of the board, which has clocks and a power limit: its slices share them."""
 
     @classmethod
     def of(cls, uuid: str) -> Gpu | Unknown:
-        """Return the GPU with this UUID ("GPU-..."), which may be that of a MIG slice: torch gives both alike."""
+        """Return the GPU with this UUID ("GPU-..."), which may be a MIG slice's: torch gives both in the same form."""
         handle = ask("nvmlDeviceGetHandleByUUID", given=(uuid,))
         if not isinstance(handle, Unknown):
             return cls(handle, handle)
@@ -87,7 +87,7 @@ class Gpu:
         return self.handle is not self.board
 
     def clocks_mhz(self) -> dict[str, int] | Unknown:
-        """Return its clocks, now and at most ("sm", "sm_max"), in MHz, as far as NVML gives them."""
+        """Return its clocks, current and maximal ("sm", "sm_max"), in MHz, as far as NVML gives them."""
         clocks: dict[str, int] = {}
         unknown = None
         for name, kind in _CLOCKS.items():
@@ -100,7 +100,7 @@ class Gpu:
         return clocks or unknown or {}
 
     def slowed_by(self) -> tuple[str, ...] | Unknown:
-        """Return what takes speed away from it right now."""
+        """Return the reasons for which it is slowed down right now."""
         reasons = ask(*_REASONS, given=(self.board,))
         if isinstance(reasons, Unknown):
             return reasons
@@ -123,7 +123,7 @@ class Gpu:
             return processes
         pids = {process.pid for process in processes}
         if os.getpid() not in pids:
-            # In a container NVML knows processes by the numbers that they have outside of it, or not at all.
+            # In a container NVML knows processes by their numbers outside, or not at all.
             return Unknown("NVML does not list this process itself, as in a container")
         return len(pids) - 1
 
@@ -140,7 +140,7 @@ class Gpu:
 
 @contextmanager
 def opened() -> Iterator[Unknown | None]:
-    """Initialize NVML for the block; give why it could not be."""
+    """Initialize NVML for the block; yield the reason if that failed, else None."""
     unknown = ask("nvmlInit")
     try:
         yield unknown
@@ -151,16 +151,16 @@ def opened() -> Iterator[Unknown | None]:
 
 @contextmanager
 def opened_for(uuid: str) -> Iterator[Gpu | Unknown]:
-    """Give the GPU with this UUID."""
+    """Yield the GPU with this UUID."""
     with opened() as unknown:
         yield unknown or Gpu.of(uuid)
 
 
 @contextmanager
 def watched(uuid: str) -> Iterator[Callable[[], list[str]]]:
-    """Give a function that says what spoils times on this GPU: slowed down, used by others, not known.
+    """Yield a function that returns texts on what spoils times on this GPU: slowed down, used by others, not known.
 
-    To be called while the GPU works on what is timed: an idle one is never too hot. NVML is opened before, which takes
+    Call it while the GPU works on the timed code: an idle one is never too hot. NVML is opened beforehand, which takes
     longer than many a call.
     """
     with opened_for(uuid) as gpu:

@@ -1,4 +1,4 @@
-"""What is observed of measured calls beside the profiler: whose code it is, CUDA graphs, floating-point operations."""
+"""Observations of measured calls besides the profiler: whose code it is, CUDA graphs, floating-point operations."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def is_users_file(file: str) -> bool:
 
 
 def path_from_here(file: str) -> str:
-    """Return a file as a person would name it: from here, else, as torch does, from where it is imported."""
+    """Return the path of a file as people write it: from here, or, like torch, from the folder of its import."""
     folders = [Path.cwd(), *sorted(map(Path, filter(None, sys.path)), key=lambda folder: -len(folder.parts))]
     path = Path(file)
     return next((str(path.relative_to(folder)) for folder in folders if path.is_relative_to(folder)), file)
@@ -87,9 +87,9 @@ _CAPTURING = 1
 
 @cache
 def _kernels_of_graphs() -> WeakKeyDictionary[Any, int | None] | None:
-    """Begin to count the kernels of each graph that is made from here on; None if they cannot be counted, as on ROCm.
+    """Begin to count kernels, and return the counts by graph; None if they cannot be counted, as on ROCm.
 
-    None in place of a number: not known.
+    A count of None is not known.
     """
     import torch
     from torch.cuda import graphs
@@ -103,7 +103,7 @@ def _kernels_of_graphs() -> WeakKeyDictionary[Any, int | None] | None:
         return counts
 
     def note(graph: Any) -> None:
-        # Now, while its template is there; what is raised here torch keeps to itself.
+        # Now, while its template exists; torch swallows exceptions of this hook.
         counts[graph] = None
         counts[graph] = _count_kernels(graph.raw_cuda_graph())
 
@@ -138,7 +138,7 @@ def replays() -> Iterator[Replays]:
 
 
 def _count_at_captures(kind: Any, counts: WeakKeyDictionary[Any, int | None]) -> None:
-    """Count where a capture ends: torch before 2.14 has no hook for it, and keeps the graph no longer than that."""
+    """Count at the end of each capture: torch before 2.14 has no hook for it, and drops the graph then."""
     end = kind.capture_end
 
     def noting(graph: Any) -> None:
@@ -187,7 +187,7 @@ def _noting_before(kind: Any, method: str, note: Callable[[Any], None]) -> Itera
 
 
 def _count_kernels(graph: int | None) -> int | None:
-    """Return the number of kernel nodes, those of child graphs too, which run in each replay; None: not known."""
+    """Return the number of kernel nodes that run in each replay, with those of child graphs; None if not known."""
     driver, count = cuda_driver(), ctypes.c_size_t(0)
     if driver.cuGraphGetNodes(ctypes.c_void_p(graph), None, ctypes.byref(count)):
         return None
@@ -214,11 +214,11 @@ def cuda_driver() -> ctypes.CDLL:
 
 
 LEAST_WARMUP = 2
-"""The counted call warms up nothing that is compiled: another one has to."""
+"""The counted call does not warm up compiled code: another one has to."""
 
 
 class FlopCount:
-    """What one call did; ``flops`` is None until one was counted."""
+    """The floating-point operations of one call; ``flops`` is None until a call was counted."""
 
     def __init__(self) -> None:
         self.flops: int | None = None
@@ -241,6 +241,6 @@ class FlopCount:
 
 
 class _Nowhere(nullcontext[None]):
-    """Stands where the counter asks in which modules it is."""
+    """Replaces the counter's tracker of modules."""
 
     parents = frozenset({"Global"})

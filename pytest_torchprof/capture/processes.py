@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 Phase = Literal["wait", "warm-up", "steps", "samples"]
-"""What goes on in a measurement: it waits for another process, which may be long; it calls; it takes untraced times."""
+"""The phases of a measurement: it waits for another process, possibly for long; it calls; it takes untraced times."""
 
 
 class ShowProgress(Protocol):
     """Shows how far a measurement has come."""
 
     def __call__(self, text: str, phase: Phase | None = None) -> None:
-        """Show what comes next, of whichever phase; None: none of them."""
+        """Show what comes next, in which phase; None: in none of them."""
 
 
 def show_waits(text: str, phase: Phase | None = None) -> None:
-    """Write on stderr what is waited for, and nothing else."""
+    """Write waits to stderr, and nothing else."""
     if phase == "wait":
         sys.stderr.write(f"torchprof {text}\n")
         sys.stderr.flush()
@@ -38,19 +38,19 @@ def show_waits(text: str, phase: Phase | None = None) -> None:
 
 @cache
 def tell_slow_export(device: str) -> None:
-    """Write on stderr, once in a process, that torch cannot be asked for the file alone, where a GPU is measured."""
+    """Write to stderr, once in a process, that torch cannot be asked for the file alone, if a GPU is measured."""
     if kind_of(device).has_launches and torch_profiler.lacks_file_only():
         sys.stderr.write(f"torchprof: {SLOW_EXPORT}\n")
 
 
 @contextmanager
 def only_measurement(device: str, show: ShowProgress = show_waits, *, doing: str | None = None) -> Iterator[None]:
-    """Hold the lock of the GPU that `device` is, if it is one; NotMeasured where it cannot be had.
+    """Hold the lock of `device`, if it is a GPU; NotMeasured if it cannot be acquired.
 
-    ``show`` shows a wait, and whoever waits sees ``doing``. The operating system frees the lock when its holder
-    ends, however that ends. Ranks of one job measure together, and wait for each other in what they measure: the first
-    one holds the locks, those of all GPUs that it sees, for all of them. If each held its own, two jobs could wait for
-    each other for ever.
+    ``show`` shows a wait, and those who wait see ``doing``. The operating system frees the lock when its holder ends
+    in any way. Ranks of one job measure together, and wait for each other in the measured code: the first one holds
+    the locks of all GPUs that it sees, for all of them. If each held its own, two jobs could wait for each other for
+    ever.
     """
     rank = this_rank()
     names = live_device(device).lock_names(with_others=not rank.alone) if rank.writes else []

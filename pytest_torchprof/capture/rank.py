@@ -1,4 +1,4 @@
-"""Which rank of which job this process is, as torch.distributed or the launcher tells it."""
+"""Which rank of which job this process is, according to torch.distributed or the launcher."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pytest_torchprof.text import MOST_DIGITS
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One of ``world`` processes, counted from 0; what is known besides distinguishes no two."""
+    """One of ``world`` processes, counted from 0; the other fields do not distinguish ranks."""
 
     number: int = 0
     world: int = 1
     local: int | None = field(default=None, compare=False)
     """Its number among the ranks on this host; None if it is not known."""
     run_id: str | None = field(default=None, compare=False)
-    """What the launcher calls this run of the job, the same for all ranks; None where it has no name for it."""
+    """The launcher's name of this run of the job, the same for all ranks; None if it has none."""
     host: str = field(default_factory=socket.gethostname, compare=False)
 
     @property
     def clock(self) -> str | None:
-        """By which clock this process tells the time: a digest that ranks of a run on one host share; None alone."""
+        """The clock of this process: a digest that ranks of a run on one host share; None for a process alone."""
         if self.alone:
             return None
         # Containers of one host have names of their own, and one clock.
@@ -37,17 +37,17 @@ class Rank:
 
     @property
     def alone(self) -> bool:
-        """Whether there are no others."""
+        """Whether it is the only process."""
         return self.world == 1
 
     @property
     def writes(self) -> bool:
-        """Whether this is the one that writes what a run has one of, such as baselines and reports."""
+        """Whether this rank writes the files of which a run has one set, such as baselines and reports."""
         return self.number == 0
 
     @property
     def suffix(self) -> str:
-        """What the names of its files end with, before ``.json``."""
+        """The end of its files' names, before ``.json``."""
         return "" if self.alone else f".rank{self.number}of{self.world}"
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class _Launcher:
-    """The variables in which a launcher tells each process what it is."""
+    """The variables in which a launcher tells each process its rank."""
 
     rank: str
     world: str
@@ -66,8 +66,8 @@ class _Launcher:
     """The variables that name the run together."""
 
 
-# Slurm's own SLURM_NTASKS is that of the allocation, in which a script may well start pytest once; the number of the
-# step's tasks is known in the step only.
+# SLURM_NTASKS counts the tasks of the allocation, in which a script may well start pytest once; the number of the
+# step's tasks is known only in the step.
 _LAUNCHERS = (
     _Launcher("RANK", "WORLD_SIZE", "LOCAL_RANK", ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")),
     _Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", ("PMIX_NAMESPACE",)),
@@ -82,9 +82,9 @@ _IN_NAME = re.compile(r"\.rank(\d+)of(\d+)(?:\.stacks)?\.json(?:\.gz)?$")
 
 
 def this_rank() -> Rank:
-    """Return which rank this process is: as torch.distributed has it where that is in use, else as it was launched."""
+    """Return which rank this process is: by torch.distributed if that is in use, else by the launcher."""
     launched = next((rank for rank in map(_launched, _LAUNCHERS) if rank is not None), Rank())
-    # Where nobody has imported torch, nobody has initialized it.
+    # If torch has not been imported, nobody has initialized it.
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return launched
@@ -93,7 +93,7 @@ def this_rank() -> Rank:
 
 
 def rank_in(name: str) -> Rank:
-    """Return whose recording a file of this name is; of a process alone where it does not tell."""
+    """Return the rank whose recording a file of this name is; that of a process alone if the name has none."""
     match = _IN_NAME.search(name)
     return Rank(int(match[1]), int(match[2])) if match else Rank()
 

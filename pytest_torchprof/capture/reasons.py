@@ -1,6 +1,6 @@
-"""Why a GPU cannot be used or measured here: each reason a sentence that says what to do.
+"""Why a GPU cannot be used or measured here: each reason is a sentence that says what to do.
 
-All of them are found by asking torch and the machine; none needs a GPU to be there.
+All of them are found by asking torch and the machine; none needs a GPU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.reasons.reason import Reason
 
-# What is in an error's text (CUDA's sentence, or the name that newer versions of torch add), and what is known of it.
+# A part of an error's text (CUDA's sentence, or the name that newer versions of torch add), and what it means.
 _OF_A_DEVICE = (
     (r"out of memory", DeviceTrouble.MEMORY_FULL),
     (r"busy or unavailable|cudaErrorDevicesUnavailable", DeviceTrouble.TAKEN),
@@ -50,7 +50,7 @@ class NoGpu(NamedTuple):
 
     reason: str
     surprising: bool
-    """Whether somebody on this machine may believe that it has one."""
+    """Whether users of this machine may believe that it has one."""
 
 
 def no_gpu() -> NoGpu:
@@ -75,12 +75,12 @@ def no_gpu() -> NoGpu:
 
 
 def _hiding_text() -> str | None:
-    """Return how CUDA_VISIBLE_DEVICES and the like explain that there is no GPU; None where they do not."""
+    """Return a text if CUDA_VISIBLE_DEVICES and the like explain that there is no GPU; else None."""
     chosen = {name: os.environ[name].strip() for name in _CHOOSING if name in os.environ}
     if not chosen:
         return None
     shown = " and ".join(f"{name}={value!r}" for name, value in chosen.items())
-    # CUDA takes what stands before the first index that is not there.
+    # CUDA takes the GPUs before the first index that does not exist.
     if any(not value or value.startswith("-") for value in chosen.values()):
         return f"{shown} leaves this process no GPU: unset it, or name one"
     return (
@@ -117,7 +117,7 @@ def _error_at_initializing() -> str | None:
 
 
 def _driver_of_this_machine() -> str | None:
-    """Return which driver of a GPU this machine has, whether torch can use it or not."""
+    """Return the name of this machine's GPU driver, whether torch can use it or not; None without one."""
     with suppress(OSError):
         ctypes.CDLL("libcuda.so.1")
         return "an NVIDIA driver"
@@ -138,26 +138,26 @@ def of_device(device: str, error: BaseException) -> Reason:
 
 
 def of_earlier_error(error: BaseException) -> Reason:
-    """Return why nothing can be measured on the GPUs of a process after an error that is there to stay."""
+    """Return why nothing can be measured on the GPUs of a process after an error that lasts."""
     return EarlierGpuError(first_line(error))
 
 
 def of_ourselves(error: Exception) -> Reason:
-    """Return what to say of an error that nobody foresaw: enough for a bug report."""
+    """Return the reason for an error that nobody foresaw, with enough for a bug report."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return CaptureFailed(type(error).__name__, f"{Path(frame.filename).name}:{frame.lineno}", first_line(error))
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, its kind where it has none; torch's lines may be a page long."""
+    """Return the first line of an error's text, or its type if it has none; torch's texts may be a page long."""
     line = next((line.strip(" .") for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    # What torch asks before the number of an error that it did not expect is for its own users.
+    # torch's question before the number of an unexpected error is meant for its own users.
     line = re.sub(r"^Unexpected error from .*?(?=Error \d+: )", "", line)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
-# torch alone: what a fresh process does must not depend on this one, nor on us. The number is looked for among what
-# others print; a first session may lose kernels.
+# torch alone: what a fresh process does must depend neither on this one nor on us. The number is looked for in all
+# output; a first session may lose kernels.
 _PROGRAM = """
 import sys
 import torch
@@ -188,15 +188,15 @@ def why_no_kernels(device: str, fresh: FreshProcess) -> Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshProcess:
-    """What a process of its own saw of the kernels that it launched."""
+    """The kernels that a fresh process launched and recorded, and its errors."""
 
     launched: int
     kernels: int | None = None
-    """How many its profiler recorded; None where it did not come that far."""
+    """How many its profiler recorded; None if it did not get that far."""
     refusals: tuple[CuptiRefusal, ...] = ()
-    """What CUPTI refused, each error once, in the order in which they came."""
+    """The refusals of CUPTI, each error once, in the order in which they came."""
     versions: str | None = None
-    """As kineto tells them: "CUPTI: 130001; Runtime: 13000; Driver: 13000"."""
+    """The versions in kineto's form: "CUPTI: 130001; Runtime: 13000; Driver: 13000"."""
     failure: str | None = None
     """Why it did not come to an end."""
 
@@ -207,19 +207,19 @@ class FreshProcess:
 
     @property
     def device_failed(self) -> bool:
-        """Whether it was the GPU that failed, and not its profiler."""
+        """Whether the GPU failed, and not its profiler."""
         return self.failure is not None and _OF_THE_DEVICE.search(self.failure) is not None
 
 
 def without_filters(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which no warning of torch's ends a process whose own warnings nobody asked about."""
+    """Return the environment without filters that would turn a warning of torch's into an error."""
     return {name: value for name, value in environ.items() if name != "PYTHONWARNINGS"}
 
 
 def fresh_process(device: str, *, limit_s: float = _LIMIT_S, bare: bool = False) -> FreshProcess:
-    """Launch a few kernels on `device` under torch.profiler in a process of its own, with kineto's log.
+    """Launch a few kernels on `device` under torch.profiler in a fresh process, and return what it saw.
 
-    ``bare``: without what an installation runs whenever Python starts, sitecustomize and the lines of .pth files.
+    ``bare``: without the code that runs whenever Python starts, sitecustomize and the lines of .pth files.
     """
     # -P: no module of the current folder, such as a checkout of torch, may take the place of an installed one.
     words = ["-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PROGRAM}"] if bare else ["-c", _PROGRAM]
@@ -259,6 +259,6 @@ def how_it_ended(status: int) -> str:
 
 
 def _last_line(log: str) -> str | None:
-    """Return what a traceback ends with: its last line that is not the explanation of an error of CUDA."""
+    """Return the end of a traceback: its last line that does not explain an error of CUDA."""
     lines = [line for line in log.splitlines() if re.match(r"[\w.]+(Error|Exception|Interrupt|Warning)\b", line)]
     return lines[-1] if lines else None

@@ -1,4 +1,4 @@
-"""The one recording file of a session: exported, made anonymous, completed with where it was made, moved into place.
+"""The one recording file of a session: exported, made anonymous, completed with its environment, moved into place.
 
 Recordings are committed and passed around, so the machine's name and the folder are taken out of them.
 """
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.metadata import Metadata
 
 
-# A mark as torch exports it; what takes its place is as long, so that nothing has to move.
+# A mark as torch exports it; its replacement has the same length, so that nothing has to move.
 _EXPORTED = re.compile(rb'"cat": "cpu_op",(\s*)"name": "%s' % EXPORTED_MARK.encode())
 _AS_FRAME = b'"cat": "python_function",%%b"name": "%b' % MARK.encode()
 _UNUSED = b'"cat": "unused",%%b"name": "%b' % EXPORTED_MARK.encode()
-# Both stand outside the events, which may be many: the one before them, the other behind.
+# Both are outside the events, which may be many: one before them, the other after.
 _MARGIN = 64 * 1024
 _STRING = rb'"(?:[^"\\]|\\.)*"'
 _HOST = re.compile(rb'"host_name":\s*' + _STRING + rb"\s*,")
@@ -45,7 +45,7 @@ _NAME = re.compile(rb'"traceName":\s*(' + _STRING + rb")")
 def write_recording(session: Session, path: Path, metadata: Metadata) -> Metadata:
     """Write what the session holds to `path`, with `metadata` under its `torchprof` key; all of it or nothing.
 
-    Returns what was written under the key: `metadata`, and what only the exported trace tells.
+    Returns what was written under the key: `metadata`, with what only the exported trace shows.
     """
     with replacing(path) as unfinished:
         session.export(unfinished)
@@ -60,9 +60,9 @@ def write_recording(session: Session, path: Path, metadata: Metadata) -> Metadat
 
 
 def _settle_marks(path: Path, *, keep: bool) -> None:
-    """Make the marks of lines what frames are, so that nobody takes them for operators; in place.
+    """Turn the marks of lines into frames, so that they are not taken for operators; in place.
 
-    Where some are missing, none is kept: they get a category that no reader asks for.
+    If some are missing, none is kept: they get a category that no reader asks for.
     """
     with path.open("r+b") as file, mmap(file.fileno(), 0) as text:
         for mark in _EXPORTED.finditer(text):
@@ -71,9 +71,9 @@ def _settle_marks(path: Path, *, keep: bool) -> None:
 
 
 def replace_metadata(path: Path, metadata: Metadata) -> None:
-    """Write `metadata` in place of what the recording at `path` has under its `torchprof` key; all of it or nothing."""
+    """Replace what the recording at `path` has under its `torchprof` key by `metadata`; all of it or nothing."""
     with replacing(path) as unfinished:
-        # The key is the file's last, and the only one of its line: text in JSON has no line ends.
+        # The key is the last of the file, and alone on its line: text in JSON has no line ends.
         trace, _, _ = path.read_bytes().rpartition(b',\n"%s": ' % KEY.encode())
         unfinished.write_bytes(trace + b"\n}\n")
         write_metadata(unfinished, metadata)
@@ -105,7 +105,7 @@ def _quoted(name: str) -> bytes:
 
 
 def environment(device: str) -> Environment:
-    """Return where a recording on `device` ("cpu" or "cuda:0") is made; unknown is None."""
+    """Return the environment of recordings on `device` ("cpu" or "cuda:0"); unknown fields are None."""
     import torch
 
     return Environment(
@@ -124,9 +124,9 @@ def environment(device: str) -> Environment:
 
 
 def _precision_flags() -> dict[str, Any]:
-    """Return `tf32_matmul`, `tf32_cudnn` and `matmul_precision` as torch has them set; None where it will not say.
+    """Return `tf32_matmul`, `tf32_cudnn` and `matmul_precision` as torch has them set; None where it does not say.
 
-    torch has two sets of these flags, and asking by the older one raises once the newer one was used.
+    torch has two interfaces to these flags, and the older one raises once the newer one was used.
     """
     import torch
 

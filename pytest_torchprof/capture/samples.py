@@ -1,4 +1,4 @@
-"""Untraced times of the measured code, a sample per call: taken after the profiled steps, for a time tolerance only."""
+"""Untraced times of the measured code, a sample per call: taken after the profiled steps, only for a time tolerance."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ SETTLING = 3
 SAMPLES_BESIDE_OTHERS = 50
 CALLS_BESIDE_OTHERS = 2 * (SETTLING + SAMPLES_BESIDE_OTHERS)
 """How many calls two batches make beside other ranks."""
-# A short call is sampled as long as a slow one: what slows a busy machine down for a moment must not cover a batch.
+# A short call is sampled as long as a slow one: a moment's slowdown of a busy machine must not cover a whole batch.
 _BUDGET_S = 0.5
 _LIMIT_S = 60.0
-# To ask idle devices whether they are idle takes less; what is left over beyond both is work that no sample holds.
+# Asking idle devices whether they are idle takes less; any time beyond both is work that no sample includes.
 _LEFT_OVER_S = 2e-4
 _LEFT_OVER_SHARE = 0.05
 
 
 def on_one_stream(trace: Trace) -> bool:
-    """Whether all GPU work of a recording of ours, the sentinel's on the current stream too, was on one stream."""
+    """Return whether all GPU work of our recording, with the sentinel's on the current stream, was on one stream."""
     return len(set(zip(trace.gpu.process, trace.gpu.stream, strict=True))) == 1
 
 
 class _Settled(NamedTuple):
-    """How long a call took before the samples, in seconds."""
+    """The duration of a call before the samples, in seconds."""
 
     launching: float
     """Until the call returned."""
@@ -56,10 +56,10 @@ class _Settled(NamedTuple):
 class Samples:
     """Batches of samples, each a few calls to settle and one per sample; the recording keeps ``timing`` of them.
 
-    After ``settle`` and after ``take``: ``why_not`` says why there are no times, None where there are; ``wanted`` how
+    After ``settle`` and after ``take``, ``why_not`` says why there are no times (None if there are), and ``wanted`` how
     many samples the budget allows.
 
-    ``one_stream``: whether all that a call does on the GPU comes after what was put on the current stream before it.
+    ``one_stream``: whether all GPU work of a call comes after the earlier work on the current stream.
     """
 
     def __init__(self, device: str, cache: Cache, *, one_stream: bool = True) -> None:
@@ -73,7 +73,7 @@ class Samples:
         self.calls = 0
 
     def settle(self) -> Iterator[None]:
-        """Yield for a few calls, whose times tell how many samples there can be."""
+        """Yield for a few calls, by whose times the number of samples is decided."""
         settled: list[_Settled] = []
         for _ in range(SETTLING):
             self.calls += 1
@@ -96,7 +96,7 @@ class Samples:
         self.wanted = round(min(max(_BUDGET_S / max(seconds, 1e-9), LEAST), MOST))
 
     def take(self, count: int) -> Iterator[None]:
-        """Yield once for each of so many samples."""
+        """Yield once for each of ``count`` samples."""
         try:
             flush = _cache_emptier(self._device, self._cache)
         except (RuntimeError, MemoryError) as error:
@@ -110,7 +110,7 @@ class Samples:
                 self._clock.ready()
                 with after_measured_code(), self._clock.sample():
                     yield
-            # The GPU is still at the last call.
+            # The GPU still works on the last call.
             disturbed = disturbances()
         if self._clock.waited:
             disturbed.append(
@@ -135,7 +135,7 @@ class Samples:
 
 
 def _cache_emptier(device: LiveDevice, cache: Cache) -> Callable[[], object]:
-    """Return a function that empties the device's last cache of what the code left in it; hot: it does nothing."""
+    """Return a function that empties the device's last cache; for hot caches it does nothing."""
     if cache == "hot":
         return lambda: None
     import torch
@@ -146,7 +146,7 @@ def _cache_emptier(device: LiveDevice, cache: Cache) -> Callable[[], object]:
 
 
 def _why_no_times(seconds: float, left_over: float) -> Reason | None:
-    """Return why samples of a call would not say how long it takes; ``left_over`` is the least of a few calls."""
+    """Return why samples would not show how long a call takes; ``left_over`` is the smallest of a few calls."""
     if seconds * LEAST > _LIMIT_S:
         return CallTooLong(seconds, LEAST, _LIMIT_S)
     if left_over > max(_LEFT_OVER_S, _LEFT_OVER_SHARE * seconds):

@@ -1,4 +1,4 @@
-"""The kernels at the head of a recording that are there to be lost: launched, and looked at for the next ones."""
+"""The sentinel: kernels at the head of a recording that may be lost; their losses decide the next one's length."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def launch_sentinel(spare: torch.Tensor) -> None:
 
     device = str(spare.device)
     with record_function(SENTINEL):
-        # What runs where it is called is never lost.
+        # Work that runs where it is called is never lost.
         for _ in range(this_process().next_sentinel() if kind_of(device).has_launches else 1):
             spare.add_(1)
         synchronize(device)
 
 
 class Losses(NamedTuple):
-    """What a recording of ours has lost at its head, and behind it."""
+    """The kernels that a recording of ours has lost, in the sentinel and after it."""
 
     sentinel: int
-    """How many kernels the sentinel launched, which is there to lose some."""
+    """How many kernels of the sentinel were launched."""
     of_sentinel: int
     launched: int
-    """How many were launched behind it."""
+    """How many kernels were launched after it."""
     behind: int
 
 
 def losses_of(trace: Trace) -> Losses:
-    """Return how many kernels of the sentinel were lost, and how many of those that came later."""
+    """Return how many kernels of the sentinel were lost, and how many of the later ones."""
     head = max((span.end_ns for span in trace.spans(SENTINEL)), default=0)
     calls, links = trace.calls, trace.links
     launched = sum(calls.start[i] >= head for i in links.launches)
@@ -51,7 +51,7 @@ def losses_of(trace: Trace) -> Losses:
 
 
 def look_for_losses(recording: Path) -> bool:
-    """Return whether a recording has anything of the GPU; the next sentinel has as many kernels to lose, and more."""
+    """Return whether a recording has any GPU work; the next sentinel gets more kernels than this one has lost."""
     trace = read(recording)
     process = this_process()
     process.sentinel_lost(losses_of(trace).of_sentinel if len(trace.gpu) else process.sentinel)

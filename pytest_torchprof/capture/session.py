@@ -96,15 +96,15 @@ class Session:
             profile_memory="memory" in self._record,
             with_events=self._looks_into_lists,
         )
-        # Before the profiler starts: its own kernel or fill would stand outside the sentinel's range.
+        # Before the profiler starts: its own kernel or fill would be outside the sentinel's range.
         spare = self._sentinel_tensor()
         if self._lines is not None and kind_of(self._device).has_launches:
             self._lines.watch_backward(self._device)
         with without_profiler_lines():
             torch_profiler.prepare(profiler)
-        # What is still queued would run inside the window without a launch in it.
+        # Work that is still queued would run inside the window without a launch in it.
         synchronize(self._device)
-        # torch records stacks by a profile function, in place of the one that is there.
+        # torch records stacks by a profile function, which replaces any other.
         self._profiled_by = sys.getprofile() if self._with_stack else None
         with without_profiler_lines():
             profiler.start_trace()
@@ -135,17 +135,17 @@ class Session:
 
     @property
     def _looks_into_lists(self) -> bool:
-        """Whether operators are the kernels: of these no name tells the types of the tensors in lists."""
+        """Whether operators are the kernels: their names do not show the types of tensors in lists."""
         return not kind_of(self._device).has_launches
 
     @property
     def threads(self) -> list[str]:
-        """What the measured calls handed to threads of their own."""
+        """The names of the work that the measured calls handed to other threads."""
         return self._handed_over.names
 
     @property
     def marked(self) -> bool:
-        """Whether there are marks of the user's lines in the recording, all or some of them."""
+        """Whether the recording has marks of the user's lines, all or some of them."""
         return self._lines is not None and self._lines.count > 0
 
     @property
@@ -184,7 +184,7 @@ class Session:
                 marked.__exit__(None, None, None)
 
     def finish(self) -> None:
-        """Wait for the GPUs, stop the profiler and say what can be believed."""
+        """Wait for the GPUs, stop the profiler and decide what can be believed."""
         if kind_of(self._device).has_launches:
             self._wait_for_threads()
         # Looked up again: the measured code may have used a device that was idle before.
@@ -204,14 +204,14 @@ class Session:
             self.problem = BuffersFull()
 
     def _wait_for_threads(self) -> None:
-        """Let other threads launch what they were given while it is recorded; NotMeasured where it takes too long."""
+        """Let other threads finish their work while it is recorded; NotMeasured if it takes too long."""
         with after_measured_code():
             late = self._handed_over.why_unfinished(lambda: synchronize(self._device))
         if late is not None:
             raise NotMeasured(OtherThreadNotDone(late, PATIENCE_S))
 
     def export(self, path: Path) -> None:
-        """Write the trace, once, and let go of the profiler and all that it holds but `tensor_lists`."""
+        """Write the trace, once, and release the profiler and everything that it holds but `tensor_lists`."""
         profiler, self._profiler = self._profiler, None
         if profiler is None or not self.exportable:
             raise NotMeasured(self.problem or NothingHeld())
@@ -223,7 +223,7 @@ class Session:
         self._profiler = None
 
     def _end(self) -> None:
-        """Stop the profiler, if it is still ours to stop; once. An error of the GPU must not hide the test's."""
+        """Stop the profiler once, if it is still ours. An error of the GPU must not hide the test's."""
         if self._ended or self._profiler is None:
             return
         self._ended = True
@@ -242,7 +242,7 @@ class Session:
             self.exportable = self.problem is None
 
     def _intrusion(self) -> Reason | None:
-        """Say which other profiler broke into this session; ours is then gone, and must not be stopped."""
+        """Return which other profiler broke into this session; ours is then gone, and must not be stopped."""
         running = torch_profiler.running_profiler()
         here = [start for start in self._starts if start.thread == self._thread]
         elsewhere = [start for start in self._starts if start.thread != self._thread]
@@ -259,19 +259,19 @@ class Session:
 
 
 def another_profiler_runs() -> ThreadOfProfiler | None:
-    """Return where a profiler runs while none of ours does; None: nowhere."""
+    """Return where a profiler runs while none of ours does; None if none runs."""
     this_process().free_this_thread()
     return torch_profiler.running_profiler()
 
 
 def refuse_second_profiler() -> None:
-    """Raise NotMeasured when a profiler is running: torch would let a second one empty it without a word."""
+    """Raise NotMeasured if a profiler is running: torch would silently let a second one empty it."""
     if thread := another_profiler_runs():
         raise NotMeasured(ProfilerRuns(thread))
 
 
 def _put_profile_function_back(before: Any) -> None:
-    """Put back the profile function of this thread, or before Python 3.12 cProfile."""
+    """Restore the profile function of this thread, or, before Python 3.12, cProfile."""
     if callable(before):
         sys.setprofile(before)
     elif hasattr(before, "enable"):

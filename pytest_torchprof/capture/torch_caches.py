@@ -1,7 +1,7 @@
-"""How often torch.compile has found what it needs in its caches, by private names of torch and of Triton.
+"""The hits and misses of torch.compile's caches, by private names of torch and of Triton.
 
 Run with torch 2.13.0 and 2.15.0 on Python 3.11. A count that a version does not keep is None, which is shown as "not
-known": torch's counters have no entry for what never happened, so its own source is asked which ones it keeps.
+known": torch's counters have no entry for events that never happened, so its source shows which ones it keeps.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _COUNTERS: Final = {
 }
 _NONE: Final = CacheUse(hits=0, misses=0, bypasses=0)
 NO_USES: Final = CacheUses(**dict.fromkeys(CacheUses.__struct_fields__, _NONE))
-"""Where torch.compile was not in use yet."""
+"""The uses before torch.compile was in use."""
 
 
 def uses_so_far(triton: Path | None) -> CacheUses:
-    """Return what was counted in this process; ``triton`` is the folder of Triton's cache, None where others use it."""
+    """Return the uses in this process so far; ``triton`` is the folder of Triton's cache, None if others use it."""
     return CacheUses(triton=_of_triton(triton), **{name: _use(counter) for name, counter in _COUNTERS.items()})
 
 
 def uses_between(before: CacheUses, now: CacheUses) -> CacheUses:
-    """Return what was counted in between; a count that has become smaller was cleared, and tells nothing."""
+    """Return the uses in between; a count that has become smaller was cleared, and is not known."""
 
     def use(name: str) -> CacheUse:
         first, last = getattr(before, name), getattr(now, name)
@@ -92,9 +92,9 @@ def _is_kept(module: str, name: str) -> bool:
 
 
 def _of_triton(folder: Path | None) -> CacheUse:
-    """Return how many kernels were compiled, by whichever process: each leaves one file that names its parts.
+    """Return how many kernels were compiled, in any process: each leaves one file that names its parts.
 
-    Triton tells its hits to a listener in its own process, and Inductor compiles in others.
+    Triton reports its hits only to a listener in its own process, and Inductor compiles in others.
     """
     if folder is None:
         return CacheUse() if "triton" in sys.modules else _NONE
@@ -103,5 +103,5 @@ def _of_triton(folder: Path | None) -> CacheUse:
 
 
 def graphs_kept(folder: Path) -> int:
-    """Return how many graphs lie in Inductor's cache in this folder: one folder for each, below one of its letters."""
+    """Return the number of graphs in Inductor's cache in this folder: each has a folder, below one of two letters."""
     return sum(1 for _ in folder.glob("fxgraph/*/*"))

@@ -1,4 +1,4 @@
-"""What is behind torch.compile and Dynamo, by private names, each in a function that says what it is for.
+"""The inside of torch.compile and Dynamo, by private names, each in a function that says what it is for.
 
 Run with torch 2.13 on Python 3.11 and 3.13, with torch 2.10.0, 2.14.1 and 2.15.0 on Python 3.11. None from a reader
 means that this torch does not have the source; the evidence then says "not available".
@@ -46,7 +46,7 @@ class DynamoReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One compilation as Dynamo's metrics tell it; a backward has the id of its forward."""
+    """One compilation according to Dynamo's metrics; a backward has the id of its forward."""
 
     compile_id: str | None
     frame: CodeLine | None
@@ -55,7 +55,7 @@ class Attempt:
     guard: str | None
     forward: bool
     graph_ops: int
-    """Calls in the graph that was made; 0 where none was."""
+    """Calls in the graph that was made; 0 if none was."""
     times_us: dict[str, int]
     cudagraph_skip: str | None
     remote_cache_hits: int
@@ -67,7 +67,7 @@ def dynamo_is_loaded() -> bool:
 
 
 def compilation_metrics() -> list[Any] | None:
-    """Return Dynamo's last compilations, 64 by default, as it keeps them; oldest first."""
+    """Return the metrics of Dynamo's last compilations, 64 by default; oldest first."""
     get = getattr(import_module("torch._dynamo.utils"), "get_compilation_metrics", None)
     return None if get is None else list(get())
 
@@ -99,7 +99,7 @@ _REMOTE_HITS = ("inductor_fx_remote_cache_hit_count", "aotautograd_remote_cache_
 
 
 def read_attempt(metrics: Any) -> Attempt:
-    """Return what one of the compilation metrics says; fields differ by version."""
+    """Return the attempt that one of the compilation metrics describes; fields differ by version."""
 
     def field(name: str) -> Any:
         return getattr(metrics, name, None)
@@ -142,7 +142,7 @@ def counters(group: str) -> dict[str, int]:
 
 
 def missing_records() -> str | None:
-    """Return what this torch does not have of the records that graph breaks and recompiles are read from."""
+    """Return which of the records for graph breaks and recompiles this torch lacks; None if it has all."""
     missing = [
         name
         for name, records in (
@@ -156,7 +156,7 @@ def missing_records() -> str | None:
 
 
 def considered_codes() -> list[CodeType] | None:
-    """Return every code object that was handed to Dynamo since its last reset and is alive."""
+    """Return every living code object that was handed to Dynamo since its last reset."""
     refs = considered_refs()
     return None if refs is None else [code for code in (ref() for ref in refs) if code is not None]
 
@@ -180,7 +180,7 @@ _RESUME = re.compile(r"__resume_at_(\d+)_\d+")
 
 
 def lines_of_breaks(code: CodeType, generated: CodeType) -> set[int]:
-    """Return the lines at which generated code hands over to what comes after a graph break; empty without one.
+    """Return the lines at which generated code hands over to the code after a graph break; empty without one.
 
     The names of the resume functions hold the offset in the bytecode to go on from, so the break is at that line or at
     the line of the instruction before.
@@ -201,7 +201,7 @@ def dynamo_skips(code: CodeType) -> bool:
 
 
 def is_module_wrapper(place: CodeLine | None) -> bool:
-    """Return whether this is the one function that torch.compile puts around every torch.nn module."""
+    """Return whether this is the function with which torch.compile wraps every torch.nn module."""
     return place is not None and place.function == "inner" and place.file.endswith("external_utils.py")
 
 
@@ -214,8 +214,8 @@ def runs_under_dynamo() -> bool:
 def keep_from_dynamo(code: CodeType) -> None:
     """Make sure that Dynamo neither compiles nor counts a function of ours that runs while it is at work.
 
-    What the function calls is not kept from it. torch's own `skip_code` is of a module that is slow to import; what it
-    calls is there without it.
+    Functions that it calls are not excluded. torch's own `skip_code` is in a module that is slow to import; the
+    function behind it is available without that.
     """
     machine = import_module("torch._C._dynamo.eval_frame")
     if hasattr(machine, "set_code_exec_strategy"):
@@ -224,7 +224,7 @@ def keep_from_dynamo(code: CodeType) -> None:
 
 
 def outside_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function so that Dynamo leaves it alone, with all that it calls, wherever Python may call it.
+    """Return the function in a form that Dynamo leaves alone, with everything it calls, wherever Python calls it.
 
     Dynamo compiles whatever Python function is called in code that it is to compile, trace functions included.
     """
@@ -242,7 +242,7 @@ def outside_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def forget_code(code: CodeType) -> bool:
-    """Let Dynamo handle code anew that it has given up; False where this torch has no such function."""
+    """Let Dynamo handle anew code that it has given up; return False if this torch cannot do that."""
     reset = getattr(import_module("torch._C._dynamo.eval_frame"), "reset_code", None)
     if reset:
         reset(code)
@@ -252,7 +252,7 @@ def forget_code(code: CodeType) -> bool:
 def on_compiled(note: Callable[[CodeType, CodeType, str | None, object], None]) -> Callable[[], None] | None:
     """Call `note(code, generated code, compile id, module)` for each frame that gets compiled; return how to stop.
 
-    The module is the `self` of the frame, or what torch.compile's wrapper is around, where it is a torch.nn.Module.
+    The module is the `self` of the frame, or the one that torch.compile's wrapper encloses, if it is a torch.nn.Module.
     """
     register = getattr(import_module("torch._dynamo.convert_frame"), "register_bytecode_hook", None)
     if register is None:

@@ -1,4 +1,4 @@
-"""Where compiled functions are entered: under which setting of torch.compile's, and whether they run as they are.
+"""Entries of compiled functions: the setting of torch.compile in force, and whether they run uncompiled.
 
 Run with torch 2.10.0, 2.13.0 and 2.15.0 on Python 3.11. Where a private name is missing, no entry is noted.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def why_nothing_compiles() -> str | None:
-    """Return the setting that keeps torch.compile from compiling right now, None if there is none."""
+    """Return a text on the setting that keeps torch.compile from compiling right now; None if there is none."""
     stance = getattr(getattr(import_module("torch._dynamo.eval_frame"), "_stance", None), "stance", "default")
     if stance != "default":
         return f'torch.compiler.set_stance("{stance}") was in force'
@@ -30,15 +30,15 @@ def _is_disabled() -> bool:
 
 
 class NoteEntry(Protocol):
-    """What is called when a compiled function is entered."""
+    """The function that is called when a compiled function is entered."""
 
     def __call__(self, code: CodeType | None, setting: str | None, *, eagerly: bool) -> None:
-        """Take the function's code, the setting that is in force, and whether the function runs as it is for it."""
+        """Take the function's code, the setting in force, and whether the function runs uncompiled because of it."""
 
 
 @contextmanager
 def entries_noted(note: NoteEntry) -> Iterator[None]:
-    """Call `note` each time that a compiled function is entered meanwhile, from whichever thread."""
+    """Call `note` each time that a compiled function is entered meanwhile, from any thread."""
     module = import_module("torch._dynamo.eval_frame")
     ask = getattr(module, "_callback_from_stance", None)
     if ask is None:
@@ -66,13 +66,13 @@ def entries_noted(note: NoteEntry) -> Iterator[None]:
 
 
 def _mark_of(function: object) -> str | None:
-    """Return that a function which is entered is marked to be left as it is, though what it calls may be compiled.
+    """Return a text if a function that is entered is marked to stay uncompiled, though its callees may be compiled.
 
     torch.compile looks through ``torch.compiler.disable``, but not through Dynamo's own ``skip``.
     """
     wrapped = getattr(function, "__wrapped__", None)
     if not _has_mark(function) or _has_mark(wrapped):
-        # functools.wraps copies the mark of what it is around.
+        # functools.wraps copies the mark of the function that it wraps.
         return None
     code = getattr(function, "__code__", None)
     where = f"{code.co_name} ({code.co_filename}:{code.co_firstlineno})" if code else repr(function)

@@ -1,10 +1,10 @@
-"""What captured the kernels of CUDA graphs: the operators, ranges, modules and lines around each node.
+"""Where the kernels of CUDA graphs were captured: the operators, ranges, modules and lines around each node.
 
 A replay has no operators, so they are noted while the graph is captured, in a warm-up call. Nodes are attributed by
-what the driver lists before and after each operator that torch dispatches; which operators and ranges were open
+the driver's lists before and after each operator that torch dispatches; which operators and ranges were open
 meanwhile is in torch's execution trace. torch's own annotations (``torch.cuda.graph_annotations``) are not
-enough: a node has one, so that ranges inside ranges are lost. Run with torch 2.15.0, whose hooks tell of captures;
-with others, and with a driver older than CUDA 13.1, which does not tell the numbers of nodes, nothing is noted.
+enough: a node has one, so nested ranges are lost. Run with torch 2.15.0, whose hooks report captures; with other
+versions, and with a driver older than CUDA 13.1, which does not give the numbers of nodes, nothing is noted.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 _HOOKS = ("register_graph_capture_start_hook", "register_graph_capture_end_hook", "register_graph_instantiate_hook")
 _ENTERING_COMPILED_CODE = ("set_eval_frame", "_maybe_set_eval_frame")
 _KEY = "Fake"
-"""A key of torch's dispatcher that nothing uses. A mode would make torch take other paths than it takes without one."""
+"""A key of torch's dispatcher that nothing uses. A mode would make torch take other paths than without one."""
 
 
 class _Captures:
-    """What is known of the graphs of this process, and what their modules are called."""
+    """The known facts about the graphs of this process, and the names of their modules."""
 
     def __init__(self) -> None:
         from torch.library import Library
@@ -66,7 +66,7 @@ class _Captures:
 
     @contextmanager
     def reporting_to(self, watch: _Watch) -> Iterator[None]:
-        """Report to a watch the operators that are called inside, on threads of autograd's too."""
+        """Report to a watch the operators that are called inside, also on autograd's threads."""
         self._watch = watch
         try:
             with _private("_IncludeDispatchKeyGuard")(self._key), _hidden_from_guards(self._key):
@@ -75,7 +75,7 @@ class _Captures:
             self._watch = None
 
     def _called(self, keys: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call an operator as it would have been without this, and what it calls too."""
+        """Call an operator as without the key, and so the operators that it calls; report it to the watch."""
         noting = nullcontext() if self._watch is None else self._watch.call()
         with _private("_ExcludeDispatchKeyGuard")(_private("DispatchKeySet")(self._key)), noting:
             if _has_number_for_tensor(operator, args):
@@ -106,7 +106,7 @@ class _Captures:
 
 
 def _has_number_for_tensor(operator: Any, args: Sequence[Any]) -> bool:
-    """Whether a number was given for a tensor, which torch's dispatcher has made a tensor of and Python a number."""
+    """Return whether a number was passed for a tensor: torch's dispatcher turns it into a tensor, Python does not."""
     asked = zip(operator._schema.arguments, args, strict=False)  # Nothing public has the schema.
     return any(
         isinstance(given, (int, float, complex)) and argument.type.kind() == "TensorType" for argument, given in asked
@@ -115,7 +115,7 @@ def _has_number_for_tensor(operator: Any, args: Sequence[Any]) -> bool:
 
 @contextmanager
 def _hidden_from_guards(key: Any) -> Iterator[None]:
-    """Take the key away in compiled code: its guards ask for all keys, and would have it compiled anew."""
+    """Remove the key in compiled code: its guards compare all keys, and would have it compiled anew."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     if dynamo is None:
         yield
@@ -140,7 +140,7 @@ def _hidden_from_guards(key: Any) -> Iterator[None]:
 
 
 def _private(name: str) -> Any:
-    """Return what is torch's own."""
+    """Return a private function of torch's."""
     import torch
 
     return getattr(torch._C, name)  # The dispatcher has no public interface to its keys.
@@ -148,7 +148,7 @@ def _private(name: str) -> Any:
 
 @cache
 def _captures() -> _Captures | None:
-    """Begin to note what captures do; None where torch or the driver does not tell."""
+    """Begin to note captures, and return the notes; None if torch or the driver does not report them."""
     import torch
     from torch.cuda import graphs
 
@@ -160,7 +160,7 @@ def _captures() -> _Captures | None:
     try:
         captures = _Captures()
     except (AttributeError, RuntimeError):
-        # This torch uses the key itself, or has none of the name.
+        # This torch uses the key itself, or has no key of this name.
         return None
     hooks.register_graph_capture_start_hook(captures.captured_anew)
     hooks.register_graph_instantiate_hook(captures.instantiated)
@@ -168,14 +168,14 @@ def _captures() -> _Captures | None:
 
 
 def captured(graphs: Iterable[Any]) -> tuple[CapturedGraph, ...] | None:
-    """Return what is known of the nodes of graphs, of those of which something is; None: nothing."""
+    """Return what is known of the nodes of graphs, for those graphs of which anything is known; None if none."""
     known = _captures()
     captures = () if known is None else filter(None, map(known.of.get, graphs))
     return _renumbered(sorted(captures, key=lambda graph: graph.graphs)) or None
 
 
 def _renumbered(graphs: Sequence[CapturedGraph]) -> tuple[CapturedGraph, ...]:
-    """Return the graphs with modules numbered among those of their class here, whatever was captured before."""
+    """Return the graphs with modules numbered among those of their class in them, whatever was captured before."""
     modules = {part.name: None for graph in graphs for part in graph.ranges if part.kind == "module"}
     of_kind, names = Counter[str](), {}
     for name in modules:
@@ -196,7 +196,7 @@ def _renumbered(graphs: Sequence[CapturedGraph]) -> tuple[CapturedGraph, ...]:
 
 @contextmanager
 def captures_noted() -> Iterator[None]:
-    """Note what the code inside captures on this thread."""
+    """Note the captures of the code inside on this thread."""
     known = _captures()
     if known is None:
         yield
@@ -231,7 +231,7 @@ class _Watching:
         if self._watch is None:
             self._watch = _Watch(self._known)
         else:
-            # The other capture failed, which has no end, or goes on beside this one.
+            # The other capture failed, and so has no end, or it goes on beside this one.
             self._watch.spoil()
 
     def end(self, graph: Any) -> None:
@@ -247,7 +247,7 @@ class _Watching:
 
 
 class _Watch:
-    """Looks on while a graph is captured."""
+    """Notes the nodes of a graph while it is captured."""
 
     def __init__(self, known: _Captures) -> None:
         import torch
@@ -271,7 +271,7 @@ class _Watch:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Note which nodes are made inside, and which were since the last call."""
+        """Note which nodes are made inside, and which were made since the last call."""
         thread, number = threading.get_ident(), len(self._calls)
         # The work of two threads at once cannot be distinguished.
         self._complete = self._complete and self._open is None
@@ -288,8 +288,8 @@ class _Watch:
             self._open = None
 
     def _made(self) -> tuple[int, ...]:
-        """Return the nodes that the graph has more than last time."""
-        # Where the capture has failed the graph is no more.
+        """Return the nodes that the graph has gained since last time."""
+        # If the capture has failed, the graph no longer exists.
         self._complete = self._complete and (self._ended or graph_of(self._stream) == self._graph)
         nodes = nodes_of(self._graph) if self._complete else None
         if nodes is None or not nodes.startswith(self._seen):
@@ -313,7 +313,7 @@ class _Watch:
         return tuple(reversed(modules)), quote_mark(line)
 
     def finish(self, graph: int) -> CapturedGraph | None:
-        """Return what is known of the captured graph's nodes; None where some of them are not known."""
+        """Return what is known of the captured graph's nodes; None if some of them are not known."""
         try:
             self._graph, self._ended = graph, True
             self._reporting.__exit__(None, None, None)

@@ -23,7 +23,7 @@ _SOURCES = Sources(is_users=is_users_file, text=linecache.getlines, shown=path_f
 
 
 def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:
-    """Return every graph of Inductor that is alive; it keeps no list of them, so the objects are looked for.
+    """Return every living graph of Inductor's; it keeps no list of them, so the objects are searched for.
 
     With `cpu` they say whether they have C++ kernels without a range around them.
     """
@@ -31,7 +31,7 @@ def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:
     kind = getattr(module, "CompiledFxGraph", None)
     if kind is None:
         return ()
-    # An object refers to its type; to ask for that is three times as fast as to look at all objects.
+    # An object refers to its type; asking for the referrers is three times as fast as looking at all objects.
     return tuple(_read_graph(graph, cpu=cpu) for graph in gc.get_referrers(kind) if type(graph) is kind)
 
 
@@ -64,13 +64,13 @@ _CALLS_ATEN = re.compile(r"\b(?:extern_kernels|torch\.ops\.aten)\.(\w+)(?:\.\w+)
 
 
 def _aten_calls_in_source(source: str) -> dict[str, int]:
-    """Count the aten kernels that the generated code calls itself, by operator ("aten::mm")."""
+    """Return how often the generated code itself calls aten kernels, by operator ("aten::mm")."""
     operators = (f"aten::{match[1]}" if match[1] else operator_of(match[2]) for match in _CALLS_ATEN.finditer(source))
     return dict(Counter(filter(None, operators)))
 
 
 def _has_unprofiled_kernels(source: str) -> bool:
     has_kernels = any(mark in source for mark in ("async_compile.cpp_pybinding(", "cpp_fused", "aoti_torch_cpu_"))
-    # The mark of the whole call says nothing of the kernels in it.
+    # The mark of the whole call says nothing about the kernels in it.
     marks = (line for line in source.splitlines() if "RecordFunction" in line or "RECORD_FUNCTION" in line)
     return has_kernels and not any("inductor_wrapper_call" not in line for line in marks)

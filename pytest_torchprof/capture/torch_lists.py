@@ -1,4 +1,4 @@
-"""The types of the tensors that operators are given in lists: the profiler knows them, and exports them nowhere.
+"""The types of tensors in lists that operators are given: the profiler knows them, but does not export them.
 
 Run with torch 2.13.0 and 2.15.0 on Python 3.11.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch.profiler.profiler import _KinetoProfile
 
-# As the profiler calls them where it does tell, by their names in Python; of others it says "c10::" and these.
+# The profiler's names, where it exports types, by their names in Python; others are "c10::" and the Python name.
 _TYPE_NAMES: Final = {
     "float32": "float",
     "float64": "double",
@@ -37,7 +37,7 @@ _TYPE_NAMES: Final = {
 def tensor_lists(profiler: _KinetoProfile, recording: Path) -> tuple[TensorLists, ...] | None:
     """Return the types of the lists that operators of an exported recording were given; None if they are not known.
 
-    It is read from the profiler's own tree of events, which a profiler that was asked for the file only does not have.
+    They are read from the profiler's own tree of events, which a profiler that was asked only for the file lacks.
     """
     with recording.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
         if text.find(b'"TensorList"') < 0:
@@ -58,7 +58,7 @@ def tensor_lists(profiler: _KinetoProfile, recording: Path) -> tuple[TensorLists
 
 
 def _takes_lists(name: str) -> bool:
-    """Whether some overload of an operator takes a list of tensors: to look at all that each was given takes longer."""
+    """Return whether an overload of an operator takes a list of tensors; looking at all inputs would take longer."""
     import torch
 
     if "::" not in name:

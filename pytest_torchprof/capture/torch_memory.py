@@ -1,7 +1,7 @@
-"""The peak of torch's CUDA allocator, whoever resets it while it is taken; torch's private names of that.
+"""The peak of torch's CUDA allocator, even if it is reset while it is taken; torch's private names for that.
 
-Run with torch 2.15.0 (CUDA, simulated device). All that torch offers in Python to reset the peak calls one of two
-functions of ``torch._C``; older versions lack the second. A reset by other ways shows where the peak goes down.
+Run with torch 2.15.0 (CUDA, simulated device). Every reset of the peak in Python calls one of two functions of
+``torch._C``; older versions lack the second. A reset in another way is noticed when the peak goes down.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CudaPeaks(Peaks):
 
 @contextmanager
 def peaks(indices: tuple[int, ...]) -> Iterator[CudaPeaks]:
-    """Begin new peaks on these GPUs, and watch who resets them, on whichever GPU and thread."""
+    """Begin new peaks on these GPUs, and watch resets on any GPU and thread."""
     import torch
 
     for index in indices:
@@ -57,13 +57,13 @@ def peaks(indices: tuple[int, ...]) -> Iterator[CudaPeaks]:
         cuda_peaks.look(indices)
         yield cuda_peaks
     finally:
-        # Whoever put something else there meanwhile keeps it.
+        # If somebody else has replaced it meanwhile, that stays.
         module.update({name: original for name, original in originals.items() if module[name] is noting[name]})
 
 
 def _noting_reset(original: Callable[[Any], None], cuda_peaks: CudaPeaks) -> Callable[[Any], None]:
     def reset(index: Any) -> None:
-        # What torch refuses it shall refuse itself.
+        # torch itself raises for an index that it refuses.
         if isinstance(index, int) and 0 <= index < _gpus():
             cuda_peaks.resetting(index)
         original(index)

@@ -25,7 +25,7 @@ _CALLS = ("run", "boxed_run")
 def packages_marked() -> Iterator[bool]:
     """Put a range around each call of a package meanwhile; without torch's runners of packages do nothing.
 
-    Yields whether somebody holds a call of a package that was bound before (``run = loader.run``) and leaves none.
+    Yields whether somebody holds a call of a package that was bound before (``run = loader.run``) and leaves no range.
     """
     aoti = getattr(sys.modules.get("torch._C"), "_aoti", None)
     kinds = [kind for name in _RUNNERS if (kind := getattr(aoti, name, None)) is not None]
@@ -41,13 +41,13 @@ def packages_marked() -> Iterator[bool]:
 
 
 def _is_bound(methods: Mapping[str, Any], call: Any) -> bool:
-    """Whether there is a bound method of this one; it alone holds a reference to the function beside its class."""
+    """Return whether a bound method of this function exists; besides the class, only that refers to the function."""
     functions = [function for method in methods.values() if (function := getattr(method, "__func__", None)) is not None]
     counts = {id(function): sys.getrefcount(function) for function in functions}
     asked = getattr(call, "__func__", None)
     if asked is None or counts[id(asked)] == min(counts.values()):
         return False
-    # A twentieth of a second each; and what nobody has any more may still be there.
+    # Each takes a twentieth of a second; and objects that are no longer in use may still exist.
     gc.collect()
     return any(isinstance(holder, MethodType) for holder in gc.get_referrers(asked))
 

@@ -1,4 +1,4 @@
-"""torch has one profiler in a process: its private names, what its sessions have shown, its lines on stderr.
+"""torch's one profiler in a process: its private names, what its sessions have shown, its lines on stderr.
 
 Run with torch 2.10.0, 2.13.0 and 2.15.0 on Python 3.11.
 """
@@ -48,9 +48,9 @@ def profiler(
 ) -> _KinetoProfile:
     """Return torch's low-level profiler: it knows no schedule and leaves no step counter behind.
 
-    It is asked for the file only, not for torch's own list of events, which takes longer to free than to read the file;
-    unless ``with_events``, for what is in the list alone.
-    Operators on threads of the measured code's own are not recorded, as ever in torch: with `profile_all_threads`
+    It is asked only for the file, not for torch's own list of events, which takes longer to free than the file takes to
+    read; ``with_events`` asks for the list too, for facts that only it has.
+    Operators on other threads of the measured code are not recorded, as ever in torch: with `profile_all_threads`
     torch no longer says whether a profiler runs on this thread, and that guards the process against a crash.
     """
     from torch.profiler.profiler import _KinetoProfile
@@ -66,9 +66,9 @@ def profiler(
 
 
 def prepare(profiler: _KinetoProfile) -> None:
-    """Prepare a session, which takes torch longer than to start it.
+    """Prepare a session, which takes torch longer than starting it.
 
-    torch 2.10 warns then of what is lost between cycles, of which a session has one; in a test it may be an error.
+    torch 2.10 then warns of losses between cycles, though a session has only one; in a test that may be an error.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
@@ -85,14 +85,14 @@ def _file_only() -> _ExperimentalConfig | None:
 
 
 def lacks_file_only() -> bool:
-    """Whether torch cannot be asked for the file only, though it is new enough: the option is private, and may go."""
+    """Return whether torch cannot be asked only for the file, though it is new enough: the option is private."""
     import torch
 
     return torch.__version__ >= "2.13" and _file_only() is None
 
 
 def mark_in_recording() -> Callable[[str], None]:
-    """Return what leaves a mark, a range as short as can be, of a given name in the recording that is running."""
+    """Return a function that leaves a mark, a range as short as possible, of a given name in the running recording."""
     kind = import_module("torch._C._profiler")._RecordFunctionFast
 
     def mark(name: str) -> None:
@@ -114,7 +114,7 @@ def records_files() -> bool:
 
 
 def records_this_thread() -> bool:
-    """Return whether operators of the thread that asks are recorded."""
+    """Return whether operators of the calling thread are recorded."""
     import torch
 
     return bool(torch._C._autograd._profiler_enabled())
@@ -135,7 +135,7 @@ def _some_profiler_runs() -> bool:
 
 
 def forget_running_profiler() -> None:
-    """Clear the flag that a session of ours set, after it was ended by a call that left the flag standing."""
+    """Clear the flag that a session of ours set, after a call that ended the session and left the flag."""
     _autograd_profiler()._is_profiler_enabled = False
 
 
@@ -143,8 +143,8 @@ def forget_running_profiler() -> None:
 def profiler_starts() -> Iterator[list[ProfilerStart]]:
     """Note every profiler that is started meanwhile, on any thread.
 
-    torch has no hook for it, and its flags do not tell a session that was taken over from one that still runs; but to
-    stop a session that lost its place, or to export it, ends the process (torch 2.13).
+    torch has no hook for it, and its flags do not distinguish a session that was taken over from one that still runs;
+    but stopping or exporting a session that lost its place ends the process (torch 2.13).
     """
     module = _autograd_profiler()
     starts: list[ProfilerStart] = []
@@ -189,7 +189,7 @@ def _line_outside_torch() -> str:
 
 
 def stop(profiler: _KinetoProfile) -> Exception | None:
-    """Stop a session, and return the error of the GPU that the wait for it, with which torch begins, raised."""
+    """Stop a session, and return the GPU's error from the wait with which torch begins that; None without one."""
     try:
         profiler.stop_trace()
     except BaseException as error:
@@ -201,7 +201,7 @@ def stop(profiler: _KinetoProfile) -> Exception | None:
 
 
 def _stop_without_waiting() -> None:
-    """Stop the session that is running; to leave it would end the process with a crash at its exit."""
+    """Stop the session that is running; leaving it would crash the process at its exit."""
     import torch
 
     try:
@@ -218,7 +218,7 @@ def was_emptied(profiler: _KinetoProfile) -> bool:
 
 
 def stopped_early() -> bool:
-    """Return whether kineto itself gave up collecting from the GPU, as it does when its buffers are full."""
+    """Return whether kineto itself stopped collecting from the GPU, as it does when its buffers are full."""
     import torch
 
     stopped = getattr(torch._C._autograd, "_is_kineto_stopped", None)
@@ -226,10 +226,10 @@ def stopped_early() -> bool:
 
 
 def abandon(profiler: _KinetoProfile) -> bool:
-    """Give up a session that a profiler on another thread took over; whether this thread is free for the next one.
+    """Give up a session that a profiler on another thread took over; return whether this thread is free for the next.
 
-    Just to stop it would end the process (torch 2.13: no session is active), so a helper thread begins one for it to
-    stop. While the other profiler still runs nothing is done: to stop ours would take its session away.
+    Merely stopping it would end the process (torch 2.13: no session is active), so a helper thread begins one for it to
+    stop. While the other profiler still runs nothing is done: stopping ours would take its session away.
     """
     import torch
 
@@ -255,7 +255,7 @@ def _begin_session() -> None:
 _STDERR = 2
 
 # torch 2.13 writes these two lines per session straight to the file descriptor, whatever KINETO_LOG_LEVEL says.
-# Its build for CUDA asks for GPUs where there is no driver too, and calls it an error that there are none.
+# Its build for CUDA asks for GPUs even without a driver, and calls it an error that there are none.
 _CHATTER = re.compile(
     rb"^(?:USDT:[^\n]*\bprofiler_(?:start|stop)|ERROR:[^\n]*\bgpuGetDeviceCount failed with code \d+"
     rb"|\[W[^\n]* execution_trace_observer\.cpp:[^\n]*)\n?",
@@ -266,20 +266,20 @@ _CHATTER = re.compile(
 # lost, and some more than the last one is known to have lost. Sessions that are not ours add to it too.
 _SPARE_KERNELS = 8
 _LOOK_EVERY = 16
-"""After so many sessions somebody looks how many kernels were lost: to read each recording for it would take longer."""
+"""After this many sessions the lost kernels are counted: reading each recording for that would take longer."""
 _LONGER = 8
 _MOST_BLINDLY = 4096
-"""Where all were lost nobody knows how many it takes: something else may be wrong, which no sentinel mends."""
+"""The longest sentinel: if all kernels were lost, the cause may be one that no sentinel mends."""
 
 
 @dataclass(slots=True)
 class Process:
-    """What this process's sessions have shown, and the one session that holds a thread it cannot leave."""
+    """The experience of this process's sessions, and the one session that holds a thread it cannot leave."""
 
     sentinel: int = _SPARE_KERNELS
     """How many kernels the last session's sentinel launched."""
     sessions: int = 0
-    """How many had a sentinel since somebody looked how many kernels it had lost."""
+    """How many sessions had a sentinel since its lost kernels were last counted."""
     unusable: Reason | None = None
     """Why this process cannot use its GPUs any more."""
     stuck: _KinetoProfile | None = None
@@ -295,17 +295,17 @@ class Process:
 
     @property
     def looks_for_losses(self) -> bool:
-        """Whether it is time to look how many kernels the last session's sentinel has lost."""
+        """Whether it is time to count the kernels that the last session's sentinel has lost."""
         return self.sessions >= _LOOK_EVERY
 
     def sentinel_lost(self, kernels: int) -> None:
-        """Take note of how many kernels the last session's sentinel lost: where all were, it was too short."""
+        """Take note of how many kernels the last session's sentinel lost: if all were lost, it was too short."""
         longer = max(self.sentinel, min(_LONGER * self.sentinel, _MOST_BLINDLY))
         self.sentinel = kernels + _SPARE_KERNELS if kernels < self.sentinel else longer
         self.sessions = 0
 
     def hold(self, taken_over: _KinetoProfile) -> None:
-        """Remember a session of this thread that a profiler on another thread has taken over."""
+        """Keep a session of this thread that a profiler on another thread has taken over."""
         self.stuck, self.stuck_thread = taken_over, threading.get_ident()
 
     def free_this_thread(self) -> None:
@@ -376,9 +376,9 @@ def custom_operators_recorded() -> Iterator[None]:
 
 @contextmanager
 def execution_trace(file: Path) -> Iterator[bool]:
-    """Let torch note in a file which operators and ranges run inside; False where somebody else lets it do so.
+    """Let torch note in a file which operators and ranges run inside; yield False if somebody else already does so.
 
-    Not by ``ExecutionTraceObserver``: that would end the other one, and the process with it (torch 2.15).
+    Not by ``ExecutionTraceObserver``: that would end the other trace, and the process with it (torch 2.15).
     """
     profiler: Any = import_module("torch._C._profiler")
     with without_profiler_lines():

@@ -20,16 +20,16 @@ _PATIENCE = timedelta(seconds=10)
 
 
 class MeetingPoint(NamedTuple):
-    """Where a store listens."""
+    """The address of a store."""
 
     host: str
     port: int
     of_a_rank: bool
-    """Whether it is in the process of rank 0, and gone with its process group."""
+    """Whether the store is in the process of rank 0, and gone with its process group."""
 
 
 def meeting_point() -> MeetingPoint | None:
-    """Return where the ranks of this process's job can meet; None where they have no store that others can reach."""
+    """Return where the ranks of this process's job can meet; None if they have no store that others can reach."""
     # An attribute of torch's launcher: the store in its agent is there before and after any process group.
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return MeetingPoint(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), of_a_rank=False)
@@ -43,7 +43,7 @@ def meeting_point() -> MeetingPoint | None:
 
 
 def connect(point: MeetingPoint) -> TCPStore:
-    """Return a connection of our own: to wait at it keeps nobody else waiting; RuntimeError where nobody listens."""
+    """Return a connection of our own: waiting at it keeps nobody else waiting; RuntimeError if nobody listens."""
     from torch._C._distributed_c10d import TCPStore
 
     try:
@@ -62,12 +62,12 @@ def new_store(host: str) -> TCPStore:
 
 
 def collectives_of_groups() -> dict[str, int]:
-    """Return in how many collectives of each process group this rank has taken part; -1 where the group cannot tell."""
+    """Return how many collectives this rank has taken part in, by process group; -1 if a group does not count them."""
     from torch import distributed
 
     world: Any = distributed.distributed_c10d._world
     groups = world.pg_names.items()
-    # Of groups that this rank is not in there is a name alone.
+    # For groups without this rank there is only a name.
     return {name: _collectives_of(group) for group, name in groups if isinstance(group, distributed.ProcessGroup)}
 
 

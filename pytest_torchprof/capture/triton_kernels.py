@@ -1,4 +1,4 @@
-"""Which kernels of a recording Triton has made, where their names do not tell: read from this process and the trace.
+"""Which kernels of a recording Triton has made, if their names do not show it: read from this process and the trace.
 
 Triton's hooks on launches would say so too, but while one is in place Inductor compiles other launchers.
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KERNEL: Final = re.compile(rb'"cat": "kernel",\s*"name": "([^"\\]+)"')
-# Inductor marks the ranges of what it launches; those of hand-written kernels have a number behind the kernel's name.
+# Inductor marks the ranges of its launches; those of hand-written kernels have a number after the kernel's name.
 _RANGE: Final = re.compile(rb'"cat": "cpu_op",\s*"name": "([^"\\]+)",[^{}]*\{[^{}]*"kernel_backend": "triton"')
 _COMPILER: Final = "triton.compiler.compiler"
 _NUMBER: Final = re.compile(r"_\d+$")
 
 
 def triton_kernels(recording: Path) -> tuple[str, ...]:
-    """Return the names of an exported recording's kernels that Triton has made, those aside that say so themselves."""
+    """Return the names of an exported recording's Triton kernels, except those whose names say so."""
     if _COMPILER not in sys.modules:
         return ()
     with recording.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
@@ -41,7 +41,7 @@ def triton_kernels(recording: Path) -> tuple[str, ...]:
 
 @cache
 def _compiled_here(names: frozenset[str]) -> frozenset[str]:
-    """Return those of the names that kernels in this process have which Triton compiled; what has run stays so."""
+    """Return those of the names that belong to kernels that Triton compiled in this process; they stay after a run."""
     kind = getattr(sys.modules[_COMPILER], "CompiledKernel", None)
     if kind is None or not names:
         return frozenset()

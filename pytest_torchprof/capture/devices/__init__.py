@@ -1,7 +1,7 @@
 """The devices that can be measured: each kind that has a module of its name here, with the class ``LIVE``.
 
-What a recording of a kind holds is said in ``pytest_torchprof.devices``, apart from this, so that recordings are read
-where there is no torch. Here torch is imported when something is asked.
+``pytest_torchprof.devices`` says what a recording of each kind holds; it is a separate package, so that recordings can
+be read without torch. Here torch is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class WallClock:
         self._wait()
 
     def head_start(self, launching_s: float) -> float:  # noqa: ARG002
-        """Get ready to keep the device busy while a call is launched; return for how long, in seconds."""
+        """Get ready to keep the device busy while a call is launched; return how long that will be, in seconds."""
         return 0.0
 
     def begin(self) -> None:
@@ -68,14 +68,14 @@ class WallClock:
         self._times_us.append((perf_counter_ns() - began) / 1000)
 
     def times_us(self) -> array[float]:
-        """Return the times since the last time it was asked."""
+        """Return the times since the last call."""
         times, self._times_us = self._times_us, array("d")
         return times
 
 
 @dataclass(slots=True)
 class Replays:
-    """The replays of a recording, in order: for each the number of its graph's kernels, None where it is not known."""
+    """The replays of a recording, in order: for each the number of its graph's kernels, None if it is not known."""
 
     kernels: list[int | None] = field(default_factory=list)
     threads: set[int] = field(default_factory=set)
@@ -84,15 +84,15 @@ class Replays:
 
     @property
     def in_order(self) -> tuple[int | None, ...] | None:
-        """The replays; None where several threads made them, in whatever order, or none did."""
+        """The replays; None if several threads made them, so that their order is not known, or if there are none."""
         return tuple(self.kernels) if len(self.threads) == 1 else None
 
 
 class Peaks:
-    """The allocator's peaks on some devices; there is none where no allocator counts."""
+    """The allocator's peaks on some devices; without an allocator that counts there are none."""
 
     was_reset_unseen = False
-    """Whether somebody reset a peak who could not be seen doing so: what it had been is lost."""
+    """Whether a peak was reset in a way that is not seen, so that its value is lost."""
 
     def look(self, indices: tuple[int, ...]) -> None:
         """Take note of the peaks so far."""
@@ -123,17 +123,17 @@ class LiveDevice(ABC):
 
     @classmethod
     def count(cls) -> int:
-        """Return how many there are that a rank can have to itself."""
+        """Return the number of devices that ranks can have to themselves."""
         return 0
 
     @classmethod
     @abstractmethod
     def pick(cls, number: str, asked: str) -> str:
-        """Return the name of the device with this number, or of the one in use; TorchprofError where there is none."""
+        """Return the name of the device with this number, or of the one in use; TorchprofError if there is none."""
 
     @classmethod
     def why_unusable(cls) -> Reason | None:
-        """Return what keeps this process from using such devices any more; None where nothing does."""
+        """Return what keeps this process from using such devices any more; None if nothing does."""
         return None
 
     @classmethod
@@ -154,11 +154,11 @@ class LiveDevice(ABC):
 
     @classmethod
     def peaks(cls, indices: tuple[int, ...]) -> AbstractContextManager[Peaks]:  # noqa: ARG003
-        """Begin new allocator peaks on these; what the test had running begins anew with them."""
+        """Begin new allocator peaks on these devices; peaks that the test itself was taking begin anew too."""
         return nullcontext(Peaks())
 
     def make_current(self) -> None:  # noqa: B027 - of one there is no other
-        """Let it be the device on which this process works where nobody names one."""
+        """Make it the device on which this process works if none is named."""
 
     @classmethod
     def looking_without_use(cls) -> AbstractContextManager[object]:
@@ -167,7 +167,7 @@ class LiveDevice(ABC):
 
     @classmethod
     def before_use(cls, do: Callable[[], None]) -> AbstractContextManager[object]:  # noqa: ARG003
-        """Call a function as soon as this process begins to use such devices, at once if it does already."""
+        """Call a function as soon as this process begins to use such devices; at once if it uses them already."""
         return nullcontext()
 
     @classmethod
@@ -177,15 +177,15 @@ class LiveDevice(ABC):
 
     @classmethod
     def captures_noted(cls) -> AbstractContextManager[None]:
-        """Note what the code inside captures for graphs."""
+        """Note the captures of graphs by the code inside."""
         return nullcontext()
 
     @classmethod
     def captured_graphs(cls, replays: Replays) -> tuple[CapturedGraph, ...] | None:  # noqa: ARG003
-        """Return what is known of the capture of the graphs that were replayed; None: nothing."""
+        """Return what is known of the captures of the graphs that were replayed; None if nothing is."""
         return None
 
-    def mark_boundary(self) -> None:  # noqa: B027 - a device on which nothing is launched has no need of it
+    def mark_boundary(self) -> None:  # noqa: B027 - a device on which nothing is launched does not need it
         """Leave a call in the recording between two steps, by which unrecorded calls are placed before or after it."""
 
     @abstractmethod
@@ -197,29 +197,29 @@ class LiveDevice(ABC):
         """Return a clock for calls on it."""
 
     def threads(self) -> int | None:
-        """Return how many threads of torch's compute on it; None where threads do not."""
+        """Return how many threads of torch's compute on it; None if threads do not."""
         return None
 
     def lock_names(self, *, with_others: bool) -> list[str]:  # noqa: ARG002
-        """Return the locks that a process must hold while it measures on it, or on all devices of its kind, by name."""
+        """Return the names of the locks that a process must hold to measure on it, or on all devices of its kind."""
         return []
 
     def counts_memory(self) -> bool | None:
-        """Whether its allocator counts what it gives out, asked while a tensor is on it; None where it has none."""
+        """Return whether its allocator counts allocations, asked while a tensor is on it; None if it has none."""
         return None
 
     def describe(self) -> dict[str, Any]:
-        """Return what a recording's environment says of it."""
+        """Return its part of a recording's environment."""
         return {}
 
     def disturbances(self) -> AbstractContextManager[Callable[[], list[str]]]:
-        """Watch it; the function that is given returns what has disturbed it since."""
+        """Watch it; the function that is yielded returns what has disturbed it since."""
         return nullcontext(list)
 
 
 @cache
 def _live_kinds() -> dict[str, type[LiveDevice]]:
-    """Return the kinds that can be measured, by torch's name, the first that is there for "auto"."""
+    """Return the kinds that can be measured, by torch's name; "auto" takes the first that exists."""
     here = {module.name for module in iter_modules(__path__)}
     return {kind.name: import_module(f"{__name__}.{kind.name}").LIVE for kind in device_kinds() if kind.name in here}
 
@@ -240,7 +240,7 @@ def pick_device(wanted: str) -> str:
 
 
 def count_gpus() -> int:
-    """Return how many accelerators torch sees, 0 where it has none."""
+    """Return how many accelerators torch sees; 0 if it has none."""
     return accelerator().count()
 
 
@@ -250,7 +250,7 @@ def live_device(name: str) -> LiveDevice:
 
 
 def accelerator() -> type[LiveDevice]:
-    """Return the kind of device that torch has here beside the CPU, the CPU itself where it has none.
+    """Return the kind of device that torch has here besides the CPU; the CPU itself if there is none.
 
     Whatever is measured, the process may have work queued there: the profiler records it, and every measurement waits
     for it.
@@ -269,7 +269,7 @@ def looking_without_use() -> Iterator[None]:
 
 @contextmanager
 def before_use(do: Callable[[], None]) -> Iterator[None]:
-    """Call a function whenever this process begins to use devices of a kind; none is asked whether it is there."""
+    """Call a function whenever this process begins to use devices of a kind, without asking whether they exist."""
     with ExitStack() as watched:
         for live in _live_kinds().values():
             watched.enter_context(live.before_use(do))
@@ -277,9 +277,9 @@ def before_use(do: Callable[[], None]) -> Iterator[None]:
 
 
 def why_unusable(device: str) -> Reason | None:
-    """Return what keeps this process from using the device any more; None where nothing does."""
+    """Return what keeps this process from using the device any more; None if nothing does."""
     live, beside = type(live_device(device)), accelerator()
-    # A session records the accelerator beside the CPU too, where it can still be used.
+    # A session also records the accelerator beside the CPU, if it can still be used.
     why_beside = beside.why_unusable()
     return why_beside if live is beside else live.why_unusable()
 
@@ -290,12 +290,12 @@ def devices_in_use(device: str) -> tuple[int, ...]:
 
 
 def synchronize(device: str) -> None:
-    """Wait for all work that this process has queued, on `device` and others; the profiler waits for one alone."""
+    """Wait for all work that this process has queued, on `device` and others; the profiler waits only for one."""
     accelerator().synchronize(devices_in_use(device))
 
 
 class MeasuredCodeFailed(Exception):
-    """Carries an error of the GPU that is the measured code's own to the place that raises it as such."""
+    """Carries the measured code's own GPU error to the place that raises it as such."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.captured_graphs import CapturedGraph
 
-# Where torch does not give the size of the last cache. Inductor's own benchmarks clear as much.
+# If torch does not give the size of the last cache. Inductor's own benchmarks clear the same amount.
 _CACHE_BYTES = 256 << 20
 # How much longer than its launches take a call's head start is, and when it ends at the latest.
 _HEAD_START = 1.5
@@ -70,7 +70,7 @@ class Cuda(LiveDevice):
                 Code.NO_GPU,
             )
         count = torch.cuda.device_count()
-        # To ask for the current device would begin CUDA, which no fork of this process survives.
+        # Asking for the current device would begin CUDA, after which no fork of this process can use it.
         begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         try:
             index = int(number) if number else torch.cuda.current_device() if begun else _first(count)
@@ -112,7 +112,7 @@ class Cuda(LiveDevice):
         import torch
 
         index = torch.device(measured).index
-        # The others are left alone: to synchronize a device creates a context on it, which costs memory and time.
+        # The others are left alone: synchronizing a device creates a context on it, which costs memory and time.
         return tuple(i for i in range(torch.cuda.device_count()) if i == index or _has_context(i))
 
     @classmethod
@@ -151,7 +151,7 @@ class Cuda(LiveDevice):
             if watched:
                 do()
 
-        # What torch calls once CUDA is there, in forks too (2.13, 2.15); it has no means to take a call back.
+        # torch calls these functions once CUDA has begun, in forks too (2.13, 2.15); none can be withdrawn.
         getattr(torch.cuda, "_lazy_call", lambda call: call())(begun)
         try:
             yield
@@ -275,7 +275,7 @@ class EventClock(WallClock):
         self._calls_that_waited += start.query()  # type: ignore[no-untyped-call]
 
     def times_us(self) -> array[float]:
-        """Wait for the device, and return the times since the last time it was asked."""
+        """Wait for the device, and return the times since the last call."""
         synchronize(self._device)
         events, self._events, self._calls_that_waited = self._events, [], 0
         return array("d", (start.elapsed_time(end) * 1000 for start, end in events))
@@ -332,7 +332,7 @@ def has_gpu() -> bool:
 
 @cache
 def _let_torch_look_for_gpus() -> None:
-    """Let torch warn now, unheard, of what it finds: once, and where warnings are errors that would be raised."""
+    """Let torch give its warnings about GPUs now, unheard: it gives each once, and warnings may be errors later."""
     import torch
 
     with warnings.catch_warnings():
@@ -341,7 +341,7 @@ def _let_torch_look_for_gpus() -> None:
 
 
 def _has_context(index: int) -> bool:
-    """Return whether this process holds a context on that GPU; True where torch does not tell."""
+    """Return whether this process holds a context on that GPU; True if torch does not say."""
     import torch
 
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
@@ -349,7 +349,7 @@ def _has_context(index: int) -> bool:
 
 
 def _first(count: int) -> int:
-    """Return the number of the GPU that is taken where none was yet: of ranks of one job each takes its own."""
+    """Return the number of the GPU to take if none is in use yet: each rank of a job takes its own."""
     rank = this_rank()
     return rank.local if not rank.alone and rank.local is not None and rank.local < count else 0
 
@@ -370,7 +370,7 @@ def _spin(device: str, cycles: int) -> bool:
 
 
 def _cannot_use_gpus_since_fork() -> bool:
-    """Whether this process was forked from one that had asked for its GPUs: CUDA refuses to begin again in it."""
+    """Return whether this process was forked from one that had asked for its GPUs: CUDA cannot begin again in it."""
     is_bad_fork = getattr(import_module("torch.cuda"), "_is_in_bad_fork", None)
     return bool(is_bad_fork and is_bad_fork())
 
