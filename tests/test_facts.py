@@ -17,7 +17,7 @@ from pytest_torchprof.compare import change, comparison, cost, time_comparison
 from pytest_torchprof.findings.finding import Finding
 from pytest_torchprof.limits import evidence, seen
 from pytest_torchprof.limits.limit import Verdict
-from pytest_torchprof.reasons import collectives
+from pytest_torchprof.reasons import collectives, no_gpu
 from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.report import result
@@ -47,7 +47,7 @@ FOREIGN = {
     "capture/compile_history.py": ("Dynamo's reasons", "break_of_reason _explanation"),
     "capture/gpu_lock.py": ("the note in the lock's file", "_holder_text"),
     "capture/inductor_code.py": ("code that Inductor generates", "_dtypes _defined"),
-    "capture/reasons.py": ("CUDA's messages", "no_gpu _initializing_text of_device"),
+    "capture/reasons.py": ("CUDA's messages", "no_gpu _of_initializing of_device"),
     "capture/recording_file.py": ("the profiler's file", "_settle_marks"),
     "capture/torch_graphs.py": ("names of torch's ranges", "renamed"),
     "capture/triton_kernels.py": ("code of Triton's kernels", "triton_kernels"),
@@ -206,7 +206,7 @@ OF_CODE_AND_RECORDINGS = """
     kinds label lacking launched_by limit limits longest longest_before mean_us module name named named_after names near new ops_us
     nodeid nodes not_counted noun number outcome numbers of_ops old op operator operators ops optimizer part pattern phase
     not_collected program range recompiles reasons same second selector setting setup shapes sizes source status structure test
-    tools unit unmatched users variable worst_step written steps asked there
+    tools unit unmatched users variable variables version cuda_of_torch worst_step written steps asked there
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
 PATHS = "culprit differing file files line location lock other others places recording root silent"
@@ -238,6 +238,7 @@ NAMES_AND_VALUES = {
 IN_RECORDINGS = {
     "Comparison.disturbed": "what disturbed the machine",
     "NoFittingCode.under": "a setting of Dynamo",
+    "NoRecordsInTorch.missing": "records of Dynamo's, in recordings of earlier versions",
     "OtherThreadNotDone.what": "work of other threads",
     "RanOnOtherThread.what": "work of other threads",
     "RanUncompiled.under": "a setting of Dynamo",
@@ -248,15 +249,14 @@ IN_RECORDINGS = {
 }
 """Words that stand so in recordings, baselines and reports which have to be read for good."""
 STILL_WORDS = """
-    BaseUnmeasured.because InsteadOfCompiling.what NoGpuHere.because NoGpuHere.what NoRecordsInTorch.missing
-    NotCompiled.seen NotReadBack.cause Result.message
+    BaseUnmeasured.because InsteadOfCompiling.what NotCompiled.seen NotReadBack.cause Result.message
 """
 """Words of ours that a fact still holds: each is to become facts of its own; no new one may come."""
 
 
 def kinds_of_facts():
     """Return the kinds of reasons, findings, verdicts, what limits see, changes and results."""
-    found = [*KINDS, *seen.KINDS, *evidence.KINDS, *collectives.KINDS, *below(Finding), Verdict]
+    found = [*KINDS, *seen.KINDS, *evidence.KINDS, *collectives.KINDS, *no_gpu.KINDS, *below(Finding), Verdict]
     for module in (result, change, comparison, cost, time_comparison):
         own = [kind for kind in vars(module).values() if getattr(kind, "__module__", None) == module.__name__]
         found += [kind for kind in own if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
@@ -366,7 +366,6 @@ STILL_PINNED = {
     "test_marker.py": 13,
     "test_messages.py": 2,
     "test_names_not_known.py": 3,
-    "test_no_gpu.py": 3,
     "test_not_fused.py": 1,
     "test_nvml.py": 7,
     "test_operator_families.py": 1,

@@ -21,7 +21,7 @@ from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
-from pytest_torchprof.reasons import articles, catalogue, collectives
+from pytest_torchprof.reasons import articles, catalogue, collectives, no_gpu
 from pytest_torchprof.reasons.adopting import InsteadOfFile, NoFileThere, NothingOfGpu, SignOfGpu
 from pytest_torchprof.reasons.capturing import (
     CuptiRefusal,
@@ -38,8 +38,10 @@ from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap, OtherMessage, OtherOrder, RankDifference
 from pytest_torchprof.reasons.comparing import OtherSidesCode, SideName
+from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
+from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NothingSaid
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import (
     Absent,
@@ -66,6 +68,7 @@ CATALOGUES = {
     "seen": (seen.KINDS, AnySeen),
     "evidence": (evidence.KINDS, AnyEvidence),
     "differences": (collectives.KINDS, AnyRankDifference),
+    "no GPU": (no_gpu.KINDS, AnyWhyNoGpu),
 }
 OF_OTHERS = {Verbatim, InWords, LineInWords}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
@@ -106,6 +109,10 @@ FEW = {
     "tuple[CallsOfRank, ...]": (CallsOfRank(1, 5, times=False), CallsOfRank(0, 5, times=True)),
     "tuple[tuple[str, int | None], ...]": (("<file>", 2), ("<file>", None)),
     "tuple[tuple[str, str | int], ...]": (("<name>", 1),),
+    "tuple[tuple[str, str], ...]": (("<variable>", "<value>"),),
+    "GpuDriver | None": None,
+    "AnyWhyNoGpu": NothingSaid(),
+    "tuple[CompileRecords, ...] | str": (CompileRecords.METRICS,),
 }
 MANY = {
     "int": 3000,
@@ -141,6 +148,10 @@ MANY = {
     "tuple[CallsOfRank, ...]": (CallsOfRank(3, 5, times=False), CallsOfRank(3, 6, times=False)),
     "tuple[tuple[str, int | None], ...]": (("<file>", 2), ("<file>", 3)),
     "tuple[tuple[str, str | int], ...]": (("<name>", 1), ("<name>", "<value>")),
+    "tuple[tuple[str, str], ...]": (("<variable>", ""), ("<variable>", "<value>")),
+    "GpuDriver | None": GpuDriver.NVIDIA,
+    "AnyWhyNoGpu": CannotInitialize("<error>"),
+    "tuple[CompileRecords, ...] | str": tuple(CompileRecords),
 }
 
 
@@ -246,6 +257,11 @@ def test_words_from_elsewhere_travel_too(words):
     assert catalogue.from_plain(json.loads(json.dumps(words.to_plain()))) == words
 
 
+def test_records_that_an_earlier_version_named_in_a_text_are_read_in_its_words():
+    plain = {"reason": "no-records-in-torch", "missing": "compilation metrics"}
+    assert catalogue.from_plain(plain).text == NoRecordsInTorch((CompileRecords.METRICS,)).text
+
+
 def test_a_text_of_an_earlier_version_is_read_as_it_stands():
     assert str(catalogue.from_stored("the profiler lost events [lost-kernels]")) == (
         "the profiler lost events [lost-kernels]"
@@ -283,7 +299,7 @@ def test_all_kinds_are_in_a_catalogue():
     def below(kind):
         return {kind, *(one for sub in kind.__subclasses__() for one in below(sub))}
 
-    parts = {Statement, Reason, seen.Seen, evidence.Evidence, RankDifference}
+    parts = {Statement, Reason, seen.Seen, evidence.Evidence, RankDifference, no_gpu.WhyNoGpu}
     # Those of plugins, which other tests in this process have made, are in none.
     ours = {kind for kind in below(Statement) if kind.__module__.startswith("pytest_torchprof.")}
     assert ours - parts == {kind for kinds, _ in CATALOGUES.values() for kind in kinds}

@@ -11,6 +11,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_torchprof.reasons.no_gpu import (
+    BuiltForCpu,
+    CannotInitialize,
+    DriverSeesNone,
+    DriverTooOld,
+    FabricMissing,
+    GpuDriver,
+    GpusHidden,
+    NoGpuOfThese,
+)
+
 REPOSITORY = Path(__file__).parents[1]
 cuda_build = pytest.mark.skipif(torch.version.cuda is None, reason="needs a CUDA build of torch")
 cpu_build = pytest.mark.skipif(torch.version.cuda is not None, reason="needs a CPU build of torch")
@@ -56,41 +67,38 @@ def said(**environment):
 
 @cuda_build
 @pytest.mark.parametrize(
-    ("code", "visible", "sentence"),
+    ("code", "visible", "why"),
     [
-        (
-            "35",
-            None,
-            "the NVIDIA driver is too old for torch {torch}: it knows CUDA 12.4, and torch is built with {cuda}",
-        ),
-        ("802", None, "(CUDA error 802): those behind an NVSwitch need the fabric manager"),
-        ("46", None, "CUDA cannot be initialized: Error 46: "),
-        ("100", None, "the driver sees no GPU"),
-        ("100", "", "CUDA_VISIBLE_DEVICES='' leaves this process no GPU: unset it, or name one"),
-        ("100", "-1", "CUDA_VISIBLE_DEVICES='-1' leaves this process no GPU: unset it, or name one"),
-        ("100", "7", "the driver sees no GPU, or none of those that CUDA_VISIBLE_DEVICES='7' names: nvidia-smi"),
+        ("35", None, DriverTooOld(torch.__version__, 12040, torch.version.cuda)),
+        ("802", None, FabricMissing()),
+        ("46", None, CannotInitialize("Error 46: ")),
+        ("100", None, DriverSeesNone()),
+        ("100", "", GpusHidden((("CUDA_VISIBLE_DEVICES", ""),))),
+        ("100", "-1", GpusHidden((("CUDA_VISIBLE_DEVICES", "-1"),))),
+        ("100", "7", NoGpuOfThese((("CUDA_VISIBLE_DEVICES", "7"),))),
     ],
     ids=["old driver", "no fabric manager", "anything else", "no device", "none visible", "none", "one chosen"],
 )
-def test_what_keeps_a_cuda_build_from_its_gpu_is_told(tmp_path, code, visible, sentence):
+def test_what_keeps_a_cuda_build_from_its_gpu_is_told(tmp_path, code, visible, why):
     shown = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     text = said(LD_PRELOAD=library(tmp_path, "none.so", NO_DEVICE), FAILS_WITH=code, **shown)
     assert text.startswith("device 'cuda' was asked for, but torch")
-    assert sentence.format(torch=torch.__version__, cuda=torch.version.cuda) in text
+    assert why.text in text
 
 
 @cpu_build
 def test_a_cpu_build_on_a_machine_with_a_gpu_is_told(tmp_path):
     library(tmp_path, "libcuda.so.1", "int cuInit(unsigned flags) { return 0; }")
     text = said(LD_LIBRARY_PATH=str(tmp_path))
-    assert "is built for the CPU only, and this machine has an NVIDIA driver: install the build of torch for it" in text
+    assert BuiltForCpu(torch.__version__, GpuDriver.NVIDIA).text in text
 
 
 @cpu_build
 def test_a_cpu_build_on_a_machine_without_one_is_told():
-    assert "is built for the CPU only" in said()
+    assert BuiltForCpu(torch.__version__).text in said()
 
 
+HIDDEN = GpusHidden((("CUDA_VISIBLE_DEVICES", ""),))
 MARKED = """
 import torch, pytest
 
@@ -114,16 +122,14 @@ def hidden(tmp_path, pytester, monkeypatch):
 def test_a_test_that_is_not_judged_for_want_of_a_gpu_says_what_hides_it(hidden):
     result = hidden("-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(
-        ["*not judged without a GPU: max_kernels; torch sees none: CUDA_VISIBLE_DEVICES='' leaves this process no GPU*"]
-    )
+    result.stdout.fnmatch_lines([f"*not judged without a GPU: max_kernels; torch sees none: {HIDDEN.text}*"])
 
 
 @cuda_build
 def test_a_run_that_requires_a_gpu_is_refused_with_what_hides_it(hidden):
     result = hidden("--torchprof-require-gpu")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*would be measured on the cpu (torch sees no GPU: CUDA_VISIBLE_DEVICES='' leaves*"])
+    result.stderr.fnmatch_lines([f"*would be measured on the cpu (*: {HIDDEN.text})*[[]no-gpu]*"])
 
 
 @cuda_build

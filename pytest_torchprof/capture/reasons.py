@@ -14,7 +14,7 @@ import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.reasons.capturing import (
     CaptureFailed,
@@ -26,11 +26,24 @@ from pytest_torchprof.reasons.capturing import (
     Forked,
     NoKernelsRecorded,
 )
+from pytest_torchprof.reasons.no_gpu import (
+    BuiltForCpu,
+    CannotInitialize,
+    DriverSeesNone,
+    DriverTooOld,
+    FabricMissing,
+    GpuDriver,
+    GpusHidden,
+    NoDriver,
+    NoGpuOfThese,
+    NothingSaid,
+)
 from pytest_torchprof.system.processes import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_torchprof.reasons.no_gpu import WhyNoGpu
     from pytest_torchprof.reasons.reason import Reason
 
 # A part of an error's text (CUDA's sentence, or the name that newer versions of torch add), and what it means.
@@ -45,65 +58,37 @@ _CHOOSING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICE
 _LONGEST = 160
 
 
-class NoGpu(NamedTuple):
-    """Why torch has no GPU."""
-
-    reason: str
-    surprising: bool
-    """Whether users of this machine may believe that it has one."""
-
-
-def no_gpu() -> NoGpu:
+def no_gpu() -> WhyNoGpu:
     """Return why torch sees no GPU in this process; ask only where it sees none."""
     import torch
 
     if torch.version.cuda is None and torch.version.hip is None:
-        build = f"torch {torch.__version__} is built for the CPU only"
-        driver = _driver_of_this_machine()
-        if driver is None:
-            return NoGpu(build, surprising=False)
-        return NoGpu(f"{build}, and this machine has {driver}: install the build of torch for it", surprising=True)
+        return BuiltForCpu(torch.__version__, _driver_of_this_machine())
     message = _error_at_initializing()
     if message is None:
-        return NoGpu("torch.cuda.is_available() is False and gives no reason", surprising=False)
-    if "gpus are available" in message.lower() and (hiding := _hiding_text()):
-        return NoGpu(hiding, surprising=True)
+        return NothingSaid()
     if "no nvidia driver" in message.lower():
-        reason = "no NVIDIA driver is to be found: install one, or start the container with its GPUs (--gpus all)"
-        return NoGpu(reason, surprising=_driver_of_this_machine() is not None)
-    return NoGpu(_initializing_text(message), surprising=True)
+        return NoDriver(_driver_of_this_machine())
+    if "gpus are available" in message.lower():
+        return _why_driver_sees_none()
+    return _of_initializing(message)
 
 
-def _hiding_text() -> str | None:
-    """Return a text if CUDA_VISIBLE_DEVICES and the like explain that there is no GPU; else None."""
-    chosen = {name: os.environ[name].strip() for name in _CHOOSING if name in os.environ}
+def _why_driver_sees_none() -> WhyNoGpu:
+    chosen = tuple((name, os.environ[name].strip()) for name in _CHOOSING if name in os.environ)
     if not chosen:
-        return None
-    shown = " and ".join(f"{name}={value!r}" for name, value in chosen.items())
+        return DriverSeesNone()
     # CUDA takes the GPUs before the first index that does not exist.
-    if any(not value or value.startswith("-") for value in chosen.values()):
-        return f"{shown} leaves this process no GPU: unset it, or name one"
-    return (
-        f"the driver sees no GPU, or none of those that {shown} names: nvidia-smi (rocminfo on AMD) tells which there "
-        "are, and why none"
-    )
+    leaves_none = any(not value or value.startswith("-") for _, value in chosen)
+    return GpusHidden(chosen) if leaves_none else NoGpuOfThese(chosen)
 
 
-def _initializing_text(message: str) -> str:
+def _of_initializing(message: str) -> WhyNoGpu:
     import torch
 
     if match := re.search(r"driver on your system is too old \(found version (\d+)\)", message):
-        version = int(match[1])
-        return (
-            f"the NVIDIA driver is too old for torch {torch.__version__}: it knows CUDA {version // 1000}."
-            f"{version % 1000 // 10}, and torch is built with {torch.version.cuda}. Update the driver, or install a "
-            "build of torch for this CUDA"
-        )
-    if "error 802" in message.lower():
-        return FabricNotReady().text
-    if "gpus are available" in message.lower():
-        return "the driver sees no GPU: nvidia-smi (rocminfo on AMD) tells which there are, and why none"
-    return f"CUDA cannot be initialized: {message}"
+        return DriverTooOld(torch.__version__, int(match[1]), torch.version.cuda)
+    return FabricMissing() if "error 802" in message.lower() else CannotInitialize(message)
 
 
 def _error_at_initializing() -> str | None:
@@ -116,14 +101,14 @@ def _error_at_initializing() -> str | None:
     return None
 
 
-def _driver_of_this_machine() -> str | None:
-    """Return the name of this machine's GPU driver, whether torch can use it or not; None without one."""
+def _driver_of_this_machine() -> GpuDriver | None:
+    """Return this machine's GPU driver, whether torch can use it or not; None without one."""
     with suppress(OSError):
         ctypes.CDLL("libcuda.so.1")
-        return "an NVIDIA driver"
+        return GpuDriver.NVIDIA
     if Path("/proc/driver/nvidia/version").exists():
-        return "an NVIDIA driver"
-    return "an AMD GPU's driver" if Path("/dev/kfd").exists() else None
+        return GpuDriver.NVIDIA
+    return GpuDriver.AMD if Path("/dev/kfd").exists() else None
 
 
 def of_device(device: str, error: BaseException) -> Reason:

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pytest_torchprof.analysis.source_lines import name_in_source
+from pytest_torchprof.reasons.compiling import CompileRecords
 
 if TYPE_CHECKING:
     import weakref
@@ -141,18 +142,14 @@ def counters(group: str) -> dict[str, int]:
     return dict(groups[group]) if group in groups else {}
 
 
-def missing_records() -> str | None:
-    """Return which of the records for graph breaks and recompiles this torch lacks; None if it has all."""
-    missing = [
-        name
-        for name, records in (
-            ("compilation metrics", compilation_metrics()),
-            ("graph break reasons", break_reasons()),
-            ("list of the code that Dynamo has seen", considered_codes()),
-        )
-        if records is None
-    ]
-    return ", ".join(missing) or None
+def missing_records() -> tuple[CompileRecords, ...]:
+    """Return which of the records for graph breaks and recompiles this torch lacks."""
+    records = {
+        CompileRecords.METRICS: compilation_metrics(),
+        CompileRecords.BREAK_REASONS: break_reasons(),
+        CompileRecords.SEEN_CODE: considered_codes(),
+    }
+    return tuple(kind for kind, kept in records.items() if kept is None)
 
 
 def considered_codes() -> list[CodeType] | None:

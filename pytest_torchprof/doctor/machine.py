@@ -77,7 +77,7 @@ def use_gpu() -> dict[str, Any]:
         lack = no_gpu()
         # A GPU that this machine or container has, but for which no driver can be loaded.
         handed = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
-        return {**built, "none": lack.reason, "surprising": lack.surprising or handed}
+        return {**built, "none": lack.text, "surprising": lack.surprising or handed}
     device = pick_device("auto")
     try:
         return {**built, **_describe_used(device)}

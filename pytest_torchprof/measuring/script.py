@@ -233,7 +233,7 @@ def device_for(asked: Sequence[Asked], device: str) -> str:
     """Return the device that is measured if ``device`` is asked for; NotMeasured if these limits need another."""
     picked = capture.pick_device(device)
     if stands_in(device, picked) and (names := [wanted.limit.name for wanted in asked if wanted.limit.needs == GPU]):
-        raise _needs_gpu(", ".join(names))
+        raise not_measured(NoGpuHere(capture.no_gpu(), limits=tuple(names)))
     return picked
 
 
@@ -275,11 +275,7 @@ def read_option(name: str, value: object) -> Any:
         raise UnknownLimit(f"{name}={value!r}: {problem.text}", problem.code) from None
 
 
-def _needs_gpu(what: str) -> NotMeasured:
-    return not_measured(NoGpuHere(what, capture.no_gpu().reason))
-
-
 def _refuse_gpu_numbers(name: str) -> None:
     """Raise NotMeasured when a number is read that only a GPU has."""
     if name not in READABLE_WITHOUT_GPU:
-        raise _needs_gpu(f"profile.{name}")
+        raise not_measured(NoGpuHere(capture.no_gpu(), number=name))

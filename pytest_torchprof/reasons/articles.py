@@ -16,6 +16,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import Gap, OtherOrder
 from pytest_torchprof.reasons.comparing import SideName
 from pytest_torchprof.reasons.explained import CHAPTERS, EXPLAINED, Explained
+from pytest_torchprof.reasons.no_gpu import CannotInitialize
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
@@ -63,6 +64,8 @@ _VALUES: Final[Mapping[str, Any]] = {
     "tuple[...]": (),
     "tuple[tuple[str, int | None], ...]": (("<file>", 3000),),
     "tuple[tuple[str, str | int], ...]": (("<name>", 3000),),
+    "AnyWhyNoGpu": CannotInitialize("<error>"),
+    "tuple[CompileRecords, ...] | str": "<records>",
     "tuple[CuptiRefusal, ...]": (),
     "StepTitle": StepTitle(step=3000, steps=3000),
     "StepTitle | None": None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.statement import Phrase
 
 
 class NoOperators(Reason, frozen=True):
@@ -88,15 +89,28 @@ class RecordsCleared(Reason, frozen=True):
     MEANING = "graph breaks and recompiles are read from them"
 
 
+class CompileRecords(Phrase):
+    """Records of Dynamo's that graph breaks and recompiles are read from."""
+
+    METRICS = "metrics", "compilation metrics"
+    BREAK_REASONS = "break-reasons", "graph break reasons"
+    SEEN_CODE = "seen-code", "list of the code that Dynamo has seen"
+
+
 class NoRecordsInTorch(Reason, frozen=True):
     """This version of torch keeps no records of what it compiles."""
 
     CODE = Code.NO_COMPILE_EVIDENCE
-    SENTENCE = "this version of torch has no {missing}: not available"
     MEANING = "what the limit is read from is missing there"
     ADVICE = "use another version of torch, or a limit that does not need it"
 
-    missing: str
+    missing: tuple[CompileRecords, ...] | str
+    """In recordings of earlier versions a text."""
+
+    @property
+    def sentence(self) -> str:
+        missing = self.missing if isinstance(self.missing, str) else ", ".join(map(str, self.missing))
+        return f"this version of torch has no {missing}: not available"
 
 
 class GivenUpBefore(Reason, frozen=True):

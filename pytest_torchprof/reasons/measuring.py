@@ -6,6 +6,7 @@ import signal
 from contextlib import suppress
 
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 
 
@@ -53,11 +54,18 @@ class NoGpuHere(Reason, frozen=True):
     """A GPU is needed, and torch sees none."""
 
     CODE = Code.NEEDS_GPU
-    SENTENCE = "{what}: torch sees no GPU: {because}"
     REMEDY = "device='cpu' measures the CPU as the device"
 
-    what: str
-    because: str
+    because: AnyWhyNoGpu
+    limits: tuple[str, ...] = ()
+    """Those that only a GPU can answer."""
+    number: str | None = None
+    """The number of a profile that was read, where no limit is asked for."""
+
+    @property
+    def sentence(self) -> str:
+        asked = ", ".join(self.limits) if self.number is None else f"profile.{self.number}"
+        return f"{asked}: torch sees no GPU: {self.because}"
 
 
 class ProgramEnded(Reason, frozen=True):

@@ -168,7 +168,7 @@ def _why_no_gpu(options: TestOptions, run: RunOptions) -> str | None:
         return f"cannot be measured: {problem}"
     if kind_of(picked).has_launches:
         return None
-    lack = f"torch sees no GPU: {capture.no_gpu().reason}" if device == "auto" else f"its device is {device!r}"
+    lack = f"torch sees no GPU: {capture.no_gpu().text}" if device == "auto" else f"its device is {device!r}"
     return coded(f"would be measured on the cpu ({lack})", Code.NO_GPU)
 
 

@@ -58,7 +58,7 @@ class MeasuredTest:
         if self.state.options.replay is not None:
             return ""
         lack = capture.no_gpu()
-        return f"; torch sees none: {lack.reason}" if lack.surprising else ""
+        return f"; torch sees none: {lack.text}" if lack.surprising else ""
 
     def profile_of(self, trace: Trace) -> Profile:
         """Return the profile of a recording, in which kernels that no table knows are what the test says."""

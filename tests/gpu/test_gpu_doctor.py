@@ -15,6 +15,7 @@ from simulated import gpu_is_simulated
 
 from pytest_torchprof import doctor
 from pytest_torchprof.doctor import profiler
+from pytest_torchprof.reasons.no_gpu import DriverSeesNone, GpusHidden, NoGpuOfThese
 
 pytestmark = [
     pytest.mark.gpu,
@@ -83,8 +84,8 @@ FIRST = "nothing can be measured on a GPU until this is put right"
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        ({"FAKEGPU_COUNT": "0"}, "the driver sees no GPU"),
-        ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES='' leaves this process no GPU"),
+        ({"FAKEGPU_COUNT": "0"}, DriverSeesNone().text),
+        ({"CUDA_VISIBLE_DEVICES": ""}, GpusHidden((("CUDA_VISIBLE_DEVICES", ""),)).text),
         ({"FAKEGPU_INIT_ERROR": "802"}, "fabric manager"),
         ({"FAKEGPU_INIT_ERROR": "35"}, "too old"),
         ({"FAKEGPU_INIT_ERROR": "46"}, "busy or unavailable"),
@@ -338,7 +339,7 @@ def test_a_gpu_that_is_there_and_cannot_be_used_is_not_missing(ask):
 @simulated
 def test_a_variable_that_names_a_gpu_is_not_blamed_for_a_driver_that_sees_none(ask):
     answer = told(ask("GPU", FAKEGPU_COUNT="0", CUDA_VISIBLE_DEVICES="0"), "GPU")
-    assert "the driver sees no GPU, or none of those that CUDA_VISIBLE_DEVICES='0' names" in answer.text
+    assert NoGpuOfThese((("CUDA_VISIBLE_DEVICES", "0"),)).text in answer.text
 
 
 @simulated

@@ -66,7 +66,7 @@ class Cuda(LiveDevice):
         if not has_gpu():
             raise TorchprofError(
                 f"device {asked!r} was asked for, but torch {torch.__version__} sees no CUDA or ROCm device: "
-                f"{reasons.no_gpu().reason}. Use 'auto' or 'cpu', or run where there is a GPU.",
+                f"{reasons.no_gpu().text}. Use 'auto' or 'cpu', or run where there is a GPU.",
                 Code.NO_GPU,
             )
         count = torch.cuda.device_count()
