@@ -1,1 +1,1 @@
-"""All that follows from one recording, before anything is judged."""
+"""Everything that follows from one recording, before anything is judged."""

@@ -1,4 +1,4 @@
-"""What follows from one trace and from each of its steps: all that limits, findings and comparisons look at."""
+"""The analysis of one trace and of each of its steps, for limits, findings and comparisons."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Analysis(HasViews, AllAttributes):
     """
 
     why_alone: Reason | None = None
-    """Why it is judged alone, where the recordings of the other ranks of its job were looked for."""
+    """Why it is judged alone, if the recordings of the other ranks of its job were looked for."""
     own_kernels: OwnKernels = NOTHING_DECLARED
-    """What users say of kernels that no table knows; views that share answers have the same."""
+    """The users' declarations of kernels that no table knows; views that share answers have the same."""
 
     def __init__(
         self,
@@ -59,19 +59,19 @@ class Analysis(HasViews, AllAttributes):
         in_job: InJob | None = None,
         answers: dict[str, Any] | None = None,
     ) -> None:
-        """Take the trace (None if nothing was measured), what was measured beside it, and what a repeat tells of it.
+        """Take the trace (None if nothing was measured), the test's other measurements, and a repeat of this one.
 
-        ``in_job`` says which of the recordings of its job's ranks it is, where those are there.
+        ``in_job`` says which of the recordings of its job's ranks it is, if there are such.
         Nothing is computed yet; ``answers`` are those of another view of the trace.
         """
         super().__init__(answers)
         self._trace = trace
         self.beside = beside
-        """What the same test measured beside this, for findings that compare."""
+        """The other measurements of the same test, for findings that compare."""
         self.repeat = repeat
-        """What a repeat of the measurement with stacks showed: places in the code, and no number."""
+        """A repeat of the measurement with stacks, which shows places in the code, and no numbers."""
         self.in_job = in_job
-        """Which of the recordings of its job's ranks it is; None where it is judged alone."""
+        """Which of the recordings of its job's ranks it is; None if it is judged alone."""
 
     def _look(self, name: str) -> None:
         """Allow or refuse a look at the attribute of this name: a profile may be closed."""
@@ -86,7 +86,7 @@ class Analysis(HasViews, AllAttributes):
 
     @shared
     def launching(self) -> Launching:
-        """Who launched what."""
+        """The launches of the recording: which operator launched which work."""
         return Launching(self.trace, self.own_kernels)
 
     @shared
@@ -96,7 +96,7 @@ class Analysis(HasViews, AllAttributes):
 
     @shared
     def unknown_kernels(self) -> Mapping[str, Collection[KernelName]]:
-        """The kernels of the steps whose family is not known, by name: what is known of each."""
+        """The kernels of the steps whose family is not known, by name, with what else is known of each."""
         unknown: defaultdict[str, set[KernelName]] = defaultdict(set)
         names, launching = self.trace.names, self.launching
         for group in self.gpu_work.groups:
@@ -110,13 +110,13 @@ class Analysis(HasViews, AllAttributes):
 
     @property
     def unmatched_declarations(self) -> tuple[str, ...]:
-        """What users declare of kernels that are not among those of the steps."""
+        """The users' declarations that match no kernel of the steps."""
         return self.own_kernels.unmatched({kernel.name for step in self.steps for kernel in step.kernels})
 
     def supposing(self, family: str) -> Analysis | None:
-        """Return the recording as it would be if all kernels that may be of a family were of it.
+        """Return the recording as it would be if all kernels that may belong to a family did.
 
-        None where no kernel may be of it.
+        None if no kernel may belong to it.
         """
         unknown = self.unknown_kernels.items()
         names = frozenset(
@@ -164,22 +164,22 @@ class Analysis(HasViews, AllAttributes):
 
     @property
     def doubt(self) -> Reason | None:
-        """Why the numbers may not be believed, None when they may."""
+        """Why the numbers cannot be believed; None if they can."""
         return validity.doubt_of(self.trace)
 
     @property
     def why_not(self) -> str | None:
-        """Why the numbers may not be believed, as text; None when they may."""
+        """Why the numbers cannot be believed, as text; None if they can."""
         return None if self.doubt is None else str(self.doubt)
 
     @property
     def measured(self) -> bool:
-        """Whether the numbers may be believed."""
+        """Whether the numbers can be believed."""
         return self.doubt is None
 
     @property
     def kernels_unknown(self) -> Reason | None:
-        """Why the kernels of a recording that may be believed are not all in it, None where they are."""
+        """Why a believable recording does not hold all kernels; None if it does."""
         return self.launching.hidden
 
     @property
@@ -189,7 +189,7 @@ class Analysis(HasViews, AllAttributes):
         return self._steps
 
     def title_of(self, step: StepProfile) -> StepTitle:
-        """Return what people call a step."""
+        """Return the name of a step for people."""
         number = next(i for i, other in enumerate(self.steps, 1) if other is step)
         own = step.name in (None, f"ProfilerStep#{number - 1}")
         return StepTitle(step=number, steps=len(self.steps), name=None if own else step.name)
@@ -218,7 +218,7 @@ class Analysis(HasViews, AllAttributes):
 
     @property
     def kernels(self) -> Kernels:
-        """The kernels, in launch order, of the step that has most; of several such steps the earliest."""
+        """The kernels, in launch order, of the step with most kernels; of several such steps the earliest."""
         self._look("kernels")
         return max(self._steps, key=lambda step: step.numbers.kernels or 0).kernels
 
@@ -232,7 +232,7 @@ class Analysis(HasViews, AllAttributes):
     def collectives(self) -> tuple[Collective, ...]:
         """The collectives of all steps that this rank took part in, in the order in which they were asked for.
 
-        Where the other ranks' recordings are there too, each tells how long this rank waited in it.
+        If there are recordings of the other ranks, each also says how long this rank waited in it.
         """
         self._look("collectives")
         self.launching.refuse_hidden()
@@ -240,7 +240,7 @@ class Analysis(HasViews, AllAttributes):
 
     @property
     def ranks(self) -> Job:
-        """What the recordings of all ranks of the job tell together; NotMeasured where this one is alone."""
+        """The recordings of all ranks of the job together; NotMeasured if there is only this one."""
         self._look("ranks")
         if self.in_job is None:
             reason = self.why_alone or OneRankAlone()
@@ -255,18 +255,18 @@ class Analysis(HasViews, AllAttributes):
 
     @property
     def efficiency(self) -> Efficiency:
-        """How well the GPU was used: where the steps' time went, tensor cores, FLOP/s, copies."""
+        """The use of the GPU: where the steps' time went, tensor cores, FLOP/s, copies."""
         self._look("efficiency")
         return self._efficiency
 
     @property
     def mfu(self) -> float | None:
-        """The share of the GPU's peak that the slowest step reached, 0..1; None where FLOPs or peak are not known."""
+        """The share of the GPU's peak that the slowest step reached, 0..1; None if FLOPs or peak are not known."""
         self._look("mfu")
         return self._efficiency.throughput.mfu
 
     def range(self, name: str) -> Numbers:
-        """Return the numbers of what was launched inside the user annotation, the largest over the steps.
+        """Return the numbers of the work launched inside the user annotation, the largest over the steps.
 
         A backward pass inside it counts too, although autograd launches it on a thread of its own. NotMeasured if the
         recording has no annotation of this name.
@@ -295,13 +295,13 @@ class Analysis(HasViews, AllAttributes):
 
 
 def numbers_within(trace: Trace, steps: Sequence[Part], name: str) -> Numbers:
-    """Return the numbers of what was launched inside user annotations of this name, the largest over the steps."""
+    """Return the numbers of the work launched inside user annotations of this name, the largest over the steps."""
     inside = parts_within(trace, steps, name) or parts_annotated(trace, steps, name)
     return numbers.worst([numbers.of_part(trace, part) for part in inside], Numbers())
 
 
 class Repeat:
-    """What a repeat of a measurement with stacks showed; it gives places in the code, and no number."""
+    """A repeat of a measurement with stacks; it shows places in the code, and no numbers."""
 
     def __init__(self, analysis: Analysis | None, why_not: Reason | None = None) -> None:
         """Take the repeat itself, or why there is none."""
@@ -309,7 +309,7 @@ class Repeat:
         self._why_not = why_not
 
     def places_of(self, step: StepProfile, again: StepProfile | None = None) -> Places:
-        """Return where the step's work comes from, if the repeat did the same; ``again`` where it is not its step."""
+        """Return the origins of the step's work, if the repeat did the same; ``again`` is its counterpart there."""
         if self.analysis is None:
             return Places(why_not=self._why_not)
         repeated = again or self.analysis.steps[0]

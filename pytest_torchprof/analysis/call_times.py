@@ -1,4 +1,4 @@
-"""How long the calls of a table's row took: together, one by one, and step by step."""
+"""The durations of the calls in a table's row: together, one by one, and step by step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CallTimes(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def worst_step(self) -> int | None:
-        """The index of the step in which they took most, of equals the first; None where there is only one step."""
+        """The index of the first step in which they took longest; None if there is only one step."""
         return self.steps_ns.index(max(self.steps_ns)) if len(self.steps_ns) > 1 else None
 
     @property

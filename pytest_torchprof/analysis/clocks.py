@@ -20,10 +20,10 @@ TOGETHER: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_
 
 
 class Clocks(Struct, frozen=True, kw_only=True):
-    """What puts the instants of several ranks on one clock."""
+    """The offsets that put the instants of several ranks on one clock."""
 
     offsets_ns: Mapping[int, int]
-    """By rank, what is added to its instants."""
+    """By rank, the offset that is added to its instants."""
     parts: Mapping[int, int]
     """By rank, the part of the job within which instants may be compared."""
     are_same: bool

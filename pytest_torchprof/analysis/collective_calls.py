@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 _ON_CPU: Final = ("gloo", "mpi", "ucc")
 """Backends that mark with a range of their own, on whichever thread, when they worked."""
 _ON_CPU_AS: Final = {"reduce_scatter": "all_reduce"}
-"""What gloo does in place of what it was asked for."""
+"""The collectives that gloo replaces by others."""
 _FUNCTIONAL: Final = ("_c10d_functional::", "_c10d_functional_autograd::", "c10d_functional::")
 _OF_OPERANDS: Final = ("aten::clone", "aten::chunk")
-"""What functional collectives of several tensors do to each of them."""
+"""The operators that functional collectives of several tensors call for each tensor."""
 _NO_OPERANDS: Final = (None, None, None)
 
 
@@ -88,7 +88,7 @@ class Communication:
 
 
 class _Request(NamedTuple):
-    """A collective, and what asked for it: an operator, or a kernel where there is none."""
+    """A collective, and the operator that asked for it, or a kernel if there is none."""
 
     asked_ns: int
     op: int
@@ -210,7 +210,7 @@ class _Calls:
         return batches
 
     def by_operator(self, overlap: Overlap) -> Iterator[_Request]:
-        """Yield what the operators of the steps asked for."""
+        """Yield the collectives that the operators of the steps asked for."""
         trace, kernels_of = self._trace, self._of_operator
         batch_of = {op: (kernel, len(ops)) for kernel, ops in self._batches.items() for op in ops}
         for op in self.asking:
@@ -241,7 +241,7 @@ class _Calls:
             )
 
     def by_kernel(self, overlap: Overlap) -> Iterator[_Request]:
-        """Yield what the kernels of the steps carried out that no operator asked for."""
+        """Yield the collectives that kernels of the steps carried out without an operator that asked for them."""
         trace = self._trace
         for i in self._of_operator.get(ABSENT, ()):
             step = trace.step_of_gpu_op[i]
@@ -269,7 +269,7 @@ class _Calls:
             )
 
     def _times_of(self, op: int, kernels: Sequence[int], sent: Sent, overlap: Overlap) -> dict[str, Any]:
-        """Return when the device or the backend carried it out."""
+        """Return the times at which the device or the backend carried it out, as fields."""
         if kernels:
             return self._times_of_kernels(kernels, overlap)
         on_gpu = self._trace.device_kind.has_launches
@@ -282,7 +282,7 @@ class _Calls:
         return {"start_ns": start, "dur_ns": end - start, "hidden_ns": hidden}
 
     def _why_nothing_runs(self, op: int, sent: Sent) -> Gap | None:
-        """Return why a backend runs nothing for what is asked; None where it has to."""
+        """Return why a backend runs nothing for a request; None if it has to."""
         if self._group(op).size == 1:
             return Gap.ONE_RANK
         return Gap.NOTHING_TO_SEND if self._name(op) != "barrier" and sent.bytes_in == sent.bytes_out == 0 else None
@@ -310,7 +310,7 @@ class _Calls:
         return self._launching.operands(index)
 
     def _operands_of(self, op: int) -> tuple[Inputs, Inputs]:
-        """Return what the operator was given, and what its backend was."""
+        """Return the operands of the operator, and those of its backend."""
         trace, note = self._trace, self._inside.get(op, self._ranges.get(op))
         backend = _NO_OPERANDS if note is None else self._operands(trace.annotations.inputs[note])
         if note is None and (functional := self._functional_around(op)) >= 0:

@@ -22,10 +22,10 @@ class CollectiveRow(Struct, frozen=True, kw_only=True, eq=False):
     name: str
     """"all_reduce"; "communication" where it may be several."""
     group: str | None
-    """What the group is called, and described as."""
+    """The name of the group, and its description."""
     group_size: int | None
     dtype: str | None
-    """None where they differ."""
+    """The type of the messages; None if they differ."""
     calls: int
     bytes: int | None
     """Their messages together; None where the size of one is not known."""

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.intervals import Spans
 
 NOTHING_SENT: Final = (Gap.ONE_RANK, Gap.NOTHING_TO_SEND)
-"""Of what takes no time."""
+"""The reasons of collectives that take no time."""
 _TORCHS_OWN: Final = ("c10d::", "_c10d_functional", "record_param_comms")
 """Operators that ask for a collective or wait for it: where operators are the work, these compute nothing."""
 
 
 class Collective(Struct, frozen=True, kw_only=True):
-    """One collective that one rank took part in; what the recording does not tell is None, with the reason beside."""
+    """One collective that one rank took part in; unknown fields are None, with the reason in another field."""
 
     name: str | None
-    """What it does: "all_reduce"; None where its kernel may carry out several."""
+    """Its kind: "all_reduce"; None if its kernel may carry out several."""
     operator: str | None
     """The operator that asked for it ("c10d::allreduce_"), None where no operator is recorded."""
     step: int
@@ -56,7 +56,7 @@ class Collective(Struct, frozen=True, kw_only=True):
     peer: int | None = None
     """The rank that is sent to or received from."""
     tag: int | None = None
-    """What distinguishes messages between the same two ranks."""
+    """The tag that distinguishes messages between the same two ranks."""
     wait_ns: int | None = None
     """How long this rank was there before the last one came; None unless other ranks' recordings tell."""
     transfer_ns: int | None = None
@@ -86,17 +86,17 @@ class Collective(Struct, frozen=True, kw_only=True):
 
     @property
     def dtype(self) -> str | None:
-        """What is sent: "fp32"."""
+        """The type that is sent: "fp32"."""
         return self.sent.dtype
 
     @property
     def bytes_in(self) -> int | None:
-        """What this rank gives."""
+        """How much this rank gives."""
         return self.sent.bytes_in
 
     @property
     def bytes_out(self) -> int | None:
-        """What this rank takes."""
+        """How much this rank takes."""
         return self.sent.bytes_out
 
     @property
@@ -167,7 +167,7 @@ class StepCommunication(Struct, frozen=True, kw_only=True):
 
 
 class Overlap:
-    """When each device computed, and what of other times that hides."""
+    """When each device computed, and how much of other times that hides."""
 
     def __init__(self, trace: Trace, launching: Launching, communication: frozenset[int]) -> None:
         """Take the trace and its communication kernels."""

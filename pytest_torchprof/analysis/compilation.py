@@ -1,4 +1,4 @@
-"""What torch.compile made of the measured code: the recording's own evidence, and what it leaves in a trace."""
+"""What torch.compile did to the measured code: the recording's own evidence, and the traces in its events."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _replaying_calls(trace: Trace, spans: list[Span]) -> set[Span]:
 
 
 def _aten_calls_by_step(trace: Trace, spans: list[Span]) -> dict[int, Counter[str]]:
-    """Count by step the aten operators that compute directly inside the ranges, views and allocation aside."""
+    """Return by step how often aten operators compute directly inside the ranges, views and allocation aside."""
     graphs = ByThread(spans)
     by_step: dict[int, Counter[str]] = {}
     if not graphs:
@@ -200,9 +200,9 @@ class Compile(Struct, frozen=True, kw_only=True):
     skipped_frames: tuple[GraphBreak, ...]
     """The breaks that left a whole frame uncompiled."""
     nothing: tuple[str, ...] | None
-    """If nothing was compiled at all: what was seen instead, maybe nothing; else None."""
+    """If nothing was compiled at all: what was seen instead, possibly empty; else None."""
     lookups_without_region: int
-    """Calls that found no compiled code that fits, and ran as they are."""
+    """Calls that found no compiled code that fits, and ran uncompiled."""
     cuda_graphs: CudaGraphs
     fx_graphs: tuple[FxGraph, ...]
     fallbacks: tuple[Fallback, ...]
@@ -211,7 +211,7 @@ class Compile(Struct, frozen=True, kw_only=True):
     time_us: Mapping[str, int] | None
     """Compile time by phase, warm-up included, each without what it calls; "total" is their sum."""
     caches: CompileCaches | None
-    """What was found in torch.compile's caches, and how they were when the process began."""
+    """The use of torch.compile's caches, and their state when the process began."""
 
     def __repr__(self) -> str:
         breaks, recompiles = (

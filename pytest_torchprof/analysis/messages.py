@@ -1,4 +1,4 @@
-"""What a collective sends and in which group, as far as its backend, its operator or the recording's header tells."""
+"""What a collective sends and in which group, as far as its backend, its operator or the recording's header says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DTYPES: Final = {**DTYPES, "Int": "int32", "Bool": "bool"}
 _IN_PLACE: Final = ("all_reduce", "broadcast", "reduce")
 _EMPTY_LIST: Final = "ScalarList"
-"""How a list of no tensors is recorded: what only the root gives or takes."""
+"""The record of an empty list of tensors: only the root gives or takes some."""
 # The factor from algorithm bandwidth to what the busiest link carries, in a group of n ranks, as nccl-tests has it
 # (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
 _ON_THE_BUS: Final[dict[str, Callable[[int], float]]] = {

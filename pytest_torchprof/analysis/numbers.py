@@ -27,47 +27,47 @@ Unit = Literal["count", "us", "bytes", "share", "ratio"]
 
 
 class Number(Struct, frozen=True, kw_only=True):
-    """A row of the table: all there is to know of one number except its values."""
+    """A row of the table: everything about one number except its values."""
 
     name: str
     noun: str
-    """What is counted, in the singular, or what the number is called."""
+    """The thing that is counted, in the singular, or the name of the number."""
     noun_anywhere: str = ""
-    """What it is called where the device may be the CPU: no GPU is busy there. Empty: as everywhere."""
+    """Its name where the device may be the CPU: no GPU is busy there. Empty: the usual one."""
     of: Callable[[Any], float | None]
     """How it is computed: from the `StepWork` of a step or from the `Window`."""
     unit: Unit = "count"
     scope: Literal["step", "window"] = "step"
     better: Literal["lower", "higher"] | None = "lower"
     exact: bool = True
-    """The code decides it. What varies from run to run is compared by its median."""
+    """Whether the code decides it. Numbers that vary from run to run are compared by their medians."""
     gated: bool = False
-    """A test fails where it is worse than its baseline."""
+    """Whether a test fails if it is worse than its baseline."""
     tolerance: str = ""
     """The keyword of the tolerance with which a baseline gates it, where that is not its name."""
     follows: str = ""
     """A number that it closely follows: reports that show that number leave this one out."""
     headline: bool = False
-    """It stands in the short forms: JUnit's properties, histories, the summary of a comparison."""
+    """Whether it is in the short forms: JUnit's properties, histories, the summary of a comparison."""
     detail: bool = False
-    """It is left out of tables that people read."""
+    """Whether it is left out of tables that people read."""
     needs: Literal["gpu", "kernels"] | None = "gpu"
     """"gpu": a GPU. "kernels": an event for every kernel, which the CPU as device may have too. None: neither."""
     absent: Absent | None = None
     """Why a GPU's recording may not hold it."""
     absent_for: Callable[[Trace], Reason | None] | None = None
-    """What in a recording keeps it from being known, if anything does."""
+    """Returns what in a recording keeps it from being known; None if nothing does."""
     absent_field: str = ""
     """The field of the recording's metadata that says why."""
 
     @property
     def on_time(self) -> bool:
-        """Whether it hangs on how long work took, and so on the clocks."""
+        """Whether it depends on how long work took, and so on the clocks."""
         return self.unit in ("us", "share", "ratio")
 
     @property
     def title(self) -> str:
-        """What it is called over a column or beside its value."""
+        """Its title above a column or beside its value."""
         return plural(self.noun) if self.unit == "count" else self.noun
 
     def title_on(self, *, gpu: bool) -> str:
@@ -259,7 +259,7 @@ OF_WINDOW: Final = tuple(number.name for number in TABLE if number.scope == "win
 
 
 class Numbers(Struct, frozen=True, kw_only=True):
-    """What is measured, of a step or over the steps; times in microseconds, None for what is not recorded."""
+    """The numbers of a step or over the steps; times in microseconds, None if not recorded."""
 
     kernels: float | None = None
     launches: float | None = None
@@ -304,7 +304,7 @@ class NumberAttribute:
 
 
 class StepAttributes:
-    """What has the numbers of a step as attributes; ``kernels`` are the kernels themselves."""
+    """A base class with the numbers of a step as attributes; ``kernels`` are the kernels themselves."""
 
     launches = NumberAttribute()
     graph_launches = NumberAttribute()
@@ -327,7 +327,7 @@ class StepAttributes:
 
 
 class AllAttributes(StepAttributes):
-    """What has the numbers of the whole window as attributes too."""
+    """A base class with the numbers of the whole window as attributes too."""
 
     gpu_utilization = NumberAttribute()
     sm_efficiency = NumberAttribute()

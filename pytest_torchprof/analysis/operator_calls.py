@@ -46,7 +46,7 @@ class OperatorCalls:
         return dict(Counter(self._trace.names[self._trace.ops.name[op]] for op in ops))
 
     def no_such_operator(self, asked: Operator) -> Reason | None:
-        """Return that neither the recording nor torch has such an operator; None where one of them has."""
+        """Return the reason if neither the recording nor torch has such an operator; else None."""
         # Whoever only reads a file needs none of it.
         from pytest_torchprof.kernels.operator_checks import unmatched_operator  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What operators were given: types, shapes and strides of tensors, and what else their recording keeps."""
+"""The inputs of operators: types, shapes and strides of tensors, and the other values that are recorded."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 Inputs = tuple[tuple[str, ...] | None, tuple[Any, ...] | None, tuple[Any, ...] | None]
 """Types, shapes and strides, each None where it is not recorded."""
 ListTypes = tuple[tuple[str, ...], ...]
-"""For each list in which there are tensors the types of these, or one that all have."""
+"""For each list of tensors their types, or the one type that all have."""
 _LIST, _FIELDS = msgspec.json.Decoder(list), msgspec.json.Decoder(list[Raw])
 
 
 class OperatorInputs:
-    """Answers for one recording what an operator was given, and decodes nothing twice."""
+    """The inputs of a recording's operators, each decoded once."""
 
     def __init__(self, trace: Trace) -> None:
         """Prepare to answer."""
@@ -49,7 +49,7 @@ class OperatorInputs:
         return distinct
 
     def settings(self, index: int) -> tuple[Any, ...] | None:
-        """Return what was given beside tensors, each in its place as text; None where it is not recorded or kept."""
+        """Return the inputs other than tensors, each in its position as text; None if they are not recorded or kept."""
         fields = self._fields(index)[3:]
         return _decoded(fields[0]) if fields else None
 

@@ -1,4 +1,4 @@
-"""What threads beside the measured one launch where no step can claim it."""
+"""Kernels that other threads launch outside of all steps."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def launched_elsewhere(trace: Trace) -> Reason | None:
-    """Return that other threads launched kernels between two steps or behind the last one: they fall into no step.
+    """Return the reason if other threads launched kernels between two steps or after the last one; else None.
 
-    A thread that launches all the time, before the first step and in each of them, works for itself: what it launches
-    besides is nobody's later work.
+    A thread that launches all the time, before the first step and in each of them, works for itself: its launches
+    between steps are not the late work of a step.
     """
     calls, gpu, begin = trace.calls, trace.gpu, trace.steps[0].start_ns
     own = {trace.threads.index(step.tid) for step in trace.steps}

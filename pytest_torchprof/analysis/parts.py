@@ -1,4 +1,4 @@
-"""Parts of a recording that numbers are asked for: a step, a user's range; which events belong to them, their work."""
+"""Parts of a recording with numbers of their own, steps and users' ranges: the events in them, and their work."""
 
 from __future__ import annotations
 
@@ -121,11 +121,11 @@ def _forks(trace: Trace, forks: Sequence[int], op: int) -> bool:
 
 
 class Part(Protocol):
-    """What belongs to a step or to a range of one."""
+    """The events of a step, or of a range in one."""
 
     @property
     def name(self) -> str | None:
-        """What it is called, None for the whole trace."""
+        """Its name; None for the whole trace."""
 
     @property
     def ranges(self) -> tuple[StepRange, ...]:
@@ -137,7 +137,7 @@ class Part(Protocol):
 
     @property
     def calls(self) -> Sequence[int]:
-        """Launches, blocking calls and questions to the GPU."""
+        """Launches, blocking calls and queries of the GPU."""
 
     @property
     def operators(self) -> Sequence[int]:
@@ -145,7 +145,7 @@ class Part(Protocol):
 
 
 class ListedPart(Struct, frozen=True, kw_only=True, eq=False):
-    """A part that holds in lists what belongs to it."""
+    """A part that holds its events in lists."""
 
     __repr__ = object.__repr__
 

@@ -64,7 +64,7 @@ class RankPart(Struct, frozen=True, kw_only=True, dict=True):
     test: tuple[str | None, str | None]
     """The test that it is of, and its label."""
     why_not: StoredReason | None
-    """Why its numbers may not be believed."""
+    """Why its numbers cannot be believed."""
     kernels_unknown: StoredReason | None
     """Why its kernels are not all known."""
     launches_wait: str | None

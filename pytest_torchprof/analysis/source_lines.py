@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.metadata import SourceLine
 
 MARK = "[line] "
-"""How the name of a mark begins in a recording, among the frames; then a frame's name, a comma and the modules."""
+"""The beginning of a mark's name in a recording, among the frames; then a frame's name, a comma and the modules."""
 EXPORTED_MARK = "torchprof::line "
 """How a mark begins in what torch exports, as an operator's name: longer by as much as the category is shorter."""
 MODULE = "nn.Module: "
@@ -47,7 +47,7 @@ _PYTHONS_OWN = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/torch
 _KEPT = "".join(set(map(chr, range(0x20, 0x7F))) - set('"\\%'))
 _ENGINE = "autograd::engine::evaluate_function: "
 _HOOKS = frozenset({"__torch_function__", "__torch_dispatch__"})
-"""What torch calls around any operator on a tensor of a class of somebody's: the caller is who asked for it."""
+"""Methods that torch calls around any operator on a tensor of a user's class: the caller is the one that counts."""
 _TOOLS = frozenset({"torch", "triton", "functorch", "numpy", "pytest", "_pytest", "pluggy", "pytest_torchprof", "py"})
 
 
@@ -58,11 +58,11 @@ class Origin(Struct, frozen=True, kw_only=True):
     line: int = 0
     function: str = ""
     exact: bool = False
-    """The line is the one that ran; else the one at which the function begins."""
+    """Whether the line is the one that ran; else it is the one at which the function begins."""
     module: str | None = None
     """From the outermost: ``MLP_0.Linear_1``."""
     backward: bool = False
-    """What was done is the backward pass of what was called there."""
+    """Whether the work is the backward pass of the code that was called there."""
     lines: tuple[SourceLine, ...] = ()
     """All lines of a kernel that was generated from several, the first included; else empty."""
 
@@ -103,7 +103,7 @@ def _lines_text(lines: Sequence[SourceLine]) -> str:
 
 
 def in_code(origin: Origin | None, lines: Sequence[SourceLine]) -> Origin | None:
-    """Return where compiled code does something: on the lines that the generated code tells, which no stack can."""
+    """Return the origin of compiled code's work, with the lines that the generated code names, which no stack has."""
     if not lines:
         return origin
     first = lines[0]

@@ -1,4 +1,4 @@
-"""Work on the CPU that leaves no event: what a thread computed inside of an operator and outside of its kernels."""
+"""Work on the CPU that leaves no event: computing of a thread inside an operator and outside of its kernels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OF_TORCH = re.compile(
 
 
 def work_without_events(trace: Trace) -> Reason | None:
-    """Return that operators worked, or may have, without leaving events, and where; None if they did not.
+    """Return the reason if operators worked, or may have worked, without leaving events; None if they did not.
 
     What surely went into long gaps is the thread's CPU time less all other time of the step: while the thread waits, or
     the system runs something else, it becomes less, never more. What may have gone into a gap of the user's operators

@@ -1,4 +1,4 @@
-"""Whether a recording may be believed."""
+"""Whether a recording can be believed."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ _CUT_NS = 2000
 
 
 def doubt_of(trace: Trace) -> Reason | None:
-    """Return why the recording's numbers may not be believed, None when they may."""
+    """Return why the recording's numbers cannot be believed; None if they can."""
     return (
         _why_no_ranges(trace) or reported_loss(trace) or _unknown_work(trace) or wrong_numbers(trace) or _why_not(trace)
     )
 
 
 def _unknown_work(trace: Trace) -> Reason | None:
-    """Return that work of a kind nobody knows ran on the GPU."""
+    """Return the reason if work of an unknown kind ran on the GPU; else None."""
     if not trace.unknown_work or not trace.device_kind.has_launches:
         return None
     category, count = max(trace.unknown_work.items(), key=itemgetter(1))
@@ -78,7 +78,7 @@ def _unknown_work(trace: Trace) -> Reason | None:
 
 
 def _why_no_ranges(trace: Trace) -> Reason | None:
-    """Return that the range whose occurrences are to be the steps is not there."""
+    """Return the reason if the range whose occurrences are to be the steps is missing; else None."""
     name = None if trace.adoption is None else trace.adoption.step
     if name is None or trace.steps is not trace.profiler_steps:
         return None
@@ -136,7 +136,7 @@ def _idle_at_the_head(trace: Trace) -> str | None:
 
 
 class Stake(NamedTuple):
-    """What must be whole for the numbers to be right."""
+    """The events that must be complete for the numbers to be right."""
 
     launches: Sequence[int]
     lost: Sequence[int]
@@ -165,7 +165,7 @@ def at_stake(trace: Trace) -> Stake:
 
 
 def _overlapping_steps(trace: Trace) -> Reason | None:
-    """One profiler's steps come one after the other; where they do not, what is launched belongs to no one step."""
+    """Return the reason if steps overlap, which one profiler's do not: launches then belong to no single step."""
     for earlier, later in pairwise(trace.steps):
         # Files of torch before 2.4 cut times to whole microseconds.
         if later.start_ns + _CUT_NS < earlier.end_ns:
@@ -176,7 +176,7 @@ def _overlapping_steps(trace: Trace) -> Reason | None:
 
 
 def _own(trace: Trace, metadata: Metadata) -> Reason | None:
-    """Our recordings begin with the sentinel's range, hold every step, and nothing from before."""
+    """Return what a recording of ours lacks: it begins with the sentinel's range, and holds every step and no more."""
     if metadata.problems:
         return from_plain(metadata.problems[0])
     sentinel = _sentinel(trace)
@@ -229,7 +229,7 @@ def _gpu_side(trace: Trace, stake: Stake) -> Reason | None:
 
 
 def _untied(trace: Trace, stake: Stake) -> Reason | None:
-    """Return that kernels of collectives belong to launches that nobody can tell."""
+    """Return the reason if it cannot be known to which launches kernels of collectives belong; else None."""
     untied = trace.links.untied
     if trace.metadata is not None:
         untied = frozenset(i for i in untied if trace.gpu.start[i] >= trace.steps[0].start_ns)
@@ -299,7 +299,7 @@ def _package(trace: Trace, evidence: CompileEvidence | None) -> Reason | None:
 
 
 def _without_kernels(trace: Trace) -> Reason | None:
-    """Return that compiled code ran without a kernel of Inductor's, in anybody else's recording of a CPU."""
+    """Return the reason if compiled code ran without a kernel of Inductor's in somebody else's recording of a CPU."""
     graphs = trace.spans_in_steps(FX_GRAPH) or trace.spans_in_steps(REGION)
     began: dict[int | str, list[int]] = defaultdict(list)
     for span in trace.spans() if graphs else ():
@@ -313,7 +313,7 @@ def _without_kernels(trace: Trace) -> Reason | None:
 
 
 def _compiled_before(trace: Trace, evidence: CompileEvidence | None) -> Reason | None:
-    """Return that a graph of Inductor's ran that was compiled without ranges around its kernels."""
+    """Return the reason if a graph of Inductor's ran that was compiled without ranges around its kernels; else None."""
     if evidence is None:
         return None
     ran = {graph.hash for graph in fx_graphs(trace, evidence)}

@@ -1,4 +1,4 @@
-"""Where the CPU waits for the GPU: calls that block it, copies whose calls come back when they are done, polling."""
+"""Where the CPU waits for the GPU: calls that block, copies whose calls return when they are done, polling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def blocking_calls(trace: Trace, calls: Iterable[int]) -> list[int]:
-    """Return those of the calls that block, frees of memory among them, the profiler's own flush aside."""
+    """Return the calls that block, including frees of memory, but not the profiler's own flush."""
     names, blocking = trace.calls.name, trace.call_names(WAITS)
     return [i for i in calls if names[i] in blocking and i != trace.flush]
 
