@@ -23,6 +23,7 @@ from pytest_torchprof.capture import nvml
 from pytest_torchprof.capture.lines import MOST_MARKS
 from pytest_torchprof.capture.recording_file import make_anonymous
 from pytest_torchprof.capture.torch_profiler import without_profiler_lines
+from pytest_torchprof.reasons.capturing import ProfilerRuns, ThreadOfProfiler
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.recordings import LossNoted
 
@@ -432,7 +433,7 @@ def test_measuring_consumes_no_random_numbers_and_leaves_grad_mode(path):
 def test_a_measurement_inside_a_measurement_is_refused_and_the_outer_one_holds(path, tmp_path):
     def body():
         if autograd_profiler._is_profiler_enabled:
-            with pytest.raises(NotMeasured, match="another profiler is running on this thread"):
+            with pytest.raises(NotMeasured, match=ProfilerRuns(ThreadOfProfiler.THIS).sentence):
                 measure(tmp_path / "inner.json", add)
 
     assert measure(path, body) == 5

@@ -13,6 +13,15 @@ import fresh
 import pytest
 import torch
 
+from pytest_torchprof.reasons.capturing import (
+    ProfilerInside,
+    ProfilerOnOtherThread,
+    ProfilerRuns,
+    ThreadOfProfiler,
+)
+
+ON_THIS_THREAD = ProfilerRuns(ThreadOfProfiler.THIS).sentence
+
 ROOT = Path(__file__).parents[1]
 
 PROGRAM = """
@@ -90,10 +99,7 @@ def test_a_profiler_inside_the_measured_code_is_not_measured_and_works_for_its_o
         say([first, theirs, result(add), line])
         """,
     )
-    assert (
-        said[0]["why"]
-        == f"another profiler was started inside the measured code (<string>:{said[3]}) [another-profiler]"
-    )
+    assert said[0]["why"] == str(ProfilerInside(f"<string>:{said[3]}", left_running=False))
     assert said[0]["calls"] == 1 + 3 * 3
     assert said[0]["files"] == []
     assert all("aten::add" in names for names in said[1])
@@ -139,10 +145,10 @@ def test_a_profiler_that_is_left_running_is_named_and_stays_whole_for_its_owner(
         say([first, second, events(theirs[0]).count("aten::add"), result(add)])
         """,
     )
-    assert said[0]["why"].startswith("another profiler was started and left running inside the measured code (<string>")
+    assert said[0]["why"].startswith(ProfilerInside("<string>", left_running=True).sentence.removesuffix(")"))
     assert said[0]["calls"] == 1 + 3
     assert said[0]["files"] == []
-    assert "another profiler is running on this thread" in said[1]["why"]
+    assert ON_THIS_THREAD in said[1]["why"]
     assert said[1]["calls"] == 0
     assert said[2] == 3
     assert said[3] == HOLDS_AGAIN
@@ -205,9 +211,7 @@ def test_a_profiler_on_another_thread_in_every_step_is_named(tmp_path):
         say([first, result(add), line])
         """,
     )
-    assert said[0]["why"] == (
-        f"another profiler was started on another thread during the measurement (<string>:{said[2]}) [another-profiler]"
-    )
+    assert said[0]["why"] == str(ProfilerOnOtherThread(f"<string>:{said[2]}"))
     assert said[0]["calls"] == 1 + 3 * 3
     assert said[1] == HOLDS_AGAIN
 
@@ -256,9 +260,9 @@ def test_a_profiler_that_runs_on_on_another_thread_is_waited_for_by_later_measur
         say([first, second, result(add)])
         """,
     )
-    assert said[0]["why"].startswith("another profiler was started on another thread during the measurement")
+    assert said[0]["why"].startswith(ProfilerOnOtherThread("<string>").sentence.removesuffix(")"))
     assert said[0]["calls"] == 1 + 3
-    assert "another profiler is running" in said[1]["why"]
+    assert "[another-profiler]" in said[1]["why"]
     assert said[2] == HOLDS_AGAIN
 
 
@@ -284,7 +288,7 @@ def test_a_profiler_around_the_test_is_named_and_loses_nothing(tmp_path, outer):
         """,
         warnings="default",
     )
-    assert "another profiler is running on this thread" in said[0]["why"]
+    assert ON_THIS_THREAD in said[0]["why"]
     assert said[0]["calls"] == 0
     assert said[1] == 2
     assert said[2] == HOLDS_AGAIN
@@ -310,7 +314,7 @@ def test_a_profiler_on_another_thread_from_before_is_named_and_loses_nothing(tmp
         say([first, theirs[0].count("aten::add"), result(add)])
         """,
     )
-    assert "another profiler is running on another thread" in said[0]["why"]
+    assert ProfilerRuns(ThreadOfProfiler.OTHER).sentence in said[0]["why"]
     assert said[0]["calls"] == 0
     assert said[1] == 1
     assert said[2] == HOLDS_AGAIN
@@ -330,7 +334,7 @@ def test_a_profiler_opened_during_warmup_and_left_running_is_named(tmp_path):
         say([first, events(theirs).count("aten::add")])
         """,
     )
-    assert "another profiler is running on this thread" in said[0]["why"]
+    assert ON_THIS_THREAD in said[0]["why"]
     assert said[0]["calls"] == 1
     assert said[1] == 1
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_torchprof import load
-from pytest_torchprof.reasons.lines import BlockOver, LoopOver
+from pytest_torchprof.reasons.lines import BlockOver, LoopOver, RepeatRaised
 
 MODEL = """\
 import torch
@@ -181,8 +181,8 @@ def test_it():
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("if len(calls) == 9: raise ValueError('only eight')", "the repeat with stacks raised ValueError: only eight"),
-        ("if len(calls) == 9: pytest.skip('no more')", "the repeat with stacks raised Skipped: no more"),
+        ("if len(calls) == 9: raise ValueError('only eight')", RepeatRaised("ValueError: only eight").sentence),
+        ("if len(calls) == 9: pytest.skip('no more')", RepeatRaised("Skipped: no more").sentence),
         ("if len(calls) == 9: torch.sin(x)", "the repeat with stacks ran other kernels (1 more x aten::sin)"),
         ("if len(calls) < 9: torch.sin(x)", "the repeat with stacks ran other kernels (1 fewer x aten::sin)"),
         (
@@ -269,7 +269,7 @@ def test_it(torchprof):
     result.stdout.fnmatch_lines(
         [
             "part: 1 limit missed: max_kernels*",
-            "  lines: not known: the repeat with stacks raised AssertionError: counted*",
+            f"  lines: not known: {RepeatRaised('AssertionError: counted').sentence}*",
             "test_it.py::test_it (first)*passed",
             "test_it.py::test_it (part)*failed",
         ]

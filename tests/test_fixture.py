@@ -234,7 +234,7 @@ def test_number(torchprof):
 
 def test_without_a_gpu_looking_at_a_number_skips_the_rest_of_the_test(run_tests):
     if __import__("torch").cuda.is_available():
-        pytest.skip("this machine has a GPU")
+        pytest.skip("needs a machine without a GPU")
     result = run_tests(
         """
 def test_number(torchprof):
@@ -395,7 +395,7 @@ def test_expects(torchprof):
 
 def test_a_skip_for_want_of_a_gpu_is_no_pass_in_the_report(run_tests, pytester):
     if __import__("torch").cuda.is_available():
-        pytest.skip("this machine has a GPU")
+        pytest.skip("needs a machine without a GPU")
     run_tests(
         "def test_a(torchprof):\n    torchprof(torch.sin, x).expect(max_kernels=0)\n", "--torchprof-report=r.json"
     )
@@ -472,7 +472,7 @@ def test_it(torchprof):
 
 def test_a_test_that_catches_the_skip_of_a_look_is_skipped_all_the_same(run_tests):
     if __import__("torch").cuda.is_available():
-        pytest.skip("this machine has a GPU")
+        pytest.skip("needs a machine without a GPU")
     result = run_tests("""
 def test_it(torchprof):
     profile = torchprof(torch.sin, x)

@@ -247,7 +247,7 @@ class TestOld(unittest.TestCase):
 
 def test_without_a_gpu_limits_on_kernels_are_not_judged_and_the_test_is_skipped(run_tests):
     if __import__("torch").cuda.is_available():
-        pytest.skip("this machine has a GPU")
+        pytest.skip("needs a machine without a GPU")
     result = run_tests(
         """
 @pytest.mark.torchprof(max_kernels=1, max_launches=1)
@@ -262,7 +262,7 @@ def test_unjudged():
 
 def test_without_a_gpu_what_the_cpu_can_answer_fails_the_test(run_tests):
     if __import__("torch").cuda.is_available():
-        pytest.skip("this machine has a GPU")
+        pytest.skip("needs a machine without a GPU")
     result = run_tests(
         """
 @torch.compile(backend="eager")
@@ -297,7 +297,7 @@ async def test_async():
 
 def test_a_device_that_is_not_there_is_not_measured(run_tests):
     if __import__("torch").cuda.is_available():
-        pytest.skip("this machine has a GPU")
+        pytest.skip("needs a machine without a GPU")
     result = run_tests(
         """
 @pytest.mark.xfail

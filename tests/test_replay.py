@@ -206,7 +206,7 @@ def test_a_recording_of_the_cpu_as_device_is_judged_so_wherever_it_is_replayed(r
 
 def test_a_replay_that_could_only_skip_does_not_exit_with_zero(run_tests):
     if __import__("torch").cuda.is_available():
-        pytest.skip("this machine has a GPU")
+        pytest.skip("needs a machine without a GPU")
     source = "@pytest.mark.torchprof(max_kernels=1)\ndef test_a(): torch.sin(x)\n"
     run_tests(source, "--torchprof-save=kept").assert_outcomes(skipped=1)
     result = run_tests(source, "--torchprof-replay=kept")

@@ -121,7 +121,7 @@ def test_junit_counts_a_missed_limit_as_a_failure(run_tests, pytester):
 
 def test_require_gpu_stops_with_a_usage_error_where_there_is_none(run_tests):
     if __import__("torch").cuda.is_available():
-        pytest.skip("this machine has a GPU")
+        pytest.skip("needs a machine without a GPU")
     result = run_tests("@pytest.mark.torchprof(max_kernels=1)\ndef test_a(): torch.sin(x)\n", "--torchprof-require-gpu")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "test_it.py::test_a would be measured on the cpu" in result.stderr.str() + result.stdout.str()

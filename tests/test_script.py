@@ -15,6 +15,7 @@ import torch
 from builder import TraceBuilder
 
 from pytest_torchprof import LimitsMissed, NotMeasured, TorchprofError, UnknownLimit, load, measure, profile
+from pytest_torchprof.reasons.lines import RepeatRaised
 
 x = torch.ones(8, 8)
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="what a machine without a GPU says")
@@ -92,10 +93,10 @@ def test_the_code_may_raise_when_it_is_called_once_more():
             raise ValueError("too often")
         return two(x)
 
-    with pytest.raises(LimitsMissed, match="the repeat with stacks raised ValueError: too often"):
+    with pytest.raises(LimitsMissed, match=RepeatRaised("ValueError: too often").sentence):
         profile(nine_times, device="cpu").expect(max_kernels=1)
     calls.clear()
-    with pytest.raises(LimitsMissed, match="the repeat with stacks raised ValueError: too often"):
+    with pytest.raises(LimitsMissed, match=RepeatRaised("ValueError: too often").sentence):
         profile(nine_times, device="cpu", max_kernels=1)
 
 
@@ -168,7 +169,7 @@ def test_the_code_of_a_block_may_raise_when_it_is_called_once_more():
 
     _, problem = run_block(nine_times, max_kernels=1)
     assert isinstance(problem, LimitsMissed)
-    assert "the repeat with stacks raised ValueError: too often" in str(problem)
+    assert RepeatRaised("ValueError: too often").sentence in str(problem)
 
 
 def test_nothing_that_ran_is_not_measured():

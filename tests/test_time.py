@@ -310,7 +310,7 @@ def test_samples_that_are_damaged_are_not_measured(run_tests, pytester, damage):
 
 def test_without_a_gpu_times_are_not_judged_and_not_sampled(run_tests, pytester):
     if __import__("torch").cuda.is_available():
-        pytest.skip("this machine has a GPU")
+        pytest.skip("needs a machine without a GPU")
     result = run_tests(TIMED.replace('device="cpu", ', ""), "--torchprof-save=kept", "-rs")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*not judged without a GPU: tolerance of time*"])
