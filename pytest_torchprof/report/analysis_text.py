@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.findings import RULES, find, standing_out
+from pytest_torchprof.findings.catalogue.actions import action_of
 from pytest_torchprof.findings.catalogue.headlines import NotMeasuredHeadline
 from pytest_torchprof.findings.headline import headline_of
 from pytest_torchprof.reasons.codes import Code
@@ -72,6 +73,9 @@ _WORTH = 0.01
 _MOST_STEPS = 10
 _MOST_SHARES = 5
 _FIRST_FINDINGS = 3
+_LONGEST = 80
+"""Columns of what is to be taken in at a glance, however wide the screen is."""
+_TO_DO = "What to do: "
 
 
 def text(  # noqa: PLR0913 - the options of the command
@@ -117,7 +121,7 @@ def _summary(analysis: Analysis, findings: Sequence[Finding], width: int) -> str
     headline = headline_of(analysis)
     if isinstance(headline, NotMeasuredHeadline):
         return ""
-    sentences = filter(None, [headline.message, _first_findings(findings)])
+    sentences = filter(None, [headline.message, _first_findings(findings), _first_remedy(findings, width)])
     return "\n".join(part for sentence in sentences for part in wrapped(printable(sentence), "", width=width))
 
 
@@ -132,6 +136,14 @@ def _first_findings(findings: Sequence[Finding]) -> str:
     ]
     rest = and_more(len(findings) - len(first), "finding")
     return f"What stands out: {'; '.join(named)}{rest}." if named else ""
+
+
+def _first_remedy(findings: Sequence[Finding], width: int) -> str:
+    """Return what to do about what most stands out, as much of it as a line holds: the rest stands at the end."""
+    first = next((finding for finding in findings if finding.severity != "information"), None)
+    if first is None or not first.remedy:
+        return ""
+    return f"{_TO_DO}{action_of(first, min(width, _LONGEST) - len(_TO_DO) - len('.'))}."
 
 
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
@@ -205,7 +217,12 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         table = lined_up([*head, *lines], sides)
     if not part and median.gpu_utilization is not None:
         which = "GPU utilization is" if median.sm_efficiency is None else "GPU utilization and SM efficiency are"
-        table += wrapped(f"{which} of {_describe_window(analysis)}; copies and fills do not count", "  ", width=width)
+        of_all = "all kernels in it, also those that no step launched" if analysis.other_kernels else "its kernels"
+        table += wrapped(
+            f"{which} of {_describe_window(analysis)}, and of {of_all}; copies and fills do not count",
+            "  ",
+            width=width,
+        )
     return "\n".join(table)
 
 
