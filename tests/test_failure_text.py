@@ -9,7 +9,7 @@ import pytest
 from builder import TraceBuilder, own_recording
 from test_every_word import TABLE, recorded
 
-from pytest_torchprof import LimitsMissed, gemm, load
+from pytest_torchprof import LimitsMissed, NotMeasured, gemm, load
 from pytest_torchprof.cli import main
 from pytest_torchprof.limits import LIMITS, check_limits, in_one_line, read_limits
 from pytest_torchprof.limits.remedies import REMEDIES
@@ -173,3 +173,12 @@ def test_a_kernel_of_a_graph_whose_operator_is_not_known_is_launched_by_its_repl
     text = failure(recorded(tmp_path, graph=True), max_kernels=0)
     (replayed,) = [line for line in text.splitlines() if " x replayed " in line]
     assert replayed.endswith("  graph replay")
+
+
+def test_of_a_file_that_cannot_be_judged_nobody_is_sent_to_the_doctor_of_this_machine(tmp_path):
+    builder = TraceBuilder()
+    builder.op("aten::mm", 0, 10)
+    with pytest.raises(NotMeasured) as refused:
+        load(builder.write(tmp_path / "t.json")).expect(max_kernels=1)
+    assert "explain" in str(refused.value)
+    assert "doctor" not in str(refused.value)

@@ -217,13 +217,22 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         table = lined_up([*head, *lines], sides)
     if not part and median.gpu_utilization is not None:
         which = "GPU utilization is" if median.sm_efficiency is None else "GPU utilization and SM efficiency are"
-        of_all = "all kernels in it, also those that no step launched" if analysis.other_kernels else "its kernels"
-        table += wrapped(
-            f"{which} of {_describe_window(analysis)}, and of {of_all}; copies and fills do not count",
-            "  ",
-            width=width,
-        )
+        line = f"{which} of {_describe_window(analysis)}; copies and fills do not count"
+        if count := _kernels_of_no_step(analysis):
+            does = "does" if count == 1 else "do"
+            line += f"; {counted(count, 'kernel')} that no step launched {does} count, unlike in GPU busy"
+        table += wrapped(line, "  ", width=width)
     return "\n".join(table)
+
+
+def _kernels_of_no_step(analysis: Analysis) -> int:
+    """Return how many kernels ran in the window though no step launched them."""
+    trace = analysis.trace
+    gpu, begin = trace.gpu, trace.steps[0].start_ns
+    return sum(
+        step < 0 and kind == KERNEL and end > begin
+        for step, kind, end in zip(trace.step_of_gpu_op, gpu.kind, gpu.end, strict=True)
+    )
 
 
 def _lacks_gpu_side(analysis: Analysis) -> bool:
