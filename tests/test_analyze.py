@@ -415,6 +415,26 @@ def test_the_first_clause_of_a_sentence_is_never_cut_within(sentence, clause):
     assert first_clause(sentence, 40) == (clause or sentence)
 
 
+@pytest.mark.parametrize("stacks", [False, True])
+def test_that_a_recording_was_made_with_stacks_is_said(analyze, tmp_path, stacks):
+    builder = TraceBuilder()
+    builder.launched("k", 0, op="aten::mm", dur=50)
+    if stacks:
+        builder.event("python_function", "train.py(12): step", 0, 3000)
+    shown = analyze(builder.write(tmp_path / "t.json"))
+    assert ("recorded with Python's functions" in shown) is stacks
+
+
+def test_kernels_of_no_step_that_utilization_counts_are_said(analyze, tmp_path):
+    builder = TraceBuilder()
+    builder.launch(0)
+    builder.kernel("earlier", 120, 30, 4711)
+    builder.step(0, 100, 300)
+    builder.launched("own", 200, op="aten::mm", dur=50)
+    shown = " ".join(analyze(builder.write(tmp_path / "t.json")).split())
+    assert "1 kernel that no step launched does count" in shown
+
+
 def test_a_recording_without_the_gpus_side_shows_no_number_of_a_gpu(analyze, tmp_path):
     builder = TraceBuilder()
     for number in range(3):

@@ -179,3 +179,12 @@ def test_findings_of_real_recordings_travel(recording, shared_trace):
 
 if __name__ == "__main__":
     SENTENCES.write_text(written())
+
+
+@pytest.mark.parametrize("source", ["model.py:3", "forward (model.py:3)"])
+@pytest.mark.parametrize("message", ["2 sines", "2 sines (of 4)"])
+def test_the_line_of_a_finding_opens_no_parentheses_inside_or_behind_others(source, message):
+    told = OtherFinding(code="sines", title="Sines", message=message, source=source).in_one_line
+    assert source in told
+    assert "((" not in told.replace(" ", "").replace("forward", "")
+    assert ")(" not in told.replace(" ", "")

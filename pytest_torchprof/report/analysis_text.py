@@ -73,6 +73,7 @@ _WORTH = 0.01
 _MOST_STEPS = 10
 _MOST_SHARES = 5
 _FIRST_FINDINGS = 3
+_WITH_STACKS = "recorded with Python's functions: CPU times are longer than without"
 _LONGEST = 80
 """Columns of what is to be taken in at a glance, however wide the screen is."""
 _TO_DO = "What to do: "
@@ -177,6 +178,8 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
         lines += wrapped(f"NOT MEASURED: {printable(analysis.why_not)}", "", width=width)
     if trace.samples_hardware:
         lines += wrapped(printable(ClocksLocked().text), "  ", width=width)
+    if len(trace.frames):
+        lines += wrapped(_WITH_STACKS, "  ", width=width)
     if trace.attribution == "time":
         lines += wrapped(
             "launches and kernels are not linked in this file: kernels count where they ran", "", width=width
