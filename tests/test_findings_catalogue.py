@@ -182,9 +182,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("source", ["model.py:3", "forward (model.py:3)"])
-@pytest.mark.parametrize("message", ["2 sines", "2 sines (of 4)"])
-def test_the_line_of_a_finding_opens_no_parentheses_inside_or_behind_others(source, message):
-    told = OtherFinding(code="sines", title="Sines", message=message, source=source).in_one_line
-    assert source in told
-    assert "((" not in told.replace(" ", "").replace("forward", "")
-    assert ")(" not in told.replace(" ", "")
+def test_the_place_of_a_finding_opens_no_parentheses_inside_of_others(source):
+    line = OtherFinding(code="sines", title="Sines", message="2 sines", source=source).in_one_line
+    assert source in line
+    assert "))" not in line

@@ -121,8 +121,8 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
         message = self.message
         if self.source is None or self.source in message:
             return message
-        nests = "(" in self.source or message.endswith(")")
-        return f"{message}; at {self.source}" if nests else f"{message} ({self.source})"
+        # The line of a function stands in parentheses itself.
+        return f"{message}; at {self.source}" if "(" in self.source else f"{message} ({self.source})"
 
     def words(self, sentence: str) -> str:
         """Return a sentence with the facts put in."""
