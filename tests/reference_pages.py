@@ -131,8 +131,9 @@ def numbers() -> str:
             "",
             "Numbers that the code decides are the same in every run; the worst step counts. Those that the run decides vary, and are shown as the median.",
             "An unknown number is None, never 0, and a limit on it is *not measured*.",
-            "`gpu_utilization` is 0 where nothing but copies and fills ran: no kernel used the GPU. `cpu_time_us` of a recording without a single operator, call or",
-            "range of the CPU (the GPU alone, frames of Python alone) is unknown.\n",
+            "`gpu_utilization` is 0 where nothing but copies and fills ran: no kernel used the GPU. It counts every kernel that ran in the window, also those",
+            "that were launched before the steps; `gpu_busy_us` counts what the step launched, copies and fills included. `cpu_time_us` of a recording without",
+            "a single operator, call or range of the CPU (the GPU alone, frames of Python alone) is unknown.\n",
         ]
     )
 

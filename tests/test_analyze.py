@@ -16,8 +16,10 @@ from pytest_torchprof import load
 from pytest_torchprof.analysis.numbers import BY_NAME, OF_STEP
 from pytest_torchprof.cli import COMMANDS, main
 from pytest_torchprof.cli.analyze import WAYS
+from pytest_torchprof.findings.catalogue import KINDS
+from pytest_torchprof.findings.catalogue.actions import ACTIONS
 from pytest_torchprof.report.analysis_text import text
-from pytest_torchprof.text import show_us
+from pytest_torchprof.text import first_clause, show_us
 
 pytestmark = pytest.mark.any_torch
 
@@ -374,6 +376,63 @@ def test_what_stands_out_is_named_in_a_line_above_all_tables(analyze, tmp_path):
     named = [f"{one.title}, up to {show_us(one.saves_us)} at step (train.py:12)" for one in first]
     assert f"What stands out: {'; '.join(named)}" in top
     assert "What stands out" not in analyze(path, "--no-findings")
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_first_screen_says_in_a_line_what_to_do_about_what_most_stands_out(analyze, tmp_path, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    builder = TraceBuilder()
+    for at in range(0, 3000, 300):
+        builder.op("aten::item", at, 250)
+        builder.launched("k", at + 10, op="aten::mm", dur=40)
+        builder.sync(at + 50, 190, what="stream sync")
+    path = builder.write(tmp_path / "t.json")
+    first = next(finding for finding in load(path).findings if finding.severity != "information")
+    (line,) = [line for line in analyze(path).splitlines() if line.startswith("What to do: ")]
+    assert first.remedy.startswith(line.removeprefix("What to do: ").removesuffix("."))
+    assert len(line) <= min(width, 80)
+    assert "What to do: " not in analyze(path, "--no-findings")
+
+
+def test_what_to_do_in_a_line_is_of_findings_that_there_are_and_fits_the_line():
+    assert set(ACTIONS) <= set(KINDS)
+    assert [action for action in ACTIONS.values() if len(f"What to do: {action}.") > 80] == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "clause"),
+    [
+        ("use one stream", "use one stream"),
+        ("use one stream for both; a second one costs as much", "use one stream for both"),
+        ("use one stream (stream=None, by default), not more than that", "use one stream"),
+        ("use one stream, which waits for none of the other streams", "use one stream"),
+        ("use one stream: waiting for another one takes much longer", "use one stream"),
+        ("call wait(first, second) on the event, not on the device", "call wait(first, second) on the event"),
+        ("there is nothing at which this long sentence could well end", None),
+    ],
+)
+def test_the_first_clause_of_a_sentence_is_never_cut_within(sentence, clause):
+    assert first_clause(sentence, 40) == (clause or sentence)
+
+
+@pytest.mark.parametrize("stacks", [False, True])
+def test_that_a_recording_was_made_with_stacks_is_said(analyze, tmp_path, stacks):
+    builder = TraceBuilder()
+    builder.launched("k", 0, op="aten::mm", dur=50)
+    if stacks:
+        builder.event("python_function", "train.py(12): step", 0, 3000)
+    shown = analyze(builder.write(tmp_path / "t.json"))
+    assert ("recorded with Python's functions" in shown) is stacks
+
+
+def test_kernels_of_no_step_that_utilization_counts_are_said(analyze, tmp_path):
+    builder = TraceBuilder()
+    builder.launch(0)
+    builder.kernel("earlier", 120, 30, 4711)
+    builder.step(0, 100, 300)
+    builder.launched("own", 200, op="aten::mm", dur=50)
+    shown = " ".join(analyze(builder.write(tmp_path / "t.json")).split())
+    assert "1 kernel that no step launched does count" in shown
 
 
 def test_a_recording_without_the_gpus_side_shows_no_number_of_a_gpu(analyze, tmp_path):

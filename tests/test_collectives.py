@@ -268,14 +268,14 @@ def built(tmp_path):
     return read
 
 
-def asked(builder, operator, start, *, dims=(), types=(), kernel=None, dur=100, **told):
+def asked(builder, operator, start, *, dims=(), types=(), kernel=None, dur=100, stream=20, **told):
     """Add an operator of torch.distributed, with its backend's parameters inside, and the kernel that it launches."""
     more = {"Input Dims": list(dims), "Input type": list(types)} if types else {}
     builder.event("cpu_op", operator, start, 20, **more)
     if told:
         builder.event("cpu_op", "record_param_comms", start + 1, 18, **told)
     if kernel is not None:
-        builder.kernel(kernel, start + 30, dur, builder.launch(start + 5), stream=20, **told)
+        builder.kernel(kernel, start + 30, dur, builder.launch(start + 5), stream=stream, **told)
 
 
 def test_what_a_backend_says_of_its_collective_is_told(built):
@@ -510,6 +510,29 @@ def test_a_row_tells_group_size_and_bandwidth(built, capsys):
     (line,) = [line for line in analyzed(capsys, path).splitlines() if line.startswith("all_gather")]
     words = ("3 tp: 8 ranks", "bf16", "2", "31.2 KiB", "400 us", "50.0%", "0.07")
     assert [word for word in words if word not in line] == []
+
+
+def test_what_runs_at_once_counts_once_in_a_row(built, capsys):
+    """Of two of 100 us that begin 40 us apart, 140 us are the row's time, and a kernel hides 30 us of these once."""
+    builder = TraceBuilder()
+    for start, stream in ((0, 7), (40, 8)):
+        asked(builder, "c10d::_allgather_base_", start, kernel=_ALL_GATHER, dur=100, stream=stream, **_TOLD)
+    builder.kernel("gemm", 70, 30, builder.launch(60), stream=9)
+    profile = built(builder)
+    (row,) = json.loads(analyzed(capsys, profile.trace.path, "--json", "--by", "collective"))["collectives"]
+    first, second = profile.collectives
+    together = max(second.start_ns + second.dur_ns, first.start_ns + first.dur_ns) - first.start_ns
+    assert together < first.dur_ns + second.dur_ns
+    assert (row["calls"], row["time_us"], row["exposed_us"]) == (2, together / 1000, together / 1000 - 30)
+    assert row["mean_us"] == 100
+    assert row["bus_gb_per_s"] == pytest.approx(32000 / together * 7 / 8, abs=1e-3)
+
+
+def test_the_collectives_of_a_recording_take_no_longer_than_its_steps(shared_trace, capsys):
+    plain = json.loads(analyzed(capsys, shared_trace("cpu_only_steps"), "--json", "--by", "collective"))
+    (row,) = plain["collectives"]
+    assert row["time_us"] / 1000 <= sum(step["cpu_time_us"] for step in plain["steps"]) / 1000
+    assert row["mean_us"] * row["calls"] > row["time_us"]
 
 
 def test_the_table_is_there_where_there_is_communication_only(shared_trace, capsys):

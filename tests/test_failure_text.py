@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from builder import TraceBuilder, own_recording
 from test_every_word import TABLE, recorded
 
-from pytest_torchprof import LimitsMissed, gemm, load
+from pytest_torchprof import LimitsMissed, NotMeasured, gemm, load
+from pytest_torchprof.cli import main
 from pytest_torchprof.limits import LIMITS, check_limits, in_one_line, read_limits
 from pytest_torchprof.limits.remedies import REMEDIES
 
@@ -74,6 +76,14 @@ def test_what_broke_a_compiled_graph_is_what_to_do_about_its_kernels(tmp_path, b
     broken = [finding.remedy for finding in profile.findings if finding.code == "graph-break"]
     assert remedies(failure(profile, max_kernels=0)) == (broken or [REMEDIES["max_kernels"]])
     assert len(broken) == breaks
+
+
+@pytest.mark.parametrize("limit", ["max_kernels", "max_launches", "max_syncs", "max_memcpys"])
+def test_data_for_programs_has_what_a_failure_says_to_do(tmp_path, capsys, limit):
+    profile = recorded(tmp_path)
+    assert main(["check", profile.trace.path, "--limit", f"{limit}=0", "--json"]) == 1
+    (verdict,) = json.loads(capsys.readouterr().out)["limits"]
+    assert [verdict["remedy"]] == remedies(failure(profile, **{limit: 0}))
 
 
 def test_a_forbidden_finding_says_what_to_do_about_the_finding(tmp_path):
@@ -163,3 +173,12 @@ def test_a_kernel_of_a_graph_whose_operator_is_not_known_is_launched_by_its_repl
     text = failure(recorded(tmp_path, graph=True), max_kernels=0)
     (replayed,) = [line for line in text.splitlines() if " x replayed " in line]
     assert replayed.endswith("  graph replay")
+
+
+def test_of_a_file_that_cannot_be_judged_nobody_is_sent_to_the_doctor_of_this_machine(tmp_path):
+    builder = TraceBuilder()
+    builder.op("aten::mm", 0, 10)
+    with pytest.raises(NotMeasured) as refused:
+        load(builder.write(tmp_path / "t.json")).expect(max_kernels=1)
+    assert "explain" in str(refused.value)
+    assert "doctor" not in str(refused.value)

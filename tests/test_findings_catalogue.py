@@ -179,3 +179,10 @@ def test_findings_of_real_recordings_travel(recording, shared_trace):
 
 if __name__ == "__main__":
     SENTENCES.write_text(written())
+
+
+@pytest.mark.parametrize("source", ["model.py:3", "forward (model.py:3)"])
+def test_the_place_of_a_finding_opens_no_parentheses_inside_of_others(source):
+    line = OtherFinding(code="sines", title="Sines", message="2 sines", source=source).in_one_line
+    assert source in line
+    assert "))" not in line

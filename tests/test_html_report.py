@@ -188,6 +188,24 @@ def test_a_single_recording_has_no_verdict(tmp_path, report):
 
 
 @pytest.mark.any_torch
+def test_of_a_recording_without_the_gpus_side_the_cpus_numbers_are_there_and_none_of_a_gpu(tmp_path, report):
+    (tmp_path / "both").mkdir()
+    for name in ("a", "b"):
+        builder = TraceBuilder()
+        for number in range(3):
+            builder.step(number, 1000 * number, 900)
+            builder.op("aten::mm", 1000 * number + 10, 500)
+        builder.write(tmp_path / "both" / f"{name}.json")
+    _, page, _ = report(tmp_path / "both", output=tmp_path / "out.html")
+    for told in page.details:
+        known = {title: median for title, _, _, median, *_ in told["numbers"] if median is not None}
+        assert set(known) & {"CPU time", "kernels", "launches", "GPU busy"} == {"CPU time"}
+    rows = re.findall(r'<tr id="row-.*?</tr>', page.text)
+    assert len(rows) == 2
+    assert [row for row in rows if re.search(r'data-v="[^"]', row)] == []
+
+
+@pytest.mark.any_torch
 def test_findings_have_their_events_in_the_recording(tmp_path, report):
     builder = TraceBuilder()
     for step in range(2):

@@ -284,6 +284,13 @@ def test_a_reason_that_this_version_does_not_know_is_one_all_the_same(plain):
     assert "for a reason that this version does not know" in str(catalogue.from_plain(plain))
 
 
+def test_a_reason_in_the_form_of_another_version_keeps_its_code_and_its_facts_without_their_json():
+    reason = catalogue.from_plain({"reason": "lost-steps", "found": "two", "lost_names": "decode#1"})
+    assert reason.code == Code.LOST_STEPS
+    assert "lost-steps (found: two; lost names: decode#1)" in reason.text
+    assert str(reason).endswith("[lost-steps]")
+
+
 @pytest.mark.parametrize(("kind", "union"), KINDS)
 def test_each_kind_says_what_it_is_and_all_its_fields_stand_in_its_words_or_decide_them(kind, union):
     assert re.fullmatch(r"\S.*\.( [A-Z].*\.)*", (kind.__doc__ or "").partition("\n")[0]), (kind, union)

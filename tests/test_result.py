@@ -6,12 +6,14 @@ import json
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.compare import Change, Comparison
 from pytest_torchprof.compare.time_comparison import TimeChange, TimeComparison
 from pytest_torchprof.findings import OtherFinding
+from pytest_torchprof.findings.catalogue.compiling import GraphBroke
 from pytest_torchprof.findings.catalogue.recordings import ProfilerGap
 from pytest_torchprof.limits import MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.evidence import WorkRow
@@ -68,6 +70,7 @@ WHOLE = Result(
         ProfilerGap(time_us=2.0, share=0.5),
         OtherFinding(code="sines", title="Sines", message="2 sines", facts={"kernels": ["sin"]}, source="model.py:4"),
     ),
+    telling={"max_syncs": OtherFinding(code="sines", title="Sines", message="2 sines", facts={}, remedy="wait less")},
     kernels=(KernelCalls(name="gemm", count=2, time_us=9.0, min_us=4.0, max_us=5.0, ops=("aten::mm",)),),
     recording="a.json.gz",
     structure="abc",
@@ -104,6 +107,14 @@ def test_a_report_has_the_words_for_what_a_limit_saw():
     missed, lost = as_reported(WHOLE)["limits"]
     assert (missed["name"], missed["measured"], missed["message"]) == ("max_syncs", 3, MISSED_LIMIT.text)
     assert (lost["measured"], lost["reason"]["reason"]) == (None, "lost-kernels")
+
+
+def test_a_report_says_what_to_do_by_the_finding_that_tells_it_better():
+    broke = GraphBroke(breaks=({"reason": "print"},), nested_regions=0)
+    missed = replace(MISSED_LIMIT, limit="max_kernels")
+    (told,) = as_reported(replace(WHOLE, limits=(missed,), telling={"max_kernels": broke}))["limits"]
+    (plain,) = as_reported(replace(WHOLE, limits=(missed,), telling={}))["limits"]
+    assert told["remedy"] == broke.remedy != plain["remedy"]
 
 
 def test_what_is_no_result_is_refused():

@@ -20,7 +20,9 @@ class CallTimes(Struct, frozen=True, kw_only=True, eq=False):
     min_us: float = 0.0
     max_us: float = 0.0
     steps_ns: tuple[int, ...]
-    """How long the calls of each step took together."""
+    """How long the calls of each step took together; where they may run at once, how long at least one of them did."""
+    calls_ns: int | None = None
+    """How long the calls took one by one, where several may run at once; None where that is the sum over steps."""
 
     @property
     def time_us(self) -> float:
@@ -30,7 +32,8 @@ class CallTimes(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def mean_us(self) -> float:
         """How long one of them took on average."""
-        return self.time_us / self.count if self.count else 0.0
+        together_us = self.time_us if self.calls_ns is None else self.calls_ns / 1000
+        return together_us / self.count if self.count else 0.0
 
     @property
     def worst_step(self) -> int | None:

@@ -45,7 +45,8 @@ class Communication:
     def __init__(self, trace: Trace, launching: Launching, kernels: frozenset[int]) -> None:
         """Take the trace and its communication kernels."""
         self._trace, self._launching, self._kernels = trace, launching, kernels
-        self._overlap = Overlap(trace, launching, kernels)
+        self.overlap: Final = Overlap(trace, launching, kernels)
+        """What the devices computed meanwhile."""
 
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
@@ -57,7 +58,7 @@ class Communication:
         calls = _Calls(self._trace, self._launching, self._kernels)
         if not (self._kernels or calls.asking):
             return ()
-        requests = [*calls.by_operator(self._overlap), *calls.by_kernel(self._overlap)]
+        requests = [*calls.by_operator(self.overlap), *calls.by_kernel(self.overlap)]
         return tuple(sorted(requests, key=lambda request: request.asked_ns))
 
     @cached_property
@@ -67,7 +68,7 @@ class Communication:
         for collective in self.collectives:
             of_step[collective.step].append(collective)
         return tuple(
-            communication_of(self._trace, part, self._overlap, collectives)
+            communication_of(self._trace, part, self.overlap, collectives)
             for part, collectives in zip(self._launching.parts, of_step, strict=True)
         )
 
@@ -83,7 +84,7 @@ class Communication:
                 [*(of_op[op] for op in held.within(occurrence)), *launched], key=lambda request: request.asked_ns
             )
             collectives = [request.collective for request in inside]
-            each.append(communication_of(self._trace, occurrence, self._overlap, collectives))
+            each.append(communication_of(self._trace, occurrence, self.overlap, collectives))
         return tuple(each)
 
 

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pytest_torchprof.analysis.call_times import CallTimes, times_by_key
+from pytest_torchprof.analysis.call_times import CallTimes
 from pytest_torchprof.analysis.messages import bus_factor
+from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_torchprof.analysis.collectives import Collective
+    from pytest_torchprof.analysis.collectives import Collective, Overlap
+    from pytest_torchprof.trace.intervals import Spans
 
 
 class CollectiveRow(Struct, frozen=True, kw_only=True, eq=False):
-    """All collectives of one kind in one group; times in microseconds, those of calls without one left out."""
+    """All collectives of one kind in one group; times in microseconds, those of calls without one left out.
+
+    While several of them run at once, that time counts once.
+    """
 
     name: str
     """"all_reduce"; "communication" where it may be several."""
@@ -33,11 +38,11 @@ class CollectiveRow(Struct, frozen=True, kw_only=True, eq=False):
     exposed_us: float | None
     """How long they ran while the device computed nothing; None where that is not known of one that ran."""
     bus_gb_per_s: float | None
-    """What the busiest link carried, by their time together; None where it is not known of one that ran."""
+    """What the busiest link carried while at least one of them ran; None where that is not known of one that ran."""
 
     @property
     def time_us(self) -> float:
-        """How long they ran together."""
+        """How long at least one of them ran, summed over devices."""
         return self.times.time_us
 
     @property
@@ -46,7 +51,7 @@ class CollectiveRow(Struct, frozen=True, kw_only=True, eq=False):
         return self.exposed_us / self.time_us if self.exposed_us is not None and self.time_us else None
 
 
-def by_collective(collectives: Sequence[Collective], steps: Sequence[int]) -> list[CollectiveRow]:
+def by_collective(collectives: Sequence[Collective], steps: Sequence[int], overlap: Overlap) -> list[CollectiveRow]:
     """Return the collectives of these steps in rows, the longest time first; steps by their indices."""
     grouped: dict[tuple[str, str | None, int | None], list[Collective]] = defaultdict(list)
     for collective in collectives:
@@ -54,22 +59,19 @@ def by_collective(collectives: Sequence[Collective], steps: Sequence[int]) -> li
             grouped[collective.name or "communication", _group_title(collective), collective.group.size].append(
                 collective
             )
-    index = {step: number for number, step in enumerate(steps)}
-    of_steps: list[list[tuple[tuple[str, str | None, int | None], int]]] = [[] for _ in steps]
-    for key, members in grouped.items():
-        for collective in members:
-            if collective.dur_ns is not None:
-                of_steps[index[collective.step]].append((key, collective.dur_ns))
-    times = times_by_key(of_steps)
-    nothing = CallTimes(steps_ns=(0,) * len(steps))
-    rows = [_row(key, members, times.get(key, nothing)) for key, members in grouped.items()]
+    rows = [_row(key, members, steps, overlap) for key, members in grouped.items()]
     return sorted(rows, key=lambda row: (-row.time_us, row.name, row.group or ""))
 
 
-def _row(key: tuple[str, str | None, int | None], members: Sequence[Collective], times: CallTimes) -> CollectiveRow:
+def _row(
+    key: tuple[str, str | None, int | None], members: Sequence[Collective], steps: Sequence[int], overlap: Overlap
+) -> CollectiveRow:
     sizes = [collective.message_bytes for collective in members]
-    exposed = [collective.exposed_us for collective in members if collective.dur_ns is not None]
+    ran = [collective for collective in members if collective.dur_ns is not None]
     dtypes = {collective.dtype for collective in members}
+    covered = _covered(ran)
+    times = _times(ran, covered, steps)
+    known = bool(ran) and all(collective.hidden_ns is not None for collective in ran)
     return CollectiveRow(
         name=key[0],
         group=key[1],
@@ -78,20 +80,48 @@ def _row(key: tuple[str, str | None, int | None], members: Sequence[Collective],
         calls=len(members),
         bytes=None if None in sizes else sum(size or 0 for size in sizes),
         times=times,
-        exposed_us=None if None in exposed or not exposed else sum(us or 0 for us in exposed),
-        bus_gb_per_s=_bus_gb_per_s(
-            key[0], key[2], [collective for collective in members if collective.dur_ns is not None]
-        ),
+        exposed_us=sum(
+            intervals.length(spans) - overlap.hidden_ns(device, spans) for (_, device), spans in covered.items()
+        )
+        / 1000
+        if known
+        else None,
+        bus_gb_per_s=_bus_gb_per_s(key[0], key[2], ran, times.time_us),
     )
 
 
-def _bus_gb_per_s(name: str, size: int | None, ran: Sequence[Collective]) -> float | None:
+def _covered(ran: Iterable[Collective]) -> dict[tuple[int, int | None], Spans]:
+    """Return when at least one of them ran, by step and device."""
+    each: dict[tuple[int, int | None], list[tuple[int, int]]] = defaultdict(list)
+    for collective in ran:
+        start = collective.start_ns or 0
+        each[collective.step, collective.device].append((start, start + (collective.dur_ns or 0)))
+    return {key: intervals.merged(spans) for key, spans in each.items()}
+
+
+def _times(
+    ran: Sequence[Collective], covered: Mapping[tuple[int, int | None], Spans], steps: Sequence[int]
+) -> CallTimes:
+    took_ns = [collective.dur_ns or 0 for collective in ran]
+    of_step = dict.fromkeys(steps, 0)
+    for (step, _), spans in covered.items():
+        of_step[step] += intervals.length(spans)
+    return CallTimes(
+        count=len(ran),
+        min_us=min(took_ns, default=0) / 1000,
+        max_us=max(took_ns, default=0) / 1000,
+        steps_ns=tuple(of_step[step] for step in steps),
+        calls_ns=sum(took_ns),
+    )
+
+
+def _bus_gb_per_s(name: str, size: int | None, ran: Sequence[Collective], time_us: float) -> float | None:
     factor = None if size is None else bus_factor(name, size)
-    sent, took_ns = [collective.message_bytes for collective in ran], sum(collective.dur_ns or 0 for collective in ran)
+    sent = [collective.message_bytes for collective in ran]
     # What one kernel carried out together has its time each.
-    if factor is None or None in sent or not took_ns or any(collective.together > 1 for collective in ran):
+    if factor is None or None in sent or not time_us or any(collective.together > 1 for collective in ran):
         return None
-    return factor * sum(size or 0 for size in sent) / took_ns
+    return factor * sum(size or 0 for size in sent) / 1000 / time_us
 
 
 def _group_title(collective: Collective) -> str | None:

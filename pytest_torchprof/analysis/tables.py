@@ -27,7 +27,8 @@ def rows_by(
     trace, launching, chosen = analysis.trace, analysis.launching, [step.part for step in steps]
     if way == "collective":
         index = {id(part): number for number, part in enumerate(launching.parts)}
-        return by_collective(analysis.communication.collectives, [index[id(part)] for part in chosen])
+        communication = analysis.communication
+        return by_collective(communication.collectives, [index[id(part)] for part in chosen], communication.overlap)
     if way == "op":
         return by_op(trace, launching, chosen)
     if way == "range":

@@ -12,10 +12,11 @@ from pytest_torchprof.reasons.errors import UnknownLimit
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_torchprof.analysis.ranks import RankPart
     from pytest_torchprof.cli import Parser
+    from pytest_torchprof.findings import Finding
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Verdict
     from pytest_torchprof.profiles import Profile
@@ -136,7 +137,7 @@ def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
         )
     verdicts = check_limits(profile.with_own_kernels(own_kernels), asked)
     if arguments.json:
-        write_json(verdicts)
+        write_json(verdicts, profile.why_missed)
         return _status(verdict.status for verdict in verdicts)
     _write_verdicts(verdicts, arguments.top)
     if orphans := profile.trace.orphans:
@@ -162,19 +163,25 @@ def _judge_ranks(arguments: Namespace, limits: dict[str, object]) -> int:
         missing_ranks,
         worst_of,
     )
+    from pytest_torchprof.limits.remedies import telling_of  # noqa: PLC0415
 
     own_kernels, asked = _read_asked(arguments, limits)
     each, together = divided_among_ranks(asked)
     verdicts_of: dict[int, tuple[Verdict, ...]] = {}
+    telling: dict[tuple[int, str], Finding | None] = {}
 
     def look(profile: Profile, part: RankPart) -> None:
         verdicts_of[part.rank] = check_limits(profile, each)
+        if arguments.json:
+            for verdict in verdicts_of[part.rank]:
+                telling[part.rank, verdict.limit] = telling_of(verdict, profile.why_missed)
 
     job = job_in(arguments.path, arguments.device, look, own_kernels=own_kernels)
     may_be_idle = limits.get("min_kernels") == 0
     verdicts = [*worst_of(verdicts_of), *check_job(job, together, may_be_idle=may_be_idle), *missing_ranks(job)]
     if arguments.json:
-        write_json(verdicts)
+        shown = {verdict.limit: verdict.on_ranks.first for verdict in verdicts if verdict.on_ranks is not None}
+        write_json(verdicts, lambda limit: [*filter(None, [telling.get((shown.get(limit, -1), limit))])])
     else:
         _write_verdicts(verdicts, arguments.top)
     return _status(verdict.status for verdict in verdicts)
@@ -190,13 +197,19 @@ def _read_asked(arguments: Namespace, limits: dict[str, object]) -> tuple[OwnKer
     return own_kernels, read_limits(others, known=known)
 
 
-def write_json(verdicts: Collection[Verdict], reason: Reason | None = None) -> None:
-    """Write verdicts as one JSON object in one line; ``reason``: why nothing is measured, where that is so."""
+def write_json(
+    verdicts: Collection[Verdict], why: Callable[[str], Sequence[Finding]], reason: Reason | None = None
+) -> None:
+    """Write verdicts as one JSON object in one line.
+
+    ``why`` returns the findings that may explain why the limit of a name was missed. ``reason``: why nothing is
+    measured, where that is so.
+    """
     import json  # noqa: PLC0415
 
     from pytest_torchprof.report.verdicts import verdicts_json  # noqa: PLC0415
 
-    sys.stdout.write(json.dumps(verdicts_json(verdicts, reason)) + "\n")
+    sys.stdout.write(json.dumps(verdicts_json(verdicts, reason, why)) + "\n")
 
 
 def _write_verdicts(verdicts: Iterable[Verdict], most: int) -> None:

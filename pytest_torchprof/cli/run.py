@@ -77,7 +77,10 @@ def run(arguments: Namespace) -> int:
             sys.stderr.write(f"torchprof run: {ended}: nothing was judged\n")
             return outcome.failed
         if arguments.json:
-            write_json(outcome.verdicts, None if outcome.verdicts else _reason(outcome.problem))
+            from pytest_torchprof.report.verdicts import no_finding  # noqa: PLC0415  (who reads text needs none)
+
+            reason = None if outcome.verdicts else _reason(outcome.problem)
+            write_json(outcome.verdicts, no_finding if outcome.profile is None else outcome.profile.why_missed, reason)
         else:
             _write_outcome(outcome.profile, outcome.problem, len(limits))
         if arguments.save is not None:

@@ -333,6 +333,7 @@ def report() -> Schema:
         "environment": of_type(Environment, whole=False),
         "compile_caches": nullable(CACHES),
         "findings": listed(fields(FINDING)),
+        "telling": mapped(fields(FINDING)),
         "comparison": nullable(comparison()),
         "baseline": nullable(TEXT),
         **every("changes noise", listed(TEXT)),

@@ -119,7 +119,10 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     def message_with_place(self) -> str:
         """The message, with the line of the user's code where it is known."""
         message = self.message
-        return message if self.source is None or self.source in message else f"{message} ({self.source})"
+        if self.source is None or self.source in message:
+            return message
+        # The line of a function stands in parentheses itself.
+        return f"{message}; at {self.source}" if "(" in self.source else f"{message} ({self.source})"
 
     def words(self, sentence: str) -> str:
         """Return a sentence with the facts put in."""

@@ -14,7 +14,7 @@ from pytest_torchprof.limits.evidence import FindingLine, WorkRow
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.remedies import remedies_of
 from pytest_torchprof.reasons.composed import Several
-from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, LimitsMissed, NotMeasured
+from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.text import (
     and_more,
@@ -193,7 +193,7 @@ def _failure_text(
     tail = _broken([f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)], screen)
     tail += ["", *more] if more else [""]
     caps = _caps(len(verdicts), screen)
-    tail += _what_to_do(verdicts, analysis, why, caps, screen) + _shown(varied, screen)
+    tail += _what_to_do(verdicts, why, caps, screen) + _shown(varied, screen)
     sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
     head = _broken([_headline(verdicts, analysis), ""], screen)
     return "\n".join([*head, *chain.from_iterable(sections), *tail])
@@ -451,7 +451,6 @@ def _places_of(row: WorkRow) -> str:
 
 def _what_to_do(
     verdicts: tuple[Verdict, ...],
-    analysis: Analysis,
     why: Callable[[str], Sequence[Finding]],
     caps: Caps,
     screen: Screen,
@@ -461,8 +460,6 @@ def _what_to_do(
     todo = []
     if any(verdict.status == NOT_MEASURED for verdict in verdicts):
         todo.append("what was not measured never counts as a pass; `torchprof explain not-measured` says more")
-        if analysis.doubt is not None and analysis.doubt.for_the_doctor:
-            todo.append(ASK_THE_DOCTOR)
     return [
         *_broken([f"{REMEDY}{line}" for line in remedies[:most]], screen),
         *_left(len(remedies) - most, "", len(REMEDY), screen),

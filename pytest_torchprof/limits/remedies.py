@@ -149,14 +149,23 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> l
     findings = [fact.finding for fact in verdict.evidence if isinstance(fact, FindingLine)]
     if remedies := [(finding.code, finding.remedy) for finding in findings if finding.remedy]:
         return remedies
-    remedy = REMEDIES.get(verdict.limit, _OF_ANY)
-    telling = _TELLING.get(verdict.limit, frozenset())
-    finding = next(
-        (finding for finding in why(verdict.limit) if finding.code in telling and _tells(finding, verdict)), None
-    )
+    finding = telling_of(verdict, why)
     if finding is None:
-        return [(verdict.name, remedy)]
+        return [(verdict.name, REMEDIES.get(verdict.limit, _OF_ANY))]
     return [(verdict.name, f"{finding.remedy}; {_MEANT[verdict.limit]}" if verdict.limit in _MEANT else finding.remedy)]
+
+
+def telling_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> Finding | None:
+    """Return the finding that tells better than the limit what to do about a verdict; None where there is none."""
+    telling = _TELLING.get(verdict.limit, frozenset()) if verdict.status == MISSED else frozenset()
+    return next(
+        (
+            finding
+            for finding in (why(verdict.limit) if telling else ())
+            if finding.code in telling and _tells(finding, verdict)
+        ),
+        None,
+    )
 
 
 def _tells(finding: Finding, verdict: Verdict) -> bool:

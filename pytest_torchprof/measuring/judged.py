@@ -16,7 +16,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, UnknownLimit, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.reason import Reason  # noqa: TC001  (as above)
-from pytest_torchprof.report.verdicts import verdicts_json
+from pytest_torchprof.report.verdicts import no_finding, verdicts_json
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +56,8 @@ class Verdicts:
 
     def as_json(self) -> dict[str, Any]:
         """Return JSON values with facts, words and what to do, as ``torchprof check --json`` prints them."""
-        return verdicts_json(self.limits, self.reason)
+        why = no_finding if self.profile is None else self.profile.why_missed
+        return verdicts_json(self.limits, self.reason, why)
 
 
 def judge(

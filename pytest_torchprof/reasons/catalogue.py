@@ -19,8 +19,8 @@ __all__ = ["KINDS", "AnyReason", "from_plain", "from_stored", "portable", "to_st
 def from_plain(plain: Mapping[str, Any] | str) -> Reason:
     """Return the reason of which ``Reason.to_plain`` made these values.
 
-    A text is what earlier versions wrote. A kind that only a later version knows, or one that somebody has edited, is
-    told as it stands: that there is a reason must not be lost.
+    A text is what earlier versions wrote. A kind that only another version knows, or knows with other facts, is told by
+    its name, its facts and, where the kind is known, its code: that there is a reason must not be lost.
     """
     if isinstance(plain, str):
         return Verbatim(plain)
@@ -28,8 +28,20 @@ def from_plain(plain: Mapping[str, Any] | str) -> Reason:
         reason: Reason = convert(plain, AnyReason)
         str(reason), reason.code
     except (IndexError, ValidationError):
-        return Verbatim(f"for a reason that this version does not know: {encode(plain).decode()}")
+        return _of_another_version(plain)
     return reason
+
+
+def _of_another_version(plain: Mapping[str, Any]) -> Verbatim:
+    tag, facts = plain.get("reason", ""), {name: fact for name, fact in plain.items() if name != "reason"}
+    told = "; ".join(f"{name.replace('_', ' ')}: {_value(fact)}" for name, fact in facts.items() if fact is not None)
+    known = next((kind.CODE for kind in KINDS if kind.__struct_config__.tag == tag and hasattr(kind, "CODE")), None)
+    named = " ".join(filter(None, [_value(tag), f"({told})" if told else ""]))
+    return Verbatim(f"for a reason that this version does not know in this form: {named}".rstrip(": "), known)
+
+
+def _value(fact: object) -> str:
+    return fact if isinstance(fact, str) else encode(fact).decode()
 
 
 def portable(reason: Reason) -> Reason:

@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.findings import RULES, find, standing_out
+from pytest_torchprof.findings.catalogue.actions import action_of
 from pytest_torchprof.findings.catalogue.headlines import NotMeasuredHeadline
 from pytest_torchprof.findings.headline import headline_of
 from pytest_torchprof.reasons.codes import Code
@@ -72,6 +73,10 @@ _WORTH = 0.01
 _MOST_STEPS = 10
 _MOST_SHARES = 5
 _FIRST_FINDINGS = 3
+_WITH_STACKS = "recorded with Python's functions: CPU times are longer than without"
+_LONGEST = 80
+"""Columns of what is to be taken in at a glance, however wide the screen is."""
+_TO_DO = "What to do: "
 
 
 def text(  # noqa: PLR0913 - the options of the command
@@ -117,7 +122,7 @@ def _summary(analysis: Analysis, findings: Sequence[Finding], width: int) -> str
     headline = headline_of(analysis)
     if isinstance(headline, NotMeasuredHeadline):
         return ""
-    sentences = filter(None, [headline.message, _first_findings(findings)])
+    sentences = filter(None, [headline.message, _first_findings(findings), _first_remedy(findings, width)])
     return "\n".join(part for sentence in sentences for part in wrapped(printable(sentence), "", width=width))
 
 
@@ -132,6 +137,14 @@ def _first_findings(findings: Sequence[Finding]) -> str:
     ]
     rest = and_more(len(findings) - len(first), "finding")
     return f"What stands out: {'; '.join(named)}{rest}." if named else ""
+
+
+def _first_remedy(findings: Sequence[Finding], width: int) -> str:
+    """Return what to do about what most stands out, as much of it as a line holds: the rest stands at the end."""
+    first = next((finding for finding in findings if finding.severity != "information"), None)
+    if first is None or not first.remedy:
+        return ""
+    return f"{_TO_DO}{action_of(first, min(width, _LONGEST) - len(_TO_DO) - len('.'))}."
 
 
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:
@@ -165,6 +178,8 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
         lines += wrapped(f"NOT MEASURED: {printable(analysis.why_not)}", "", width=width)
     if trace.samples_hardware:
         lines += wrapped(printable(ClocksLocked().text), "  ", width=width)
+    if len(trace.frames):
+        lines += wrapped(_WITH_STACKS, "  ", width=width)
     if trace.attribution == "time":
         lines += wrapped(
             "launches and kernels are not linked in this file: kernels count where they ran", "", width=width
@@ -205,8 +220,22 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         table = lined_up([*head, *lines], sides)
     if not part and median.gpu_utilization is not None:
         which = "GPU utilization is" if median.sm_efficiency is None else "GPU utilization and SM efficiency are"
-        table += wrapped(f"{which} of {_describe_window(analysis)}; copies and fills do not count", "  ", width=width)
+        line = f"{which} of {_describe_window(analysis)}; copies and fills do not count"
+        if count := _kernels_of_no_step(analysis):
+            does = "does" if count == 1 else "do"
+            line += f"; {counted(count, 'kernel')} that no step launched {does} count, unlike in GPU busy"
+        table += wrapped(line, "  ", width=width)
     return "\n".join(table)
+
+
+def _kernels_of_no_step(analysis: Analysis) -> int:
+    """Return how many kernels ran in the window though no step launched them."""
+    trace = analysis.trace
+    gpu, begin = trace.gpu, trace.steps[0].start_ns
+    return sum(
+        step < 0 and kind == KERNEL and end > begin
+        for step, kind, end in zip(trace.step_of_gpu_op, gpu.kind, gpu.end, strict=True)
+    )
 
 
 def _lacks_gpu_side(analysis: Analysis) -> bool:

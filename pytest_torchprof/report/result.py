@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.findings import Finding
 
 
 class Outcome(StrEnum):
@@ -121,6 +122,8 @@ class Result(Struct, frozen=True, kw_only=True):
     """None if nothing was measured."""
     environment: Environment | None = None
     findings: tuple[AnyFinding, ...] = ()
+    telling: dict[str, AnyFinding] = {}
+    """By the names of limits that were missed, the findings that tell better than these what to do."""
     kernels: tuple[KernelCalls, ...] = ()
     """The kernels of the step that is shown, if it failed or reports are written."""
     recording: str | None = None
@@ -207,15 +210,20 @@ def failure_lines(comparison: Comparison) -> Iterator[FailureLine]:
 def as_reported(result: Result) -> dict[str, Any]:
     """Return a result as JSON values for the readers of a report, with the words for its facts."""
     (plain,), time = encode([result]), result.against_time
+
+    def why(limit: str) -> tuple[Finding, ...]:
+        return (result.telling[limit],) if limit in result.telling else ()
+
     return {
         **plain,
         "baseline": result.baseline,
         "changes": list(result.change_lines),
         "noise": list(result.varied_lines),
         "limits": [
-            {**facts, **words_for(verdict)} for facts, verdict in zip(plain["limits"], result.limits, strict=True)
+            {**facts, **words_for(verdict, why)} for facts, verdict in zip(plain["limits"], result.limits, strict=True)
         ],
         "findings": [finding.in_words() for finding in result.findings],
+        "telling": {limit: finding.in_words() for limit, finding in result.telling.items()},
         "summary": plain["summary"] or {},
         "environment": known_of(result.environment),
         "comparison": None if result.comparison is None else result.comparison.to_dict(),
@@ -226,11 +234,15 @@ def as_reported(result: Result) -> dict[str, Any]:
 def from_report(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return a reported result in the form from which msgspec makes a `Result`."""
     shown, time = plain.get("findings", ()), plain.get("against_time")
+    telling = plain.get("telling", {})
     limits = plain.get("limits", [])
     return {
         **_with_reason(plain),
         "limits": list(map(_with_reason, limits)) if isinstance(limits, list) else limits,
         "findings": list(map(from_words, shown)) if isinstance(shown, list) else shown,
+        "telling": {limit: from_words(of_limit) for limit, of_limit in telling.items()}
+        if isinstance(telling, dict)
+        else telling,
         "against_time": _time_from_report(time) if isinstance(time, dict) else time,
     }
 

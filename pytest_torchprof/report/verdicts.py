@@ -10,16 +10,25 @@ from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED
 from pytest_torchprof.limits.remedies import remedies_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Sequence
 
+    from pytest_torchprof.findings import Finding
     from pytest_torchprof.limits import Verdict
     from pytest_torchprof.reasons.reason import Reason
 
 SCHEMA: Final = 1
 
 
-def words_for(verdict: Verdict) -> dict[str, Any]:
-    """Return the words for a verdict's facts, with the code of its reason and what to do where it does not hold."""
+def no_finding(_: str) -> Sequence[Finding]:
+    """Return that no finding is known to explain a limit."""
+    return ()
+
+
+def words_for(verdict: Verdict, why: Callable[[str], Sequence[Finding]] = no_finding) -> dict[str, Any]:
+    """Return the words for a verdict's facts, with the code of its reason and what to do where it does not hold.
+
+    ``why`` returns the findings that may explain why the limit of a name was missed, as for `remedies_of`.
+    """
     measured, reason = (verdict.number if verdict.number is not None else verdict.text), verdict.reason
     return {
         "name": verdict.limit,
@@ -27,19 +36,26 @@ def words_for(verdict: Verdict) -> dict[str, Any]:
         "message": verdict.text,
         "details": [line.strip() for evidence in verdict.evidence for line in evidence.lines],
         **_about(reason),
-        **({"remedy": "; ".join(remedies_of([verdict]))} if verdict.status == MISSED else {}),
+        **({"remedy": "; ".join(remedies_of([verdict], why))} if verdict.status == MISSED else {}),
     }
 
 
-def verdicts_json(verdicts: Collection[Verdict], reason: Reason | None = None) -> dict[str, Any]:
-    """Return verdicts with what they come to; ``reason``: why nothing is measured, where that is so."""
+def verdicts_json(
+    verdicts: Collection[Verdict],
+    reason: Reason | None = None,
+    why: Callable[[str], Sequence[Finding]] = no_finding,
+) -> dict[str, Any]:
+    """Return verdicts with what they come to.
+
+    ``reason``: why nothing is measured, where that is so. ``why``: as for `words_for`.
+    """
     statuses = {verdict.status for verdict in verdicts} | ({NOT_MEASURED} if reason is not None else set())
     return {
         "schema": SCHEMA,
         "status": next((status for status in (MISSED, NOT_MEASURED) if status in statuses), HOLDS),
         "message": None if reason is None else reason.sentence,
         **_about(reason),
-        "limits": [{**to_builtins(verdict, enc_hook=str), **words_for(verdict)} for verdict in verdicts],
+        "limits": [{**to_builtins(verdict, enc_hook=str), **words_for(verdict, why)} for verdict in verdicts],
     }
 
 

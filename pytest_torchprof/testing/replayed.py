@@ -48,10 +48,4 @@ def replayed(test: MeasuredTest, asked: Measurement) -> Measurement:
         asked.explanation.call_by(partial(Explanation.read, path=beside))
     is_other = not kind.has_launches and test.options.device not in ("auto", kind.name)
     doubt = OtherDevice(path.name, kind.name, test.options.device) if is_other else profile.doubt
-    return replace(
-        asked,
-        recording=path,
-        profile=profile,
-        why_not=doubt,
-        ask_the_doctor=doubt is not None and not is_other and doubt.for_the_doctor,
-    )
+    return replace(asked, recording=path, profile=profile, why_not=doubt)

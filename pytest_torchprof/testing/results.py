@@ -12,6 +12,7 @@ from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.limits import MISSED
+from pytest_torchprof.limits.remedies import telling_of
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
 from pytest_torchprof.reasons.timing import StandInTimed
 from pytest_torchprof.report.result import KernelCalls, Result, with_numbers
@@ -85,7 +86,9 @@ def _with_reported(result: Result, profile: Profile) -> Result:
         # This warning is never made an error: no limit depends on it, and `forbid` has its own verdict.
         with suppress(TorchprofWarning):
             warnings.warn(f"{result.nodeid}: {reason}", TorchprofWarning, stacklevel=2)
-    return replace(result, findings=profile.known_findings, structure=structure)
+    telling = {verdict.limit: telling_of(verdict, profile.why_missed) for verdict in result.limits}
+    known_telling = {limit: finding for limit, finding in telling.items() if finding is not None}
+    return replace(result, findings=profile.known_findings, telling=known_telling, structure=structure)
 
 
 def _caches(profile: Profile) -> CompileCaches | None:

@@ -32,7 +32,7 @@ class NothingLaunched(Finding, frozen=True, kw_only=True, tag="no-gpu-work"):
         "began; the figures of this step say nothing"
     )
     _LEAVE_IT_OUT = (
-        "stop the profiler after the last whole step: with a schedule, leave the loop when its last active step is "
+        "stop the profiler after the last whole step; with a schedule, leave the loop when its last active step is "
         "done; look at one step with --step"
     )
 

@@ -116,6 +116,7 @@ def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
         "events": trace.events,
         "devices": [device.name or "GPU without a name" for device in trace.devices],
         "orphans": trace.orphans,
+        "with_stacks": len(trace.frames) > 0,
         "unlinked": trace.attribution == "time" and len(trace.gpu) > 0,
     }
 

@@ -12,6 +12,8 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.limits import HOLDS
+from pytest_torchprof.reasons.catalogue import portable
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.recording.files import stacks_name
@@ -85,17 +87,24 @@ class Measured:
 
     def number(self, name: str) -> float | None:
         """Return the median over the steps of one of the numbers; None where it is not known."""
-        return None if self._is_doubted else _known(getattr(self.result.summary, name, None))
+        return _known(getattr(self.result.summary, name, None)) if self._knows(name) else None
 
     def worst(self, name: str) -> float | None:
         """Return the worst step's value of one of the numbers; None where it is not known."""
         summary = self.result.summary
-        return None if summary is None or self._is_doubted else _known(getattr(summary.worst, name))
+        return _known(getattr(summary.worst, name)) if summary is not None and self._knows(name) else None
 
-    @property
-    def _is_doubted(self) -> bool:
-        """Whether its numbers are there and are not to be believed: zeros would then be read as numbers."""
-        return self.analysis is not None and not self.analysis.measured
+    def _knows(self, name: str) -> bool:
+        """Whether a number that is there is to be believed: zeros of what is not measured would be read as numbers.
+
+        Of a recording without the GPU's side those are that need no GPU.
+        """
+        doubt = self.result.reason if self.analysis is None else self.analysis.doubt
+        if doubt is not None and doubt.code == Code.NO_GPU_SIDE:
+            return BY_NAME[name].needs is None
+        if self.analysis is not None:
+            return self.analysis.measured
+        return doubt is None or self.outcome is not Outcome.NOT_MEASURED or bool(self.result.limits)
 
 
 def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -> Measured:
@@ -106,6 +115,7 @@ def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -
         label=label,
         outcome=Outcome.NOT_MEASURED if analysis.why_not else Outcome.RECORDED,
         message=analysis.why_not or "",
+        reason=None if analysis.doubt is None else portable(analysis.doubt),
         summary=summary_of(analysis.median, analysis.worst),
         findings=standing_out(analysis, find(analysis, rules)),
         environment=analysis.trace.environment,
