@@ -63,6 +63,7 @@ class Launching:
         self._chains: list[tuple[str, ...]] = [()]
         self._chain_of: dict[int, int] = {ABSENT: 0}
         self._longer: dict[tuple[int, int], int] = {}
+        self._called: dict[int, str | None] = {}
         self._inputs = OperatorInputs(trace)
         self._decoded: dict[object, KernelName] = {}
         self._of_any_size: dict[int, bool] = {}
@@ -144,7 +145,11 @@ class Launching:
 
     def called_operator(self, op: int) -> str | None:
         """Return what the program called: the outermost aten operator around an operator, else the operator itself."""
-        return next((name for name in self.chain(op) if name.startswith("aten::")), None) or self.op_name(op)
+        number = self._chain_number(op)
+        if number not in self._called:
+            outermost = next((name for name in self._chains[number] if name.startswith("aten::")), None)
+            self._called[number] = outermost or self.op_name(op)
+        return self._called[number]
 
     def is_in_graph(self, gpu_op: int) -> bool:
         """Return whether the launch of a CUDA graph launched a GPU operation."""

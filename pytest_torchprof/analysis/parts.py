@@ -20,7 +20,6 @@ from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
-    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.analysis.compilation import Compile
     from pytest_torchprof.devices.kinds import CallKind
@@ -95,18 +94,6 @@ def _is_inside(barred: Container[int], names: Sequence[int], parent: Sequence[in
             return True
         around = parent[around]
     return False
-
-
-def inside(members: AbstractSet[int], parent: Sequence[int]) -> set[int]:
-    """Return what lies inside one of the operators, at any depth."""
-    held: set[int] = set()
-    for i in range(len(parent)):
-        holder = parent[i]
-        while holder >= 0 and holder not in members:
-            holder = parent[holder]
-        if holder >= 0:
-            held.add(i)
-    return held
 
 
 def _forks_of(trace: Trace) -> list[int]:

@@ -47,6 +47,8 @@ class shared(Generic[Value]):  # noqa: N801 - it decorates as ``property`` does
         if self._name not in answers:
             answers[self._name] = self._work_out(view)
         answer: Value = answers[self._name]
+        # As ``cached_property`` does: the view does not ask here again.
+        view.__dict__[self._name] = answer
         return answer
 
 

@@ -7,11 +7,13 @@ from collections import Counter, defaultdict
 from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_torchprof.analysis.parts import inside, operator_kernels
+from pytest_torchprof.analysis.parts import operator_kernels
 from pytest_torchprof.reasons.recordings import UnseenWork
+from pytest_torchprof.trace.columns import where
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace import Trace
@@ -122,29 +124,30 @@ class _Gap(NamedTuple):
 
 def _long_gaps(trace: Trace, lasting: set[int]) -> dict[int, list[_Gap]]:
     """Return the long gaps inside of operators that only hold others, by step; ``lasting`` are the long operators."""
-    in_question = {name for start, end, name in _unrecorded(trace, lasting) if (end - start) / 1000 >= LEAST_US}
-    gaps: dict[int, list[_Gap]] = defaultdict(list)
+    work, ops, gaps = trace.device_kind.operator_work, trace.ops, defaultdict[int, list[_Gap]](list)
+    if work is None:
+        return gaps
+    kernels = set(operator_kernels(trace, work))
+    long = {name for start, end, name in _unrecorded(trace, kernels, lasting) if (end - start) / 1000 >= LEAST_US}
     seen: Counter[tuple[int, str]] = Counter()
     # The number of a gap counts those of short operators too.
-    for start, end, name in _unrecorded(trace, range(len(trace.ops))) if in_question else ():
-        if name in in_question:
-            step, us = trace.step_at(start), (end - start) / 1000
-            seen[step, name] += 1
-            if us >= LEAST_US:
-                gaps[step].append(_Gap(step, name, seen[step, name], us, _OF_TORCH.fullmatch(name) is None))
+    alike = where(ops.name, {name for name in set(ops.name) if trace.names[name] in long}) if long else ()
+    for start, end, name in _unrecorded(trace, kernels, dict.fromkeys(alike)):
+        step, us = trace.step_at(start), (end - start) / 1000
+        seen[step, name] += 1
+        if us >= LEAST_US:
+            gaps[step].append(_Gap(step, name, seen[step, name], us, _OF_TORCH.fullmatch(name) is None))
     return gaps
 
 
-def _unrecorded(trace: Trace, holders: Collection[int]) -> Iterator[tuple[int, int, str]]:
+def _unrecorded(trace: Trace, kernels: AbstractSet[int], holders: Collection[int]) -> Iterator[tuple[int, int, str]]:
     """Yield when nothing was recorded inside of one of these operators if it only holds others, with its name."""
-    work, ops, parent = trace.device_kind.operator_work, trace.ops, trace.nesting.parent
-    if work is None:
-        return
-    kernels = set(operator_kernels(trace, work))
-    known = kernels | inside(kernels, parent)
-    named = {name: trace.names[name] for name in set(ops.name)}
+    ops, parent = trace.ops, trace.nesting.parent
+    named = {name: trace.names[name] for name in {ops.name[i] for i in holders}}
     left_out = {name for name, text in named.items() if _OF_PYTHON.fullmatch(text)}
     nodes = {name for name, text in named.items() if _NODE.fullmatch(text)}
+    # A kernel, and what is inside of one, is measured.
+    known = {i for i in holders if ops.name[i] in left_out or not kernels.isdisjoint(trace.nesting.chain(i))}
     threads = _threads_of_steps(trace)
     until = {i: ops.start[i] for i in holders if ops.name[i] in nodes and ops.thread[i] in threads}
     inner = [i for i, holder in enumerate(parent) if holder in holders]
@@ -152,9 +155,9 @@ def _unrecorded(trace: Trace, holders: Collection[int]) -> Iterator[tuple[int, i
         holder = parent[i]
         if ops.thread[i] in threads:
             began = until.get(holder, ops.start[holder])
-            if holder not in known and ops.name[holder] not in left_out:
+            if holder not in known:
                 yield began, ops.start[i], named[ops.name[holder]]
             until[holder] = max(began, ops.end[i])
     for holder, end in until.items():
-        if holder not in known and ops.name[holder] not in left_out:
+        if holder not in known:
             yield end, ops.end[holder], named[ops.name[holder]]

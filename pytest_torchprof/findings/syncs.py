@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.parts import copy_direction
@@ -16,7 +17,7 @@ from pytest_torchprof.findings.waiting import after_waits_ns
 from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings.catalogue.waiting import WaitedFor
@@ -160,10 +161,12 @@ def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
     for i in copies:
         if op_of[i] in wanted:
             directions[op_of[i]].add(direction[named[i]])
-    return {op: _cause(analysis.launching.chain(op), directions[op]) for op in wanted}
+    # Thousands of operators are in a few chains.
+    cause, chain = cache(_cause), analysis.launching.chain
+    return {op: cause(chain(op), frozenset(directions[op])) for op in wanted}
 
 
-def _cause(chain: Sequence[str], directions: Collection[str | None]) -> WaitedFor:
+def _cause(chain: tuple[str, ...], directions: frozenset[str | None]) -> WaitedFor:
     """Return what the innermost operator of a chain waits for, which copied in these directions."""
     if not _COUNTING.isdisjoint(chain):
         return "masks"
