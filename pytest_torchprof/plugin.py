@@ -61,6 +61,10 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         settle(config)
     if config.option.torchprof_against is None or against.is_side(config):
         return None
+    if config.option.torchprof_suite is not None:
+        raise pytest.UsageError(
+            "--torchprof-suite and --torchprof-against exclude each other: run pytest once for each"
+        )
     from pytest_torchprof.against.request import read_times
     from pytest_torchprof.reasons.errors import TorchprofError
 
@@ -130,8 +134,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
             return ["torchprof: off (--torchprof=off): marked tests run plainly, nothing is measured or checked"]
         if options.replay is not None:
             notes.append(f"judging recordings in {options.replay}, the measured code is not run")
-        if options.save is not None:
-            notes.append(f"keeping recordings in {options.save}")
+        notes += [options.suite.shown] if options.suite is not None else []
+        notes += [f"keeping recordings in {options.save}"] if options.save is not None else []
         if options.against is not None:
             notes.append(f"against {options.against.reference.shown}")
         elif options.baseline.writes:
@@ -186,6 +190,14 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
     collected = list(items)
     result = yield
+    if is_anything_given(config):
+        from pytest_torchprof.testing.options import run_options
+
+        if (suite := run_options(config).suite) is not None:
+            from pytest_torchprof.testing.collection import state_of
+            from pytest_torchprof.testing.suite import apply_rules
+
+            apply_rules(suite, state_of(config), items, collected)
     if (
         any(is_ours(item) for item in items)
         or config.getoption("torchprof_replay")

@@ -80,6 +80,7 @@ TABLE = [
     ({"only_kernels": "re:."}, {"only_kernels": gemm()}),
     ({"ops": "aten::mm"}, {"ops": {"aten::mm": 2}}),
     ({"forbid_ops": "aten::conv2d"}, {"forbid_ops": "aten::mm"}),
+    ({"forbid_ops": "aten::mm", "allow_ops": "aten::mm"}, {"forbid_ops": "aten::mm", "allow_ops": "aten::add"}),
     ({"fused": ["add", "mul"]}, {"fused": ["add", "sin"]}),
     ({"not_fused": ["mm", "mul"]}, {"not_fused": ["add", "mul"]}),
     ({"collectives": {"all_reduce": 1}}, {"collectives": {"all_reduce": 2}}),

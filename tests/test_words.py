@@ -102,6 +102,9 @@ SEVERAL = {
     "wait": "waits",
     "hit": "hits",
     "miss": "misses",
+    "rule": "rules",
+    "new entry": "new entries",
+    "more warning": "more warnings",
 }
 """Every noun that the package counts, and what several of them are called."""
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "analyze": "show where the time of a recording goes",
     "check": "judge a recording by limits",
     "run": "run a program under the profiler, and judge it",
+    "allow": "write what a run missed into the list of exceptions from a suite's rules",
     "report": "write recordings or a run's results as one HTML file",
     "diff": "compare two recordings or baselines",
     "bisect": "find the commit that missed a limit first, or changed a test's kernels",

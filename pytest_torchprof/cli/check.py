@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
 
 _LISTS = ("kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid", "collectives")
-LIST_LIMITS = frozenset({*_LISTS, "allow_syncs", "allow_memcpys"})
+LIST_LIMITS = frozenset({*_LISTS, "allow_syncs", "allow_memcpys", "allow_ops"})
 HOLDS, MISSED, UNKNOWN = 0, 1, 3
 # A value that begins like this is meant to be more than a text: kernel names contain parentheses too, but after spaces
 # and colons ("void at::native::f(...)"). A text that begins like this can be quoted.

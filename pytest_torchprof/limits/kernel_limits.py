@@ -20,21 +20,26 @@ from pytest_torchprof.kernels.patterns import (
     unmatched,
     without_tuning,
 )
-from pytest_torchprof.kernels.reply import YES, ask, some
+from pytest_torchprof.kernels.reply import YES, Reply, ask, some
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, is_expression
+from pytest_torchprof.limits.allowances import Allowance, read_allowances
 from pytest_torchprof.limits.answers import StepAnswer, in_each_step
 from pytest_torchprof.limits.compile_limits import instead_of_compiling
 from pytest_torchprof.limits.evidence import (
+    AllowedNothing,
     IdleOperators,
     KernelsToDeclare,
     PatternAdvice,
     WhyLine,
     what_each_carries,
 )
+from pytest_torchprof.limits.items import Item
 from pytest_torchprof.limits.limit import (
     MISSED,
     NOT_MEASURED,
     Limit,
+    Setting,
+    Verdict,
     as_counts,
     as_groups,
     as_list,
@@ -59,11 +64,14 @@ from pytest_torchprof.reasons.limits import (
     OperatorRanWithoutKernel,
     OperatorUntold,
 )
+from pytest_torchprof.reasons.lines import LinesNotRecorded
+from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.source_lines import Origin
     from pytest_torchprof.analysis.steps import StepProfile
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.limits.evidence import AnyEvidence, WorkRow
@@ -260,17 +268,80 @@ def _idle_operators(step: StepProfile, pattern: Operator) -> list[IdleOperators]
     return [IdleOperators(idle.total(), tuple(idle))] if idle else []
 
 
-def _forbid_ops(analysis: Analysis, step: StepProfile, patterns: list[Operator]) -> Iterator[StepAnswer]:
+def _read_allowed_ops(value: object) -> tuple[Allowance, ...]:
+    allowed = read_allowances(value)
+    if entry := next((own for own in allowed if own.operator is None and not own.needs_lines), None):
+        raise UnknownLimit(f"expected operators and lines, got {str(entry)!r}")
+    return allowed
+
+
+def _check_forbidden(analysis: Analysis, patterns: list[Operator], *, allow_ops: tuple[Allowance, ...] = ()) -> Verdict:
+    """Return whether no operator ran that is forbidden and not allowed, with what nothing was allowed by."""
+    verdict = in_each_step(partial(_forbid_ops, allow=allow_ops))(analysis, patterns)
+    ran = {
+        name for step in analysis.steps for name in step.ops_that_ran if any(own.matches_op(name) for own in patterns)
+    }
+    unused = tuple(
+        str(entry)
+        for entry in allow_ops
+        if not any(_allows(entry, analysis, step, name) for step in analysis.steps for name in ran)
+    )
+    return structs.replace(verdict, evidence=(*verdict.evidence, AllowedNothing(unused))) if unused else verdict
+
+
+def _allows(entry: Allowance, analysis: Analysis, step: StepProfile, name: str) -> bool:
+    """Return whether calls of an operator in a step are, or may be, allowed by an entry."""
+    if entry.operator is not None:
+        return entry.operator.matches_op(name)
+    placed = step.places.of_operator(name)
+    unplaced = sum(count for count, _ in placed) < step.ops_that_ran.get(name, 0)
+    return unplaced or any(_is_from(entry, analysis, name, origin).may_be for _, origin in placed)
+
+
+def _is_from(entry: Allowance, analysis: Analysis, name: str, origin: Origin) -> Reply:
+    item = Item(name=name, op_name=name, op=ABSENT, call=ABSENT, time_us=0, origin=origin, is_placed=True)
+    return entry.answers(analysis, [item])[0]
+
+
+def _not_allowed(
+    analysis: Analysis, step: StepProfile, hits: Counter[str], allow: Sequence[Allowance]
+) -> tuple[Counter[str], Counter[str]]:
+    """Return the calls that nothing allows, and those of which it is not known: no line of theirs is recorded."""
+    left, unknown = Counter[str](), Counter[str]()
+    lines = [entry for entry in allow if entry.needs_lines]
+    for name, calls in hits.items():
+        if any(entry.operator is not None and entry.operator.matches_op(name) for entry in allow):
+            continue
+        if not lines:
+            left[name] = calls
+            continue
+        placed = step.places.of_operator(name)
+        for count, origin in placed:
+            reply = some(_is_from(entry, analysis, name, origin) for entry in lines)
+            if reply is not YES:
+                (unknown if reply.may_be else left)[name] += count
+        unknown[name] += calls - sum(count for count, _ in placed)
+    return +left, +unknown
+
+
+def _forbid_ops(
+    analysis: Analysis, step: StepProfile, patterns: list[Operator], *, allow: Sequence[Allowance]
+) -> Iterator[StepAnswer]:
     for pattern in patterns:
         # A forbidden operator must not run at all: .item() launches no kernel.
-        if hits := _op_hits(step.ops_that_ran, pattern):
+        ran = _op_hits(step.ops_that_ran, pattern)
+        hits, unknown_lines = _not_allowed(analysis, step, ran, allow)
+        if unknown_lines and not hits:
+            rows = list_operators(step, dict(unknown_lines.most_common()), unknown_lines)
+            yield StepAnswer(NOT_MEASURED, evidence=rows, reason=LinesNotRecorded())
+        elif hits:
             launching = step.ops_of_work if analysis.trace.device_kind.has_launches else hits
             rows = list_operators(step, dict(hits.most_common()), launching)
             yield StepAnswer(MISSED, ForbiddenMatches(hits.total(), "operator", str(pattern)), rows)
         elif kernels := _annotated(step, pattern):
             rows = group_kernels(step, kernels)
             yield StepAnswer(MISSED, ForbiddenMatches(len(kernels), "kernel", str(pattern)), rows)
-        elif none := _no_such_operator(analysis, pattern):
+        elif not ran and (none := _no_such_operator(analysis, pattern)):
             yield none
         elif undecided := _undecided(step, pattern):
             yield _untold_operators(undecided)
@@ -351,7 +422,14 @@ KERNEL_LIMITS = (
     _limit("forbid_kernels", _read_patterns, _forbid_kernels),
     _limit("only_kernels", _read_patterns, _only_kernels),
     _limit("ops", _read_op_counts, _ops),
-    _limit("forbid_ops", _read_ops, _forbid_ops),
+    Limit(
+        name="forbid_ops",
+        read=_read_ops,
+        check=_check_forbidden,
+        settings=(Setting(name="allow_ops", read=_read_allowed_ops),),
+        per_step=True,
+        families=(),
+    ),
     _limit("fused", _read_fused, _fused),
     _limit("not_fused", _read_apart, _not_fused),
 )

@@ -37,6 +37,7 @@ class Limits(TypedDict, total=False):
     max_launches: int
     max_memcpys: int
     allow_memcpys: Words
+    allow_ops: Words
     max_memsets: int
     max_syncs: int
     allow_syncs: Words

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Disuse(StrEnum):
-    """Why an entry of a baseline is no longer useful, or less useful than it could be."""
+    """Why an entry of a baseline, or of an allow list, is no longer useful, or less useful than it could be."""
 
     GONE = "gone"
     """The test file no longer has the test."""
@@ -27,6 +27,8 @@ class Disuse(StrEnum):
     """The test ran without measuring it."""
     REMOVED = "removed"
     """The test ran without measuring it, and the run removed the entry."""
+    UNNEEDED = "unneeded"
+    """An exception from a rule of the suite that no test needs any more."""
     UNTOLD = "untold"
     """It lacks the types that kernels measured in the run work on."""
 
@@ -62,6 +64,7 @@ _DISUSE = {
     Disuse.RENAMED: ("entries of tests that are gone, while new tests launch their kernels", None),
     Disuse.UNMEASURED: ("entries that their tests no longer measure", "pytest --torchprof-baseline=update"),
     Disuse.REMOVED: ("removed, since their tests no longer measure them", None),
+    Disuse.UNNEEDED: ("exceptions that no test needs any more: remove them", None),
     Disuse.UNTOLD: (
         "entries of an earlier version, in which another type of a kernel is not found until they are renewed",
         "pytest --torchprof-baseline=update",

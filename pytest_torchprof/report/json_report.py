@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.result import Result
 
 SCHEMA: Final = 1
-JUDGED: Final = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED})
+JUDGED: Final = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.XFAILED, Outcome.WARNED})
 """The outcomes of measurements whose numbers stand in a history."""
 # For all of them smaller is better. Times are medians; the others are those of the worst step, as they are gated.
 _SHOWN: Final = tuple(number for number in TABLE if number.headline)

@@ -36,6 +36,8 @@ class Outcome(StrEnum):
     NOT_MEASURED = "not measured"
     XFAILED = "xfailed"
     """It failed, and the test is marked as expected to fail."""
+    WARNED = "warned"
+    """It does not keep to a rule of the suite that only warns, or could not be judged by it."""
     RECORDED = "recorded"
     """A recording by itself, without any limit."""
     GONE = "gone"
@@ -137,6 +139,8 @@ class Result(Struct, frozen=True, kw_only=True):
     """The use of torch.compile's caches; None if it was not in use."""
     against_time: TimeComparison | None = None
     """How its time compares with another commit's; None if that was not asked for."""
+    of_rule: bool = False
+    """Whether nothing but a rule of the suite asked for it."""
     location: tuple[str, int] | None = None
     """The test's file, relative to the root directory, and line."""
     culprit: tuple[str, int] | None = None

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
+from pytest_torchprof.limits import HOLDS, NOT_MEASURED
 from pytest_torchprof.report.columns import CALLS, TESTS, Among, terminal_columns
 from pytest_torchprof.report.result import NOTHING_COMPARED, BaselineState, Outcome
-from pytest_torchprof.text import broken, cut, ending, first_of, printable, width_of
+from pytest_torchprof.text import (
+    and_more,
+    broken,
+    cut,
+    ending,
+    first_line,
+    first_of,
+    printable,
+    printable_line,
+    width_of,
+)
 from pytest_torchprof.text.tables import cells, fitted, headed, ruled
 
 if TYPE_CHECKING:
@@ -27,10 +40,13 @@ makes such a run fail"""
 """Printed once, with the first baseline."""
 _NARROWEST_NAME: Final = 16
 """The width that they have when no further column can leave."""
+_MOST_WARNINGS: Final = 20
+"""Beyond these they are counted."""
 _OUTCOMES: Final = {
     Outcome.PASSED: "passed",
     Outcome.FAILED: "failed",
     Outcome.NOT_MEASURED: "not measured",
+    Outcome.WARNED: "warned of",
     Outcome.SKIPPED: "not judged",
     Outcome.XFAILED: "failed as expected",
 }
@@ -85,7 +101,8 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
 
     ``width`` is the terminal's, in columns; too long a name loses its beginning, and columns are left out.
     """
-    parts = [_draw_results(run, width)]
+    shown = structs.replace(run, results=tuple(own for own in run.results if verbosity > 0 or not _is_quiet(own)))
+    parts = [_draw_results(shown, width)] if shown.results else []
     for result in run.results:
         name = printable(result.name)
         varied = result.varied_lines if verbosity > 0 else ()
@@ -97,6 +114,7 @@ def render(run: RunResults, *, width: int, verbosity: int = 0) -> str:
             parts.append(
                 headed(result.kernels, kernel_columns(result), f"{name}: kernels of the step with most", width=width)
             )
+    parts += _warnings(run, every=verbosity > 0)
     # Tables already fit the screen.
     parts = [broken(part, width) for part in parts]
     parts += (broken(_unused_prose(unused), width, command=unused.remedy or "") for unused in run.unused)
@@ -115,7 +133,32 @@ def render_briefly(run: RunResults) -> list[str]:
     lacking = "without a baseline" if run.against is None else f"not measured at {printable(run.compared_with)}"
     lines = [f"{lacking}: {first_of(new)}"] if new and compared else []
     lines += [printable(run.gone_words)] if run.gone_words else []
+    lines += _warnings(run, every=False)
     return [closing(run), *lines, *map(_unused_text, run.unused)]
+
+
+def _is_quiet(result: Result) -> bool:
+    """Whether a test needs no row of its own, of the many that only a rule of the suite measures."""
+    return result.of_rule and result.outcome in (Outcome.PASSED, Outcome.SKIPPED, Outcome.WARNED, Outcome.XFAILED)
+
+
+def _warnings(run: RunResults, *, every: bool) -> list[str]:
+    """Return what rules warn of, a line each, the first ones or all."""
+    warned = [result for result in run.results if result.outcome is Outcome.WARNED]
+    shown = warned if every else warned[:_MOST_WARNINGS]
+    lines = [f"  {printable(result.name)}: {printable_line(_why_warned(result))}" for result in shown]
+    if left := len(warned) - len(shown):
+        lines.append(f"  {and_more(left, 'warning').lstrip()}, with -v or --torchprof-report=FILE")
+    return ["\n".join(["warned of:", *lines])] if lines else []
+
+
+def _why_warned(result: Result) -> str:
+    """Return the first limit that is missed or not measured, with what was seen; else why nothing was measured."""
+    missed = next((verdict for verdict in result.limits if verdict.status != HOLDS), None)
+    if missed is not None:
+        unmeasured = "not measured: " if missed.status == NOT_MEASURED else ""
+        return f"{missed.written}: {unmeasured}{missed.text}"
+    return first_line(result.message) if result.reason is None else f"not measured: {result.reason}"
 
 
 def _held_limits(name: str, result: Result) -> Iterator[str]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_torchprof.testing.rule_key import RULE
+
 if TYPE_CHECKING:
     from pytest_torchprof.testing.ranks.item import JobItem
     from pytest_torchprof.testing.session import RunState
@@ -22,7 +24,7 @@ PASSED: pytest.StashKey[bool] = pytest.StashKey()
 
 
 def is_ours(item: pytest.Item) -> bool:
-    """Return whether a test is measured: it is marked, or asks for the fixture."""
+    """Return whether a test is measured: it is marked, asks for the fixture, or a rule of the suite reaches it."""
     if not isinstance(item, pytest.Function):
         return False  # A doctest in a marked module has no body that could be a step.
-    return item.get_closest_marker("torchprof") is not None or "torchprof" in item.fixturenames
+    return RULE in item.stash or item.get_closest_marker("torchprof") is not None or "torchprof" in item.fixturenames

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
+from pytest_torchprof.reasons.errors import NotMeasured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.testing.measured_calls import measure_function
 
@@ -17,6 +19,38 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_torchprof.testing.test_run import TestRun
+
+
+def _measured(run: TestRun, function: Callable[[], Any]) -> Any:
+    """Call the body as often as it takes, and return what the last call returned.
+
+    Where a rule of the suite only warns, a test runs also if it cannot be measured.
+    """
+    calls = _BodyCalls(function)
+    try:
+        with run.taking(run.start_body()) as asked:
+            return measure_function(run, asked, calls)
+    except NotMeasured:
+        if not run.test.options.warns_of("") or calls.raised:
+            raise
+        return calls.result if calls.made else function()
+
+
+@dataclass(slots=True)
+class _BodyCalls:
+    """Calls a function, and knows what became of that."""
+
+    function: Callable[[], Any]
+    made: int = 0
+    raised: bool = False
+    result: Any = None
+
+    def __call__(self) -> Any:
+        self.made += 1
+        self.result, self.raised = None, True
+        result = self.function()
+        self.result, self.raised = result, False
+        return result
 
 
 @contextmanager
@@ -36,8 +70,7 @@ def measured_body(
         with around():
             if not run.body_is_step:
                 return original(*args, **kwargs)
-            with run.taking(run.start_body()) as asked:
-                return measure_function(run, asked, partial(original, *args, **kwargs))
+            return _measured(run, partial(original, *args, **kwargs))
 
     @wraps(original)
     async def async_body(*args: Any, **kwargs: Any) -> Any:

@@ -117,16 +117,18 @@ def _conclude_one(
     came = came_out(judgement, measurements, ending, replace(test.screen, everything=False))
     writable = judgement.holds and not came.unanswerable
     compared = baseline_outcome(test, judgement, writable=writable) if judgement.profile else BaselineOutcome()
-    kept = _keep(test, judgement.measurement, failed=came.outcome.is_failure)
+    result = result_of(test, judgement, came, compared)
+    kept = _keep(test, judgement.measurement, result)
     recording = _recording_lines(test, kept)
     if came.problem is not None:
         message = _labelled(judgement, f"{came.problem}{recording}")
+    elif came.outcome is Outcome.WARNED:
+        message = _labelled(judgement, str(came.warning))
     elif came.unanswerable:
         message = f"not judged without a GPU: {', '.join(came.unanswerable)}"
     else:
         message = ending.by_itself
     shown = test.state.options.shown(kept) if kept else None
-    result = result_of(test, judgement, came, compared)
     return Conclusion(
         judgement=judgement,
         result=structs.replace(result, message=message, recording=shown),
@@ -139,14 +141,14 @@ def _conclude_one(
     )
 
 
-def _keep(test: MeasuredTest, measurement: Measurement, *, failed: bool) -> Path | None:
+def _keep(test: MeasuredTest, measurement: Measurement, result: Result) -> Path | None:
     recording, state = measurement.recording, test.state
     if recording is None or not recording.is_file():
         return None
     if state.options.replay is not None:
         return recording
     stacks = measurement.explanation.recording
-    return state.keep(recording, test.nodeid, measurement.label, failed=failed, stacks=stacks)
+    return state.keep(recording, result, stacks=stacks)
 
 
 def _recording_lines(test: MeasuredTest, kept: Path | None) -> str:

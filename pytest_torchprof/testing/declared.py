@@ -26,10 +26,16 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("gpus", "all|each", "each: every worker of pytest-xdist sees a GPU of its own, as long as there are enough"),
     ("save", "DIR", "keep every recording in DIR"),
     ("replay", "DIR", "judge the recordings in DIR without running the measured code"),
+    (
+        "keep",
+        "WHAT",
+        "of what --torchprof-save keeps: all (default), changed or figures; beside it a record of the run",
+    ),
     ("history", "WHERE", "add a record of the run to the history in WHERE, a folder or a database (torchprof history)"),
 )
 _KEYS: tuple[tuple[str, Literal["args", "linelist"] | None, str | list[str], str], ...] = (
     *((key_of(name), None, "", text) for name, _, text in _OPTIONS),
+    ("torchprof_suite", None, "", "as --torchprof-suite"),
     ("torchprof_require_gpu", None, "", "as --torchprof-require-gpu"),
     ("torchprof_tolerance", None, "", "for tests without a tolerance of their own, e.g. time=0.10 memory=0.05"),
     ("torchprof_rank_timeout", None, "60", "seconds that ranks wait for a silent one (default 60)"),
@@ -62,6 +68,10 @@ def add_options(parser: pytest.Parser) -> None:
         help="write the results to FILE, by its suffix: .html, .json, .md, .jsonl, .csv, .benchmark.json, .bmf.json or "
         ".pytorch.json (repeatable)",
     )  # fmt: skip
+    group.addoption(
+        "--torchprof-suite", dest="torchprof_suite", nargs="?", const="1", metavar="SHARE", default=None,
+        help="measure each test that a rule of [tool.torchprof.limits] matches, or this share of them",
+    )  # fmt: skip
     for key, kind, default, text in _KEYS:
         parser.addini(key, text, type=kind, default=default)
 
@@ -69,7 +79,7 @@ def add_options(parser: pytest.Parser) -> None:
 def is_anything_given(config: pytest.Config) -> bool:
     """Return whether the command line or the ini file sets any of these, or names a commit to compare with."""
     options = (key_of(name) for name, _, _ in _OPTIONS)
-    others = ("torchprof_require_gpu", "torchprof_report", "torchprof_against")
+    others = ("torchprof_suite", "torchprof_require_gpu", "torchprof_report", "torchprof_against")
     return any(getattr(config.option, name) is not None for name in (*options, *others)) or any(
         config.getini(key) != default for key, _, default, _ in _KEYS
     )

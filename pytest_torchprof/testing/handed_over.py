@@ -9,6 +9,7 @@ from msgspec import Struct, convert, to_builtins
 from pytest_torchprof.baseline import EntryFields  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.report.result import Result  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.testing.renames import Gone, NewTest  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.testing.suite_rules import SuiteSeen  # noqa: TC001 - msgspec reads the annotations
 
 
 class HandedBaselines(Struct, frozen=True, kw_only=True):
@@ -39,6 +40,8 @@ class ProcessResults(Struct, frozen=True, kw_only=True):
     """Problems, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
+    suite_seen: SuiteSeen | None = None
+    """What it saw of the suite's rules when it collected the tests."""
     slow_export: bool = False
     """torch could not be asked for the file alone, so that measurements on a GPU took longer than they need to."""
 

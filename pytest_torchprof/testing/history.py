@@ -17,8 +17,10 @@ from pytest_torchprof.history.record import BadRecord, RunRecord
 from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.history.store import StoreUnusable
 from pytest_torchprof.history.stores import store_at
+from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.recording.files import hide
 from pytest_torchprof.system.waiting import within
+from pytest_torchprof.testing.figures import figures_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,14 +33,23 @@ PATIENCE_S: Final = 60
 
 
 def leave_record(state: RunState, session: pytest.Session) -> None:
-    """Add the record of a run to its history, if it has one.
+    """Add the record of a run to its history, if it has one, and to the folder of what it keeps.
 
     If it cannot be written it waits in the outbox, and the end of the run says so.
     """
-    if (where := state.options.history) is None:
+    where, figures = state.options.history, figures_folder(state.options)
+    store = None if where is None else store_at(where)
+    if store is None and figures is None:
         return
-    store = store_at(where)
-    record = _record(state, session, apart=store.files)
+    apart = (*(store.files if store is not None else ()), *(figures.files if figures is not None else ()))
+    record = _record(state, session, apart=apart)
+    if figures is not None:
+        try:
+            figures.add(record)
+        except StoreUnusable as problem:
+            state.note_problem(coded(f"--torchprof-keep: {figures.shown} {problem.why}", Code.REPORT_NOT_WRITTEN))
+    if where is None or store is None:
+        return
     try:
         within(PATIENCE_S, lambda: store.add(record))
     except TimeoutError as error:

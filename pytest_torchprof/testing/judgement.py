@@ -46,6 +46,10 @@ class Judgement:
     profile: Profile | None = None
     """The profile for reports: without a gate, with what explains it; None where nothing was measured."""
     verdicts: tuple[Verdict, ...] = ()
+    warnings: tuple[Verdict, ...] = ()
+    """Those by rules of the suite that only warn."""
+    only_warns: bool = False
+    """Whether nothing fails the test, not even that nothing was measured."""
     baseline: BaselineJudgement | None = None
     """None where it is not compared."""
     baseline_failure: tuple[FailureLine, ...] = ()
@@ -78,6 +82,16 @@ class Judgement:
         """Return the error that says what does not hold; None where everything holds."""
         if (profile := self.profile) is not None:
             return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
+        return None if self.only_warns else self._not_measured(screen)
+
+    def warning(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
+        """Return what a rule of the suite that only warns says, None where it says nothing."""
+        if (profile := self.profile) is not None:
+            # Of hundreds of warnings nobody reads why; to look for findings takes as long as to judge.
+            return error_for(self.warnings, profile, lambda _: (), screen=screen)
+        return self._not_measured(screen) if self.only_warns else None
+
+    def _not_measured(self, screen: Screen) -> NotMeasured:
         reason = self.measurement.why_not or NotRunToEnd()
         brief = broken(f"not measured: {reason_line(str(reason))}", screen.columns)
         doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else ""
@@ -149,7 +163,7 @@ def judge_measurement(
     *not measured* that the test's body received and kept to itself.
     """
     if measurement.profile is None or measurement.why_not is not None:
-        return Judgement(measurement=measurement)
+        return Judgement(measurement=measurement, only_warns=test.options.warns_of(""))
     check, label, repeat = test.baseline, measurement.label, measurement.explanation.repeat
     profile = measurement.profile.with_context(rules=test.state.rules, gate=None).with_others(siblings)
     profile = profile if repeat is None else profile.with_repeat(repeat)
@@ -173,10 +187,14 @@ def judge_measurement(
     if baseline is not None and baseline.comparison.verdict == "worse" and check.is_failed_by(baseline):
         blame = compare.blame(profile, baseline.new(), baseline.comparison)
         baseline = replace(baseline, comparison=blame.comparison)
+    # A verdict within a range is one on the limit that is called ranges.
+    warned = [test.options.warns_of("ranges" if own.range is not None else own.limit) for own in verdicts]
     return Judgement(
         measurement=measurement,
         profile=profile,
-        verdicts=tuple(verdicts),
+        verdicts=tuple(own for own, warns in zip(verdicts, warned, strict=True) if not warns),
+        warnings=tuple(own for own, warns in zip(verdicts, warned, strict=True) if warns),
+        only_warns=test.options.warns_of(""),
         baseline=baseline,
         baseline_failure=tuple(check.failure_lines(baseline, blame))
         if baseline is not None and blame is not None

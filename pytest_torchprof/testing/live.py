@@ -72,6 +72,7 @@ def _plan(
         nodeid=test.nodeid,
         label=asked.label,
         count_flops=needs_flops(asked.limits),
+        repeatable=not options.of_rule_alone,
         compiled=compiled,
         times=options.tolerance.cache if takes_times else None,
         caches=test.state.caches,

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.testing.rule_key import RULE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,24 @@ if TYPE_CHECKING:
 
 
 def merged_marker(item: pytest.Item) -> dict[str, object] | None:
-    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None without one."""
+    """Return the item's ``torchprof`` markers merged keyword by keyword, the nearest winning; None without one.
+
+    Behind all of them stands what the rules of the suite ask of the test.
+    """
+    own, rule = _own_markers(item), item.stash.get(RULE, None)
+    return own if rule is None else rule.beside(own, alone=own is None and not _asks_for_fixture(item))
+
+
+def measured_by_rule_alone(item: pytest.Item) -> bool:
+    """Whether nothing but a rule of the suite measures a test."""
+    return RULE in item.stash and _own_markers(item) is None and not _asks_for_fixture(item)
+
+
+def _asks_for_fixture(item: pytest.Item) -> bool:
+    return "torchprof" in getattr(item, "fixturenames", ())
+
+
+def _own_markers(item: pytest.Item) -> dict[str, object] | None:
     merged: dict[str, object] | None = None
     for marker in (marker for node in reversed(item.listchain()) for marker in _nearest_first(node)):
         if marker.args:

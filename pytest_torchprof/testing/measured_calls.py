@@ -47,7 +47,9 @@ def measured_calls(run: TestRun, asked: Measurement, *, again: Callable[[Explana
         if judged.is_disbelieved:
             raise judged.measurement.error
         stacks = partial(test.state.recordings.new_stacks_file, test.nodeid, asked.label)
-        yield from asked.explanation.repeated(stacks, now=judged.lacks_lines, later=again)
+        yield from asked.explanation.repeated(
+            stacks, now=judged.lacks_lines and not test.options.of_rule_alone, later=again
+        )
 
 
 def measure_function(run: TestRun, asked: Measurement, function: Callable[[], Any]) -> Any:

@@ -13,9 +13,10 @@ import pytest
 from pytest_torchprof.against import is_side
 from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_least, device_name
 from pytest_torchprof.reasons.codes import Code, coded
-from pytest_torchprof.reasons.errors import UnknownLimit
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.testing.declared import key_of, option_of
-from pytest_torchprof.testing.markers import merged_marker
+from pytest_torchprof.testing.markers import measured_by_rule_alone, merged_marker
+from pytest_torchprof.testing.rule_key import RULE
 from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance, tolerance_in
 from pytest_torchprof.text import HUGE, MOST_DIGITS, enumerated, is_huge, nearest
 
@@ -27,10 +28,20 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.where import Where
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Limit
+    from pytest_torchprof.testing.suite_file import Suite
+    from pytest_torchprof.testing.suite_rules import RuleOfTest
 
 Value = TypeVar("Value")
 RECORDABLE = ("stacks", "modules", "memory")
 _SWITCH = {**dict.fromkeys(("true", "1", "yes", "on"), True), **dict.fromkeys(("false", "0", "no", "off"), False)}
+
+
+class Keep(StrEnum):
+    """What of a run stays in the folder of ``--torchprof-save``, beside the record of its figures."""
+
+    FIGURES = "figures"
+    CHANGED = "changed"
+    ALL = "all"
 
 
 class BaselineMode(StrEnum):
@@ -89,11 +100,15 @@ class RunOptions:
     """Which tests of several ranks share a job: those of a file, or each has its own."""
     against: Side | None = None
     """Which side of a comparison with a commit this process is; None where nothing is compared."""
+    suite: Suite | None = None
+    """The rules for tests that ask for nothing themselves; None where nobody asks for them."""
+    keep: Keep | None = None
+    """Of which measurements the recording is kept with ``save``, beside a record of the run; None: of all, without."""
 
     @property
     def keeps_results(self) -> bool:
         """Whether results outlive the run, with what only their readers ask for."""
-        return bool(self.reports) or self.history is not None
+        return bool(self.reports) or self.history is not None or self.keep is not None
 
     def shown(self, path: Path) -> str:
         """Return a path as messages name it: relative to the root directory if it lies below it."""
@@ -119,6 +134,9 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         raise _bad_option(f"--torchprof-save: {existing} is a file; name a folder for the recordings")
     if replay and not replay.is_dir():
         raise _bad_option(f"--torchprof-replay: {replay} is no folder; name one made by --torchprof-save")
+    keep = source.read("keep", _one_of(Keep))
+    if keep and not save:
+        raise _bad_option(f"--torchprof-keep={keep} says what --torchprof-save=DIR keeps: name the folder too")
     options = RunOptions(
         enabled=source.read("", _one_of(("on", "off"))) != "off",
         baseline=BaselineMode(source.read("baseline", _one_of(BaselineMode)) or "compare"),
@@ -132,6 +150,8 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
         replay=replay,
         reports=source.paths("report"),
         history=source.history(),
+        suite=source.suite(),
+        keep=Keep(keep) if keep else None,
         rootdir=config.rootpath,
         tolerance=source.tolerance(),
         settings=source.settings(),
@@ -148,7 +168,7 @@ def _of_side(options: RunOptions) -> RunOptions:
     """Return the options of one side: the commit's run leaves baselines, with which the working tree is compared."""
     from pytest_torchprof.against.side import this_side  # noqa: PLC0415  (this module loads in every pytest run)
 
-    side = this_side()
+    side, options = this_side(), replace(options, suite=None)
     if side.is_judged:
         return replace(options, baseline=BaselineMode.COMPARE, baseline_dir=side.entries, against=side)
     return replace(
@@ -159,6 +179,7 @@ def _of_side(options: RunOptions) -> RunOptions:
         save=side.recordings,
         reports=(),
         history=None,
+        keep=None,
         require_gpu=False,
     )
 
@@ -209,6 +230,17 @@ class _Source:
         if given is None:
             given, folder = self._config.getini(key_of(name)) or (), self._config.rootpath
         return [given] if isinstance(given, str) else given, folder
+
+    def suite(self) -> Suite | None:
+        """Return the rules for the suite, if the run asks for them."""
+        if (share := self.read("suite", _share)) is None:
+            return None
+        from pytest_torchprof.testing.suite_file import read_suite  # noqa: PLC0415  (this module loads in every pytest run)
+
+        try:
+            return read_suite(self._config, share)
+        except TorchprofError as problem:
+            raise _bad_option(problem.text) from None
 
     def settings(self) -> dict[str, object]:
         """Return the settings of limits that the ini file has."""
@@ -281,7 +313,15 @@ class TestOptions:
     own_kernels: OwnKernels | None
     """What the marker says of kernels that no table knows; None where it says nothing."""
     marker: Mapping[str, object] | None
-    """The markers as they were merged, None without one."""
+    """The markers as they were merged, with what a rule of the suite asks; None without either."""
+    rule: RuleOfTest | None = None
+    """What the rules of the suite ask of it; None where no rule does."""
+    of_rule_alone: bool = False
+    """Whether nothing but a rule measures it: its body is called once then, and never again."""
+
+    def warns_of(self, limit: str) -> bool:
+        """Return whether a miss of this limit is only told; "" stands for the measurement as a whole."""
+        return self.rule is not None and self.rule.warns_of(limit, alone=self.of_rule_alone)
 
     @property
     def marked(self) -> bool:
@@ -305,9 +345,13 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
             raise UnknownLimit(message, Code.UNKNOWN_KEYWORD)
     options = {keyword: _read_option(keyword, limits.pop(keyword)) for keyword in list(limits) if keyword in _READERS}
 
+    of_rule_alone = measured_by_rule_alone(item)
+    # How often such a test is called is no matter of taste: it was not written to be called again.
+    forced = run.forced - {"warmup", "steps"} if of_rule_alone else run.forced
+
     def choose(name: str, default: Any) -> Any:
         order = [options.get(name), getattr(run, name)]
-        return next((value for value in (order[::-1] if name in run.forced else order) if value is not None), default)
+        return next((value for value in (order[::-1] if name in forced else order) if value is not None), default)
 
     device = choose("device", DEVICE)
     if "ranks" in options and ":" in device:
@@ -320,7 +364,7 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         # A test that measures through the fixture may add limits.
         more_to_come="torchprof" in getattr(item, "fixturenames", ()),
     )
-    if run.replay is None:
+    if run.replay is None and not of_rule_alone:  # What a rule asks for was looked at with the rule.
         refuse_unknown_operators(asked)
     return TestOptions(
         device=device,
@@ -335,6 +379,8 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
         own_kernels=options.get("own_kernels"),
         marker=marker,
+        rule=item.stash.get(RULE, None),
+        of_rule_alone=of_rule_alone,
     )
 
 
@@ -365,6 +411,16 @@ def _one_of(choices: Iterable[str]) -> Callable[[object], str]:
         raise UnknownLimit(f"expected {enumerated(known)}")
 
     return read
+
+
+def _share(value: object) -> float:
+    with suppress(ValueError):
+        if 0 < (share := float(str(value))) <= 1:
+            return share
+    raise UnknownLimit(
+        "expected a share of the tests above 0 and up to 1, such as 0.2; a path behind the option is taken for its "
+        "value: write --torchprof-suite=1"
+    )
 
 
 def _yes_or_no(value: object) -> bool:

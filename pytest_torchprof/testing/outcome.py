@@ -24,6 +24,8 @@ class CameOut:
     outcome: Outcome
     problem: LimitsMissed | NotMeasured | None
     """The error that says what does not hold."""
+    warning: LimitsMissed | NotMeasured | None
+    """What does not keep to a rule that only warns."""
     unanswerable: tuple[str, ...]
     """What was not judged because the CPU stood in for a missing GPU."""
 
@@ -31,15 +33,17 @@ class CameOut:
 def came_out(judgement: Judgement, measurements: tuple[Measurement, ...], ending: Ending, screen: Screen) -> CameOut:
     """Return how a measurement came out; ``measurements`` are all of the test, this one among them."""
     unanswerable, problem = _unanswerable(judgement, measurements), judgement.error(screen)
-    if judgement.profile is None:
+    warning = judgement.warning(screen)
+    if judgement.profile is None and not judgement.only_warns:
         outcome = Outcome.NOT_MEASURED
     elif problem is not None and not ending.skipped:
         outcome = Outcome.NOT_MEASURED if isinstance(problem, NotMeasured) else Outcome.FAILED
     elif unanswerable or ending.skipped or skipped_at_gate(measurements) is not None:
         outcome = Outcome.SKIPPED
     else:
-        outcome = Outcome.FAILED if ending.by_itself else Outcome.PASSED
-    return CameOut(outcome=outcome, problem=problem, unanswerable=unanswerable)
+        judged = Outcome.PASSED if warning is None else Outcome.WARNED
+        outcome = Outcome.FAILED if ending.by_itself else judged
+    return CameOut(outcome=outcome, problem=problem, warning=warning, unanswerable=unanswerable)
 
 
 def _unanswerable(judgement: Judgement, measurements: tuple[Measurement, ...]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import hashlib
 import re
 import shutil
 import tempfile
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,16 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.recording.files import HIDDEN, hide, stacks_name
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.system.replacing import replacing
+from pytest_torchprof.testing.figures import former_structures
+from pytest_torchprof.testing.options import Keep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
+    from pytest_torchprof.report.result import Result
     from pytest_torchprof.testing.options import RunOptions
 
 SUFFIX = ".json.gz"
@@ -61,18 +66,20 @@ class Recordings:
             self._scratch = tempfile.TemporaryDirectory(prefix="torchprof-", dir=folder, ignore_cleanup_errors=True)
         return Path(self._scratch.name)
 
-    def keep(
-        self, recording: Path, nodeid: str, label: str | None, *, failed: bool, stacks: Path | None = None
-    ) -> Path | None:
-        """Move a recording to its final place, the folder of ``--torchprof-save`` or that of failures; else remove it.
+    def keep(self, recording: Path, result: Result, *, stacks: Path | None = None) -> Path | None:
+        """Move the recording of a result to its final place: the folder of ``--torchprof-save``, or of failures.
+
+        Else remove it: also where ``--torchprof-keep`` asks for less than all.
 
         ``stacks`` is the repeat's, which goes beside it. TorchprofError where the folder cannot be written.
         """
-        folder = self._options.save or (self._options.rootdir / HIDDEN if failed else None) if self._keeps else None
-        if folder is not None and self._options.save is None and folder.is_symlink():
+        failed, nodeid = result.outcome.is_failure, result.nodeid
+        saved = self._options.save if self._is_saved(result) else None
+        folder = saved or (self._options.rootdir / HIDDEN if failed else None) if self._keeps else None
+        if folder is not None and saved is None and folder.is_symlink():
             message = f"the recording of {nodeid} cannot be kept: {folder} is a link, and nothing is written through it"
             raise TorchprofError(f"{message}; remove it", Code.RECORDING_NOT_WRITTEN)
-        target = folder / recording_name(nodeid, label, this_rank()) if folder is not None else None
+        target = folder / recording_name(nodeid, result.label, this_rank()) if folder is not None else None
         try:
             if target is not None:
                 _move(recording, stacks, target)
@@ -85,6 +92,23 @@ class Recordings:
                 if file is not None:
                     file.unlink(missing_ok=True)
         return target
+
+    def _is_saved(self, result: Result) -> bool:
+        """Whether the whole recording of a result is to stay: as everything does, or because it failed or changed."""
+        keep = self._options.keep
+        if keep is not Keep.CHANGED:
+            return keep is not Keep.FIGURES
+        if result.outcome.is_failure or result.outcome in (Outcome.WARNED, Outcome.XFAILED):
+            return True
+        if result.comparison is not None:
+            return result.comparison.verdict != "same"
+        former = self._former_structures.get((result.nodeid, result.label, result.rank))
+        return former is None or former != result.structure
+
+    @cached_property
+    def _former_structures(self) -> dict[tuple[str, str | None, int | None], str | None]:
+        """What the measurements of the last run in the folder launched; nothing where there was none."""
+        return {} if self._options.save is None else former_structures(self._options.save)
 
     def clear_failures(self) -> None:
         """Remove the recordings that the previous run kept, and only those.

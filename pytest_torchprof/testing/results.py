@@ -15,7 +15,7 @@ from pytest_torchprof.limits import MISSED
 from pytest_torchprof.limits.remedies import telling_of
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
 from pytest_torchprof.reasons.timing import StandInTimed
-from pytest_torchprof.report.result import KernelCalls, Result, with_numbers
+from pytest_torchprof.report.result import KernelCalls, Outcome, Result, with_numbers
 from pytest_torchprof.testing.timed_results import without_times
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared:
     """Return the result of a measurement, without its message and its recording."""
     state, measurement, profile = test.state, judgement.measurement, judgement.profile
     seen, rank = profile or measurement.profile, this_rank()
+    problem = came.problem or (came.warning if came.outcome is Outcome.WARNED else None)
     result = Result(
         nodeid=test.nodeid,
         label=measurement.label,
@@ -38,10 +39,11 @@ def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared:
         ranks=None if rank.alone else rank.world,
         device=test.options.device,
         outcome=came.outcome,
-        reason=came.problem.reason if isinstance(came.problem, NotMeasured) else None,
+        reason=problem.reason if isinstance(problem, NotMeasured) else None,
         environment=seen.trace.environment if seen is not None else None,
         compile_caches=_caches(seen) if seen is not None else None,
         location=test.location,
+        of_rule=test.options.of_rule_alone,
         time_share=test.baseline.time_share if state.options.against is not None else None,
         culprit=_culprit(test, judgement) if came.outcome.is_failure else None,
         baseline_state=compared.state,
@@ -49,7 +51,7 @@ def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared:
         baseline_fails=compared.fails,
     )
     if profile is not None:
-        result = replace(with_numbers(result, profile), limits=judgement.verdicts)
+        result = replace(with_numbers(result, profile), limits=(*judgement.verdicts, *judgement.warnings))
         if came.problem is not None or state.options.keeps_results:
             result = replace(result, kernels=_kernel_rows(profile) if profile.kernels_unknown is None else ())
         if state.options.keeps_results:

@@ -21,6 +21,7 @@ from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.history import leave_record
 from pytest_torchprof.testing.recordings import SUFFIX
+from pytest_torchprof.testing.suite import suite_problems, unneeded
 from pytest_torchprof.testing.unused import unused_entries
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
@@ -48,6 +49,7 @@ def finish(state: RunState, session: pytest.Session) -> None:
                     baselines = state.baselines
                     state.note_gone(two_sides.only_at_base(side, baselines.files, baselines.compared_keys))
                 state.note_problem(*two_sides.nothing_compared(side, state.results.values()))
+            _end_suite(state, session)
             state.note_problem(*state.write_baselines(), *_write_reports(state), *_write_step_summary(state))
             leave_record(state, session)
         if state.options.replay is not None and not state.replayed:
@@ -62,6 +64,16 @@ def finish(state: RunState, session: pytest.Session) -> None:
     finally:
         state.at_end.close()
         state.recordings.close()
+
+
+def _end_suite(state: RunState, session: pytest.Session) -> None:
+    """Say what is left of the suite's rules and exceptions."""
+    suite, seen = state.options.suite, state.suite_seen
+    if suite is None or seen is None or not state.options.enabled:
+        return
+    state.note_problem(*suite_problems(seen))
+    if not (session.shouldfail or session.shouldstop):
+        state.note_unused(unneeded(suite, seen, state.results.values()))
 
 
 def _write_reports(state: RunState) -> list[str]:

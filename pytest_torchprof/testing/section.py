@@ -9,6 +9,7 @@ from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.limits import Screen
 from pytest_torchprof.reasons.capturing import SLOW_EXPORT
 from pytest_torchprof.report import ci, terminal
+from pytest_torchprof.testing.suite import unmeasurable_words
 from pytest_torchprof.testing.workers import COLUMNS
 from pytest_torchprof.text import broken
 
@@ -39,6 +40,7 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     unjudged = state.recordings.unjudged(state.replayed)
     if state.left_behind:
         _write(terminalreporter, f"torchprof: {state.left_behind}", yellow=True)
+    _write_unmeasurable(state, terminalreporter)
     if not (run.results or state.problems or unjudged):
         return
     rank = this_rank()
@@ -56,6 +58,12 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
         for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
             terminalreporter.write_line(command)
+
+
+def _write_unmeasurable(state: RunState, terminalreporter: Any) -> None:
+    """Say which tests a rule that warns could not reach; of one that fails the run's problems tell."""
+    if state.suite_seen is not None and state.suite_seen.unmeasurable and not state.suite_seen.fails:
+        _write(terminalreporter, f"torchprof: {unmeasurable_words(state.suite_seen)}", yellow=True)
 
 
 def _write_results(state: RunState, terminalreporter: Any, unjudged: Iterable[str]) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.recordings import Recordings
     from pytest_torchprof.testing.run_baselines import BaselineNote, RunBaselines
+    from pytest_torchprof.testing.suite_rules import SuiteSeen
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +70,8 @@ class RunState:
     own_group: object = None
     """The process group that the plugin has initialized, while it is there."""
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    suite_seen: SuiteSeen | None = None
+    """What was seen of the suite's rules when the tests were collected; None without rules."""
     left_behind: str = ""
     """Where the record of the run waits if the history could not take it; empty if it did."""
     at_end: ExitStack = field(default_factory=ExitStack)
@@ -93,6 +96,10 @@ class RunState:
     def note_lack_of_gpu(self) -> None:
         """Take note that a test cannot be measured on the GPU that is required."""
         self.lacks_gpu = True
+
+    def note_suite(self, seen: SuiteSeen) -> None:
+        """Take what was seen of the suite's rules when the tests were collected."""
+        self.suite_seen = seen
 
     def note_slow_export(self) -> None:
         """Take note that torch cannot be asked for the file alone."""
@@ -127,12 +134,10 @@ class RunState:
         if self.baselines.end_test(nodeid, test_file, passed=passed):
             self.leave_baseline(nodeid)
 
-    def keep(
-        self, recording: Path, nodeid: str, label: str | None, *, failed: bool, stacks: Path | None = None
-    ) -> Path | None:
+    def keep(self, recording: Path, result: Result, *, stacks: Path | None = None) -> Path | None:
         """Move a recording to its final place and return that; None if it is not kept, or cannot be."""
         try:
-            return self.recordings.keep(recording, nodeid, label, failed=failed, stacks=stacks)
+            return self.recordings.keep(recording, result, stacks=stacks)
         except TorchprofError as problem:
             # A full disk or a read-only checkout: what was measured counts all the same.
             self.note_problem(str(problem))
@@ -226,6 +231,7 @@ class RunState:
             replayed=tuple(sorted(self.replayed)),
             problems=tuple(self.problems),
             lacks_gpu=self.lacks_gpu,
+            suite_seen=self.suite_seen,
             slow_export=self.slow_export,
         )
 
@@ -245,6 +251,7 @@ class RunState:
         self.replayed.update(other.replayed)
         self.problems.extend(other.problems)
         self.lacks_gpu |= other.lacks_gpu
+        self.suite_seen = self.suite_seen or other.suite_seen
         self.slow_export |= other.slow_export
 
 

@@ -51,6 +51,8 @@ class TestRun:
     compiled: CompileLog = field(default_factory=CompileLog)
     """What torch.compile has done since the first measurement."""
     measuring: bool = False
+    body_left: bool = False
+    """Whether its body cannot be the measured step, and runs without a measurement."""
     in_call: bool = False
     """Whether the test is being called."""
     judged: bool = False
@@ -61,7 +63,12 @@ class TestRun:
     @property
     def body_is_step(self) -> bool:
         """Whether the test body itself is the measured step: marked, and nothing measures inside it; never when off."""
-        return self.test.state.options.enabled and self.test.options.marked and not self.uses_fixture
+        return (
+            self.test.state.options.enabled
+            and self.test.options.marked
+            and not self.uses_fixture
+            and not self.body_left
+        )
 
     @property
     def why_unjudged(self) -> str | None:
@@ -75,6 +82,11 @@ class TestRun:
     def use_fixture(self) -> None:
         """Take note that the test, or one of its fixtures, asks for the fixture."""
         self.uses_fixture = True
+
+    def leave_body(self, reason: Reason) -> None:
+        """Take note why the body cannot be measured, of a test that may run without."""
+        self.body_left = True
+        self.add(None, why_not=reason)
 
     def ask_as(self, test: MeasuredTest) -> None:
         """Take the new plan of the test, since it got another marker."""

@@ -35,7 +35,14 @@ MOST_DRAWN: Final = 40
 ERROR: Final = "error"
 """The verdict on a test whose own code raised, whatever was measured of it until then."""
 VERDICTS: Final = (
-    *(str(Outcome.FAILED), ERROR, str(Outcome.NOT_MEASURED), str(Outcome.XFAILED), str(Outcome.SKIPPED)),
+    *(
+        str(Outcome.FAILED),
+        ERROR,
+        str(Outcome.NOT_MEASURED),
+        str(Outcome.XFAILED),
+        str(Outcome.WARNED),
+        str(Outcome.SKIPPED),
+    ),
     *(str(Outcome.PASSED), str(Outcome.RECORDED), str(Outcome.GONE)),
 )
 """In the order in which a reader wants them."""

@@ -24,7 +24,7 @@ const Tests = (() => {
     if (place === 0) return Number(row.dataset.place);
     return cell.dataset.v === undefined ? cell.textContent : cell.dataset.v === "" ? null : Number(cell.dataset.v);
   };
-  const ORDER = ["failed", "error", "not measured", "xfailed", "skipped", "passed", "recorded", "gone"];
+  const ORDER = ["failed", "error", "not measured", "xfailed", "warned", "skipped", "passed", "recorded", "gone"];
   const sort = (button) => {
     const heading = button.closest("th");
     const place = heading.cellIndex;

@@ -29,6 +29,7 @@ _WORST_RESULT_FIRST: Final = (
     Outcome.NOT_MEASURED,
     Outcome.XFAILED,
     Outcome.SKIPPED,
+    Outcome.WARNED,
     Outcome.PASSED,
 )
 

@@ -1,0 +1,193 @@
+"""Rules for a whole suite: limits for each test that a pattern matches, whether or not it has a marker."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.text import enumerated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+TABLE: Final = "tool.torchprof.limits"
+"""Where the rules stand in a TOML file."""
+WAYS: Final = frozenset({"warmup", "steps", "device", "record"})
+"""The keywords of a rule that say how to measure; they are for tests that nothing else measures."""
+ONCE: Final[Mapping[str, object]] = {"warmup": 0, "steps": 1, "baseline": False}
+"""How a test is measured that only a rule asks for: its own call, and no other."""
+_MODE: Final = "mode"
+
+
+class Mode(StrEnum):
+    """What becomes of a test that does not keep to a rule."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
+
+class SuiteRule(Struct, frozen=True, kw_only=True):
+    """The limits for the tests whose node ids match a pattern."""
+
+    tests: str
+    """The pattern."""
+    file: str
+    """Where it stands, as messages name it."""
+    mode: Mode
+    ways: Mapping[str, Any]
+    """How to measure."""
+    limits: Mapping[str, Any]
+    """With the settings that change how they count."""
+
+    @property
+    def shown(self) -> str:
+        """The rule as messages name it."""
+        return f'{self.file}: [{TABLE}."{self.tests}"]'
+
+
+class SuiteSeen(Struct, frozen=True, kw_only=True):
+    """What a process saw when it collected the tests."""
+
+    idle: tuple[str, ...] = ()
+    """The rules that match no test, though all tests were collected that they could match."""
+    unmeasurable: tuple[str, ...] = ()
+    """The tests of a rule that have no body to be measured, such as doctests."""
+    fails: bool = False
+    """Whether a rule that fails tests is among theirs."""
+    tests_of: tuple[tuple[str, ...], ...] | None = None
+    """The tests of each entry of the allow list; None where the run does not look at all of them."""
+
+
+class RuleOfTest(Struct, frozen=True, kw_only=True):
+    """What the rules that match one test ask for together; of several values of a limit the last rule's holds."""
+
+    mode: Mode
+    """Of what no limit says, such as that nothing ran: as strict as the strictest of them."""
+    ways: Mapping[str, Any]
+    limits: Mapping[str, Any]
+    warned: frozenset[str]
+    """The limits whose rule only warns."""
+    settings: Mapping[str, frozenset[str]]
+    """The settings that each limit takes."""
+
+    def beside(self, marker: Mapping[str, object] | None, *, alone: bool) -> dict[str, object]:
+        """Return the words of rule and marker: of each limit the marker's, with the marker's settings.
+
+        ``alone``: nothing else measures the test, so that the rule says how it is measured.
+        """
+        own = marker or {}
+        kept = {name: value for name, value in self.limits.items() if name not in own}
+        takers = [self.settings.get(name, frozenset()) for name in kept]
+        settings = frozenset().union(*self.settings.values())
+        words = {
+            name: value for name, value in kept.items() if name not in settings or name in frozenset().union(*takers)
+        }
+        return {**(self.ways if alone else {}), **words, **own}
+
+    def warns_of(self, limit: str, *, alone: bool) -> bool:
+        """Return whether a miss of this limit is only told; "" stands for the measurement as a whole."""
+        return limit in self.warned or (alone and self.mode is Mode.WARN and limit not in self.limits)
+
+
+def read_rules(files: Iterable[Path], shown: Mapping[Path, str]) -> tuple[SuiteRule, ...]:
+    """Return the rules in these TOML files, in their order; TorchprofError names what is wrong with one."""
+    rules: list[SuiteRule] = []
+    for file in files:
+        if not file.is_file():
+            continue
+        table = _table(toml_of(file, shown[file]), shown[file])
+        if table and rules:
+            raise TorchprofError(
+                f"{rules[0].file} and {shown[file]} both have a table [{TABLE}]; keep one of them", Code.BAD_OPTION
+            )
+        rules += [_rule(tests, entry, shown[file]) for tests, entry in table.items()]
+    return tuple(rules)
+
+
+def toml_of(file: Path, shown: str) -> Mapping[str, Any]:
+    """Return what a TOML file holds; TorchprofError where it cannot be read."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise TorchprofError(f"{shown} cannot be read: {problem}", Code.BAD_OPTION) from None
+
+
+def _table(document: Mapping[str, Any], shown: str) -> Mapping[str, Any]:
+    table: Any = document
+    for name in TABLE.split("."):
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            raise TorchprofError(
+                f'{shown}: [{TABLE}] is {table!r}; expected a table for each pattern, such as [{TABLE}."tests/*"] with '
+                "max_syncs = 0 below it",
+                Code.BAD_OPTION,
+            )
+    rules: Mapping[str, Any] = table
+    return rules
+
+
+def _rule(tests: str, entry: object, shown: str) -> SuiteRule:
+    where = f'{shown}: [{TABLE}."{tests}"]'
+    if not isinstance(entry, dict):
+        raise TorchprofError(f"{where} is {entry!r}; expected limits, such as max_syncs = 0", Code.BAD_OPTION)
+    mode = entry.get(_MODE, Mode.FAIL)
+    if mode not in tuple(Mode):
+        raise TorchprofError(f"{where}: mode = {mode!r}: expected {enumerated(tuple(Mode))}", Code.BAD_OPTION)
+    limits = {name: value for name, value in entry.items() if name not in {_MODE, *WAYS}}
+    if not limits:
+        raise TorchprofError(f"{where} has no limit; write e.g. max_syncs = 0 below it", Code.BAD_OPTION)
+    return SuiteRule(
+        tests=tests,
+        file=shown,
+        mode=Mode(mode),
+        ways={name: value for name, value in entry.items() if name in WAYS},
+        limits=limits,
+    )
+
+
+def joined(rules: Sequence[SuiteRule], settings: Mapping[str, frozenset[str]]) -> RuleOfTest:
+    """Return what rules ask of a test that all of them match."""
+    limits = {name: value for rule in rules for name, value in rule.limits.items()}
+    modes = {name: rule.mode for rule in rules for name in rule.limits}
+    return RuleOfTest(
+        mode=Mode.FAIL if any(rule.mode is Mode.FAIL for rule in rules) else Mode.WARN,
+        ways={**ONCE, **{name: value for rule in rules for name, value in rule.ways.items()}},
+        limits=limits,
+        warned=frozenset(name for name, mode in modes.items() if mode is Mode.WARN),
+        settings=settings,
+    )
+
+
+def matches(pattern: str, nodeid: str) -> bool:
+    """Return whether a node id matches: ``*`` stands for any text and ``?`` for one character, brackets for themselves.
+
+    Without either it is the id of a test, or of what holds tests: a folder, a file, a class, a test with parameters.
+    """
+    if not _WILD.search(pattern):
+        rest = nodeid.removeprefix(pattern.rstrip("/"))
+        return nodeid == pattern or (rest != nodeid and rest.startswith(("/", "::", "[")))
+    glob = "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in pattern)
+    return re.fullmatch(glob, nodeid, re.DOTALL) is not None
+
+
+_WILD: Final = re.compile(r"[*?]")
+
+
+def folder_of(pattern: str) -> str:
+    """Return the file or folder below which lies all that a pattern can match; empty for the root directory."""
+    head = _WILD.split(pattern.partition("::")[0])[0]
+    return head if head == pattern.partition("::")[0] else head.rpartition("/")[0]
+
+
+def is_sampled(nodeid: str, share: float) -> bool:
+    """Return whether a test is among this share of all: the same on each machine and in each run."""
+    digest = hashlib.sha256(nodeid.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64

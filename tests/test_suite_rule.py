@@ -1,0 +1,520 @@
+"""Rules for a whole suite: which tests they reach, how they are measured, what comes of a miss, and what is said at the end."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+
+from pytest_torchprof.cli import main
+from pytest_torchprof.testing.suite_rules import folder_of, is_sampled, matches
+
+pytestmark = pytest.mark.any_torch
+
+READS = 'forbid_ops = ["aten::_local_scalar_dense"]\ndevice = "cpu"\n'
+
+
+@pytest.fixture
+def suite(pytester, run_tests):
+    """Return a function that runs tests under rules, which are TOML."""
+
+    def run(rules, source, *args, allow="", share="1"):
+        toml = f'[tool.pytest.ini_options]\nminversion = "8.0"\n{textwrap.dedent(rules)}'
+        (pytester.path / "pyproject.toml").write_text(toml)
+        if allow:
+            (pytester.path / "torchprof_allow.toml").write_text(textwrap.dedent(allow))
+        return run_tests(textwrap.dedent(source), f"--torchprof-suite={share}", *args)
+
+    return run
+
+
+def rule(body=READS, tests="*"):
+    return f'[tool.torchprof.limits."{tests}"]\n{body}'
+
+
+READING = """
+def test_reads():
+    torch.mm(x, x).sum().item()
+
+def test_reads_nothing():
+    torch.mm(x, x)
+"""
+
+
+def entries(**fields):
+    return "[[allow]]\n" + "".join(f'{name} = "{value}"\n' for name, value in fields.items()) + "\n"
+
+
+# ----------------------------------------------------------------------------------------------- which tests it reaches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "nodeid", "reached"),
+    [
+        ("*", "tests/test_a.py::test_one", True),
+        ("tests/*", "tests/unit/test_a.py::test_one", True),
+        ("tests/*", "other/test_a.py::test_one", False),
+        ("tests", "tests/unit/test_a.py::test_one", True),
+        ("tests", "tests_slow/test_a.py::test_one", False),
+        ("tests/test_a.py", "tests/test_a.py::TestIt::test_one", True),
+        ("tests/test_a.py::test_one", "tests/test_a.py::test_one[2]", True),
+        ("tests/test_a.py::test_one", "tests/test_a.py::test_one_more", False),
+        ("tests/test_a.py::test_one[2]", "tests/test_a.py::test_one[2]", True),
+        ("tests/test_a.py::test_one[?]", "tests/test_a.py::test_one[2]", True),
+        ("tests/test_a.py::test_one[?]", "tests/test_a.py::test_one2", False),
+        ("*::test_decode*", "tests/test_a.py::test_decode_long", True),
+    ],
+)
+def test_a_pattern_reaches_node_ids_as_they_are_written(pattern, nodeid, reached):
+    assert matches(pattern, nodeid) is reached
+
+
+@pytest.mark.parametrize(
+    ("pattern", "below"),
+    [
+        ("*", ""),
+        ("tests/*", "tests"),
+        ("tests/unit/test_a*", "tests/unit"),
+        ("tests/test_a.py::test_*", "tests/test_a.py"),
+    ],
+)
+def test_the_folder_of_a_pattern_holds_all_that_it_can_reach(pattern, below):
+    assert folder_of(pattern) == below
+
+
+def test_without_the_option_no_test_is_measured(suite, pytester, run_tests):
+    suite(rule(), READING)
+    run_tests(READING).assert_outcomes(passed=2)
+
+
+def test_a_test_without_a_marker_fails_by_a_rule(suite):
+    result = suite(rule(), READING)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*test_reads*", "*1 x aten::_local_scalar_dense*"])
+
+
+def test_a_rule_reaches_methods_of_unittest_and_each_parameter(suite):
+    result = suite(
+        rule(),
+        """
+        import unittest
+
+        class TestIt(unittest.TestCase):
+            def test_method(self):
+                x.sum().item()
+
+        @pytest.mark.parametrize("reads", [True, False])
+        def test_parameter(reads):
+            torch.mm(x, x)
+            if reads:
+                x.sum().item()
+        """,
+    )
+    result.assert_outcomes(failed=2, passed=1)
+
+
+def test_a_test_is_called_once_whatever_it_misses(suite):
+    result = suite(
+        rule(),
+        """
+        calls = []
+        def test_reads():
+            calls.append(1)
+            x.sum().item()
+
+        def test_count():
+            x + x
+            assert len(calls) == 1
+        """,
+        "--torchprof-steps=4",
+        "-p", "no:randomly",
+    )  # fmt: skip
+    result.assert_outcomes(failed=1, passed=1)
+
+
+def test_a_test_in_which_nothing_runs_is_not_measured_unless_the_rule_says_so(suite):
+    source = "def test_empty():\n    pass\n"
+    suite(rule(), source).stdout.fnmatch_lines(["*not measured*"])
+    suite(rule(f"{READS}min_kernels = 0\n"), source).assert_outcomes(passed=1)
+
+
+def test_what_cannot_be_measured_on_the_device_is_not_measured(suite):
+    result = suite(rule('max_syncs = 0\ndevice = "cpu"\n'), READING)
+    result.assert_outcomes(failed=2)
+    warned = suite(rule('max_syncs = 0\ndevice = "cpu"\nmode = "warn"\n'), READING)
+    warned.assert_outcomes(passed=2)
+    warned.stdout.fnmatch_lines(["warned of:", "*test_reads: max_syncs=0: not measured*", "2 warned of"])
+
+
+# ------------------------------------------------------------------------------------------------------------- the modes
+
+
+def test_a_rule_that_warns_fails_no_test_and_the_summary_says_which_missed_it(suite):
+    result = suite(rule(f'{READS}mode = "warn"\n'), READING, "--torchprof-report=report.json")
+    result.assert_outcomes(passed=2)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["warned of:", "  test_it.py::test_reads: forbid_ops=*", "1 passed, 1 warned of"])
+
+
+def test_the_report_has_what_was_warned_of(suite, pytester):
+    suite(rule(f'{READS}mode = "warn"\n'), READING, "--torchprof-report=report.json")
+    results = json.loads((pytester.path / "report.json").read_text())["results"]
+    assert {own["nodeid"]: own["outcome"] for own in results} == {
+        "test_it.py::test_reads": "warned",
+        "test_it.py::test_reads_nothing": "passed",
+    }
+    assert [verdict["status"] for verdict in results[0]["limits"]] == ["missed"]
+
+
+@pytest.mark.parametrize(("mode", "outcome"), [("warn", {"passed": 1}), ("fail", {"failed": 1})])
+def test_a_test_that_uses_the_profiler_itself_is_not_measured(suite, mode, outcome):
+    result = suite(
+        rule(f'{READS}mode = "{mode}"\n'),
+        """
+        from torch.profiler import profile
+
+        def test_profiles():
+            with profile() as profiler:
+                torch.mm(x, x)
+            assert any(event.key == "aten::mm" for event in profiler.key_averages())
+        """,
+    )
+    result.assert_outcomes(**outcome)
+    result.stdout.fnmatch_lines(["*another-profiler*"])
+
+
+def test_a_test_that_cannot_be_measured_runs_all_the_same_where_the_rule_warns(suite):
+    result = suite(
+        rule(f'{READS}mode = "warn"\n'),
+        """
+        hypothesis = pytest.importorskip("hypothesis")
+        ran = []
+
+        @hypothesis.given(hypothesis.strategies.integers())
+        def test_any(n):
+            ran.append(n)
+
+        def test_it_ran():
+            x + x
+            assert ran
+        """,
+        "-p", "no:randomly",
+    )  # fmt: skip
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*test_any: not measured*hypothesis*"])
+
+
+def test_a_test_that_fails_skips_or_is_expected_to_fail_stays_what_it_is_where_the_rule_warns(suite):
+    result = suite(
+        rule(f'{READS}mode = "warn"\n'),
+        """
+        def test_fails():
+            assert x.sum().item() < 0
+
+        def test_skips():
+            pytest.skip("not here")
+
+        @pytest.mark.xfail
+        def test_expected():
+            assert x.sum().item() < 0
+        """,
+    )
+    result.assert_outcomes(failed=1, skipped=1, xfailed=1)
+
+
+def test_of_two_rules_each_has_its_mode(suite):
+    result = suite(
+        rule(f'{READS}mode = "warn"\n') + rule("max_kernels = 1\n", tests="test_it.py"),
+        """
+        def test_reads():
+            x.sum().item()
+
+        def test_launches():
+            torch.mm(x, x).sum()
+        """,
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*1 limit missed: max_kernels*", "*test_reads: forbid_ops=*"])
+
+
+# -------------------------------------------------------------------------------------------------- markers and fixtures
+
+
+def test_of_each_limit_the_marker_s_holds_and_what_it_leaves_open_is_the_rule_s(suite):
+    result = suite(
+        rule(f"{READS}max_kernels = 1\n"),
+        """
+        @pytest.mark.torchprof(device="cpu", max_kernels=5)
+        def test_may_launch_more():
+            torch.mm(x, x) + x
+
+        @pytest.mark.torchprof(device="cpu", max_kernels=5)
+        def test_may_not_read():
+            x.sum().item()
+        """,
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*1 limit missed: forbid_ops*"])
+
+
+def test_a_marked_test_is_called_as_often_as_without_a_rule(suite):
+    result = suite(
+        rule("max_kernels = 1\n"),
+        """
+        calls = []
+        @pytest.mark.torchprof(device="cpu", warmup=1, steps=2, max_kernels=5)
+        def test_marked():
+            calls.append(1)
+            x + x
+
+        @pytest.mark.torchprof(device="cpu", max_kernels=5)
+        def test_count():
+            x + x
+            assert len(calls) == 3
+        """,
+        "-p", "no:randomly",
+    )  # fmt: skip
+    result.assert_outcomes(passed=2)
+
+
+def test_a_rule_that_warns_takes_nothing_from_a_marker_s_limits(suite):
+    result = suite(
+        rule(f'{READS}mode = "warn"\n'),
+        """
+        @pytest.mark.torchprof(device="cpu", max_kernels=1)
+        def test_both():
+            (x + x).sum().item()
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*1 limit missed: max_kernels*"])
+
+
+def test_what_the_fixture_measures_is_judged_by_the_rule_and_measuring_nothing_is_no_pass(suite):
+    result = suite(
+        rule(READS),
+        """
+        def test_measures(torchprof):
+            torchprof(lambda: x.sum().item())
+
+        def test_does_not(torchprof):
+            pass
+        """,
+        "--torchprof-device=cpu",
+    )
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*1 limit missed: forbid_ops*", "*nothing-measured*"])
+
+
+# ------------------------------------------------------------------------------------------------------ the end of the run
+
+
+def test_a_rule_that_reaches_no_test_fails_the_run_as_a_typo_would(suite):
+    result = suite(rule() + rule(tests="tset_it.py"), "def test_one():\n    x + x\n")
+    result.assert_outcomes(passed=1)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(['*"tset_it.py"*matches no test*'])
+
+
+def test_a_rule_for_files_that_were_not_collected_is_no_typo(suite, pytester):
+    pytester.makepyfile(test_other="def test_two(): pass")
+    result = suite(rule() + rule(tests="test_other.py"), "def test_one():\n    x + x\n", "test_it.py")
+    assert result.ret == 0
+
+
+def test_a_doctest_that_a_rule_reaches_does_not_pass_unseen(suite, pytester):
+    pytester.makefile(".txt", test_doc=">>> 1 + 1\n2\n")
+    result = suite(rule(), "def test_one():\n    x + x\n")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*test_doc.txt::test_doc.txt*nothing-measured*"])
+    warned = suite(rule(f'{READS}mode = "warn"\n'), "def test_one():\n    x + x\n")
+    assert warned.ret == 0
+    warned.stdout.fnmatch_lines(["*test_doc.txt::test_doc.txt*"])
+
+
+def test_the_header_says_under_which_rules_the_run_is(suite):
+    result = suite(rule(), READING, share="0.5")
+    result.stdout.fnmatch_lines(["torchprof: 1 rule for the suite (pyproject.toml, 50% of the tests)"])
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ("", "*no rule in *pyproject.toml*"),
+        (rule("max_kernel = 1\n"), '*"[*]"]: *max_kernel*max_kernels*'),
+        (rule("max_kernels = -1\n"), "*max_kernels=-1*"),
+        (rule('mode = "strict"\n'), "*mode = 'strict'*"),
+        (rule('mode = "warn"\n'), "*has no limit*"),
+        (rule("allow_syncs = ['aten::item']\n"), "*allow_syncs*max_syncs*"),
+        ("[tool.torchprof]\nlimits = 3\n", "*is 3*"),
+        ("[tool.torchprof.limits]\nmax_syncs = 0\n", "*is 0*"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_refused_at_once(suite, rules, message):
+    result = suite(rules, READING)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message])
+
+
+def test_a_path_behind_the_option_is_not_taken_for_a_share(suite):
+    result = suite(rule(), READING, share="tests")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--torchprof-suite=1*"])
+
+
+# ---------------------------------------------------------------------------------------------------------- the allow list
+
+
+ALLOWED = entries(test="test_it.py::test_reads", operator="aten::_local_scalar_dense", reason="shown to the user")
+
+
+def test_what_the_list_allows_passes_in_the_tests_that_it_names(suite):
+    source = READING + "\ndef test_reads_too():\n    x.sum().item()\n"
+    result = suite(rule(), source, allow=ALLOWED)
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["FAILED*test_reads_too*"])
+    result.stdout.no_fnmatch_line("*no test needs*")
+
+
+def test_a_line_is_allowed_where_lines_are_recorded(suite):
+    source = """
+def test_reads():
+    read()
+
+def read():
+    x.sum().item()
+"""
+    allow = entries(test="*", line="test_it.py", reason="the whole file may")
+    suite(rule(f'{READS}record = ["stacks"]\n'), source, allow=allow).assert_outcomes(passed=1)
+    other = entries(test="*", line="other.py", reason="not this one")
+    suite(rule(f'{READS}record = ["stacks"]\n'), source, allow=other).assert_outcomes(failed=1)
+    unknown = suite(rule(), source, allow=allow)
+    unknown.assert_outcomes(failed=1)
+    unknown.stdout.fnmatch_lines(["*not measured*"])
+
+
+NOT_NEEDED = entries(test="*", operator="aten::nonzero", reason="it was there once")
+
+
+def test_an_entry_that_no_test_needed_is_told_of(suite):
+    result = suite(rule(), READING, allow=ALLOWED + NOT_NEEDED)
+    result.assert_outcomes(passed=2)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["torchprof_allow.toml: *no test needs any more*: aten::nonzero in *"])
+    result.stdout.no_fnmatch_line("*no test needs*_local_scalar_dense*")
+
+
+@pytest.mark.parametrize(
+    "words", ["-k nothing", "test_it.py::test_reads_nothing", "--deselect test_it.py::test_reads_nothing"]
+)
+def test_nothing_is_said_of_the_list_by_a_run_that_did_not_look_at_every_test(suite, words):
+    result = suite(rule(), READING, *words.split(), allow=ALLOWED + NOT_NEEDED)
+    result.assert_outcomes(passed=1, deselected=int(words.startswith("-")))
+    result.stdout.no_fnmatch_line("*no test needs*")
+
+
+def test_nothing_is_said_of_the_list_by_a_run_that_samples(suite):
+    result = suite(rule(), READING, allow=ALLOWED + NOT_NEEDED, share="0.999")
+    result.stdout.no_fnmatch_line("*no test needs*")
+
+
+def test_nothing_is_said_of_an_entry_whose_test_was_skipped(suite):
+    source = READING + "\ndef test_other():\n    pytest.skip('not today')\n"
+    result = suite(rule(), source, allow=ALLOWED + NOT_NEEDED)
+    result.stdout.no_fnmatch_line("*no test needs*")
+
+
+@pytest.mark.parametrize(
+    ("allow", "message"),
+    [
+        (entries(test="*", operator="aten::item"), "*reason*"),
+        (entries(test="*", operator="aten::item", reason=" "), "*entry 1*no reason*"),
+        (entries(test="*", operator="aten::item", range="a", reason="b"), "*exactly one*"),
+        (entries(test="*", reason="b"), "*exactly one*"),
+        (entries(test="*", line="aten::item", reason="b"), "*'aten::item'*"),
+        (entries(test="*", opertor="aten::item", reason="b"), "*opertor*"),
+        ("allow = [\n", "*cannot be read*"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused_at_once(suite, allow, message):
+    result = suite(rule(), READING, allow=allow)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message])
+
+
+def test_the_command_writes_the_list_from_a_report_and_leaves_what_is_there(suite, pytester, capsys):
+    source = READING + "\n@pytest.mark.parametrize('n', [1, 2])\ndef test_many(n):\n    x.sum().item()\n"
+    suite(rule(), source, "--torchprof-report=report.json", allow=ALLOWED)
+    assert main(["allow", "--from", "report.json", "--reason", "there before"]) == 0
+    text = (pytester.path / "torchprof_allow.toml").read_text()
+    assert text.startswith(ALLOWED.rstrip())
+    assert text.count("[[allow]]") == 2
+    assert 'test = "test_it.py::test_many"' in text
+    suite(rule(), source).assert_outcomes(passed=4)
+    assert main(["allow", "--from", "report.json", "--reason", " "]) == 2
+
+
+# ---------------------------------------------------------------------------------------------------------------- sampling
+
+
+def test_the_same_tests_are_sampled_everywhere_and_a_larger_share_has_those_of_a_smaller_one():
+    ids = [f"tests/test_a.py::test_{number}" for number in range(1000)]
+    fifth = [own for own in ids if is_sampled(own, 0.2)]
+    assert fifth[:3] == ["tests/test_a.py::test_10", "tests/test_a.py::test_20", "tests/test_a.py::test_24"]
+    assert 150 < len(fifth) < 250
+    assert {own for own in ids if is_sampled(own, 0.5)} > set(fifth)
+    assert all(is_sampled(own, 1) for own in ids)
+
+
+def test_a_sampled_run_measures_its_share_and_runs_all(suite, pytester):
+    source = "@pytest.mark.parametrize('n', range(40))\ndef test_many(n):\n    x + x\n"
+    result = suite(rule(), source, "--torchprof-report=report.json", share="0.2")
+    result.assert_outcomes(passed=40)
+    measured = {own["nodeid"] for own in json.loads((pytester.path / "report.json").read_text())["results"]}
+    assert measured == {
+        f"test_it.py::test_many[{n}]" for n in range(40) if is_sampled(f"test_it.py::test_many[{n}]", 0.2)
+    }
+
+
+# ------------------------------------------------------------------------------------------------- with others' machinery
+
+
+def test_workers_measure_and_the_end_of_the_run_knows_it(suite):
+    pytest.importorskip("xdist")
+    result = suite(
+        rule(f'{READS}mode = "warn"\n') + rule(tests="tset_it.py"), READING, "-n2", allow=ALLOWED + NOT_NEEDED
+    )
+    result.assert_outcomes(passed=2)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*aten::nonzero in *", "*matches no test*"], consecutive=False)
+
+
+def test_a_test_that_is_run_again_is_judged_again(suite):
+    pytest.importorskip("pytest_rerunfailures")
+    result = suite(
+        rule(),
+        """
+        runs = []
+        def test_reads_at_first():
+            runs.append(1)
+            torch.mm(x, x)
+            if len(runs) == 1:
+                x.sum().item()
+        """,
+        "--reruns=1",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_an_exception_of_an_operator_stands_in_a_marker_too(run_tests):
+    result = run_tests(
+        """
+@pytest.mark.torchprof(device="cpu", forbid_ops=["aten::item", "aten::_local_scalar_dense"], allow_ops="aten::item")
+def test_half():
+    x.sum().item()
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*1 operator matches aten::_local_scalar_dense*"])
+    result.stdout.no_fnmatch_line("*matches aten::item*")
