@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pytest_torchprof.history.record import KernelCount
 from pytest_torchprof.history.series import EXACT
@@ -176,9 +175,9 @@ def _changes(series: Series, lane: Sequence[SameRuns]) -> Iterator[SeriesChange]
 def _without(series: Series, lane: Iterable[SameRuns], unsteady: Container[int]) -> Iterator[SameRuns]:
     """Yield stretches without their runs of these commits."""
     for stretch in lane:
-        steady = [index for index in stretch.indices if series.branch.places[index] not in unsteady]
+        steady = {index for index in stretch.indices if series.branch.places[index] not in unsteady}
         if steady:
-            yield replace(stretch, indices=steady)
+            yield stretch if len(steady) == len(stretch.indices) else stretch.only(steady)
 
 
 def _segments(lane: Iterable[SameRuns]) -> Iterator[list[SameRuns]]:
