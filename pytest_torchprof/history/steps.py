@@ -11,9 +11,10 @@ more often than that. Once a step is chosen, what lies before and after it is se
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
@@ -50,8 +51,10 @@ class Step(Struct, frozen=True, kw_only=True):
     earliest: int
     latest: int
     """It begins with one of the values from the one to the other, with a probability of 95 %."""
-    shift: float
-    """By how much the values beside it differ: the logarithm of a ratio."""
+    before: float
+    """The median of the values before it, as far as they were compared."""
+    after: float
+    """That of those after it."""
     chance: float
     """How probable such a step is anywhere in a series without one, 0..1."""
 
@@ -94,6 +97,12 @@ def processes_needed(count: int, probability: float) -> int | None:
         if least_share(min(_FAR, count - after), after, probability / tests_of(count)) is not None:
             return after
     return None
+
+
+@lru_cache(maxsize=64)
+def count_needed(probability: float) -> int:
+    """Return how many processes a series has at least in which any step can be shown with this chance, above 0."""
+    return next(count for count in itertools.count(2 * LEAST) if processes_needed(count, probability) is not None)
 
 
 def one_per_process(values: Iterable[float], processes: Iterable[object]) -> list[float]:
@@ -172,7 +181,7 @@ def _worth_testing(values: Sequence[float], begin: int, end: int) -> Iterator[tu
         return
     own = values[begin:end]
     few = own[:: max(1, count // 256)]
-    scale = middle([abs(later - earlier) for earlier, later in zip(few, few[1:], strict=False)]) / 0.954
+    scale = middle([abs(later - earlier) for earlier, later in pairwise(few)]) / 0.954
     scale = scale or (max(own) - min(own)) or 1.0
     center = middle(few)
     low, high = center - _CLIPPED * scale, center + _CLIPPED * scale
@@ -236,7 +245,8 @@ def _located(values: Sequence[float], tested: _Tested) -> Step:
         at=place,
         earliest=min(kept),
         latest=max(kept),
-        shift=middle(values[place : max(end, place + 1)]) - middle(values[begin:place]),
+        before=middle(values[begin:place]),
+        after=middle(values[place:end]),
         chance=tested.chance,
     )
 
@@ -246,7 +256,7 @@ def _scatter(values: Sequence[float], cuts: Sequence[int]) -> tuple[float, ...]:
     begin = max(0, len(values) - 2 * _FAR)
     bounds = [begin, *(cut for cut in cuts if cut > begin), len(values)]
     off: list[float] = []
-    for first, last in zip(bounds, bounds[1:], strict=False):
+    for first, last in pairwise(bounds):
         own = values[first:last]
         if own:
             center = middle(own)
