@@ -10,24 +10,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def pairs_above(before: Sequence[float], after: Sequence[float]) -> int:
-    """Return in how many pairs of a value before and one after the later is larger; equal ones do not count."""
-    ordered = sorted(before)
-    return sum(bisect_left(ordered, value) for value in after)
-
-
-def chance(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return how often chance alone would set two groups as far apart, 0..1: in either direction, exact.
+def one_sided(lower: Sequence[float], higher: Sequence[float]) -> float:
+    """Return how often chance alone would rank the second of two groups so high above the first, 0..1: exact.
 
     Mann and Whitney, "On a test of whether one of two random variables is stochastically larger than the other" (1947).
     Equal values speak against a difference, so that ties make the answer larger, never smaller.
     """
-    above, below = pairs_above(before, after), pairs_above(after, before)
-    return min(1.0, 2 * _tail(len(before), len(after))[max(above, below)])
+    ordered = sorted(lower)
+    return _tail(len(lower), len(higher))[sum(bisect_left(ordered, value) for value in higher)]
 
 
 def least_share(before: int, after: int, probability: float) -> float | None:
-    """Return in which share of pairs the later value is larger where chance is at most this; None if never.
+    """Return in which share of pairs the later value is larger where chance, in either direction, is at most this.
+
+    None where it never is.
 
     ``before``, ``after``: the sizes of the groups.
     """

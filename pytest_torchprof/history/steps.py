@@ -3,10 +3,11 @@
 The values are logarithms of medians, one for each process, in the order of the commits: two processes of the same code
 differ for as long as they live, and no number of samples within one of them counts for a second one.
 
-Each place where a series could be cut is tested with the values beside it, at most ``_FAR`` on a side, so that a slow
-drift is no step. The test is exact, and its chance is multiplied with the number of all tests of the series
-(Bonferroni), each of them a pair of windows at a place: no order of the values of a steady series gives a wrong step
-more often than that. Once a step is chosen, what lies before and after it is searched as a series of its own.
+Each place where a series could be cut is tested with the values beside it, at most ``_FAR`` on a side, from which is
+taken off what a slow drift may make of them. The test is exact, and its chance is multiplied with the number of all
+tests of the series (Bonferroni), each of them a pair of windows at a place: no order of the values of a steady series
+gives a wrong step more often than that. Once a step is chosen, what lies before and after it is searched as a series of
+its own.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec import Struct
 
 from pytest_torchprof.analysis.numbers import middle
-from pytest_torchprof.history.rank_test import chance, least_share
+from pytest_torchprof.history.rank_test import least_share, one_sided
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 LEAST: Final = 3
 """How many processes a side has at least."""
-LARGEST_CHANCE: Final = 0.001
-"""How probable a step may be in a series without one: what the false alarms of 1,000 series come from."""
+LARGEST_CHANCE: Final = 0.0002
+"""How probable a step may be in a series without one: it is looked for each night anew, and of 1,000 series at most one
+may have a false one in a month."""
 FALSE_SHARE: Final = 0.05
 """The share of false ones among the series with a step, after Benjamini and Hochberg."""
 _FAR: Final = 30
@@ -41,6 +43,8 @@ _WORTH_TESTING: Final = 3.0
 _CLIPPED: Final = 3.0
 """In standard deviations: how far off a single value counts."""
 _SURE: Final = 0.95
+_DRIFT: Final = math.log1p(0.05) / 365
+"""How much times may drift from process to process without a step: 5 % in a year that runs each night."""
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -88,7 +92,7 @@ class Steps(Struct, frozen=True, kw_only=True):
         if share is None:
             return None
         apart = sorted(later - earlier for later in self.scatter for earlier in self.scatter)
-        return max(0.0, apart[min(len(apart) - 1, math.ceil(share * len(apart)))])
+        return max(0.0, apart[min(len(apart) - 1, math.ceil(share * len(apart)))]) + _DRIFT * side
 
 
 def processes_needed(count: int, probability: float) -> int | None:
@@ -115,16 +119,16 @@ def one_per_process(values: Iterable[float], processes: Iterable[object]) -> lis
 
 def steps_of(values: Sequence[float]) -> Steps:
     """Return the steps in values, logarithms in the order of the commits, one for each process."""
-    found: list[Step] = []
+    chosen: list[Step] = []
     pending = [(0, len(values), 1)]
     while pending:
         begin, end, level = pending.pop()
         # Each level of pieces has at most as many tests as the series itself.
         step = _clearest(values, begin, end, level * tests_of(len(values)))
         if step is not None:
-            found.append(step)
+            chosen.append(step)
             pending += [(begin, step.at, level + 1), (step.at, end, level + 1)]
-    steps = tuple(sorted(found, key=lambda step: step.at))
+    steps = tuple(sorted(chosen, key=lambda step: step.at))
     return Steps(count=len(values), steps=steps, scatter=_scatter(values, [step.at for step in steps]))
 
 
@@ -165,13 +169,19 @@ def _clearest(values: Sequence[float], begin: int, end: int, tests: int) -> Step
     worth = {
         (at, min(before, at - begin), min(after, end - at)) for at, before, after in _worth_testing(values, begin, end)
     }
-    tested = [
-        _Tested(tests * chance(values[at - before : at], values[at : at + after]), at, before, after)
-        for at, before, after in worth
-    ]
+    tested = [_Tested(tests * _chance(values, *window), *window) for window in worth]
     if not tested or (best := min(tested)).chance > LARGEST_CHANCE:
         return None
     return _located(values, best)
+
+
+def _chance(values: Sequence[float], at: int, before: int, after: int) -> float:
+    """Return how often chance, and as much drift as is no step, would set the windows beside a place so far apart."""
+    own = values[at - before : at + after]
+    drifted = [value - _DRIFT * (number - before + 0.5) for number, value in enumerate(own)]
+    risen = one_sided(drifted[:before], drifted[before:])
+    drifted = [value + _DRIFT * (number - before + 0.5) for number, value in enumerate(own)]
+    return min(1.0, 2 * min(risen, one_sided(drifted[before:], drifted[:before])))
 
 
 def _worth_testing(values: Sequence[float], begin: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -182,7 +192,7 @@ def _worth_testing(values: Sequence[float], begin: int, end: int) -> Iterator[tu
     own = values[begin:end]
     few = own[:: max(1, count // 256)]
     scale = middle([abs(later - earlier) for earlier, later in pairwise(few)]) / 0.954
-    scale = scale or (max(own) - min(own)) or 1.0
+    scale = scale or (max(own) - min(own)) / 10 or 1.0
     center = middle(few)
     low, high = center - _CLIPPED * scale, center + _CLIPPED * scale
     clipped = [low if value < low else high if value > high else value for value in own]  # noqa: FURB136 - calls cost
@@ -208,9 +218,9 @@ def _peaks(sums: Sequence[float], before: int, after: int, limit: float) -> Iter
     if max(apart) <= limit and min(apart) >= -limit:
         return
     stretch: list[tuple[float, int]] = []
-    for place, value in enumerate([*apart, 0.0]):
+    for number, value in enumerate([*apart, 0.0]):
         if abs(value) > limit:
-            stretch.append((abs(value), before + place * stride))
+            stretch.append((abs(value), before + number * stride))
         elif stretch:
             peak = max(stretch)[1]
             yield from range(max(before, peak - stride), min(len(sums) - 1 - after, peak + stride) + 1)
@@ -223,30 +233,31 @@ def _located(values: Sequence[float], tested: _Tested) -> Step:
     low, high = middle(values[begin:at]), middle(values[at:end])
     off = [abs(value - low) for value in values[begin:at]] + [abs(value - high) for value in values[at:end]]
     scale = middle(off) / 0.6745 or abs(high - low) / 100 or 1.0
-    places = range(begin + LEAST, end - LEAST + 1)
+    cuts = range(begin + LEAST, end - LEAST + 1)
 
     def doubt(value: float, expected: float) -> float:
-        return min((value - expected) ** 2 / scale**2, _CLIPPED**2) / 2
+        # Student's distribution with four degrees of freedom, in which a value far off is rare and not impossible.
+        return 2.5 * math.log1p((value - expected) ** 2 / (4 * scale**2))
 
     # How much better each value goes with the side before: the sum up to a place says how probable it is.
     better = [doubt(value, high) - doubt(value, low) for value in values[begin:end]]
     belief = list(accumulate(better, initial=0.0))
-    most = max(belief[place - begin] for place in places)
-    weights = sorted(((math.exp(belief[place - begin] - most), place) for place in places), reverse=True)
+    most = max(belief[cut - begin] for cut in cuts)
+    weights = sorted(((math.exp(belief[cut - begin] - most), cut) for cut in cuts), reverse=True)
     wanted = _SURE * sum(weight for weight, _ in weights)
     kept: list[int] = []
-    for weight, place in weights:
+    for weight, cut in weights:
         if wanted <= 0:
             break
-        kept.append(place)
+        kept.append(cut)
         wanted -= weight
-    place = weights[0][1]
+    likeliest = kept[0]
     return Step(
-        at=place,
+        at=likeliest,
         earliest=min(kept),
         latest=max(kept),
-        before=middle(values[begin:place]),
-        after=middle(values[place:end]),
+        before=middle(values[begin:likeliest]),
+        after=middle(values[likeliest:end]),
         chance=tested.chance,
     )
 

@@ -153,11 +153,11 @@ def time_events(branch: BranchRuns, judged: Iterable[JudgedTimes]) -> list[TimeE
 
     Each step is known to lie in a range of commits, and those of an event share what their ranges have in common.
     """
-    place = {sha: at for at, sha in enumerate(branch.commits)}
+    position = {sha: at for at, sha in enumerate(branch.commits)}
     drafts: list[_Draft] = []
     steps = [step for times in judged for step in times.steps]
-    for step in sorted(steps, key=lambda step: (place[step.after.commit], place[step.before.commit])):
-        own = _Draft(_kind(step), place[step.before.commit], place[step.after.commit], [step])
+    for step in sorted(steps, key=lambda step: (position[step.after.commit], position[step.before.commit])):
+        own = _Draft(_kind(step), position[step.before.commit], position[step.after.commit], [step])
         other = next((draft for draft in drafts if draft.meets(own)), None)
         if other is None:
             drafts.append(own)
