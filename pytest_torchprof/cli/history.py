@@ -50,7 +50,8 @@ _MOST_SHOWN: Final = 5
 
 _DESCRIPTION: Final = """\
 Reads the records that pytest --torchprof-history=STORE has written: one for each run. Kernel counts are exact, so that
-a change is named at the commit that made it, without a threshold. STORE is a folder, an SQLite file (runs.db, or
+a change is named at the commit that made it, without a threshold. Times are not: a step of theirs is named where chance
+does not explain it, and how small a step could be seen is said. STORE is a folder, an SQLite file (runs.db, or
 sqlite:///PATH), a PostgreSQL database (postgresql+psycopg://USER@HOST/DATABASE; libpq takes the password from
 PGPASSWORD or ~/.pgpass), or a prefix of an object store (s3://BUCKET/PREFIX, gs://BUCKET/PREFIX)."""
 _EPILOG: Final = """\
@@ -63,7 +64,8 @@ examples:
   torchprof history merge runs.db history s3://bucket/history
 
 exit status: 0 nothing, or done, 1 changes: something under --fail-on, 2 cannot read, or bad usage, 3 changes: with
---fail-on, it cannot be told: the newest commit was not measured in full, or the order of commits is not known"""
+--fail-on, it cannot be told: the newest commit was not measured in full, the order of commits is not known, or all
+times are too few for any step"""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -141,10 +143,10 @@ def _day(text: str) -> datetime:
         raise UsageError(f"--since {text}: expected a date such as 2026-05-01") from None
 
 
-def _kinds(text: str) -> frozenset[str]:
-    kinds = frozenset(text.split(","))
+def _kinds(value: str) -> frozenset[str]:
+    kinds = frozenset(value.split(","))
     if not kinds <= {"counts", "times"}:
-        raise UsageError(f"--fail-on {text}: expected counts, times or counts,times")
+        raise UsageError(f"--fail-on {value}: expected counts, times or counts,times")
     return kinds
 
 

@@ -40,7 +40,7 @@ def time_census_lines(judged: Sequence[JudgedTimes], width: int) -> list[str]:
     points = sum(len(times.times.runs) for times in judged)
     known = sorted(times.smallest for times in judged if times.smallest is not None)
     lacking = len(judged) - len(known)
-    parts = [f"times: {counted(points, 'point')} in {len(judged)} series"]
+    parts = [f"times: {counted(points, 'measurement')} in {len(judged)} series"]
     if known:
         from_to = f"{_at_least(known[0])} to {_at_least(known[-1])}, {_at_least(middle(known))} in the middle"
         parts.append(

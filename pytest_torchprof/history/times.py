@@ -154,10 +154,10 @@ def time_events(branch: BranchRuns, judged: Iterable[JudgedTimes]) -> list[TimeE
     Each step is known to lie in a range of commits, and those of an event share what their ranges have in common.
     """
     position = {sha: at for at, sha in enumerate(branch.commits)}
-    drafts: list[_Draft] = []
+    drafts: list[_EventDraft] = []
     steps = [step for times in judged for step in times.steps]
     for step in sorted(steps, key=lambda step: (position[step.after.commit], position[step.before.commit])):
-        own = _Draft(_kind(step), position[step.before.commit], position[step.after.commit], [step])
+        own = _EventDraft(_kind(step), position[step.before.commit], position[step.after.commit], [step])
         other = next((draft for draft in drafts if draft.meets(own)), None)
         if other is None:
             drafts.append(own)
@@ -166,7 +166,7 @@ def time_events(branch: BranchRuns, judged: Iterable[JudgedTimes]) -> list[TimeE
     return [draft.event(branch) for draft in sorted(drafts, key=lambda draft: (draft.after, draft.before))]
 
 
-class _Draft(Struct):
+class _EventDraft(Struct):
     """An event that is being put together."""
 
     kind: tuple[object, ...]
@@ -174,12 +174,12 @@ class _Draft(Struct):
     after: int
     steps: list[TimeStep]
 
-    def meets(self, other: _Draft) -> bool:
+    def meets(self, other: _EventDraft) -> bool:
         """Whether one commit can have made the steps of both."""
         same = (self.before, self.after) == (other.before, other.after)
         return self.kind == other.kind and (same or max(self.before, other.before) < min(self.after, other.after))
 
-    def narrow(self, other: _Draft) -> None:
+    def narrow(self, other: _EventDraft) -> None:
         self.before, self.after = max(self.before, other.before), min(self.after, other.after)
         self.steps += other.steps
 
