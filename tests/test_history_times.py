@@ -115,7 +115,10 @@ def test_what_was_slow_in_single_runs_is_no_step(capsys, tmp_path):
 
 
 def test_a_slow_drift_is_no_step(capsys, tmp_path):
-    kept(tmp_path, [timed(at, 100 * factor * 1.05 ** (at / 365)) for at, factor in enumerate(scattered(180))])
+    kept(
+        tmp_path,
+        [timed(at, 100 * factor * 1.05 ** (at / 365)) for at, factor in enumerate(scattered(180, scatter=0.002))],
+    )
     assert steps(capsys, tmp_path) == []
 
 
