@@ -1,7 +1,8 @@
 """Whether a long history is read in bearable time, and each change that was planted in it is found at its commit.
 
-Each test's kernels change at up to two random commits; what else differs from run to run are times, and one measurement
-in a thousand is missing. The same file is beside it read with ``json``, as a reader that keeps nothing would.
+Each test's kernels change at up to two random commits, its times scatter by 1 % and every twentieth test becomes slower
+by 10 % at a random commit, and one measurement in a thousand is missing. The same file is beside it read with ``json``,
+as a reader that keeps nothing would.
 
     python benchmarks/history.py [--tests 2000] [--commits 2000] [--store runs.db]
 
@@ -16,6 +17,7 @@ import argparse
 import gzip
 import hashlib
 import json
+import math
 import random
 import subprocess
 import sys
@@ -23,6 +25,7 @@ import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_torchprof.history.record import (
     SUFFIX,
@@ -75,13 +78,23 @@ def measured(test: int, softmaxes: int) -> tuple[MeasurementRecord, StructureRec
     return record, StructureRecord(name, rows)
 
 
-def generate(folder: Path, tests: int, commits: int) -> dict[str, list[str]]:
-    """Write the records of a history, and return at which commits each test changes."""
+class Planted(NamedTuple):
+    """What changes in each test, and at which commits."""
+
+    counts: dict[str, list[str]]
+    times: dict[str, int]
+    """The commit's number: what is found are ranges."""
+
+
+def generate(folder: Path, tests: int, commits: int) -> Planted:
+    """Write the records of a history, and return what changes in it."""
     chosen = random.Random(1)
     planted = [sorted(chosen.sample(range(1, commits), chosen.randrange(3))) for _ in range(tests)]
+    slower = {test: chosen.randrange(commits // 5, commits * 4 // 5) for test in range(0, tests, 20)}
     for commit in range(commits):
-        rows = [measured(test, 3 + sum(step <= commit for step in planted[test])) for test in range(tests)]
+        rows = [(test, *measured(test, 3 + sum(step <= commit for step in planted[test]))) for test in range(tests)]
         kept = [row for row in rows if chosen.random() > 0.001]
+        late = [1.1 if commit >= slower.get(test, commits) else 1.0 for test, _, _ in kept]
         line = tuple(sha(number) for number in range(commit - 1, max(commit - 201, -1), -1))
         at = BEGAN + timedelta(hours=commit)
         record = RunRecord(
@@ -104,28 +117,46 @@ def generate(folder: Path, tests: int, commits: int) -> dict[str, list[str]]:
             ),
             machine=MachineRecord(digest="0" * 16, gpu=H100.gpu),
             environments=(H100,),
-            measurements=tuple(record for record, _ in kept),
-            structures=tuple({structure.name: structure for _, structure in kept}.values()),
+            measurements=tuple(record for _, record, _ in kept),
+            structures=tuple({structure.name: structure for _, _, structure in kept}.values()),
             varying=tuple(
                 VaryingRecord(
-                    numbers={name: round(chosen.random() * 1e4, 3) for name in TIMES}, findings=("launch-gaps",)
+                    numbers=dict.fromkeys(TIMES, round(1e3 * longer * math.exp(chosen.gauss(0, 0.01)), 3)),
+                    findings=("launch-gaps",),
                 )
-                for _ in kept
+                for longer in late
             ),
         )
         (folder / f"{record.uuid}{SUFFIX}").write_bytes(encode(record))
-    return {measured(test, 3)[0].test: [sha(step) for step in steps] for test, steps in enumerate(planted)}
+    return Planted(
+        {measured(test, 3)[0].test: [sha(step) for step in steps] for test, steps in enumerate(planted)},
+        {measured(test, 3)[0].test: commit for test, commit in slower.items()},
+    )
 
 
-def command(*words: str) -> tuple[float, bytes, int]:
-    """Run a command of torchprof history; return its seconds, its output, and its memory in bytes."""
+class Cost(NamedTuple):
+    """What a command took."""
+
+    wall_s: float
+    cpu_s: float
+    memory_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.wall_s:.1f} s, {self.cpu_s:.1f} s of the CPU's cores, {self.memory_bytes / 1e6:.0f} MB"
+
+
+def command(*words: str) -> tuple[Cost, bytes]:
+    """Run a command of torchprof history; return what it took, and its output."""
     code = (
         "import resource, sys; from pytest_torchprof.cli import main; status = main();"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr); sys.exit(status)"
+        "used = resource.getrusage(resource.RUSAGE_SELF);"
+        "print(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, file=sys.stderr); sys.exit(status)"
     )
     began = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code, "history", *words], capture_output=True, check=True)
-    return time.perf_counter() - began, done.stdout, int(done.stderr.split()[-1])
+    wall_s = time.perf_counter() - began
+    cpu_s, memory = done.stderr.split()[-2:]
+    return Cost(wall_s, float(cpu_s), int(memory)), done.stdout
 
 
 def main() -> None:
@@ -143,28 +174,38 @@ def main() -> None:
         print(f"{options.tests:,} tests x {options.commits:,} commits: {len(files):,} records, {size / 1e6:.0f} MB")
         store = options.store or name
         if options.store:
-            merged_s, _, memory = command("merge", store, name)
-            print(f"torchprof history merge: {merged_s:.1f} s, {memory / 1e6:.0f} MB")
-        taken_s, out, memory = command("changes", store, "--json")
-        found: dict[str, list[list[str]]] = {test: [] for test in planted}
-        for event in json.loads(out)["events"]:
+            merged, _ = command("merge", store, name)
+            print(f"torchprof history merge: {merged}")
+        taken, out = command("changes", store, "--json")
+        answer = json.loads(out)
+        found: dict[str, list[list[str]]] = {test: [] for test in planted.counts}
+        for event in answer["events"]:
             for changed in event["tests"]:
                 found[changed["test"]].append(event["commits"])
         # Where the commit of a change lacks a measurement, the change is one of a range.
         right = sum(
             [[sha for sha in commits if sha in steps] for commits in found[test]] == [[step] for step in steps]
-            for test, steps in planted.items()
+            for test, steps in planted.counts.items()
         )
-        print(f"torchprof history changes: {taken_s:.1f} s, {memory / 1e6:.0f} MB")
+        print(f"torchprof history changes: {taken}", flush=True)
         print(
-            f"{sum(map(len, planted.values())):,} changes planted: {right:,} of {len(planted):,} tests have just theirs"
+            f"{sum(map(len, planted.counts.values())):,} changes planted: {right:,} of {len(planted.counts):,} tests "
+            "have just theirs"
         )
+        number = {sha(commit): commit for commit in range(options.commits)}
+        steps = [
+            (step["test"], number[step["before"]], number[step["after"]])
+            for event in answer["time_events"]
+            for step in event["tests"]
+        ]
+        hits = {test for test, before, after in steps if before < planted.times.get(test, -1) <= after}
+        print(f"{len(planted.times)} steps of times planted: {len(hits)} found, {len(steps) - len(hits)} others called")
         some = files[:: max(1, len(files) // 20)]
         began = time.perf_counter()
         for file in some:
             json.loads(gzip.decompress(file.read_bytes()))
         plain_s = (time.perf_counter() - began) / len(some) * len(files)
-        beside = f"{plain_s:.1f} s, {plain_s / taken_s:.1f} times as long"
+        beside = f"{plain_s:.1f} s, {plain_s / taken.wall_s:.1f} times as long"
         print(f"gzip and json alone, of {len(some)} records taken to all: {beside}")
 
 

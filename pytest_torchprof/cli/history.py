@@ -24,6 +24,8 @@ from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import store_at, tables_at
 from pytest_torchprof.history.taking import take
 from pytest_torchprof.history.texts import census_lines, event_lines, heading_lines, log_lines, when_lines
+from pytest_torchprof.history.time_texts import time_census_lines, time_event_lines, time_log_lines
+from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.history.where import Where, where_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.cli import Parser
     from pytest_torchprof.history.changes import HistoryEvent
     from pytest_torchprof.history.runs import BranchRuns
+    from pytest_torchprof.history.series import Point
     from pytest_torchprof.history.store import Store
+    from pytest_torchprof.history.times import JudgedTimes, TimeEvent
 
 DONE, CHANGED, UNKNOWN = 0, 1, 3
 Read = TypeVar("Read")
@@ -46,7 +50,8 @@ _MOST_SHOWN: Final = 5
 
 _DESCRIPTION: Final = """\
 Reads the records that pytest --torchprof-history=STORE has written: one for each run. Kernel counts are exact, so that
-a change is named at the commit that made it, without a threshold. STORE is a folder, an SQLite file (runs.db, or
+a change is named at the commit that made it, without a threshold. Times are not: a step of theirs is named where chance
+does not explain it, and how small a step could be seen is said. STORE is a folder, an SQLite file (runs.db, or
 sqlite:///PATH), a PostgreSQL database (postgresql+psycopg://USER@HOST/DATABASE; libpq takes the password from
 PGPASSWORD or ~/.pgpass), or a prefix of an object store (s3://BUCKET/PREFIX, gs://BUCKET/PREFIX)."""
 _EPILOG: Final = """\
@@ -59,7 +64,8 @@ examples:
   torchprof history merge runs.db history s3://bucket/history
 
 exit status: 0 nothing, or done, 1 changes: something under --fail-on, 2 cannot read, or bad usage, 3 changes: with
---fail-on, it cannot be told: the newest commit was not measured in full, or the order of commits is not known"""
+--fail-on, it cannot be told: the newest commit was not measured in full, the order of commits is not known, or all
+times are too few for any step"""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -87,7 +93,11 @@ def add_arguments(parser: Parser) -> None:
         _add_choice_of_runs(own)
     changes.add_argument("--since", type=_day, metavar="DATE", help="only changes of this day or later: 2026-05-01")
     changes.add_argument(
-        "--fail-on", choices=("counts",), metavar="counts", help="exit with 1 if a change is listed that still holds"
+        "--fail-on",
+        type=_kinds,
+        default=frozenset(),
+        metavar="counts,times",
+        help="exit with 1 if a change of counts, a step of times, or either is listed that still holds",
     )
     changes.add_argument("--json", action="store_true", help="one JSON object")
     taking = add("import", _import, "add records that other runs have left: files, folders, ZIP archives, other stores")
@@ -133,17 +143,33 @@ def _day(text: str) -> datetime:
         raise UsageError(f"--since {text}: expected a date such as 2026-05-01") from None
 
 
+def _kinds(value: str) -> frozenset[str]:
+    kinds = frozenset(value.split(","))
+    if not kinds <= {"counts", "times"}:
+        raise UsageError(f"--fail-on {value}: expected counts, times or counts,times")
+    return kinds
+
+
 def _changes(arguments: Namespace) -> int:
     branch, all_series = _read(arguments)
-    events = [event for event in events_of(branch, all_series) if _is_since(event, arguments.since)]
+    judged = judged_times(branch, all_series)
+    events = [event for event in events_of(branch, all_series) if _is_since(event.changes[0].after, arguments.since)]
+    steps = [event for event in time_events(branch, judged) if _is_since(event.steps[0].after, arguments.since)]
     if arguments.json:
-        sys.stdout.write(json.dumps(changes_json(branch, events, all_series), indent=1) + "\n")
+        sys.stdout.write(json.dumps(changes_json(branch, events, all_series, steps, judged), indent=1) + "\n")
     else:
         width = terminal_width()
         texts = [event_lines(event, width) for event in events] or [["no change of what tests launch"]]
-        for lines in (heading_lines(branch, width), *texts, census_lines(all_series, width)):
+        time_texts = [time_event_lines(event, width) for event in steps] or [["no step of the times"]]
+        census = census_lines(all_series, width) + time_census_lines(judged, width)
+        for lines in (heading_lines(branch, width), *texts, *time_texts, census):
             sys.stdout.write("\n".join(lines) + "\n\n")
-    return DONE if arguments.fail_on is None else _status(branch, all_series, events)
+    statuses = {DONE}
+    if "counts" in arguments.fail_on:
+        statuses.add(_status(branch, all_series, events))
+    if "times" in arguments.fail_on:
+        statuses.add(_time_status(branch, all_series, judged, steps))
+    return next(status for status in (CHANGED, UNKNOWN, DONE) if status in statuses)
 
 
 def _status(branch: BranchRuns, all_series: Iterable[Series], events: Iterable[HistoryEvent]) -> int:
@@ -154,19 +180,36 @@ def _status(branch: BranchRuns, all_series: Iterable[Series], events: Iterable[H
     return UNKNOWN if unsure or branch.ordered_by is OrderedBy.DATES else DONE
 
 
-def _is_since(event: HistoryEvent, since: datetime | None) -> bool:
-    commit = event.changes[0].after.run.commit
+def _time_status(
+    branch: BranchRuns, all_series: Iterable[Series], judged: Iterable[JudgedTimes], steps: Iterable[TimeEvent]
+) -> int:
+    if any(event.holds for event in steps):
+        return CHANGED
+    shown = any(times.smallest is not None for times in judged)
+    sure = shown and not any(series.open_end for series in all_series)
+    return DONE if sure and branch.ordered_by is not OrderedBy.DATES else UNKNOWN
+
+
+def _is_since(point: Point, since: datetime | None) -> bool:
+    commit = point.run.commit
     return since is None or commit is None or commit.date >= since
 
 
 def _log(arguments: Namespace) -> int:
     branch, all_series = _read(arguments)
+    # A step is more than chance among all series, or it is none: so all are judged.
+    judged = judged_times(branch, all_series)
     width = terminal_width()
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
     for series in _of_test(all_series, arguments.test):
         sys.stdout.write("\n" + "\n".join(log_lines(series, unchanged(series), arguments.number, width)) + "\n")
         for event in events_of(branch, [series]):
             sys.stdout.write("\n" + "\n".join(event_lines(event, width)) + "\n")
+        own = [times for times in judged if times.times.series is series]
+        for times in own:
+            sys.stdout.write("\n" + "\n".join(time_log_lines(times, width)) + "\n")
+        for step in time_events(branch, own):
+            sys.stdout.write("\n" + "\n".join(time_event_lines(step, width)) + "\n")
     return DONE
 
 

@@ -24,6 +24,7 @@ from pytest_torchprof.compare.time_comparison import TimeComparison
 from pytest_torchprof.history import changes_json
 from pytest_torchprof.history.changes import Cause, State
 from pytest_torchprof.history.runs import OrderedBy
+from pytest_torchprof.history.times import Launched
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.report import Disuse, analysis_json, json_report, ranks_report, verdicts
 from pytest_torchprof.report.result import Result
@@ -391,6 +392,12 @@ def history() -> Schema:
         "label": nullable(TEXT),
         **every("rank ranks", nullable(WHOLE)),
     }
+    between: dict[str, Schema] = {
+        "cause": {"enum": [str(cause) for cause in Cause]},
+        **every("before after", TEXT),
+        "commits": nullable(listed(TEXT)),
+        "moved": mapped(listed(number_or_text)),
+    }
     change = fields(
         {
             **series,
@@ -401,15 +408,30 @@ def history() -> Schema:
     )
     event = fields(
         {
-            "cause": {"enum": [str(cause) for cause in Cause]},
-            **every("before after", TEXT),
-            "commits": nullable(listed(TEXT)),
-            "moved": mapped(listed(number_or_text)),
+            **between,
             **every("came went", mapped(WHOLE)),
             "tests": listed(change),
         }
     )
     judged = fields({**series, **every("points missing", WHOLE), "gaps": mapped(WHOLE), "open_end": BOOL})
+    times = {
+        **series,
+        "machine": TEXT,
+        "number": {"enum": ["time", "gpu_busy_us"]},
+        "conditions": mapped({"type": ["string", "integer"]}),
+    }
+    step = fields(
+        {
+            **times,
+            **every("before after", TEXT),
+            **every("old_us new_us share chance", NUMBER),
+            "kernels": {"enum": [str(launched) for launched in Launched]},
+            "state": {"enum": [str(state) for state in State]},
+            "undone_at": nullable(TEXT),
+        }
+    )
+    segment = fields({**every("first last", TEXT), "points": WHOLE, "median_us": NUMBER})
+    shown = {"smallest_step": nullable(NUMBER), "runs_needed": WHOLE, "segments": listed(segment)}
     known: dict[str, Schema] = {
         "schema": {"const": changes_json.SCHEMA},
         "branch": TEXT,
@@ -418,6 +440,8 @@ def history() -> Schema:
         "left_out": mapped(WHOLE),
         "events": listed(event),
         "series": listed(judged),
+        "time_events": listed(fields({**between, "tests": listed(step)})),
+        "times": listed(fields({**times, "points": WHOLE, **shown})),
     }
     return root("torchprof history changes --json", changes_json.SCHEMA, fields(known))
 

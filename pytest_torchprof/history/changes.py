@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pytest_torchprof.history.record import KernelCount
 from pytest_torchprof.history.series import EXACT
@@ -51,7 +50,7 @@ class Cause(StrEnum):
     UNDECIDABLE = "undecidable"
     """Commit and versions changed together."""
     NONE = "none"
-    """Nothing that is recorded changed: the series is unsteady."""
+    """Nothing that is recorded changed: the series is unsteady, or what is not recorded moved a time."""
 
 
 class SeriesChange(Struct, frozen=True, kw_only=True):
@@ -104,7 +103,7 @@ def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryE
     place = {sha: at for at, sha in enumerate(branch.commits)}
     grouped: dict[tuple[str, str, Cause, str], list[SeriesChange]] = {}
     for series in all_series:
-        for lane in _lanes(series):
+        for lane in lanes_of(series):
             for change in _changes(series, lane):
                 key = (change.before.commit, change.after.commit, _cause(branch, change), str(_moved(change)))
                 grouped.setdefault(key, []).append(change)
@@ -126,12 +125,12 @@ def unchanged(series: Series) -> list[list[Point]]:
     """Return the points of a series in groups in which nothing changes, side by side where versions are."""
     return [
         [series.point(stretch, index) for stretch in segment for index in stretch.indices]
-        for lane in _lanes(series)
+        for lane in lanes_of(series)
         for segment in _segments(lane)
     ]
 
 
-def _lanes(series: Series) -> list[list[SameRuns]]:
+def lanes_of(series: Series) -> list[list[SameRuns]]:
     """Return the stretches of versions that follow one another; those that run side by side are not compared.
 
     A project that tests each commit with two versions of torch has two lanes, and an upgrade is a step in one.
@@ -176,9 +175,9 @@ def _changes(series: Series, lane: Sequence[SameRuns]) -> Iterator[SeriesChange]
 def _without(series: Series, lane: Iterable[SameRuns], unsteady: Container[int]) -> Iterator[SameRuns]:
     """Yield stretches without their runs of these commits."""
     for stretch in lane:
-        steady = [index for index in stretch.indices if series.branch.places[index] not in unsteady]
+        steady = {index for index in stretch.indices if series.branch.places[index] not in unsteady}
         if steady:
-            yield replace(stretch, indices=steady)
+            yield stretch if len(steady) == len(stretch.indices) else stretch.only(steady)
 
 
 def _segments(lane: Iterable[SameRuns]) -> Iterator[list[SameRuns]]:
@@ -224,12 +223,15 @@ def _moved(change: SeriesChange) -> dict[str, tuple[object, object]]:
 
 
 def _cause(branch: BranchRuns, change: SeriesChange) -> Cause:
-    before, after = change.before, change.after
-    if change.state is State.UNSTEADY:
-        return Cause.NONE
+    return Cause.NONE if change.state is State.UNSTEADY else cause_of(branch, change.before, change.after)
+
+
+def cause_of(branch: BranchRuns, before: Point, after: Point) -> Cause:
+    """Return what can have changed something between two points of a series."""
+    moved = before.moved(after)
     if before.commit == after.commit:
-        return Cause.ENVIRONMENT
-    if _moved(change):
+        return Cause.ENVIRONMENT if moved else Cause.NONE
+    if moved:
         return Cause.UNDECIDABLE
     if before.measured.source != after.measured.source:
         return Cause.TEST

@@ -13,12 +13,19 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Series
+    from pytest_torchprof.history.times import JudgedTimes, TimeEvent, TimeSeries, TimeStep
 
 SCHEMA: Final = 1
 
 
-def changes_json(branch: BranchRuns, events: Iterable[HistoryEvent], all_series: Sequence[Series]) -> dict[str, Any]:
-    """Return the events of a branch with their tests, and what was judged and what is missing."""
+def changes_json(
+    branch: BranchRuns,
+    events: Iterable[HistoryEvent],
+    all_series: Sequence[Series],
+    time_steps: Iterable[TimeEvent],
+    judged: Iterable[JudgedTimes],
+) -> dict[str, Any]:
+    """Return the events of a branch with their tests, those of its times, and what was judged and what is missing."""
     return {
         "schema": SCHEMA,
         "branch": branch.branch,
@@ -36,6 +43,25 @@ def changes_json(branch: BranchRuns, events: Iterable[HistoryEvent], all_series:
             }
             for series in all_series
         ],
+        "time_events": [_time_event(event) for event in time_steps],
+        "times": [
+            {
+                **_times(own.times),
+                "points": len(own.times.runs),
+                "smallest_step": own.smallest,
+                "runs_needed": own.needed,
+                "segments": [
+                    {
+                        "first": segment.first.commit,
+                        "last": segment.last.commit,
+                        "points": segment.count,
+                        "median_us": segment.median_us,
+                    }
+                    for segment in own.segments
+                ],
+            }
+            for own in judged
+        ],
     }
 
 
@@ -50,6 +76,37 @@ def _event(event: HistoryEvent) -> dict[str, Any]:
         "went": {kernel.name: kernel.count for kernel in event.went},
         "tests": [_change(change) for change in event.changes],
     }
+
+
+def _time_event(event: TimeEvent) -> dict[str, Any]:
+    return {
+        "cause": str(event.cause),
+        "before": event.before,
+        "after": event.after,
+        "commits": event.commits,
+        "moved": {name: list(values) for name, values in event.moved.items()},
+        "tests": [_time_step(step) for step in event.steps],
+    }
+
+
+def _time_step(step: TimeStep) -> dict[str, Any]:
+    return {
+        **_times(step.times),
+        "before": step.before.commit,
+        "after": step.after.commit,
+        "old_us": step.old_us,
+        "new_us": step.new_us,
+        "share": step.share,
+        "chance": step.chance,
+        "kernels": str(step.launched),
+        "state": str(step.state),
+        "undone_at": step.undone_at,
+    }
+
+
+def _times(times: TimeSeries) -> dict[str, Any]:
+    number = "time" if times.conditions else "gpu_busy_us"
+    return {**asdict(times.key), "machine": times.machine, "number": number, "conditions": dict(times.conditions)}
 
 
 def _change(change: SeriesChange) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -166,6 +167,9 @@ class RunRecord(RunHead, frozen=True, kw_only=True):
     """One for each of the measurements."""
 
 
+Head = TypeVar("Head", bound=RunHead)
+
+
 class BadRecord(TorchprofError):
     """A file that is no record of a run, or none that may be believed; its text names it."""
 
@@ -194,13 +198,9 @@ def digest_of(record: RunRecord) -> str:
 
 def decode(data: bytes, name: str) -> RunRecord:
     """Return the record in a file's content; BadRecord, which names the file, if there is none."""
-    content = unpacked(data, name)
-    try:
-        record = _DECODER.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRecord(f"{name}: no record of a run: {error}") from None
+    record = parsed(_DECODER, unpacked(data, name), name)
     if len(record.varying) != len(record.measurements):
-        raise BadRecord(f"{name}: {len(record.measurements)} measurements, of which {len(record.varying)} have times")
+        raise other_number_of_times(len(record.measurements), len(record.varying), name)
     structures = {structure.name for structure in record.structures}
     for measured in record.measurements:
         refuse_unknown_places(measured, len(record.environments), structures, name)
@@ -213,20 +213,37 @@ def read(path: Path) -> RunRecord:
 
 
 def unpacked(data: bytes, name: str) -> bytes:
-    """Return the JSON in a file's content; BadRecord if it cannot be unpacked, or is of a later schema."""
+    """Return the JSON in a file's content; BadRecord if it cannot be unpacked."""
     try:
         content = inflated_bytes(data, MOST_BYTES)
     except (DamagedGzipError, EOFError) as error:
         raise BadRecord(f"{name}: {str(error) or 'cut off'}") from None
     if len(content) > MOST_BYTES:
         raise BadRecord(f"{name}: larger than {MOST_BYTES >> 20} MiB when unpacked, which no run's record is")
+    return content
+
+
+def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> Head:
+    """Return what a decoder makes of a record's JSON; BadRecord if it is none, or of a later schema."""
     try:
-        schema = _SCHEMA_DECODER.decode(content).schema
+        record = decoder.decode(content)
+        _refuse_newer(record.schema, name)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # What is of a later schema may have any other form besides.
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            _refuse_newer(_SCHEMA_DECODER.decode(content).schema, name)
         raise BadRecord(f"{name}: no record of a run: {error}") from None
+    return record
+
+
+def _refuse_newer(schema: int, name: str) -> None:
     if schema > SCHEMA:
         raise BadRecord(f"{name}: of schema {schema}, written by a newer pytest-torchprof than this: update it")
-    return content
+
+
+def other_number_of_times(measurements: int, varying: int, name: str) -> BadRecord:
+    """Return the refusal of a record that has not one row of what varies for each measurement."""
+    return BadRecord(f"{name}: {measurements} measurements, of which {varying} have times")
 
 
 def refuse_unknown_places(

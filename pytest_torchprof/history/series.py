@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,7 @@ from msgspec.structs import asdict, replace
 from pytest_torchprof.analysis.numbers import TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from pytest_torchprof.history.reading import HistoryRun
     from pytest_torchprof.history.record import MeasurementRecord
@@ -78,6 +79,14 @@ class SameRuns(Struct, frozen=True, kw_only=True):
     environment: Environment
     indices: list[int]
     """Where its runs stand among those of the branch."""
+    rows: array[int]
+    """For each run where the measurement stands in it."""
+
+    def only(self, runs: Container[int]) -> SameRuns:
+        """Return it with these of its runs alone."""
+        kept = [at for at, index in enumerate(self.indices) if index in runs]
+        indices, rows = [self.indices[at] for at in kept], array("H", [self.rows[at] for at in kept])
+        return replace(self, indices=indices, rows=rows)
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -119,13 +128,13 @@ def series_of(branch: BranchRuns) -> list[Series]:
     latest: dict[SeriesKey, str] = {}
     for index, run in enumerate(branch.runs):
         folder = "" if run.commit is None else run.commit.folder
-        for measured in run.measurements:
+        for row, measured in enumerate(run.measurements):
             by = (id(measured), id(run.environments), folder)
             if by not in known:
                 environment = None if measured.environment is None else run.environments[measured.environment]
                 key = _key(folder, measured, environment, latest, run)
                 known[by] = drafts.setdefault(key, _Draft()).place_of(measured, environment)
-            known[by].add(index)
+            known[by].add(index, row)
     on: dict[str, list[int]] = {}
     for index, run in enumerate(branch.runs):
         for hardware in {_hardware(environment) for environment in run.environments}:
@@ -143,15 +152,17 @@ class _Place(Struct):
     stretches: list[SameRuns] | None
     """Those of its environment; None for a gap."""
 
-    def add(self, run: int) -> None:
+    def add(self, run: int, row: int) -> None:
         self.draft.seen.append(run)
         stretches = self.stretches
         if stretches is None or self.environment is None:
             self.draft.gaps[self.measured.code or str(self.measured.outcome)] += 1
         elif stretches and stretches[-1].measured is self.measured:
             stretches[-1].indices.append(run)
+            stretches[-1].rows.append(row)
         else:
-            stretches.append(SameRuns(measured=self.measured, environment=self.environment, indices=[run]))
+            rows = array("H", [row])
+            stretches.append(SameRuns(measured=self.measured, environment=self.environment, indices=[run], rows=rows))
 
 
 class _Draft(Struct):

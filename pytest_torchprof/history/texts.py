@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import Point, Series
+    from pytest_torchprof.history.series import Point, Series, SeriesKey
     from pytest_torchprof.history.since import Interval
+    from pytest_torchprof.history.times import TimeEvent
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _MOST_BARS: Final = 60
@@ -52,7 +53,7 @@ def event_lines(event: HistoryEvent, width: int) -> list[str]:
     """Return an event: its commit or commits, the tests that it changed, and the kernels that came and went."""
     date = event.changes[0].after.run.commit
     when = "" if date is None else f"{date.date.date().isoformat()}  "
-    lines = wrapped(f"{when}{_cause(event)}", _INDENT, first="", width=width)
+    lines = wrapped(f"{when}{cause_text(event)}", _INDENT, first="", width=width)
     for change in event.changes:
         lines += wrapped(_change(change), f"{_INDENT}  ", first=_INDENT, width=width)
     for word, kernels in (("came", event.came), ("went", event.went)):
@@ -60,10 +61,14 @@ def event_lines(event: HistoryEvent, width: int) -> list[str]:
             lines += wrapped(f"{word}: {_kernels(kernels)}", f"{_INDENT}  ", first=_INDENT, width=width)
     lines = [printable(line) for line in lines]
     if event.cause is Cause.RANGE:
-        # A command stays in one line, so that it can be pasted.
-        test = shlex.quote(printable(event.changes[0].key.test))
-        lines.append(f"{_INDENT}torchprof bisect --changed {test} --good {event.before[:12]} --bad {event.after[:12]}")
+        lines.append(bisect_line(event, event.changes[0].key))
     return lines
+
+
+def bisect_line(event: HistoryEvent | TimeEvent, key: SeriesKey) -> str:
+    """Return the command that finds the commit among those of an event, in one line, so that it can be pasted."""
+    test = shlex.quote(printable(key.test))
+    return f"{_INDENT}torchprof bisect --changed {test} --good {event.before[:12]} --bad {event.after[:12]}"
 
 
 def census_lines(all_series: Sequence[Series], width: int) -> list[str]:
@@ -85,13 +90,13 @@ def log_lines(series: Series, rows: Sequence[Sequence[Point]], number: str, widt
     """Return a series: a sparkline of a number, and a row for each stretch of runs in which nothing changed."""
     known = [point.measured.counts[number] for point in series.points if number in point.measured.counts]
     shown = BY_NAME[number]
-    line = f"{shown.title} {_sparkline(known)}  {shown.show(min(known))} to {shown.show(max(known))}" if known else ""
+    line = f"{shown.title} {sparkline(known)}  {shown.show(min(known))} to {shown.show(max(known))}" if known else ""
     heading = f"{series.key.name}   {series.key.hardware}, device {series.key.device}"
     names = (number, *(name for name in _BESIDE if name != number))
     known_names = {name for point in series.points for name in point.measured.counts}
     columns = [
         Column("commits", _commits, "left"),
-        Column("date", lambda points: _date(points[0]), "left", leaves=2),
+        Column("date", lambda points: date_of(points[0]), "left", leaves=2),
         Column("runs", lambda points: str(len(points))),
         *(_number_column(name) for name in names if name in known_names),
         Column("torch", lambda points: points[-1].environment.torch or "-", "left", leaves=1),
@@ -114,17 +119,18 @@ def when_lines(series: Series, intervals: Sequence[Interval], condition: str, wi
 
 
 def _interval(interval: Interval, condition: str) -> str:
-    first = f"{interval.first.commit[:7]} ({_date(interval.first)})"
+    first = f"{interval.first.commit[:7]} ({date_of(interval.first)})"
     if interval.before is None:
         since = f"from the first run on, {first}"
     else:
         value = BY_NAME[interval.number].show(interval.before.measured.counts[interval.number])
         since = f"since {first}; {interval.before.commit[:7]} before it had {value}"
-    until = "" if interval.until is None else f", until {interval.until.commit[:7]} ({_date(interval.until)})"
+    until = "" if interval.until is None else f", until {interval.until.commit[:7]} ({date_of(interval.until)})"
     return f"{condition}: {since}{until}"
 
 
-def _cause(event: HistoryEvent) -> str:
+def cause_text(event: HistoryEvent | TimeEvent) -> str:
+    """Return what can have made an event, with its commits."""
     before, after = event.before[:7], event.after[:7]
     if event.cause is Cause.NONE:
         return f"{after}: unsteady, its runs disagree with the same versions"
@@ -136,14 +142,14 @@ def _cause(event: HistoryEvent) -> str:
     return f"{where}: the test itself was edited" if event.cause is Cause.TEST else where
 
 
-def _of_commits(event: HistoryEvent) -> str:
+def _of_commits(event: HistoryEvent | TimeEvent) -> str:
     commits = event.commits or ()
     if len(commits) == 1:
         return f"{event.after[:7]}, after {event.before[:7]}"
     return f"one of {len(commits)} commits after {event.before[:7]}: {first_of([sha[:7] for sha in commits])}"
 
 
-def _moved(event: HistoryEvent) -> str:
+def _moved(event: HistoryEvent | TimeEvent) -> str:
     return ", ".join(f"{name} {old} -> {new}" for name, (old, new) in event.moved.items())
 
 
@@ -166,7 +172,8 @@ def _commits(points: Sequence[Point]) -> str:
     return first if first == last else f"{first}..{last}"
 
 
-def _date(point: Point) -> str:
+def date_of(point: Point) -> str:
+    """Return the day of its commit."""
     return "-" if point.run.commit is None else point.run.commit.date.date().isoformat()
 
 
@@ -175,7 +182,7 @@ def _number_column(name: str) -> Column:
     return Column(number.title, lambda points: number.show(points[-1].measured.counts.get(name)), leaves=3)
 
 
-def _sparkline(values: Sequence[float]) -> str:
+def sparkline(values: Sequence[float]) -> str:
     """Return a bar for each value; of more than fit, the newest."""
     shown = values[-_MOST_BARS:]
     low, high = min(shown), max(shown)

@@ -1,0 +1,410 @@
+"""The times in a history: which commits made a test slower or faster, how sure that is, and what could not be seen."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+from histories import H100, UPGRADED, launched, run_of, sha
+from jsonschema import validate
+from msgspec.structs import replace
+
+from pytest_torchprof.baseline.entry import Times
+from pytest_torchprof.cli import main
+from pytest_torchprof.cli.schema import SCHEMAS
+from pytest_torchprof.history.rank_test import least_share, one_sided
+from pytest_torchprof.history.record import SUFFIX, MachineRecord, VaryingRecord, encode
+from pytest_torchprof.history.steps import LARGEST_CHANCE, largest_chance, next_chance, one_per_process, steps_of
+
+pytestmark = pytest.mark.any_torch
+
+TEST = "test_model.py::test_block"
+FIVE = {"gemm bf16 tn": 4, "softmax": 1}
+SIX = {**FIVE, "pointwise sigmoid": 1}
+
+
+def kept(folder, runs):
+    """Write records of runs into a folder, and return it."""
+    folder.mkdir(exist_ok=True)
+    for run in runs:
+        (folder / f"{run.uuid}{SUFFIX}").write_bytes(encode(run))
+    return folder
+
+
+def scattered(count, seed=0, scatter=0.005):
+    """Return factors that scatter as the times of processes do."""
+    chosen = random.Random(seed)
+    return [math.exp(chosen.gauss(0, scatter)) for _ in range(count)]
+
+
+def timed(commit, us, kernels=FIVE, test=TEST, **facts):
+    """Return a run in which one test kept the GPU busy for so long."""
+    return run_of(commit, launched(test, kernels), varying=(VaryingRecord(numbers={"gpu_busy_us": us}),), **facts)
+
+
+def stepped(step, at, count, **facts):
+    """Return runs of as many commits, which take longer by a share from a commit on."""
+    return [
+        timed(commit, 100 * factor * (1 + step * (commit >= at)), **facts)
+        for commit, factor in enumerate(scattered(count))
+    ]
+
+
+def changes(capsys, folder, *options, status=0):
+    assert main(["history", "changes", str(folder), "--json", *options]) == status
+    answer = json.loads(capsys.readouterr().out)
+    validate(answer, SCHEMAS["history"]())
+    return answer
+
+
+def steps(capsys, folder, *options):
+    return changes(capsys, folder, *options)["time_events"]
+
+
+def shown(capsys, *options, status=0):
+    assert main(["history", *map(str, options)]) == status
+    return " ".join(capsys.readouterr().out.split())
+
+
+# -------------------------------------------------------------------------------------------------- which steps there are
+
+
+def test_a_step_is_called_at_its_commit_with_its_size_and_the_same_kernels(capsys, tmp_path):
+    kept(tmp_path, stepped(0.1, 40, 80))
+    (event,) = steps(capsys, tmp_path)
+    assert (event["before"], event["after"], event["cause"]) == (sha(39), sha(40), "commit")
+    (step,) = event["tests"]
+    assert (step["test"], step["kernels"], step["state"]) == (TEST, "same kernels", "confirmed")
+    assert step["share"] == pytest.approx(0.1, abs=0.005)
+    assert (step["old_us"], step["new_us"]) == (pytest.approx(100, rel=0.005), pytest.approx(110, rel=0.005))
+    assert step["chance"] < 1e-6
+
+
+def test_a_test_that_became_faster_has_a_step_down(capsys, tmp_path):
+    kept(tmp_path, stepped(-0.1, 40, 80))
+    ((step,),) = (event["tests"] for event in steps(capsys, tmp_path))
+    assert step["share"] == pytest.approx(-0.1, abs=0.005)
+
+
+def test_steps_with_other_kernels_are_told_apart_and_can_be_bisected(capsys, tmp_path):
+    runs = stepped(0.1, 40, 80)
+    runs = [timed(at, run.varying[0].numbers["gpu_busy_us"], SIX if at >= 40 else FIVE) for at, run in enumerate(runs)]
+    kept(tmp_path, [run for at, run in enumerate(runs) if at != 40])
+    (event,) = steps(capsys, tmp_path)
+    assert (event["cause"], event["commits"]) == ("range", [sha(40), sha(41)])
+    assert event["tests"][0]["kernels"] == "other kernels"
+    line = f"torchprof bisect --changed {TEST} --good {sha(39)[:12]} --bad {sha(41)[:12]}"
+    assert shown(capsys, "changes", tmp_path).count(line) == 2
+
+
+def test_times_that_only_scatter_have_no_step(capsys, tmp_path):
+    kept(tmp_path, stepped(0, 0, 80))
+    assert steps(capsys, tmp_path) == []
+    assert "no step of the times" in shown(capsys, "changes", tmp_path)
+
+
+def test_what_was_slow_in_single_runs_is_no_step(capsys, tmp_path):
+    runs = [timed(at, 100 * factor * (1.5 if at % 17 == 5 else 1)) for at, factor in enumerate(scattered(90))]
+    kept(tmp_path, runs)
+    assert steps(capsys, tmp_path) == []
+
+
+def test_a_slow_drift_is_no_step(capsys, tmp_path):
+    kept(
+        tmp_path,
+        [timed(at, 100 * factor * 1.05 ** (at / 365)) for at, factor in enumerate(scattered(180, scatter=0.002))],
+    )
+    assert steps(capsys, tmp_path) == []
+
+
+def test_a_step_that_was_taken_back_is_undone(capsys, tmp_path):
+    runs = [timed(at, 100 * factor * (1.1 if 40 <= at < 60 else 1)) for at, factor in enumerate(scattered(100))]
+    kept(tmp_path, runs)
+    first, second = steps(capsys, tmp_path)
+    assert (first["tests"][0]["state"], first["tests"][0]["undone_at"]) == ("undone", sha(60))
+    assert second["tests"][0]["state"] == "confirmed"
+
+
+def test_two_runs_of_a_commit_are_two_processes_and_nothing_recorded_may_have_changed(capsys, tmp_path):
+    factors = scattered(60)
+    same = [timed(0, 100 * factor * (1.1 if at >= 30 else 1)) for at, factor in enumerate(factors)]
+    kept(tmp_path, [replace(run, uuid=f"{at:032x}") for at, run in enumerate(same)])
+    (event,) = steps(capsys, tmp_path)
+    assert (event["cause"], event["before"], event["after"]) == ("none", sha(0), sha(0))
+    assert "between runs of this commit" in shown(capsys, "changes", tmp_path)
+
+
+# ------------------------------------------------------------------------------------- what is compared with what
+
+
+def test_runs_of_two_machines_are_never_compared(capsys, tmp_path):
+    machines = [MachineRecord(digest=digit * 16, gpu="NVIDIA H100 80GB HBM3") for digit in "ab"]
+    chosen = random.Random(1)
+    # The slower machine takes all of the later runs.
+    on = [int(at > 60 or chosen.random() < 0.1) for at in range(120)]
+    runs = [
+        timed(at, 100 * factor * (1 + 0.2 * on[at]), machine=machines[on[at]])
+        for at, factor in enumerate(scattered(120))
+    ]
+    kept(tmp_path, runs)
+    answer = changes(capsys, tmp_path)
+    assert answer["time_events"] == []
+    assert sorted((own["machine"], own["points"]) for own in answer["times"]) == [
+        ("a" * 16, on.count(0)),
+        ("b" * 16, on.count(1)),
+    ]
+    as_one = kept(tmp_path / "one", [replace(run, machine=machines[0]) for run in runs])
+    assert steps(capsys, as_one)
+
+
+def test_versions_side_by_side_are_not_compared_and_an_upgrade_is_a_step(capsys, tmp_path):
+    factors = scattered(120)
+    matrix = [
+        timed(at // 2, 100 * factor * (1 + 0.1 * (at % 2)), environment=(UPGRADED if at % 2 else H100))
+        for at, factor in enumerate(factors)
+    ]
+    assert steps(capsys, kept(tmp_path / "matrix", matrix)) == []
+    upgrade = [
+        timed(at, 100 * factor * (1 + 0.1 * (at >= 60)), environment=(UPGRADED if at >= 60 else H100))
+        for at, factor in enumerate(factors)
+    ]
+    (event,) = steps(capsys, kept(tmp_path / "upgrade", upgrade))
+    assert (event["cause"], event["moved"]) == ("undecidable", {"torch": ["2.14.0", "2.15.0"]})
+
+
+def test_the_untraced_time_is_taken_where_there_is_one_and_other_conditions_are_not_compared(capsys, tmp_path):
+    runs = []
+    for at, factor in enumerate(scattered(90)):
+        time = Times(
+            conditions={"clock": "events", "threads": 1 if at < 45 else 2},
+            samples=20,
+            median_us=50 * factor * (1.2 if at >= 45 else 1),
+            quantiles_us=(50.0,),
+        )
+        varying = VaryingRecord(numbers={"gpu_busy_us": 100.0 + at}, time=time)
+        runs.append(run_of(at, launched(TEST, FIVE), varying=(varying,)))
+    answer = changes(capsys, kept(tmp_path, runs))
+    assert answer["time_events"] == []
+    assert [(own["number"], own["conditions"]["threads"], own["points"]) for own in answer["times"]] == [
+        ("time", 1, 45),
+        ("time", 2, 45),
+    ]
+    assert answer["times"][0]["segments"][0]["median_us"] == pytest.approx(50, rel=0.01)
+
+
+def test_a_run_that_measured_the_same_twice_counts_once(capsys, tmp_path):
+    runs = [
+        run_of(
+            at,
+            launched(TEST, FIVE),
+            launched(TEST, FIVE),
+            varying=tuple(VaryingRecord(numbers={"gpu_busy_us": 100 * factor * more}) for more in (0.99, 1.01)),
+        )
+        for at, factor in enumerate(scattered(30))
+    ]
+    (own,) = changes(capsys, kept(tmp_path, runs))["times"]
+    assert own["points"] == 30
+    assert own["segments"][0]["median_us"] == pytest.approx(100, rel=0.005)
+    assert one_per_process([1.0, 2.0, 9.0, 4.0], "abaa") == [4.0, 2.0]
+
+
+@pytest.mark.parametrize("unusable", [{}, {"gpu_busy_us": 0.0}, {"gpu_busy_us": -1.0}])
+def test_a_time_that_is_not_known_is_no_point(capsys, tmp_path, unusable):
+    runs = stepped(0.1, 40, 80)
+    runs[20] = replace(runs[20], varying=(VaryingRecord(numbers=unusable),))
+    answer = changes(capsys, kept(tmp_path, runs))
+    assert [own["points"] for own in answer["times"]] == [79]
+    assert [event["after"] for event in answer["time_events"]] == [sha(40)]
+
+
+def test_the_same_commits_in_many_tests_are_one_event_of_what_their_ranges_have_in_common(capsys, tmp_path):
+    factors = scattered(80), scattered(80, seed=1)
+    runs = []
+    for at in range(80):
+        # Each test misses other runs around the step at 40.
+        own = [name for name, missing in (("a", (40, 41)), ("b", (38, 39))) if at not in missing]
+        measured = [launched(f"test_m.py::test_{name}", FIVE) for name in own]
+        us = [100 * factors[name == "b"][at] * (1.1 if at >= 40 else 1) for name in own]
+        varying = tuple(VaryingRecord(numbers={"gpu_busy_us": value}) for value in us)
+        runs.append(run_of(at, *measured, varying=varying))
+    (event,) = steps(capsys, kept(tmp_path, runs))
+    assert [step["test"] for step in event["tests"]] == ["test_m.py::test_b", "test_m.py::test_a"]
+    assert (event["commits"], event["cause"]) == ([sha(40)], "commit")
+
+
+# --------------------------------------------------------------------------------------- what could be shown, and exits
+
+
+def test_each_series_says_how_small_a_step_it_could_show(capsys, tmp_path):
+    kept(tmp_path / "calm", stepped(0, 0, 80))
+    kept(tmp_path / "rough", [timed(at, 100 * factor) for at, factor in enumerate(scattered(80, scatter=0.02))])
+    calm, rough = (changes(capsys, tmp_path / name)["times"][0]["smallest_step"] for name in ("calm", "rough"))
+    assert 0.004 < calm < 0.02 < rough < 0.06
+    assert f"smallest step that could be shown: {100 * calm:.1f}%" in shown(capsys, "log", tmp_path / "calm", TEST)
+    assert f"could show is {100 * rough:.1f}%" in shown(capsys, "changes", tmp_path / "rough")
+    # Twice as much is found.
+    twice = [timed(at, 100 * f * (1 + 2 * rough * (at >= 40))) for at, f in enumerate(scattered(80, scatter=0.02))]
+    assert len(steps(capsys, kept(tmp_path / "twice", twice))) == 1
+
+
+def test_a_series_that_is_too_short_says_how_many_runs_it_needs(capsys, tmp_path):
+    kept(tmp_path, stepped(0.5, 5, 10))
+    answer = changes(capsys, tmp_path)
+    assert answer["time_events"] == []
+    (own,) = answer["times"]
+    assert own["smallest_step"] is None
+    needed = own["runs_needed"]
+    assert f"no step could be shown yet: 10 of at least {needed} runs" in shown(capsys, "log", tmp_path, TEST)
+    assert "1 series is too short" in shown(capsys, "changes", tmp_path)
+    kept(tmp_path / "long", stepped(0.5, needed // 2, needed))
+    assert changes(capsys, tmp_path / "long")["time_events"]
+
+
+def test_a_log_has_the_times_of_each_stretch(capsys, tmp_path):
+    kept(tmp_path, stepped(0.1, 40, 80))
+    text = shown(capsys, "log", tmp_path, TEST)
+    assert f"{sha(0)[:7]}..{sha(39)[:7]} 2026-01-01 40 99.9 us" in text
+    assert f"{sha(40)[:7]}..{sha(79)[:7]} 2026-02-10 40 110 us" in text
+    assert "(+10." in text
+
+
+def test_nothing_fails_by_times_unless_that_is_asked_for(capsys, tmp_path):
+    kept(tmp_path, stepped(0.1, 40, 80))
+    assert steps(capsys, tmp_path)
+    changes(capsys, tmp_path, "--fail-on", "counts")
+    changes(capsys, tmp_path, "--fail-on", "times", status=1)
+    changes(capsys, tmp_path, "--fail-on", "counts,times", status=1)
+    assert changes(capsys, tmp_path, "--fail-on", "times", "--since", "2027-01-01")["time_events"] == []
+
+
+def test_a_gate_by_times_passes_steady_ones_and_cannot_tell_of_short_or_unfinished_ones(capsys, tmp_path):
+    changes(capsys, kept(tmp_path / "steady", stepped(0, 0, 80)), "--fail-on", "times")
+    changes(capsys, kept(tmp_path / "short", stepped(0, 0, 10)), "--fail-on", "times", status=3)
+    lost = run_of(80, launched(TEST, None), varying=(VaryingRecord(),))
+    kept(tmp_path / "steady", [lost])
+    changes(capsys, tmp_path / "steady", "--fail-on", "times", status=3)
+
+
+def test_what_else_than_counts_and_times_may_fail_is_refused(capsys, tmp_path):
+    assert main(["history", "changes", str(tmp_path), "--fail-on", "time"]) == 2
+    assert "expected counts, times or counts,times" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------------- the statistics
+
+
+@pytest.mark.parametrize(("lower", "higher"), [(3, 3), (3, 5), (4, 4), (6, 2)])
+def test_the_rank_test_counts_all_orders(lower, higher):
+    values = range(lower + higher)
+    splits = list(itertools.combinations(values, higher))
+
+    def pairs(chosen):
+        return sum(value > other for value in chosen for other in values if other not in chosen)
+
+    for chosen in splits:
+        others = [value for value in values if value not in chosen]
+        as_far = sum(pairs(split) >= pairs(chosen) for split in splits) / len(splits)
+        assert one_sided(others, chosen) == pytest.approx(as_far)
+
+
+def test_equal_values_never_make_a_difference_clearer():
+    assert one_sided([1, 1, 1, 1], [1, 1, 1, 1]) == 1
+    assert one_sided([1, 1, 2], [2, 3, 3]) >= one_sided([1, 1, 2], [2.5, 3, 3])
+
+
+def test_the_least_share_is_where_both_sides_together_reach_the_chance():
+    # Of 20 orders of three and three values, two are as clear as can be.
+    assert least_share(3, 3, 0.1) == 1
+    assert least_share(3, 3, 0.099) is None
+
+
+def test_a_chance_has_to_be_smaller_among_more_series():
+    assert largest_chance([1e-5]) == LARGEST_CHANCE
+    assert largest_chance([1e-5, *[1.0] * 999]) == pytest.approx(0.05 / 1000)
+    assert largest_chance([1e-4, *[1.0] * 999]) == 0
+    # The more of them have a step, the less does another one need: Benjamini and Hochberg.
+    assert largest_chance([1e-5, 9e-5, *[1.0] * 998]) == pytest.approx(0.1 / 1000)
+    assert next_chance([1e-5, *[1.0] * 999]) == pytest.approx(0.1 / 1000)
+
+
+def test_no_side_of_a_step_has_fewer_than_three_processes():
+    values = [math.log(factor) for factor in scattered(2000)]
+    for at in (1997, 1998, 1999):
+        assert steps_of([*values[:at], *[9.0] * (2000 - at)]).steps == ()
+
+
+def test_equal_times_with_a_step_have_that_step():
+    (step,) = steps_of([1.0] * 40 + [1.1] * 8).steps
+    assert (step.earliest, step.at, step.latest) == (40, 40, 40)
+
+
+def test_no_times_have_no_steps():
+    for count in range(8):
+        assert steps_of([1.0] * count).steps == ()
+        assert steps_of([1.0] * count).smallest(LARGEST_CHANCE) is None
+
+
+def _random_series(seed):
+    """Return values with up to three clear steps, and where these are."""
+    chosen = random.Random(seed)
+    cuts = sorted(chosen.sample(range(40, 200, 40), chosen.randrange(4)))
+    levels = list(itertools.accumulate(chosen.choice((-0.1, 0.1, 0.15)) for _ in range(len(cuts) + 1)))
+    return [levels[sum(cut <= at for cut in cuts)] + chosen.gauss(0, 0.01) for at in range(240)], cuts
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_clear_steps_are_where_ruptures_has_them(seed):
+    ruptures = pytest.importorskip("ruptures", reason="needs ruptures: the extra named oracles")
+    import numpy as np
+
+    values, cuts = _random_series(seed)
+    theirs = ruptures.Pelt(model="l2", min_size=3, jump=1).fit(np.array(values)).predict(pen=0.003)
+    assert [step.at for step in steps_of(values).steps] == theirs[:-1]
+    assert [round(cut / 40) * 40 for cut in theirs[:-1]] == cuts
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_clear_steps_are_where_asv_has_them(seed):
+    step_detect = pytest.importorskip("asv.step_detect", reason="needs asv: the extra named oracles")
+    values, cuts = _random_series(seed)
+    theirs = [left for left, *_ in step_detect.detect_steps([math.exp(value) for value in values])][1:]
+    ours = [step.at for step in steps_of(values).steps]
+    assert len(ours) == len(theirs) == len(cuts)
+    assert all(abs(our - their) <= 1 for our, their in zip(ours, theirs, strict=True))
+
+
+# ------------------------------------------------------------------------------------------ series of known truth, small
+
+
+@pytest.fixture(scope="module")
+def time_steps():
+    """The program whose large table is in docs/history.md."""
+    file = Path(__file__).parents[1] / "benchmarks" / "time_steps.py"
+    spec = importlib.util.spec_from_file_location("time_steps", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+NOISES = (
+    "steady, 1 %",
+    "two modes, 2 % apart",
+    "outliers, 1 run in 20",
+    "drift, 5 % a year",
+    "two machines, 10 % apart",
+)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_series_of_known_truth_have_no_false_step_and_nearly_all_of_twice_the_smallest(time_steps, noise):
+    assert set(time_steps.NOISES) == set(NOISES)
+    month = time_steps.month(time_steps.NOISES[noise], series=24, before=60, share=0.5, seed=7)
+    assert month.false_alarms == 0
+    assert month.planted > 6
+    assert month.hits >= 0.95 * month.planted
+    assert month.named >= 0.85 * month.hits
