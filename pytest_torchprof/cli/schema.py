@@ -400,6 +400,9 @@ def history() -> Schema:
     )
     event = fields(
         {
+            "id": TEXT,
+            "accepted": nullable(TEXT),
+            "remarks": listed(TEXT),
             "cause": {"enum": [str(cause) for cause in Cause]},
             **every("before after", TEXT),
             "commits": nullable(listed(TEXT)),

@@ -115,15 +115,20 @@ def series_of(branch: BranchRuns) -> list[Series]:
     """Return the series of a branch's runs, by their names."""
     drafts: dict[SeriesKey, _Draft] = {}
     # Most runs have the same measurements as the one before: whose each is, is looked up by the object.
-    known: dict[tuple[int, int, str], _Place] = {}
+    known: dict[tuple[int, int, str, str], _Place] = {}
+    aliases = branch.notes.aliases
     latest: dict[SeriesKey, str] = {}
     for index, run in enumerate(branch.runs):
         folder = "" if run.commit is None else run.commit.folder
+        present = {measured.test for measured in run.measurements} if aliases else set()
         for measured in run.measurements:
-            by = (id(measured), id(run.environments), folder)
+            # A run that has both names measured two tests.
+            now = branch.notes.name_now(measured.test) if measured.test in aliases else measured.test
+            test = measured.test if now in present else now
+            by = (id(measured), id(run.environments), folder, test)
             if by not in known:
                 environment = None if measured.environment is None else run.environments[measured.environment]
-                key = _key(folder, measured, environment, latest, run)
+                key = _key(folder, test, measured, environment, latest, run)
                 known[by] = drafts.setdefault(key, _Draft()).place_of(measured, environment)
             known[by].add(index)
     on: dict[str, list[int]] = {}
@@ -183,8 +188,9 @@ class _Draft(Struct):
         )
 
 
-def _key(
+def _key(  # noqa: PLR0913, PLR0917 - what a series is made of
     folder: str,
+    test: str,
     measured: MeasurementRecord,
     environment: Environment | None,
     latest: dict[SeriesKey, str],
@@ -196,7 +202,7 @@ def _key(
     """
     anywhere = SeriesKey(
         folder=folder,
-        test=measured.test,
+        test=test,
         label=measured.label,
         rank=measured.rank,
         ranks=measured.ranks,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, State
+from pytest_torchprof.history.event_ids import SHOWN, accepted_because, event_id
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.text import counted, first_of, printable, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
@@ -15,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
+    from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.history.runs import BranchRuns
-    from pytest_torchprof.history.series import Point, Series
+    from pytest_torchprof.history.series import Point, Series, SeriesKey
     from pytest_torchprof.history.since import Interval
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -48,22 +52,36 @@ def heading_lines(branch: BranchRuns, width: int) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def event_lines(event: HistoryEvent, width: int) -> list[str]:
-    """Return an event: its commit or commits, the tests that it changed, and the kernels that came and went."""
+def event_lines(event: HistoryEvent, notes: Notes, width: int, only: SeriesKey | None = None) -> list[str]:
+    """Return an event: its commit or commits, the tests that it changed, and the kernels that came and went.
+
+    ``only``: the one series of which it is told.
+    """
+    whole, changes = event, tuple(change for change in event.changes if only in (None, change.key))
+    event = replace(event, changes=changes)
     date = event.changes[0].after.run.commit
     when = "" if date is None else f"{date.date.date().isoformat()}  "
-    lines = wrapped(f"{when}{_cause(event)}", _INDENT, first="", width=width)
+    lines = wrapped(f"{when}{_cause(event)}  [{event_id(whole)[:SHOWN]}]", _INDENT, first="", width=width)
     for change in event.changes:
         lines += wrapped(_change(change), f"{_INDENT}  ", first=_INDENT, width=width)
     for word, kernels in (("came", event.came), ("went", event.went)):
         if kernels:
             lines += wrapped(f"{word}: {_kernels(kernels)}", f"{_INDENT}  ", first=_INDENT, width=width)
+    for word, text in _said_of(whole, notes):
+        lines += wrapped(f"{word}: {text}", f"{_INDENT}  ", first=_INDENT, width=width)
     lines = [printable(line) for line in lines]
     if event.cause is Cause.RANGE:
         # A command stays in one line, so that it can be pasted.
         test = shlex.quote(printable(event.changes[0].key.test))
         lines.append(f"{_INDENT}torchprof bisect --changed {test} --good {event.before[:12]} --bad {event.after[:12]}")
     return lines
+
+
+def remark_lines(branch: BranchRuns, width: int) -> list[str]:
+    """Return the remarks on commits of a branch, oldest commit first."""
+    remarks = [(sha, text) for sha in branch.commits for text in branch.notes.remarks.get(sha, ())]
+    lines = [line for sha, text in remarks for line in wrapped(f"{sha[:7]}: {text}", "  ", first="", width=width)]
+    return [printable(line) for line in lines]
 
 
 def census_lines(all_series: Sequence[Series], width: int) -> list[str]:
@@ -122,6 +140,14 @@ def _interval(interval: Interval, condition: str) -> str:
         since = f"since {first}; {interval.before.commit[:7]} before it had {value}"
     until = "" if interval.until is None else f", until {interval.until.commit[:7]} ({_date(interval.until)})"
     return f"{condition}: {since}{until}"
+
+
+def _said_of(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
+    """Return what is said of an event and of the commits that can have made it."""
+    accepted = accepted_because(event, notes)
+    subjects = [event_id(event), *(event.commits or (event.after,))]
+    remarks = [("note", text) for subject in subjects for text in notes.remarks.get(subject, ())]
+    return [*([] if accepted is None else [("known", accepted)]), *remarks]
 
 
 def _cause(event: HistoryEvent) -> str:
