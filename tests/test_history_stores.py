@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import os
 import random
@@ -922,3 +924,74 @@ def test_what_is_to_be_removed_must_be_said_in_one_way(store_of, capsys, choice)
     assert ended.value.code == 2
     capsys.readouterr()
     assert len(kept(where)) == 1
+
+
+# ------------------------------------------------------------------------------------------------- for other tools
+
+
+def test_the_rows_of_all_runs_are_exported_from_every_store(where, capsys, tmp_path):
+    fill(where, [run_of(at, launched(TEST, FIVE if at < 2 else SIX, label="=1+1")) for at in range(4)])
+    fill(where, [run_of(4, launched(TEST, None), event=Event.PR, dirty=True)])
+    lines = [json.loads(line) for line in answers(capsys, where, "export", "--as", ".jsonl").splitlines()]
+    by_commit = {line["commit"]: line for line in lines}
+    assert {number: by_commit[sha(number)]["numbers"].get("kernels") for number in range(5)} == {
+        0: 5, 1: 5, 2: 6, 3: 6, 4: None,
+    }  # fmt: skip
+    assert by_commit[sha(4)]["verdict"] == "not measured"
+    assert by_commit[sha(4)]["dirty"] is True
+    assert len({line["run"] for line in lines}) == 5
+    out = tmp_path / "out" / "rows.csv"
+    assert answers(capsys, where, "export", "--as", ".csv", "-o", str(out)) == ""
+    with out.open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert [(row["run"], row["label"].lstrip("'"), row["kernels"]) for row in cells] == [
+        (line["run"], line["label"] or "", str(line["numbers"].get("kernels") or "")) for line in lines
+    ]
+
+
+def test_forms_of_one_run_tell_the_newest_complete_run_of_the_branch(store_of, capsys):
+    where = store_of("folder")
+    fill(where, [run_of(at, launched(TEST, FIVE if at < 2 else SIX)) for at in range(4)])
+    fill(
+        where,
+        [run_of(5, launched(TEST, {"pointwise": 9}), complete=False), run_of(6, launched(TEST, FIVE), dirty=True)],
+    )
+    assert json.loads(answers(capsys, where, "export", "--as", ".bmf.json"))[TEST]["kernels"] == {"value": 6}
+    rows = json.loads(answers(capsys, where, "export", "--as", ".benchmark.json"))
+    assert {"name": f"{TEST}: kernels", "unit": "kernels", "value": 6} in rows
+    records = json.loads(answers(capsys, where, "export", "--as", ".pytorch.json"))
+    assert {record["model"]["name"] for record in records} == {TEST}
+    stopped = store_of("folder")
+    fill(stopped, [run_of(5, launched(TEST, FIVE), complete=False)])
+    assert main(["history", "export", stopped, "--as", ".bmf.json"]) == 2
+    assert "[no-history]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", [".jsonl", ".csv", ".benchmark.json", ".bmf.json", ".pytorch.json"])
+def test_a_run_and_its_record_export_the_same(run_tests, store_of, pytester, capsys, form):
+    where = store_of("folder")
+    run_tests(MEASURED, f"--torchprof-history={where}", f"--torchprof-report=run{form}").assert_outcomes(passed=1)
+    (record,) = kept(where)
+    fill(other := store_of("folder"), [replace(record, commit=run_of(1).commit)])
+    capsys.readouterr()
+    assert main(["history", "export", other, "--as", form]) == 0
+    exported = capsys.readouterr().out
+    own = (pytester.path / f"run{form}").read_text()
+    if form == ".csv":
+        own, exported = (list(csv.DictReader(io.StringIO(text))) for text in (own, exported))
+    if form == ".jsonl":
+        own, exported = ([json.loads(line) for line in text.splitlines()] for text in (own, exported))
+    if form in (".csv", ".jsonl"):
+        for row in (*own, *exported):
+            for name in ("run", "began", "commit", "branch", "dirty"):
+                del row[name]
+    assert without_unknown(own) == without_unknown(exported)
+
+
+def without_unknown(value):
+    """Return parsed rows without the numbers that are not known: a record does not name them."""
+    if isinstance(value, list):
+        return [without_unknown(held) for held in value]
+    if isinstance(value, dict):
+        return {name: without_unknown(held) for name, held in value.items() if held is not None}
+    return value

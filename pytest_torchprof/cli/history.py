@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.cli import UNUSABLE, history_notes, history_prune, sentence
+from pytest_torchprof.cli import UNUSABLE, history_files, history_notes, history_prune, sentence
 from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, day, read_branch, store_that_is_there
 from pytest_torchprof.history.changes import State, events_of, unchanged
 from pytest_torchprof.history.changes_json import changes_json
@@ -101,6 +101,7 @@ def add_arguments(parser: Parser) -> None:
     push = add("push", _push, f"add the records that wait in {OUTBOX}, and remove them there")
     push.add_argument("--rootdir", type=Path, default=Path(), metavar="DIR", help="pytest's root directory (.)")
     history_notes.add_commands(add)
+    history_files.add_commands(add)
     history_prune.add_commands(add)
     add("verify", _verify, "read every record of the history, and name those that cannot be believed")
     add("upgrade", _upgrade, "give a database the schema of this version, or make it; no run does so")
