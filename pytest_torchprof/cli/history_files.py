@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, read_branch, store_that_is_there
+from pytest_torchprof.history.changes import events_of
 from pytest_torchprof.history.exporting import exported_record
 from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.store import records_of
@@ -37,7 +38,10 @@ def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) 
         help=f"of all runs: {' '.join(OF_MANY_RUNS)}; of the branch's newest complete run: {' '.join(OF_ONE_RUN)}",
     )
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="the file (standard output)")
-    add_choice_of_runs(export)
+    page = add("page", _page, "write a page with each test from commit to commit, what changed last first")
+    page.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the HTML file to write")
+    for own in (export, page):
+        add_choice_of_runs(own)
 
 
 def _export(arguments: Namespace) -> int:
@@ -50,6 +54,16 @@ def _export(arguments: Namespace) -> int:
     records = (record for record in believed(records_of(store)) if only in (None, record.uuid))
     rows = (row for record in records for row in exported_record(record, notes))
     _write(arguments.output, _FORMS[arguments.form](rows))
+    return 0
+
+
+def _page(arguments: Namespace) -> int:
+    from pytest_torchprof.history.page import history_page  # noqa: PLC0415 - only this command draws
+
+    branch, all_series = read_branch(arguments)
+    text = history_page(branch, all_series, events_of(branch, all_series))
+    _write(arguments.output, [text])
+    sys.stdout.write(f"{arguments.output}: {len(text.encode(errors='backslashreplace')) / 1e6:.1f} MB\n")
     return 0
 
 

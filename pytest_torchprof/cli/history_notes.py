@@ -108,4 +108,5 @@ def _the_one(beginning: str, ids: Collection[str], kind: str) -> str:
 def _limited(text: str, name: str) -> str:
     if not text.strip() or len(text) > LONGEST:
         raise TorchprofError(f"{name} has {len(text)} characters; expected 1 to {LONGEST}", Code.BAD_USAGE)
-    return text
+    # What is no UTF-8 on a command line is a lone surrogate, which JSON does not have.
+    return text.encode(errors="backslashreplace").decode()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
-from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, encode, read
+from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord, encode, read
 from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
 from pytest_torchprof.system.replacing import replacing
 
@@ -110,8 +110,11 @@ def contents(files: Iterable[Path]) -> Generator[tuple[str, bytes] | BadRecord]:
     """Yield name and content of files, and what is wrong with one that cannot be read."""
     for file in files:
         try:
-            content = file.read_bytes()
+            content = None if file.stat().st_size > MOST_BYTES else file.read_bytes()
         except OSError as error:
             yield BadRecord(f"{file}: cannot be read: {error.strerror or error}")
+            continue
+        if content is None:
+            yield BadRecord(f"{file}: larger than {MOST_BYTES >> 20} MiB, which no run's record is")
         else:
             yield str(file), content

@@ -133,7 +133,7 @@ def series_of(branch: BranchRuns) -> list[Series]:
             known[by].add(index)
     on: dict[str, list[int]] = {}
     for index, run in enumerate(branch.runs):
-        for hardware in {_hardware(environment) for environment in run.environments}:
+        for hardware in {hardware_of(environment) for environment in run.environments}:
             on.setdefault(hardware, []).append(index)
     made = [draft.series(key, branch, on.get(key.hardware, [])) for key, draft in drafts.items()]
     return sorted(made, key=lambda series: series.key.in_order)
@@ -210,11 +210,12 @@ def _key(  # noqa: PLR0913, PLR0917 - what a series is made of
         hardware="",
     )
     if environment is not None:
-        latest[anywhere] = _hardware(environment)
+        latest[anywhere] = hardware_of(environment)
     machine = run.machine
     own = machine.cpu if measured.device == "cpu" else machine.gpu or machine.cpu
     return replace(anywhere, hardware=latest.get(anywhere) or own or "")
 
 
-def _hardware(environment: Environment) -> str:
+def hardware_of(environment: Environment) -> str:
+    """Return the GPU of an environment, or its CPU."""
     return environment.gpu or environment.cpu or ""

@@ -61,20 +61,27 @@ def event_lines(event: HistoryEvent, notes: Notes, width: int, only: SeriesKey |
     event = replace(event, changes=changes)
     date = event.changes[0].after.run.commit
     when = "" if date is None else f"{date.date.date().isoformat()}  "
-    lines = wrapped(f"{when}{_cause(event)}  [{event_id(whole)[:SHOWN]}]", _INDENT, first="", width=width)
+    lines = wrapped(f"{when}{cause_text(event)}  [{event_id(whole)[:SHOWN]}]", _INDENT, first="", width=width)
     for change in event.changes:
-        lines += wrapped(_change(change), f"{_INDENT}  ", first=_INDENT, width=width)
+        lines += wrapped(change_text(change), f"{_INDENT}  ", first=_INDENT, width=width)
     for word, kernels in (("came", event.came), ("went", event.went)):
         if kernels:
             lines += wrapped(f"{word}: {_kernels(kernels)}", f"{_INDENT}  ", first=_INDENT, width=width)
-    for word, text in _said_of(whole, notes):
+    for word, text in said_of(whole, notes):
         lines += wrapped(f"{word}: {text}", f"{_INDENT}  ", first=_INDENT, width=width)
     lines = [printable(line) for line in lines]
-    if event.cause is Cause.RANGE:
+    if (command := bisect_line(event)) is not None:
         # A command stays in one line, so that it can be pasted.
-        test = shlex.quote(printable(event.changes[0].key.test))
-        lines.append(f"{_INDENT}torchprof bisect --changed {test} --good {event.before[:12]} --bad {event.after[:12]}")
+        lines.append(f"{_INDENT}{command}")
     return lines
+
+
+def bisect_line(event: HistoryEvent) -> str | None:
+    """Return the command that finds which of several commits made an event; None where that is known or no commit."""
+    if event.cause is not Cause.RANGE:
+        return None
+    test = shlex.quote(printable(event.changes[0].key.test))
+    return f"torchprof bisect --changed {test} --good {event.before[:12]} --bad {event.after[:12]}"
 
 
 def remark_lines(branch: BranchRuns, width: int) -> list[str]:
@@ -142,7 +149,7 @@ def _interval(interval: Interval, condition: str) -> str:
     return f"{condition}: {since}{until}"
 
 
-def _said_of(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
+def said_of(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
     """Return what is said of an event and of the commits that can have made it."""
     accepted = accepted_because(event, notes)
     subjects = [event_id(event), *(event.commits or (event.after,))]
@@ -150,7 +157,8 @@ def _said_of(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
     return [*([] if accepted is None else [("known", accepted)]), *remarks]
 
 
-def _cause(event: HistoryEvent) -> str:
+def cause_text(event: HistoryEvent) -> str:
+    """Return what made an event, as far as it is known."""
     before, after = event.before[:7], event.after[:7]
     if event.cause is Cause.NONE:
         return f"{after}: unsteady, its runs disagree with the same versions"
@@ -173,7 +181,8 @@ def _moved(event: HistoryEvent) -> str:
     return ", ".join(f"{name} {old} -> {new}" for name, (old, new) in event.moved.items())
 
 
-def _change(change: SeriesChange) -> str:
+def change_text(change: SeriesChange) -> str:
+    """Return what became of one test at an event."""
     numbers = [
         f"{BY_NAME[name].title} {BY_NAME[name].show(old)} -> {BY_NAME[name].show(new)}"
         for name, (old, new) in change.numbers.items()
