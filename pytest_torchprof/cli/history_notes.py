@@ -48,7 +48,7 @@ def _accept(arguments: Namespace) -> int:
     event = events[_the_one(arguments.event, events, "event")]
     for change in event.changes:
         store.add_note(note_now(NoteKind.ACCEPTED, change_id(change), reason))
-    sys.stdout.write(f"{event_id(event)[:SHOWN]}: known from now on, in {counted(len(event.changes), 'series')}\n")
+    sys.stdout.write(f"{event_id(event)[:SHOWN]}: known from now on, in {counted(len(event.changes), 'test')}\n")
     return 0
 
 

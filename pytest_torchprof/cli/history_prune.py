@@ -48,7 +48,8 @@ def _prune(arguments: Namespace) -> int:
         old = [run for run in runs if run.began < arguments.before]
     else:
         old = runs[: max(0, len(runs) - arguments.keep)]
-    which = f" of {old[0].began.date()} to {old[-1].began.date()}" if old else ""
+    days = dict.fromkeys(run.began.date().isoformat() for run in (*old[:1], *old[-1:]))
+    which = f" of {' to '.join(days)}" if old else ""
     stay = f"{len(runs) - len(old)} stay"
     if arguments.yes and old:
         removed = store.remove(run.uuid for run in old)
