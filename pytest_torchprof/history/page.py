@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME
-from pytest_torchprof.history.changes import unchanged_stretches
+from pytest_torchprof.history.changes import Cause, unchanged_stretches
 from pytest_torchprof.history.event_ids import SHOWN, event_id
 from pytest_torchprof.history.series import EXACT, hardware_of
 from pytest_torchprof.history.texts import bisect_line, cause_text, census_lines, change_text, heading_lines, said_of
@@ -127,7 +127,7 @@ def _event(event: HistoryEvent, branch: BranchRuns, at: dict[str, int]) -> dict[
         "more": max(0, len(event.changes) - _MOST_LISTED),
         "came": _kernels(event.came),
         "went": _kernels(event.went),
-        "command": bisect_line(event),
+        "command": bisect_line(event, event.changes[0].key).strip() if event.cause is Cause.RANGE else None,
         "said": said_of(event, branch.notes),
     }
 

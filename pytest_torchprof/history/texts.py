@@ -70,18 +70,15 @@ def event_lines(event: HistoryEvent, notes: Notes, width: int, only: SeriesKey |
     for word, text in said_of(whole, notes):
         lines += wrapped(f"{word}: {text}", f"{_INDENT}  ", first=_INDENT, width=width)
     lines = [printable(line) for line in lines]
-    if (command := bisect_line(event)) is not None:
-        # A command stays in one line, so that it can be pasted.
-        lines.append(f"{_INDENT}{command}")
+    if event.cause is Cause.RANGE:
+        lines.append(bisect_line(event, event.changes[0].key))
     return lines
 
 
-def bisect_line(event: HistoryEvent) -> str | None:
-    """Return the command that finds which of several commits made an event; None where that is known or no commit."""
-    if event.cause is not Cause.RANGE:
-        return None
-    test = shlex.quote(printable(event.changes[0].key.test))
-    return f"torchprof bisect --changed {test} --good {event.before[:12]} --bad {event.after[:12]}"
+def bisect_line(event: HistoryEvent, key: SeriesKey) -> str:
+    """Return the command that finds the commit among those of an event, in one line, so that it can be pasted."""
+    test = shlex.quote(printable(key.test))
+    return f"{_INDENT}torchprof bisect --changed {test} --good {event.before[:12]} --bad {event.after[:12]}"
 
 
 def remark_lines(branch: BranchRuns, width: int) -> list[str]:
