@@ -9,7 +9,7 @@ from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, unchanged_stretches
 from pytest_torchprof.history.event_ids import SHOWN, event_id
 from pytest_torchprof.history.series import EXACT, hardware_of
-from pytest_torchprof.history.texts import bisect_line, cause_text, census_lines, change_text, heading_lines, said_of
+from pytest_torchprof.history.texts import bisect_line, cause_text, census_lines, change_text, heading_lines, remarks_on
 from pytest_torchprof.report.page.details import as_json
 from pytest_torchprof.report.page.document import compressed, document, text
 
@@ -128,7 +128,7 @@ def _event(event: HistoryEvent, branch: BranchRuns, at: dict[str, int]) -> dict[
         "came": _kernels(event.came),
         "went": _kernels(event.went),
         "command": bisect_line(event, event.changes[0].key).strip() if event.cause is Cause.RANGE else None,
-        "said": said_of(event, branch.notes),
+        "said": remarks_on(event, branch.notes),
     }
 
 

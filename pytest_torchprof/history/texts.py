@@ -67,7 +67,7 @@ def event_lines(event: HistoryEvent, notes: Notes, width: int, only: SeriesKey |
     for word, kernels in (("came", event.came), ("went", event.went)):
         if kernels:
             lines += wrapped(f"{word}: {_kernels(kernels)}", f"{_INDENT}  ", first=_INDENT, width=width)
-    for word, text in said_of(whole, notes):
+    for word, text in remarks_on(whole, notes):
         lines += wrapped(f"{word}: {text}", f"{_INDENT}  ", first=_INDENT, width=width)
     lines = [printable(line) for line in lines]
     if event.cause is Cause.RANGE:
@@ -146,7 +146,7 @@ def _interval(interval: Interval, condition: str) -> str:
     return f"{condition}: {since}{until}"
 
 
-def said_of(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
+def remarks_on(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
     """Return what is said of an event and of the commits that can have made it."""
     accepted = accepted_because(event, notes)
     subjects = [event_id(event), *(event.commits or (event.after,))]
