@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -123,6 +124,16 @@ def test_the_event_and_the_job_are_the_ci_services(variables, event, ci):
     told, job = ci_job(variables)
     assert told == event
     assert ci is None or (job.provider, job.run) == ci
+
+
+def test_a_branch_whose_name_is_no_text_leaves_a_record_all_the_same(run_tests, pytester, monkeypatch):
+    pytester.path.joinpath(".gitignore").write_text("__pycache__\ntest_it.py\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"], ["checkout", "-q", "--detach"]):
+        git(pytester.path, *words)
+    monkeypatch.setenv("GITHUB_HEAD_REF", os.fsdecode(b"feature-\xff"))
+    run_tests(MEASURED, "--torchprof-history=history").assert_outcomes(passed=1)
+    (record,) = records(pytester.path / "history")
+    assert record.commit.branch == "feature-\\udcff"
 
 
 def test_workers_of_xdist_and_reruns_leave_one_record(run_tests):
@@ -469,6 +480,8 @@ BAD = {
     "without times": spoilt(varying=[]),
     "goes on": encode(GOOD) + encode(GOOD),
     "NaN": spoilt(measurements=[{**MEASUREMENT, "counts": {"kernels": float("nan")}}]),
+    "infinite": gzip.compress(json.dumps(PLAIN).encode().replace(b'"kernels": 5', b'"kernels": 1e999')),
+    "a surrogate": spoilt(version="\udc80"),
     "newer": spoilt(schema=2),
     "no id": spoilt(uuid="../../etc/passwd"),
     "no hash": spoilt(commit={**PLAIN["commit"], "sha": "--output=x"}),
@@ -489,6 +502,16 @@ def test_a_record_that_may_not_be_believed_is_refused_by_name_and_the_others_are
     assert told.out == "1 record added, 0 known, 1 refused\n"
     assert "[bad-record]" in told.err
     assert len(records(store)) == 2
+
+
+def test_a_file_that_is_larger_than_any_memory_is_refused_by_name_unread(tmp_path, capsys):
+    incoming = write(tmp_path / "in", [GOOD])
+    with (incoming / f"bad{SUFFIX}").open("wb") as file:
+        file.truncate(1 << 41)
+    assert main(["history", "import", str(tmp_path / "store"), str(incoming)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "1 record added, 0 known, 1 refused\n"
+    assert f"bad{SUFFIX}" in told.err
 
 
 def test_an_archive_that_is_damaged_anywhere_is_refused_by_name_or_read(tmp_path, capsys):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import os
 import random
@@ -14,12 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from histories import UPGRADED, launched, run_of, write
+from histories import DAY, UPGRADED, launched, run_of, sha, write
 from msgspec.structs import replace
 from postgres import PASSWORD
 
 from pytest_torchprof.cli import main
 from pytest_torchprof.history.local_disk import network_file_system
+from pytest_torchprof.history.notes import Note, NoteKind
 from pytest_torchprof.history.record import SUFFIX, BadRecord, Event, RunRecord, encode
 from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import store_at
@@ -759,3 +762,236 @@ def kill(process):
     process.kill()
     process.wait()
     process.stderr.close()
+
+
+# ------------------------------------------------------------------------------------- what people say of a history
+
+
+def id_of_the_event(capsys, where):
+    (event,) = json.loads(answers(capsys, where, "changes", "--json"))["events"]
+    return event["id"]
+
+
+def test_a_change_that_is_accepted_no_longer_fails_and_stays_listed_with_its_reason(where, capsys):
+    fill(where, [run_of(at, launched(TEST, FIVE if at < 2 else SIX)) for at in range(4)])
+    failing = ["history", "changes", where, "--fail-on", "counts"]
+    assert main(failing) == 1
+    capsys.readouterr()
+    own = id_of_the_event(capsys, where)
+    answers(capsys, where, "accept", own[:8], "the gate needs its sigmoid")
+    assert main(failing) == 0
+    shown = capsys.readouterr().out
+    assert own[:8] in shown
+    assert "known: the gate needs its sigmoid" in shown
+    later = launched("test_m.py::test_other", FIVE), launched("test_m.py::test_other", SIX)
+    fill(where, [run_of(at, later[at >= 2], began=run_of(9).began) for at in range(4)])
+    assert main(failing) == 1
+
+
+def test_a_change_that_is_accepted_fails_again_where_a_newly_measured_commit_says_another(where, capsys):
+    fill(where, [run_of(at, launched(TEST, FIVE if at < 2 else SIX)) for at in (0, 4, 5)])
+    answers(capsys, where, "accept", id_of_the_event(capsys, where), "expected")
+    fill(where, [run_of(2, launched(TEST, SIX))])
+    assert main(["history", "changes", where, "--fail-on", "counts"]) == 1
+
+
+def test_an_alias_joins_the_series_of_a_test_that_was_renamed_and_can_be_taken_back(where, capsys):
+    new = "test_new.py::test_block"
+    fill(where, [run_of(at, launched(TEST if at < 2 else new, FIVE if at < 3 else SIX)) for at in range(5)])
+    assert len(json.loads(answers(capsys, where, "changes", "--json"))["series"]) == 2
+    answers(capsys, where, "alias", TEST, new)
+    (joined,) = json.loads(answers(capsys, where, "changes", "--json"))["series"]
+    assert (joined["test"], joined["points"], joined["missing"]) == (new, 5, 0)
+    assert answers(capsys, where, "log", TEST) == answers(capsys, where, "log", new)
+    assert main(["history", "alias", where, new, TEST]) == 2
+    assert TEST in capsys.readouterr().err
+    answers(capsys, where, "alias", TEST, TEST)
+    assert len(json.loads(answers(capsys, where, "changes", "--json"))["series"]) == 2
+
+
+def test_two_tests_of_one_run_are_never_joined(where, capsys):
+    other = "test_m.py::test_other"
+    fill(where, [run_of(1, launched(TEST, FIVE)), run_of(2, launched(other, FIVE))])
+    answers(capsys, where, "alias", TEST, other)
+    both = run_of(3, launched(TEST, SIX), launched(other, FIVE))
+    fill(where, [both])
+    series = json.loads(answers(capsys, where, "changes", "--json"))
+    assert {own["test"]: own["points"] for own in series["series"]} == {TEST: 1, other: 3}
+    assert series["events"] == []
+    assert main(["history", "alias", where, other, TEST]) == 2
+    assert both.uuid in capsys.readouterr().err
+
+
+def test_remarks_stand_where_their_commit_or_their_event_is_listed(where, capsys):
+    fill(where, [run_of(at, launched(TEST, FIVE if at < 2 else SIX)) for at in range(4)])
+    own, first, changed = id_of_the_event(capsys, where), sha(0), sha(2)
+    answers(capsys, where, "note", first[:10], "the first week\x1b[31m")
+    answers(capsys, where, "note", changed, "with the new gate")
+    answers(capsys, where, "note", own[:8], "nobody minds")
+    answers(capsys, where, "note", own[:8], "and nobody did")
+    changes, log = answers(capsys, where, "changes"), answers(capsys, where, "log", TEST)
+    for remark in ("with the new gate", "nobody minds", "and nobody did"):
+        assert f"note: {remark}" in changes
+        assert f"note: {remark}" in log
+    assert f"{first[:7]}: the first week" in log
+    assert "\x1b" not in log
+    assert "the first week" not in changes
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("accept", "0000000", "why"), "[no-history]"),
+        (("accept", "0", "why"), "[bad-usage]"),
+        (("note", "abcdef0", "text"), "[no-history]"),
+        (("note", sha(1), " "), "[bad-usage]"),
+        (("note", sha(1), "x" * 5000), "[bad-usage]"),
+        (("alias", "test_x.py::test_none", TEST), "[no-history]"),
+    ],
+)
+def test_notes_on_what_is_not_there_are_refused(store_of, capsys, command, code):
+    where = store_of("folder")
+    fill(where, [run_of(at, launched(TEST, FIVE)) for at in range(3)])
+    assert main(["history", command[0], where, *command[1:]]) == 2
+    assert code in capsys.readouterr().err
+    assert store(where).notes() == []
+
+
+@pytest.mark.parametrize("other", KINDS)
+def test_notes_are_merged_and_the_later_one_counts_but_are_never_imported(where, store_of, other, capsys):
+    first = store_of(other)
+    for own in (where, first):
+        fill(own, [run_of(at, launched(ODD if at < 2 else TEST, FIVE)) for at in range(4)])
+    assert store(first).add_note(Note(kind=NoteKind.ALIAS, about=ODD, text="an older one", when=DAY))
+    answers(capsys, where, "alias", ODD, TEST)
+    answers(capsys, first, "note", sha(1), ODD)
+    assert main(["history", "import", where, first]) == 0
+    assert len(store(where).notes()) == 1
+    answers(capsys, where, "merge", first)
+    assert {note.text for note in store(where).notes()} == {TEST, ODD}
+    assert "0 records added" in answers(capsys, where, "merge", first)
+    assert len(store(where).notes()) == 2
+
+
+def test_a_note_that_is_damaged_is_named_and_left_out(store_of, capsys):
+    where = store_of("folder")
+    fill(where, [run_of(at, launched(TEST, FIVE)) for at in range(3)])
+    answers(capsys, where, "note", sha(1), "here")
+    (file,) = Path(where).glob("*.note.json")
+    file.write_bytes(file.read_bytes()[:-5])
+    assert main(["history", "verify", where]) == 2
+    assert file.name in capsys.readouterr().err
+    assert main(["history", "log", where, TEST]) == 0
+    assert file.name in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------- old records leave it
+
+
+@pytest.mark.parametrize("choice", [("--before", "2026-01-05"), ("--keep", "4")])
+def test_old_records_are_removed_only_when_asked_and_what_stays_is_whole(where, capsys, choice):
+    runs = [run_of(at, launched(TEST, {**FIVE, "pointwise": at + 1})) for at in range(8)]
+    fill(where, runs)
+    answers(capsys, where, "note", sha(6), "stays")
+    assert "4 records of 2026-01-01 to 2026-01-04 would be removed, 4 stay" in answers(capsys, where, "prune", *choice)
+    assert len(kept(where)) == 8
+    assert (
+        answers(capsys, where, "prune", *choice, "--yes") == "4 records of 2026-01-01 to 2026-01-04 removed, 4 stay\n"
+    )
+    assert kept(where) == sorted(runs[4:], key=lambda run: run.uuid)
+    assert answers(capsys, where, "prune", *choice) == "0 records would be removed, 4 stay\n"
+    assert "stays" in answers(capsys, where, "log", TEST)
+    assert [store(where).add(run) for run in runs] == [True] * 4 + [False] * 4
+
+
+def test_the_tables_of_what_was_removed_are_those_of_a_store_that_never_had_it(database, store_of):
+    runs = [run_of(at, launched(TEST, {**FIVE, f"pointwise {at}": at + 1})) for at in range(6)]
+    never = store_of("sqlite" if database.startswith("sqlite") else "postgresql")
+    fill(database, runs)
+    fill(never, runs[3:])
+    assert store(database).remove([run.uuid for run in runs[:3]]) == 3
+    assert rows(database) == rows(never)
+
+
+@pytest.mark.parametrize(
+    "choice", [(), ("--keep", "0"), ("--keep", "-1"), ("--before", "soon"), ("--keep", "1", "--before", "2026-01-01")]
+)
+def test_what_is_to_be_removed_must_be_said_in_one_way(store_of, capsys, choice):
+    where = store_of("folder")
+    fill(where, [run_of(1, launched(TEST, FIVE))])
+    with pytest.raises(SystemExit) as ended:
+        raise SystemExit(main(["history", "prune", where, "--yes", *choice]))
+    assert ended.value.code == 2
+    capsys.readouterr()
+    assert len(kept(where)) == 1
+
+
+# ------------------------------------------------------------------------------------------------- for other tools
+
+
+def test_the_rows_of_all_runs_are_exported_from_every_store(where, capsys, tmp_path):
+    fill(where, [run_of(at, launched(TEST, FIVE if at < 2 else SIX, label="=1+1")) for at in range(4)])
+    fill(where, [run_of(4, launched(TEST, None), event=Event.PR, dirty=True)])
+    lines = [json.loads(line) for line in answers(capsys, where, "export", "--as", ".jsonl").splitlines()]
+    by_commit = {line["commit"]: line for line in lines}
+    assert {number: by_commit[sha(number)]["numbers"].get("kernels") for number in range(5)} == {
+        0: 5, 1: 5, 2: 6, 3: 6, 4: None,
+    }  # fmt: skip
+    assert by_commit[sha(4)]["verdict"] == "not measured"
+    assert by_commit[sha(4)]["dirty"] is True
+    assert len({line["run"] for line in lines}) == 5
+    out = tmp_path / "out" / "rows.csv"
+    assert answers(capsys, where, "export", "--as", ".csv", "-o", str(out)) == ""
+    with out.open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert [(row["run"], row["label"].lstrip("'"), row["kernels"]) for row in cells] == [
+        (line["run"], line["label"] or "", str(line["numbers"].get("kernels") or "")) for line in lines
+    ]
+
+
+def test_forms_of_one_run_tell_the_newest_complete_run_of_the_branch(store_of, capsys):
+    where = store_of("folder")
+    fill(where, [run_of(at, launched(TEST, FIVE if at < 2 else SIX)) for at in range(4)])
+    fill(
+        where,
+        [run_of(5, launched(TEST, {"pointwise": 9}), complete=False), run_of(6, launched(TEST, FIVE), dirty=True)],
+    )
+    assert json.loads(answers(capsys, where, "export", "--as", ".bmf.json"))[TEST]["kernels"] == {"value": 6}
+    rows = json.loads(answers(capsys, where, "export", "--as", ".benchmark.json"))
+    assert {"name": f"{TEST}: kernels", "unit": "kernels", "value": 6} in rows
+    records = json.loads(answers(capsys, where, "export", "--as", ".pytorch.json"))
+    assert {record["model"]["name"] for record in records} == {TEST}
+    stopped = store_of("folder")
+    fill(stopped, [run_of(5, launched(TEST, FIVE), complete=False)])
+    assert main(["history", "export", stopped, "--as", ".bmf.json"]) == 2
+    assert "[no-history]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", [".jsonl", ".csv", ".benchmark.json", ".bmf.json", ".pytorch.json"])
+def test_a_run_and_its_record_export_the_same(run_tests, store_of, pytester, capsys, form):
+    where = store_of("folder")
+    run_tests(MEASURED, f"--torchprof-history={where}", f"--torchprof-report=run{form}").assert_outcomes(passed=1)
+    (record,) = kept(where)
+    fill(other := store_of("folder"), [replace(record, commit=run_of(1).commit)])
+    capsys.readouterr()
+    assert main(["history", "export", other, "--as", form]) == 0
+    exported = capsys.readouterr().out
+    own = (pytester.path / f"run{form}").read_text()
+    if form == ".csv":
+        own, exported = (list(csv.DictReader(io.StringIO(text))) for text in (own, exported))
+    if form == ".jsonl":
+        own, exported = ([json.loads(line) for line in text.splitlines()] for text in (own, exported))
+    if form in (".csv", ".jsonl"):
+        for row in (*own, *exported):
+            for name in ("run", "began", "commit", "branch", "dirty"):
+                del row[name]
+    assert without_unknown(own) == without_unknown(exported)
+
+
+def without_unknown(value):
+    """Return parsed rows without the numbers that are not known: a record does not name them."""
+    if isinstance(value, list):
+        return [without_unknown(held) for held in value]
+    if isinstance(value, dict):
+        return {name: without_unknown(held) for name, held in value.items() if held is not None}
+    return value

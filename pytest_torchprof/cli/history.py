@@ -4,49 +4,45 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, date, datetime, time
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.against.git import Repository
-from pytest_torchprof.cli import UNUSABLE, UsageError, sentence
+from pytest_torchprof.cli import UNUSABLE, UsageError, history_files, history_notes, history_prune, sentence
+from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, day, read_branch, store_that_is_there
 from pytest_torchprof.history.changes import State, events_of, unchanged
 from pytest_torchprof.history.changes_json import changes_json
+from pytest_torchprof.history.event_ids import accepted_because
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
-from pytest_torchprof.history.reading import RunReader
-from pytest_torchprof.history.record import BadRecord, Event
-from pytest_torchprof.history.runs import OrderedBy, branch_runs
-from pytest_torchprof.history.series import EXACT, Series, series_of
+from pytest_torchprof.history.record import BadRecord, Event, RunRecord
+from pytest_torchprof.history.runs import OrderedBy
+from pytest_torchprof.history.series import EXACT, Series
 from pytest_torchprof.history.since import intervals_of, read_condition
-from pytest_torchprof.history.sources import records_in
+from pytest_torchprof.history.sources import notes_in, records_in
 from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import store_at, tables_at
 from pytest_torchprof.history.taking import take
-from pytest_torchprof.history.texts import census_lines, event_lines, heading_lines, log_lines, when_lines
+from pytest_torchprof.history.texts import census_lines, event_lines, heading_lines, log_lines, remark_lines, when_lines
 from pytest_torchprof.history.time_texts import time_census_lines, time_event_lines, time_log_lines
 from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.history.where import Where, where_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import and_more, counted, nearest, printable, quoted
+from pytest_torchprof.text import counted, nearest, printable
 from pytest_torchprof.text.tables import terminal_width
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
 
     from pytest_torchprof.cli import Parser
     from pytest_torchprof.history.changes import HistoryEvent
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Point
-    from pytest_torchprof.history.store import Store
     from pytest_torchprof.history.times import JudgedTimes, TimeEvent
 
 DONE, CHANGED, UNKNOWN = 0, 1, 3
-Read = TypeVar("Read")
-_MOST_SHOWN: Final = 5
-"""How many records that cannot be believed are named beside an answer."""
 
 _DESCRIPTION: Final = """\
 Reads the records that pytest --torchprof-history=STORE has written: one for each run. Kernel counts are exact, so that
@@ -90,8 +86,8 @@ def add_arguments(parser: Parser) -> None:
         "--number", default="kernels", choices=EXACT, metavar="NAME", help="the number that is drawn (kernels)"
     )
     for own in (changes, log, when):
-        _add_choice_of_runs(own)
-    changes.add_argument("--since", type=_day, metavar="DATE", help="only changes of this day or later: 2026-05-01")
+        add_choice_of_runs(own)
+    changes.add_argument("--since", type=day, metavar="DATE", help="only changes of this day or later: 2026-05-01")
     changes.add_argument(
         "--fail-on",
         type=_kinds,
@@ -109,11 +105,14 @@ def add_arguments(parser: Parser) -> None:
         help="leave out runs of other events, such as those of forks, which may call their branch as they like: "
         f"{', '.join(Event)}",
     )
-    merge = add("merge", _import, "add all records of other stores, of whatever kind")
+    merge = add("merge", _merge, "add all records of other stores, of whatever kind")
     merge.add_argument("source", nargs="+", metavar="OTHER", help="another store")
     merge.set_defaults(only_event=None)
     push = add("push", _push, f"add the records that wait in {OUTBOX}, and remove them there")
     push.add_argument("--rootdir", type=Path, default=Path(), metavar="DIR", help="pytest's root directory (.)")
+    history_notes.add_commands(add)
+    history_files.add_commands(add)
+    history_prune.add_commands(add)
     add("verify", _verify, "read every record of the history, and name those that cannot be believed")
     add("upgrade", _upgrade, "give a database the schema of this version, or make it; no run does so")
     add("rebuild", _rebuild, "make all tables of a database anew from the records in it")
@@ -125,22 +124,8 @@ def run(arguments: Namespace) -> int:
     return status
 
 
-def _add_choice_of_runs(parser: Parser) -> None:
-    parser.add_argument("--branch", metavar="NAME", help="the branch (main, else master, else the only one)")
-    parser.add_argument(
-        "--git", type=Path, metavar="DIR", help="a clone that knows the order of commits, where the records do not"
-    )
-
-
 def _where(text: str) -> Where:
     return where_of(text, Path())
-
-
-def _day(text: str) -> datetime:
-    try:
-        return datetime.combine(date.fromisoformat(text), time(), UTC)
-    except ValueError:
-        raise UsageError(f"--since {text}: expected a date such as 2026-05-01") from None
 
 
 def _kinds(value: str) -> frozenset[str]:
@@ -151,7 +136,7 @@ def _kinds(value: str) -> frozenset[str]:
 
 
 def _changes(arguments: Namespace) -> int:
-    branch, all_series = _read(arguments)
+    branch, all_series = read_branch(arguments)
     judged = judged_times(branch, all_series)
     events = [event for event in events_of(branch, all_series) if _is_since(event.changes[0].after, arguments.since)]
     steps = [event for event in time_events(branch, judged) if _is_since(event.steps[0].after, arguments.since)]
@@ -159,7 +144,7 @@ def _changes(arguments: Namespace) -> int:
         sys.stdout.write(json.dumps(changes_json(branch, events, all_series, steps, judged), indent=1) + "\n")
     else:
         width = terminal_width()
-        texts = [event_lines(event, width) for event in events] or [["no change of what tests launch"]]
+        texts = [event_lines(event, branch.notes, width) for event in events] or [["no change of what tests launch"]]
         time_texts = [time_event_lines(event, width) for event in steps] or [["no step of the times"]]
         census = census_lines(all_series, width) + time_census_lines(judged, width)
         for lines in (heading_lines(branch, width), *texts, *time_texts, census):
@@ -173,7 +158,8 @@ def _changes(arguments: Namespace) -> int:
 
 
 def _status(branch: BranchRuns, all_series: Iterable[Series], events: Iterable[HistoryEvent]) -> int:
-    states = [(event.holds, change.state) for event in events for change in event.changes]
+    unknown = [event for event in events if accepted_because(event, branch.notes) is None]
+    states = [(event.holds, change.state) for event in unknown for change in event.changes]
     if any(holds for holds, _ in states):
         return CHANGED
     unsure = any(state is State.UNSTEADY for _, state in states) or any(series.open_end for series in all_series)
@@ -196,15 +182,19 @@ def _is_since(point: Point, since: datetime | None) -> bool:
 
 
 def _log(arguments: Namespace) -> int:
-    branch, all_series = _read(arguments)
+    branch, all_series = read_branch(arguments)
     # A step is more than chance among all series, or it is none: so all are judged.
     judged = judged_times(branch, all_series)
     width = terminal_width()
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
-    for series in _of_test(all_series, arguments.test):
+    remarks = remark_lines(branch, width)
+    sys.stdout.write("".join(f"{line}\n" for line in ["", *remarks] if remarks))
+    events = events_of(branch, all_series)
+    for series in _of_test(branch, all_series, arguments.test):
         sys.stdout.write("\n" + "\n".join(log_lines(series, unchanged(series), arguments.number, width)) + "\n")
-        for event in events_of(branch, [series]):
-            sys.stdout.write("\n" + "\n".join(event_lines(event, width)) + "\n")
+        for event in events:
+            if any(change.key == series.key for change in event.changes):
+                sys.stdout.write("\n" + "\n".join(event_lines(event, branch.notes, width, series.key)) + "\n")
         own = [times for times in judged if times.times.series is series]
         for times in own:
             sys.stdout.write("\n" + "\n".join(time_log_lines(times, width)) + "\n")
@@ -215,55 +205,23 @@ def _log(arguments: Namespace) -> int:
 
 def _when(arguments: Namespace) -> int:
     condition = read_condition(arguments.condition)
-    branch, all_series = _read(arguments)
+    branch, all_series = read_branch(arguments)
     width = terminal_width()
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
-    for series in _of_test(all_series, arguments.test):
+    for series in _of_test(branch, all_series, arguments.test):
         intervals = intervals_of(series.points, condition)
         sys.stdout.write("\n".join(when_lines(series, intervals, arguments.condition, width)) + "\n")
     return DONE
 
 
-def _of_test(all_series: Iterable[Series], test: str) -> list[Series]:
+def _of_test(branch: BranchRuns, all_series: Iterable[Series], test: str) -> list[Series]:
     """Return the series of a test, with each of its labels and on each hardware; TorchprofError if there is none."""
     keys = {series.key: series for series in all_series}
-    of_test = [series for key, series in keys.items() if test in (key.test, key.name)]
+    of_test = [series for key, series in keys.items() if key.test == branch.notes.name_now(test) or key.name == test]
     if not of_test:
         problem = f"the history has no test {test!r}; {nearest(test, {key.test for key in keys})}"
         raise TorchprofError(problem, Code.NO_HISTORY)
     return of_test
-
-
-def _read(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
-    """Return the runs of the branch that is asked for, and their series; records that are refused are named."""
-    store = _store_that_is_there(arguments.store)
-    repository = None if arguments.git is None else Repository.around(arguments.git)
-    reader = RunReader()
-    runs = _believed(reader.read(store.packed()))
-    branch = branch_runs(runs, reader.kernels, arguments.branch, repository)
-    return branch, series_of(branch)
-
-
-def _store_that_is_there(where: Where) -> Store:
-    store = store_at(where)
-    if not store.is_there:
-        problem = f"{store.shown}: there is no history; pytest --torchprof-history={quoted(store.shown)} makes it"
-        raise TorchprofError(problem, Code.NO_HISTORY)
-    return store
-
-
-def _believed(records: Iterable[Read | BadRecord]) -> Iterator[Read]:
-    bad: list[BadRecord] = []
-    for record in records:
-        if isinstance(record, BadRecord):
-            bad.append(record)
-        else:
-            yield record
-    for problem in bad[:_MOST_SHOWN]:
-        sys.stderr.write(f"torchprof history: left out: {printable(str(problem))}\n")
-    if len(bad) > _MOST_SHOWN:
-        more = and_more(len(bad) - _MOST_SHOWN).strip()
-        sys.stderr.write(f"torchprof history: left out: {more}; torchprof history verify names them all\n")
 
 
 def _import(arguments: Namespace) -> int:
@@ -277,10 +235,21 @@ def _import(arguments: Namespace) -> int:
     return UNUSABLE if taken.refused else DONE
 
 
+def _merge(arguments: Namespace) -> int:
+    status = _import(arguments)
+    store = store_at(arguments.store)
+    # Artifacts of others are imported, and may bring records alone: what is known is said by who keeps the history.
+    notes = chain.from_iterable(map(notes_in, arguments.source))
+    added = sum(map(store.add_note, believed(notes)))
+    if added:
+        sys.stdout.write(f"{counted(added, 'note')} added\n")
+    return status
+
+
 def _push(arguments: Namespace) -> int:
     store, outbox = store_at(arguments.store), HistoryFolder(arguments.rootdir / OUTBOX)
     sent, refused = 0, 0
-    for record in list(_believed(records_of(outbox))):
+    for record in list(believed(records_of(outbox))):
         try:
             store.add(record)
         except StoreUnusable as problem:
@@ -289,7 +258,7 @@ def _push(arguments: Namespace) -> int:
             sys.stderr.write(f"torchprof history: stays in {OUTBOX}: {printable(str(problem))}\n")
             refused += 1
         else:
-            outbox.remove(record)
+            outbox.remove([record.uuid])
             sent += 1
     sys.stdout.write(f"{counted(sent, 'record')} added\n")
     return UNUSABLE if refused else DONE
@@ -298,10 +267,11 @@ def _push(arguments: Namespace) -> int:
 def _verify(arguments: Namespace) -> int:
     good = 0
     bad: list[BadRecord] = []
-    for record in records_of(_store_that_is_there(arguments.store)):
+    store = store_that_is_there(arguments.store)
+    for record in chain(records_of(store), store.notes()):
         if isinstance(record, BadRecord):
             bad.append(record)
-        else:
+        elif isinstance(record, RunRecord):
             good += 1
     sys.stdout.write(f"{counted(good, 'record')} read, {len(bad)} cannot be believed\n")
     return _named(bad)

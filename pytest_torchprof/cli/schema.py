@@ -408,6 +408,9 @@ def history() -> Schema:
     )
     event = fields(
         {
+            "id": TEXT,
+            "accepted": nullable(TEXT),
+            "remarks": listed(TEXT),
             **between,
             **every("came went", mapped(WHOLE)),
             "tests": listed(change),

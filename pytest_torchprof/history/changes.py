@@ -125,9 +125,13 @@ def unchanged(series: Series) -> list[list[Point]]:
     """Return the points of a series in groups in which nothing changes, side by side where versions are."""
     return [
         [series.point(stretch, index) for stretch in segment for index in stretch.indices]
-        for lane in lanes_of(series)
-        for segment in _segments(lane)
+        for segment in unchanged_stretches(series)
     ]
+
+
+def unchanged_stretches(series: Series) -> list[list[SameRuns]]:
+    """Return what ``unchanged`` does without a point for each run."""
+    return [segment for lane in lanes_of(series) for segment in _segments(lane)]
 
 
 def lanes_of(series: Series) -> list[list[SameRuns]]:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
+from pytest_torchprof.history.event_ids import accepted_because, event_id
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
+    from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Series
     from pytest_torchprof.history.times import JudgedTimes, TimeEvent, TimeSeries, TimeStep
@@ -32,7 +35,7 @@ def changes_json(
         "runs": len(branch.runs),
         "ordered_by": str(branch.ordered_by),
         "left_out": {str(why): count for why, count in branch.left_out.items()},
-        "events": [_event(event) for event in events],
+        "events": [_event(event, branch.notes) for event in events],
         "series": [
             {
                 **asdict(series.key),
@@ -65,8 +68,12 @@ def changes_json(
     }
 
 
-def _event(event: HistoryEvent) -> dict[str, Any]:
+def _event(event: HistoryEvent, notes: Notes) -> dict[str, Any]:
+    own = event_id(event)
     return {
+        "id": own,
+        "accepted": accepted_because(event, notes),
+        "remarks": notes.remarks.get(own, ()),
         "cause": str(event.cause),
         "before": event.before,
         "after": event.after,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, encode, read
+from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
+from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord, encode, read
 from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
 from pytest_torchprof.system.replacing import replacing
 
@@ -56,33 +57,64 @@ class HistoryFolder(Struct, frozen=True):
             raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
         return True
 
-    def remove(self, record: RunRecord) -> None:
-        """Remove a record that lies elsewhere by now; StoreUnusable if it cannot be removed."""
+    def remove(self, uuids: Iterable[str]) -> int:
+        """Remove the records of these ids, and return how many were there; StoreUnusable if one cannot be removed."""
+        removed = 0
+        for uuid in uuids:
+            try:
+                (self.path / f"{uuid}{SUFFIX}").unlink()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
+            removed += 1
+        return removed
+
+    def add_note(self, note: Note) -> bool:
+        """Keep a note in the place of an earlier one under its key, and return whether anything changed."""
+        file = self.path / f"{note.key}{NOTE_SUFFIX}"
         try:
-            (self.path / f"{record.uuid}{SUFFIX}").unlink(missing_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
+            if file.exists():
+                known = decode_note(str(file), file.read_bytes())
+                if isinstance(known, Note) and known.when >= note.when:
+                    return False
+            with replacing(file, lasting=True) as unfinished:
+                unfinished.write_bytes(encode_note(note))
         except OSError as error:
             raise StoreUnusable(self.shown, f"cannot be written: {error.strerror or error}") from None
+        return True
+
+    def notes(self) -> list[Note | BadRecord]:
+        """Return the notes by their keys, and what is wrong with one that cannot be read."""
+        packed = contents(self._files(NOTE_SUFFIX))
+        return [note if isinstance(note, BadRecord) else decode_note(*note) for note in packed]
 
     def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of its files by their names, and what is wrong with one that cannot be read.
 
         StoreUnusable where the folder itself cannot be read.
         """
+        yield from contents(self._files(SUFFIX))
+
+    def _files(self, suffix: str) -> list[Path]:
         if not self.is_there:
-            return
+            return []
         try:
-            files = sorted(file for file in self.path.iterdir() if file.name.endswith(SUFFIX))
+            return sorted(file for file in self.path.iterdir() if file.name.endswith(suffix))
         except OSError as error:
             raise StoreUnusable(self.shown, f"cannot be read: {error.strerror or error}") from None
-        yield from contents(files)
 
 
 def contents(files: Iterable[Path]) -> Generator[tuple[str, bytes] | BadRecord]:
     """Yield name and content of files, and what is wrong with one that cannot be read."""
     for file in files:
         try:
-            content = file.read_bytes()
+            content = None if file.stat().st_size > MOST_BYTES else file.read_bytes()
         except OSError as error:
             yield BadRecord(f"{file}: cannot be read: {error.strerror or error}")
+            continue
+        if content is None:
+            yield BadRecord(f"{file}: larger than {MOST_BYTES >> 20} MiB, which no run's record is")
         else:
             yield str(file), content

@@ -8,11 +8,12 @@ from fsspec import url_to_fs
 from fsspec.config import conf
 
 from pytest_torchprof.history.guarding import guarding, reason_without_secrets
+from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
 from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, decode, encode
 from pytest_torchprof.history.store import another_of_the_same_id
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
     from pathlib import Path
 
     from pytest_torchprof.history.where import Where
@@ -62,11 +63,40 @@ class HistoryObjects:
             return False
         raise another_of_the_same_id(shown)
 
+    def remove(self, uuids: Iterable[str]) -> int:
+        """Remove the records of these ids, and return how many were there; StoreUnusable if one cannot be removed."""
+        with guarding(self._where, "cannot be written"):
+            files, prefix = self._opened()
+            there = {*_names(files, prefix)} & {f"{prefix}/{uuid}{SUFFIX}" for uuid in uuids}
+            for name in sorted(there):
+                files.rm_file(name)
+        return len(there)
+
+    def add_note(self, note: Note) -> bool:
+        """Keep a note in the place of an earlier one under its key, and return whether anything changed."""
+        with guarding(self._where, "cannot be written"):
+            files, prefix = self._opened()
+            name = f"{prefix}/{note.key}{NOTE_SUFFIX}"
+            if name in _names(files, prefix, NOTE_SUFFIX):
+                known = decode_note(name, files.cat_file(name))
+                if isinstance(known, Note) and known.when >= note.when:
+                    return False
+            files.pipe_file(name, encode_note(note))
+        return True
+
+    def notes(self) -> list[Note | BadRecord]:
+        """Return the notes by their keys, and what is wrong with one that cannot be read."""
+        packed = self._packed(NOTE_SUFFIX)
+        return [note if isinstance(note, BadRecord) else decode_note(*note) for note in packed]
+
     def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
-        """Yield name and content of each object by their names, and what is wrong with one that cannot be read."""
+        """Yield name and content of each record by their names, and what is wrong with one that cannot be read."""
+        yield from self._packed(SUFFIX)
+
+    def _packed(self, suffix: str) -> Generator[tuple[str, bytes] | BadRecord]:
         with guarding(self._where, "cannot be read"):
             files, prefix = self._opened()
-            names = _names(files, prefix)
+            names = _names(files, prefix, suffix)
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
             with guarding(self._where, "cannot be read"):
@@ -99,9 +129,9 @@ class HistoryObjects:
         return {"config_kwargs": {**_ONE_TRY, **conf.get(_S3, {}).get("config_kwargs", {})}}
 
 
-def _names(files: Any, prefix: str) -> list[str]:
+def _names(files: Any, prefix: str, suffix: str = SUFFIX) -> list[str]:
     try:
         listed = files.ls(prefix, detail=False)
     except FileNotFoundError:
         return []
-    return sorted(name for name in listed if name.endswith(SUFFIX))
+    return sorted(name for name in listed if name.endswith(suffix))

@@ -8,7 +8,7 @@ import io
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -187,6 +187,23 @@ def encode(record: RunRecord) -> bytes:
     with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
         file.write(_ENCODER.encode(record))
     return packed.getvalue()
+
+
+def as_written(record: RunRecord) -> RunRecord:
+    """Return a record that JSON can hold: a lone surrogate, as of a branch whose name is no UTF-8, is written out."""
+    try:
+        _ENCODER.encode(record)
+    except UnicodeEncodeError:
+        return msgspec.convert(_with_whole_text(msgspec.to_builtins(record, enc_hook=str)), RunRecord)
+    return record
+
+
+def _with_whole_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_with_whole_text(name): _with_whole_text(held) for name, held in value.items()}
+    return [_with_whole_text(held) for held in value] if isinstance(value, list | tuple) else value
 
 
 def digest_of(record: RunRecord) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pytest_torchprof.against.git import GitRefused, Repository, ask_git
+from pytest_torchprof.history.notes import Notes
 from pytest_torchprof.history.record import Event
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
@@ -59,6 +60,8 @@ class BranchRuns(Struct, frozen=True, kw_only=True):
     """The kernels of each structure."""
     left_out: Mapping[LeftOut, int]
     """How many runs are no points of it, by the reason."""
+    notes: Notes = Notes()
+    """What people have said of the history."""
 
     def between(self, before: str, after: str) -> tuple[str, ...] | None:
         """Return the commits after one up to another, oldest first; None where dates alone order them."""
@@ -72,6 +75,7 @@ def branch_runs(
     kernels: Mapping[str, tuple[KernelCount, ...]],
     branch: str | None = None,
     repository: Repository | None = None,
+    notes: Notes = Notes(),  # noqa: B008 - it cannot be changed
 ) -> BranchRuns:
     """Return the runs of a branch; without one, of "main", of "master", or of the only one there is.
 
@@ -98,6 +102,7 @@ def branch_runs(
         commits=commits,
         ordered_by=ordered_by,
         left_out={why: count for why, count in left_out.items() if count},
+        notes=notes,
     )
 
 

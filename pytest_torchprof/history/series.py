@@ -124,20 +124,25 @@ def series_of(branch: BranchRuns) -> list[Series]:
     """Return the series of a branch's runs, by their names."""
     drafts: dict[SeriesKey, _Draft] = {}
     # Most runs have the same measurements as the one before: whose each is, is looked up by the object.
-    known: dict[tuple[int, int, str], _Place] = {}
+    known: dict[tuple[int, int, str, str], _Place] = {}
+    aliases = branch.notes.aliases
     latest: dict[SeriesKey, str] = {}
     for index, run in enumerate(branch.runs):
         folder = "" if run.commit is None else run.commit.folder
+        present = {measured.test for measured in run.measurements} if aliases else set()
         for row, measured in enumerate(run.measurements):
-            by = (id(measured), id(run.environments), folder)
+            # A run that has both names measured two tests.
+            now = branch.notes.name_now(measured.test) if measured.test in aliases else measured.test
+            test = measured.test if now in present else now
+            by = (id(measured), id(run.environments), folder, test)
             if by not in known:
                 environment = None if measured.environment is None else run.environments[measured.environment]
-                key = _key(folder, measured, environment, latest, run)
+                key = _key(folder, test, measured, environment, latest, run)
                 known[by] = drafts.setdefault(key, _Draft()).place_of(measured, environment)
             known[by].add(index, row)
     on: dict[str, list[int]] = {}
     for index, run in enumerate(branch.runs):
-        for hardware in {_hardware(environment) for environment in run.environments}:
+        for hardware in {hardware_of(environment) for environment in run.environments}:
             on.setdefault(hardware, []).append(index)
     made = [draft.series(key, branch, on.get(key.hardware, [])) for key, draft in drafts.items()]
     return sorted(made, key=lambda series: series.key.in_order)
@@ -194,8 +199,9 @@ class _Draft(Struct):
         )
 
 
-def _key(
+def _key(  # noqa: PLR0913, PLR0917 - what a series is made of
     folder: str,
+    test: str,
     measured: MeasurementRecord,
     environment: Environment | None,
     latest: dict[SeriesKey, str],
@@ -207,7 +213,7 @@ def _key(
     """
     anywhere = SeriesKey(
         folder=folder,
-        test=measured.test,
+        test=test,
         label=measured.label,
         rank=measured.rank,
         ranks=measured.ranks,
@@ -215,11 +221,12 @@ def _key(
         hardware="",
     )
     if environment is not None:
-        latest[anywhere] = _hardware(environment)
+        latest[anywhere] = hardware_of(environment)
     machine = run.machine
     own = machine.cpu if measured.device == "cpu" else machine.gpu or machine.cpu
     return replace(anywhere, hardware=latest.get(anywhere) or own or "")
 
 
-def _hardware(environment: Environment) -> str:
+def hardware_of(environment: Environment) -> str:
+    """Return the GPU of an environment, or its CPU."""
     return environment.gpu or environment.cpu or ""

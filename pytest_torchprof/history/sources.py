@@ -16,6 +16,8 @@ from pytest_torchprof.history.where import is_database, where_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pytest_torchprof.history.notes import Note
+
 _DAMAGED: Final = (EOFError, OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
 """What zipfile raises for archives that are damaged, encrypted, or packed in a rare way."""
 
@@ -37,6 +39,13 @@ def records_in(source: str) -> Iterator[RunRecord | BadRecord]:
     if not store.is_there:
         raise StoreUnusable(store.shown, "there is no history")
     return records_of(store)
+
+
+def notes_in(source: str) -> Iterable[Note | BadRecord]:
+    """Return the notes of a source that is a store; files and archives have none."""
+    if "://" not in source and not Path(source).is_dir() and not is_database(Path(source)):
+        return []
+    return store_at(where_of(source, Path())).notes()
 
 
 def _records_in_files(files: Iterable[Path]) -> Iterator[RunRecord | BadRecord]:

@@ -10,8 +10,10 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
     from pathlib import Path
+
+    from pytest_torchprof.history.notes import Note
 
 
 class StoreUnusable(TorchprofError):
@@ -51,6 +53,21 @@ class Store(Protocol):
 
         Nothing is yielded of a store that is not there. Raises StoreUnusable if it cannot be read.
         """
+
+    def remove(self, uuids: Iterable[str]) -> int:
+        """Remove the records of these ids, each whole, and return how many were there.
+
+        Raises StoreUnusable if it cannot be written.
+        """
+
+    def add_note(self, note: Note) -> bool:
+        """Keep a note in the place of an earlier one under its key, and return whether anything changed.
+
+        Raises StoreUnusable if it cannot be kept.
+        """
+
+    def notes(self) -> Iterable[Note | BadRecord]:
+        """Return the notes by their keys, and what is wrong with one that cannot be read; StoreUnusable."""
 
 
 class Tables(Protocol):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.history.changes import Cause, State
+from pytest_torchprof.history.event_ids import SHOWN, accepted_because, event_id
 from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.text import counted, first_of, printable, wrapped
 from pytest_torchprof.text.tables import Column, table_lines
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
+    from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Point, Series, SeriesKey
@@ -49,16 +53,23 @@ def heading_lines(branch: BranchRuns, width: int) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def event_lines(event: HistoryEvent, width: int) -> list[str]:
-    """Return an event: its commit or commits, the tests that it changed, and the kernels that came and went."""
+def event_lines(event: HistoryEvent, notes: Notes, width: int, only: SeriesKey | None = None) -> list[str]:
+    """Return an event: its commit or commits, the tests that it changed, and the kernels that came and went.
+
+    ``only``: the one series of which it is told.
+    """
+    whole, changes = event, tuple(change for change in event.changes if only in (None, change.key))
+    event = replace(event, changes=changes)
     date = event.changes[0].after.run.commit
     when = "" if date is None else f"{date.date.date().isoformat()}  "
-    lines = wrapped(f"{when}{cause_text(event)}", _INDENT, first="", width=width)
+    lines = wrapped(f"{when}{cause_text(event)}  [{event_id(whole)[:SHOWN]}]", _INDENT, first="", width=width)
     for change in event.changes:
-        lines += wrapped(_change(change), f"{_INDENT}  ", first=_INDENT, width=width)
+        lines += wrapped(change_text(change), f"{_INDENT}  ", first=_INDENT, width=width)
     for word, kernels in (("came", event.came), ("went", event.went)):
         if kernels:
             lines += wrapped(f"{word}: {_kernels(kernels)}", f"{_INDENT}  ", first=_INDENT, width=width)
+    for word, text in remarks_on(whole, notes):
+        lines += wrapped(f"{word}: {text}", f"{_INDENT}  ", first=_INDENT, width=width)
     lines = [printable(line) for line in lines]
     if event.cause is Cause.RANGE:
         lines.append(bisect_line(event, event.changes[0].key))
@@ -69,6 +80,13 @@ def bisect_line(event: HistoryEvent | TimeEvent, key: SeriesKey) -> str:
     """Return the command that finds the commit among those of an event, in one line, so that it can be pasted."""
     test = shlex.quote(printable(key.test))
     return f"{_INDENT}torchprof bisect --changed {test} --good {event.before[:12]} --bad {event.after[:12]}"
+
+
+def remark_lines(branch: BranchRuns, width: int) -> list[str]:
+    """Return the remarks on commits of a branch, oldest commit first."""
+    remarks = [(sha, text) for sha in branch.commits for text in branch.notes.remarks.get(sha, ())]
+    lines = [line for sha, text in remarks for line in wrapped(f"{sha[:7]}: {text}", "  ", first="", width=width)]
+    return [printable(line) for line in lines]
 
 
 def census_lines(all_series: Sequence[Series], width: int) -> list[str]:
@@ -129,6 +147,14 @@ def _interval(interval: Interval, condition: str) -> str:
     return f"{condition}: {since}{until}"
 
 
+def remarks_on(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
+    """Return what is said of an event and of the commits that can have made it."""
+    accepted = accepted_because(event, notes)
+    subjects = [event_id(event), *(event.commits or (event.after,))]
+    remarks = [("note", text) for subject in subjects for text in notes.remarks.get(subject, ())]
+    return [*([] if accepted is None else [("known", accepted)]), *remarks]
+
+
 def cause_text(event: HistoryEvent | TimeEvent) -> str:
     """Return what can have made an event, with its commits."""
     before, after = event.before[:7], event.after[:7]
@@ -153,7 +179,8 @@ def _moved(event: HistoryEvent | TimeEvent) -> str:
     return ", ".join(f"{name} {old} -> {new}" for name, (old, new) in event.moved.items())
 
 
-def _change(change: SeriesChange) -> str:
+def change_text(change: SeriesChange) -> str:
+    """Return what became of one test at an event."""
     numbers = [
         f"{BY_NAME[name].title} {BY_NAME[name].show(old)} -> {BY_NAME[name].show(new)}"
         for name, (old, new) in change.numbers.items()

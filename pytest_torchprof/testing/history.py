@@ -13,7 +13,7 @@ import pytest
 from pytest_torchprof.history.ci_job import ci_job
 from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
-from pytest_torchprof.history.record import BadRecord, RunRecord
+from pytest_torchprof.history.record import BadRecord, RunRecord, as_written
 from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.history.store import StoreUnusable
 from pytest_torchprof.history.stores import store_at
@@ -42,7 +42,7 @@ def leave_record(state: RunState, session: pytest.Session) -> None:
     if store is None and figures is None:
         return
     apart = (*(store.files if store is not None else ()), *(figures.files if figures is not None else ()))
-    record = _record(state, session, apart=apart)
+    record = as_written(_record(state, session, apart=apart))
     if figures is not None:
         try:
             figures.add(record)

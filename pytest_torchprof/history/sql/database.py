@@ -8,27 +8,40 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import contextmanager
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import URL, create_engine, delete, event, func, make_url, select, text
+import msgspec
+from sqlalchemy import URL, create_engine, delete, event, exists, func, make_url, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError
 from sqlalchemy.pool import NullPool
 
 from pytest_torchprof.history.guarding import guarding, reason_without_secrets
+from pytest_torchprof.history.notes import Note
 from pytest_torchprof.history.record import BadRecord, RunRecord, decode, digest_of, encode
 from pytest_torchprof.history.sql.migrating import migrate, revision_of
 from pytest_torchprof.history.sql.rows import rows_of
-from pytest_torchprof.history.sql.schema import FROM_RECORDS, RECORD, REVISIONS, SHARED
+from pytest_torchprof.history.sql.schema import (
+    COMMIT,
+    FROM_RECORDS,
+    MACHINE,
+    MEASUREMENT,
+    NOTE,
+    RECORD,
+    REVISIONS,
+    RUN,
+    SHARED,
+)
 from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
 from pytest_torchprof.history.where import StoreKind
 from pytest_torchprof.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection, Engine, Table
+    from sqlalchemy import Connection, Engine, Row, Table
 
     from pytest_torchprof.history.where import Where
 
@@ -37,6 +50,8 @@ _PATIENCE_S: Final = 30
 """How long a writer waits for others."""
 _LOCK: Final = 0x746F72636870726F
 """PostgreSQL's lock of the schema: shared by writers, held alone by who changes it or makes the tables anew."""
+_MOST_PARAMETERS: Final = 500
+"""How many values a statement has at most: SQLite takes no more than some thousand."""
 _AT_ONCE: Final = 16
 """How many records are fetched together, and held in memory."""
 
@@ -88,6 +103,57 @@ class HistoryDatabase:
             with connection.execution_options(yield_per=_AT_ONCE).execute(chosen) as stored:
                 for uuid, packed in stored:
                     yield f"{self.shown}: {uuid}", packed
+
+    def remove(self, uuids: Iterable[str]) -> int:
+        """Remove the records of these ids with all that is theirs alone, and return how many were there."""
+        chosen = [*uuids]
+        with self._written("cannot be written", alone=True) as connection:
+            self._refuse_other_schema(revision_of(connection))
+            removed = 0
+            for at in range(0, len(chosen), _MOST_PARAMETERS):
+                some = chosen[at : at + _MOST_PARAMETERS]
+                connection.execute(delete(MEASUREMENT).where(MEASUREMENT.c.run.in_(some)))
+                connection.execute(delete(RUN).where(RUN.c.uuid.in_(some)))
+                removed += connection.execute(delete(RECORD).where(RECORD.c.uuid.in_(some))).rowcount
+            for table in SHARED:
+                user = RUN if table in (COMMIT, MACHINE) else MEASUREMENT
+                column = user.c[table.name]
+                connection.execute(delete(table).where(~exists().where(column == table.c.id)))
+        return removed
+
+    def add_note(self, note: Note) -> bool:
+        """Keep a note in the place of an earlier one under its key, and return whether anything changed."""
+        values = {"kind": note.kind.value, "key": note.key, "value": [note.about, note.text], "when": note.when}
+        insert = self._inserting(NOTE)
+        upsert = insert.on_conflict_do_update(
+            index_elements=[NOTE.c.kind, NOTE.c.key],
+            set_={"value": insert.excluded.value, "when": insert.excluded.when},
+            where=NOTE.c.when < insert.excluded.when,
+        )
+        with self._written("cannot be written") as connection:
+            if (revision := revision_of(connection)) is not None:
+                self._refuse_other_schema(revision)
+                return connection.scalar(upsert.returning(NOTE.c.key), values) is not None
+        self._make()
+        return self.add_note(note)
+
+    def notes(self) -> list[Note | BadRecord]:
+        """Return the notes by their keys, and what is wrong with one that cannot be read."""
+        if not self.is_there:
+            return []
+        with self._connected("cannot be read") as connection:
+            self._refuse_other_schema(revision_of(connection))
+            stored = connection.execute(select(NOTE).order_by(NOTE.c.key)).all()
+        return [self._note(row) for row in stored]
+
+    def _note(self, row: Row[Any]) -> Note | BadRecord:
+        # SQLite gives a time back without its zone.
+        when = row.when if row.when.tzinfo else row.when.replace(tzinfo=UTC)
+        try:
+            about, text = row.value
+            return msgspec.convert({"kind": row.kind, "about": about, "text": text, "when": when}, Note)
+        except (ValueError, TypeError) as error:
+            return BadRecord(f"{self.shown}: {row.kind} {row.key}: no note: {error}")
 
     def upgrade(self) -> tuple[str | None, str]:
         """Give it the newest schema; return which it had, None for an empty database, and which it has."""
@@ -144,8 +210,11 @@ class HistoryDatabase:
                 connection.execute(self._insert_if_new(table) if table in SHARED else table.insert(), own)
 
     def _insert_if_new(self, table: Table) -> Any:
+        return self._inserting(table).on_conflict_do_nothing()
+
+    def _inserting(self, table: Table) -> Any:
         insert = postgresql.insert if self._file is None else sqlite.insert
-        return insert(table).on_conflict_do_nothing()
+        return insert(table)
 
     def _refuse_other_schema(self, revision: str | None) -> None:
         self._refuse_newer_schema(revision)

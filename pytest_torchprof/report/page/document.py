@@ -25,9 +25,16 @@ _FOLDER: Final = Path(__file__).parent
 _PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
-def document(*, title: str, body: str, payloads: Mapping[str, bytes]) -> str:
+def document(
+    *,
+    title: str,
+    body: str,
+    payloads: Mapping[str, bytes],
+    scripts: Iterable[str] = SCRIPTS,
+    styles: Iterable[str] = STYLES,
+) -> str:
     """Return the file; ``body`` is HTML, each payload compressed bytes that the script asks for by their id."""
-    script, style = f'"use strict";{_joined(SCRIPTS)}', _joined(STYLES)
+    script, style = f'"use strict";{_joined(scripts)}', _joined(styles)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"

@@ -1,0 +1,112 @@
+"""``torchprof history accept|alias|note``: what people say of a history, which its answers show and keep to."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, read_branch, store_that_is_there
+from pytest_torchprof.history.changes import events_of
+from pytest_torchprof.history.event_ids import SHOWN, change_id, event_id
+from pytest_torchprof.history.notes import LONGEST, NoteKind, Notes, note_now, notes_by_subject
+from pytest_torchprof.history.store import records_of
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.text import counted, nearest, printable
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Collection
+
+    from pytest_torchprof.cli import Parser
+    from pytest_torchprof.history.store import Store
+
+_SHORTEST: Final = 4
+"""How many digits name a commit or an event at least."""
+
+
+def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) -> None:
+    """Declare the commands."""
+    accept = add("accept", _accept, "mark a change as known: --fail-on passes it from now on")
+    accept.add_argument("event", metavar="EVENT", help="its id, as torchprof history changes prints it")
+    accept.add_argument("reason", metavar="REASON", help="why it may stay, which is shown beside it")
+    alias = add("alias", _alias, "join the series of a test that was renamed with those under its new name")
+    alias.add_argument("old", metavar="OLD", help="the node id that it had")
+    alias.add_argument("new", metavar="NEW", help="the node id that it has now; OLD again takes the alias back")
+    note = add("note", _note, "add a remark on a commit or a change, which log, changes and the page show")
+    note.add_argument("subject", metavar="COMMIT|EVENT", help="a commit's hash or a change's id, or their beginning")
+    note.add_argument("text", metavar="TEXT", help="the remark")
+    for own in (accept, note):
+        add_choice_of_runs(own)
+
+
+def _accept(arguments: Namespace) -> int:
+    store = store_that_is_there(arguments.store)
+    reason = _limited(arguments.reason, "REASON")
+    branch, all_series = read_branch(arguments)
+    events = {event_id(event): event for event in events_of(branch, all_series)}
+    event = events[_the_one(arguments.event, events, "event")]
+    for change in event.changes:
+        store.add_note(note_now(NoteKind.ACCEPTED, change_id(change), reason))
+    sys.stdout.write(f"{event_id(event)[:SHOWN]}: known from now on, in {counted(len(event.changes), 'test')}\n")
+    return 0
+
+
+def _alias(arguments: Namespace) -> int:
+    store = store_that_is_there(arguments.store)
+    old, new = _limited(arguments.old, "OLD"), _limited(arguments.new, "NEW")
+    _refuse_two_tests(store, old, new)
+    others = {name: later for name, later in notes_by_subject(believed(store.notes())).aliases.items() if name != old}
+    if old != new and Notes(aliases=others).name_now(new) == old:
+        raise TorchprofError(f"{new} is an earlier name of {old} already", Code.BAD_USAGE)
+    store.add_note(note_now(NoteKind.ALIAS, old, new))
+    answer = f"{old}: no other name any more" if old == new else f"{old} is {new} now"
+    sys.stdout.write(f"{printable(answer)}\n")
+    return 0
+
+
+def _refuse_two_tests(store: Store, old: str, new: str) -> None:
+    """Raise TorchprofError for a name that no run has, and for names of which a run has both."""
+    names: set[str] = set()
+    both = None
+    for record in believed(records_of(store)):
+        tests = {measured.test for measured in record.measurements}
+        names |= tests
+        if old != new and {old, new} <= tests:
+            both = record
+    if old not in names:
+        raise TorchprofError(f"the history has no test {old!r}; {nearest(old, names)}", Code.NO_HISTORY)
+    if both is not None:
+        problem = f"the run {both.uuid} measured {old} and {new} alike: they are two tests, and no alias joins them"
+        raise TorchprofError(problem, Code.BAD_USAGE)
+
+
+def _note(arguments: Namespace) -> int:
+    store = store_that_is_there(arguments.store)
+    text = _limited(arguments.text, "TEXT")
+    branch, all_series = read_branch(arguments)
+    events = [*map(event_id, events_of(branch, all_series))]
+    subject = _the_one(arguments.subject, [*events, *branch.commits], "event or commit")
+    store.add_note(note_now(NoteKind.REMARK, subject, text))
+    sys.stdout.write(f"{'event' if subject in events else 'commit'} {subject[:SHOWN]}: noted\n")
+    return 0
+
+
+def _the_one(beginning: str, ids: Collection[str], kind: str) -> str:
+    """Return the id that begins so; TorchprofError for none and for several."""
+    known = sorted({known for known in ids if known.startswith(beginning.lower())})
+    if len(beginning) < _SHORTEST:
+        raise TorchprofError(f"{beginning!r} is too short: give at least {_SHORTEST} digits of the id", Code.BAD_USAGE)
+    if not known:
+        problem = f"no {kind} of this branch begins with {beginning!r}; torchprof history changes STORE lists them"
+        raise TorchprofError(problem, Code.NO_HISTORY)
+    if len(known) > 1:
+        raise TorchprofError(f"{beginning!r} begins {len(known)} ids: give more digits", Code.BAD_USAGE)
+    return known[0]
+
+
+def _limited(text: str, name: str) -> str:
+    if not text.strip() or len(text) > LONGEST:
+        raise TorchprofError(f"{name} has {len(text)} characters; expected 1 to {LONGEST}", Code.BAD_USAGE)
+    # What is no UTF-8 on a command line is a lone surrogate, which JSON does not have.
+    return text.encode(errors="backslashreplace").decode()

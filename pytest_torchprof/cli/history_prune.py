@@ -1,0 +1,60 @@
+"""``torchprof history prune``: old records leave a history, each whole."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pytest_torchprof.cli import UsageError
+from pytest_torchprof.cli.history_read import believed, day, store_that_is_there
+from pytest_torchprof.history.reading import RunReader
+from pytest_torchprof.text import counted
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from pytest_torchprof.cli import Parser
+
+
+class _Dated(Struct, frozen=True, order=True):
+    began: datetime
+    uuid: str
+
+
+def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) -> None:
+    """Declare the command."""
+    prune = add("prune", _prune, "remove old records; without --yes it says which it would remove")
+    prune.add_argument("--before", type=day, metavar="DATE", help="records of runs before this day: 2026-05-01")
+    prune.add_argument("--keep", type=_number, metavar="N", help="all records but those of the newest N runs")
+    prune.add_argument("--yes", action="store_true", help="remove them")
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) == 0:
+        raise UsageError(f"--keep {text}: expected how many runs stay, 1 or more")
+    return int(text)
+
+
+def _prune(arguments: Namespace) -> int:
+    if (arguments.before is None) == (arguments.keep is None):
+        raise UsageError("expected --before DATE or --keep N, one of them")
+    store = store_that_is_there(arguments.store)
+    runs = sorted(_Dated(run.began, run.uuid) for run in believed(RunReader().read(store.packed())))
+    if arguments.before is not None:
+        old = [run for run in runs if run.began < arguments.before]
+    else:
+        old = runs[: max(0, len(runs) - arguments.keep)]
+    days = dict.fromkeys(run.began.date().isoformat() for run in (*old[:1], *old[-1:]))
+    which = f" of {' to '.join(days)}" if old else ""
+    stay = f"{len(runs) - len(old)} stay"
+    if arguments.yes and old:
+        removed = store.remove(run.uuid for run in old)
+        sys.stdout.write(f"{counted(removed, 'record')}{which} removed, {stay}\n")
+        return 0
+    more = "; nothing is removed without --yes" if old else ""
+    sys.stdout.write(f"{counted(len(old), 'record')}{which} would be removed, {stay}{more}\n")
+    return 0

@@ -1,0 +1,102 @@
+"""What people say of a history: a test that was renamed, an event that is known, a remark on a commit or an event."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pytest_torchprof.history.record import BadRecord, Moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+NOTE_SUFFIX: Final = ".note.json"
+LONGEST: Final = 4000
+"""How many characters a name or a text of a note may have."""
+Text = Annotated[str, Meta(max_length=LONGEST)]
+
+
+class NoteKind(StrEnum):
+    """What a note is for."""
+
+    ACCEPTED = "accepted"
+    """One test's part of an event is known."""
+    ALIAS = "alias"
+    """A test has another name now."""
+    REMARK = "remark"
+    """Something to know of a commit or an event."""
+
+
+class Note(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A note as stores keep it, beside the records."""
+
+    kind: NoteKind
+    about: Text
+    """The id of a change, the test's earlier node id, the full hash of a commit, or the id of an event."""
+    text: Text
+    """Why it is known, the test's node id now, or the remark."""
+    when: Moment
+
+    @property
+    def key(self) -> str:
+        """What it is kept under: a later note under the same key takes its place."""
+        several = [self.text] if self.kind is NoteKind.REMARK else []
+        return hashlib.sha256(msgspec.json.encode([self.kind, self.about, *several])).hexdigest()[:32]
+
+
+class Notes(Struct, frozen=True, kw_only=True):
+    """The notes of a history by what they are about."""
+
+    accepted: Mapping[str, str] = {}
+    """Why a change is known, by its id."""
+    aliases: Mapping[str, str] = {}
+    """The later node id by the earlier one."""
+    remarks: Mapping[str, tuple[str, ...]] = {}
+    """By the hash of a commit or the id of an event, oldest first."""
+
+    def name_now(self, test: str) -> str:
+        """Return the node id that a test has now; of names that lead to each other, the one that was given."""
+        name, seen = test, {test}
+        while (later := self.aliases.get(name, name)) != name:
+            if later in seen:
+                return test
+            seen.add(later)
+            name = later
+        return name
+
+
+def note_now(kind: NoteKind, about: str, text: str) -> Note:
+    """Return a note that is made at this moment."""
+    return Note(kind=kind, about=about, text=text, when=datetime.now(UTC))
+
+
+def notes_by_subject(notes: Iterable[Note]) -> Notes:
+    """Return notes by what they are about."""
+    in_time = sorted(notes, key=lambda note: (note.when, note.key))
+    remarks: dict[str, tuple[str, ...]] = {}
+    for note in in_time:
+        if note.kind is NoteKind.REMARK:
+            remarks[note.about] = (*remarks.get(note.about, ()), note.text)
+    return Notes(
+        accepted={note.about: note.text for note in in_time if note.kind is NoteKind.ACCEPTED},
+        aliases={note.about: note.text for note in in_time if note.kind is NoteKind.ALIAS},
+        remarks=remarks,
+    )
+
+
+def encode_note(note: Note) -> bytes:
+    """Return the content of a note's file."""
+    return msgspec.json.encode(note)
+
+
+def decode_note(name: str, data: bytes) -> Note | BadRecord:
+    """Return the note in a content that is called so, or what is wrong with it."""
+    try:
+        return msgspec.json.decode(data, type=Note)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return BadRecord(f"{name}: no note: {error}")

@@ -1,0 +1,148 @@
+// The page of a history: each test from commit to commit, and what is known of each change.
+(async () => {
+  const FIRST_ROWS = 50;
+  const HEIGHT = 40;
+  const index = await unpackJson("index");
+  const state = {words: "", number: index.numbers[0]?.[0], rows: FIRST_ROWS};
+  const list = document.getElementById("series");
+  const last = Math.max(1, index.commits.length - 1);
+  const title = (number) => index.numbers.find(([name]) => name === number)?.[1] ?? number;
+  const plural = (count, noun) => `${show.count(count)} ${noun}${count === 1 ? "" : "s"}`;
+  const share = (place) => (index.commits.length === 1 ? 50 : (100 * place) / last);
+
+  // Stretches without a change are level; a gap is empty, and never filled.
+  const path = (spans, low, high) => {
+    const y = (value) => (high === low ? HEIGHT / 2 : HEIGHT - 2 - ((value - low) / (high - low)) * (HEIGHT - 4));
+    let drawn = "";
+    let end = null;
+    for (const {from, to, value} of spans) {
+      const [x, level] = [share(from).toFixed(3), y(value).toFixed(1)];
+      drawn += `${end !== null && from === end + 1 ? `H${x}V${level}` : `M${x} ${level}`}H${share(to).toFixed(3)}`;
+      end = to;
+    }
+    return drawn;
+  };
+
+  const chart = (row, number) => {
+    const known = row.segments.filter((segment) => isNumber(segment.counts[number]));
+    const spans = known
+      .flatMap((segment) => segment.spans.map(([from, to]) => ({from, to, value: segment.counts[number]})))
+      .sort((a, b) => a.from - b.from);
+    const values = spans.map((span) => span.value);
+    // Not by spreading: a call takes only so many arguments.
+    const low = values.reduce((a, b) => Math.min(a, b), Infinity);
+    const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
+    const range = low === high ? show.count(low) : `${show.count(low)} to ${show.count(high)}`;
+    const told = values.length ? `${title(number)}: ${range}` : `${title(number)}: not known`;
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    for (const [name, value] of Object.entries({viewBox: `0 0 100 ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": told})) svg.setAttribute(name, value);
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    line.setAttribute("d", path(spans, low, high));
+    svg.append(line);
+    return {svg, told, now: spans.length ? spans[spans.length - 1].value : null};
+  };
+
+  const kernels = (heading, className, rows) =>
+    rows.length > 0 && [h("h4", {}, heading), h("ul", {class: className}, rows.map(([name, count]) => h("li", {}, `${show.count(count)} x `, h("bdi", {}, shown(name)))))];
+
+  const command = (text) => {
+    const copy = h("button", {type: "button", class: "quiet"}, "copy");
+    copy.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        copy.textContent = "copied";
+      } catch {
+        getSelection().selectAllChildren(copy.previousElementSibling);
+      }
+    });
+    return h("p", {class: "command"}, h("code", {tabindex: 0}, visible(text)), copy);
+  };
+
+  const panel = (event, id) => {
+    return h(
+      "section",
+      {class: "event", id, tabindex: -1, "aria-label": `change ${event.id}`},
+      h("h3", {}, `${index.dates[event.at]}  ${visible(event.cause)} `, h("span", {class: "hint"}, event.id)),
+      event.said.map(([word, text]) => h("p", {}, `${word}: `, h("bdi", {}, shown(text, 4000)))),
+      kernels("came", "came", event.came),
+      kernels("went", "went", event.went),
+      h("h4", {}, plural(event.tests.length + event.more, "test")),
+      h("ul", {}, event.tests.map((test) => h("li", {}, h("bdi", {}, shown(test, 400)))), event.more > 0 && h("li", {}, `${show.count(event.more)} more`)),
+      event.command && command(event.command),
+      event.commits.length > 1 && [h("h4", {}, "commits"), h("p", {}, event.commits.map((sha) => sha.slice(0, 12)).join(" "))],
+    );
+  };
+
+  const gapsOf = (row) => {
+    const gaps = Object.entries(row.gaps).map(([why, count]) => `${show.count(count)} ${visible(why)}`);
+    return gaps.length ? `gaps: ${gaps.join(", ")}` : null;
+  };
+
+  const drawRow = (row, number) => {
+    const {svg, told, now} = chart(row, state.number);
+    const box = h("article", {class: "series"});
+    let open = null;
+    const close = () => {
+      open?.panel.remove();
+      open?.mark.setAttribute("aria-expanded", "false");
+      open = null;
+    };
+    const marks = row.events.map((place) => {
+      const event = index.events[place];
+      const known = event.said.some(([word]) => word === "known");
+      const mark = h("button", {type: "button", class: known ? "mark known" : "mark", "aria-expanded": "false", "aria-label": `change ${event.id} at ${index.commits[event.at].slice(0, 7)}`, title: `${index.dates[event.at]} ${visible(event.cause)}`});
+      mark.style.left = `${share(event.at)}%`;
+      mark.addEventListener("click", () => {
+        const again = open?.mark === mark;
+        close();
+        if (again) return;
+        open = {mark, panel: panel(event, `event-${number}-${place}`)};
+        mark.setAttribute("aria-expanded", "true");
+        box.append(open.panel);
+      });
+      return mark;
+    });
+    box.addEventListener("keydown", (pressed) => {
+      if (pressed.key !== "Escape" || open === null) return;
+      const {mark} = open;
+      close();
+      mark.focus();
+    });
+    const newest = row.events.length ? index.events[row.events[row.events.length - 1]] : null;
+    box.append(
+      h("h2", {}, h("bdi", {}, shown(row.name, 300)), h("span", {class: "hint"}, `${visible(row.hardware)}, device ${visible(row.device)}`)),
+      h(
+        "div",
+        {class: "facts"},
+        h("span", {}, "now ", h("b", {}, now === null ? "–" : show.count(now)), ` ${title(state.number) ?? ""}`),
+        h("span", {}, told),
+        h("span", {}, newest ? `last changed ${index.dates[newest.at]}` : "never changed"),
+        gapsOf(row) && h("span", {}, gapsOf(row)),
+        row.ends_open && h("span", {class: "v v-not-measured"}, "not known of the newest commit"),
+      ),
+      h("div", {class: "chart"}, svg, marks),
+      h("div", {class: "axis"}, h("span", {}, index.dates[0]), h("span", {}, index.dates[index.dates.length - 1])),
+    );
+    return box;
+  };
+
+  const draw = () => {
+    const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
+    const matching = index.series.filter((row) => words.every((word) => `${row.name} ${row.hardware}`.toLowerCase().includes(word)));
+    const now = matching.slice(0, state.rows);
+    const more = h("button", {type: "button", class: "more", on: {click: () => { state.rows += FIRST_ROWS; draw(); }}}, `show ${show.count(Math.min(FIRST_ROWS, matching.length - now.length))} more`);
+    list.replaceChildren(...now.map(drawRow), ...(matching.length > now.length ? [more] : []));
+    status.textContent = words.length ? `${show.count(matching.length)} of ${show.count(index.series.length)} series` : "";
+  };
+
+  const search = h("input", {type: "search", id: "search", placeholder: "filter tests", "aria-label": "Filter tests", autocomplete: "off", spellcheck: "false", on: {input: (event) => { state.words = event.target.value; state.rows = FIRST_ROWS; draw(); }}});
+  const status = h("span", {class: "hint", role: "status"});
+  const numbers = h("select", {"aria-label": "Number that is drawn", on: {change: (event) => { state.number = event.target.value; draw(); }}}, index.numbers.map(([name, words]) => h("option", {value: name}, words)));
+  const remarks = Object.entries(index.remarks).flatMap(([sha, texts]) => texts.map((text) => [sha, text]));
+  document.getElementById("tools").append(numbers, status, search);
+  if (remarks.length) {
+    list.before(h("section", {class: "event", id: "remarks"}, h("h3", {}, "Remarks"), h("ul", {}, remarks.map(([sha, text]) => h("li", {}, `${sha.slice(0, 7)}: `, h("bdi", {}, shown(text, 4000)))))));
+  }
+  draw();
+  document.documentElement.dataset.ready = "true";
+})();
