@@ -401,9 +401,9 @@ HELD = (
 )
 
 
-def held_up(*, usual=5, slow=HELD, first=False):
+def held_up(*, usual=5, slow=HELD, first=False, busy=90_000):
     builder = steps(length=100_000)
-    builder.launched(MUL, 0, dur=90_000)
+    builder.launched(MUL, 0, dur=busy)
     for at, (name, took) in enumerate(slow):
         add = builder.call if name.startswith("cuda") else builder.op
         for place in range(0 if first else 3):
@@ -420,6 +420,12 @@ def test_calls_of_all_kinds_that_stand_still_show_a_cpu_that_is_held_up(findings
     assert found.severity == "recording"
     # The GPU computed all that time but for the first 5 us and the last 10 ms.
     assert found.saves_us == pytest.approx(10_000, abs=10)
+
+
+@pytest.mark.parametrize(("busy", "said"), [(90_000, False), (99_000, True)])
+def test_a_cpu_that_is_held_up_beside_a_busy_gpu_is_said_to_cost_little(busy, said, findings):
+    found = findings(held_up(busy=busy))["cpu-held-up"]
+    assert (found.words("{idle_us:us}") + " only" in found.message) == said
 
 
 @pytest.mark.parametrize(
@@ -918,6 +924,30 @@ def test_no_more_communication_can_be_hidden_than_there_is_to_compute(computes, 
     if computes:
         builder.launched(GEMM, 700, dur=computes)
     assert findings(builder)["exposed-communication"].saves_us == saves
+
+
+def test_where_little_can_be_overlapped_the_ranks_come_first(findings):
+    builder = steps(length=2000)
+    communicate(builder, [300])
+    builder.launched(GEMM, 700, dur=100)
+    found = findings(builder)["exposed-communication"]
+    assert found.computing_us == 100
+    assert found.remedy.startswith("compare the ranks")
+    builder.launched(GEMM, 900, dur=200)
+    assert findings(builder)["exposed-communication"].remedy.startswith("overlap")
+
+
+def test_advice_is_about_what_the_gpu_idles_for(findings):
+    builder = steps()
+    builder.kernel(MUL, 10, 480, builder.launch(0))
+    for at, op, took in ((20, "aten::nonzero", 460), (600, "aten::item", 200)):
+        builder.op(op, at, took)
+        builder.sync(at + 5, took - 10, what="stream sync")
+    builder.launched(MUL, 900)
+    found = findings(builder)["implicit-sync"]
+    assert list(found.causes_us) == ["masks", "value"]
+    assert found.causes_idle_us["masks"] == 0 < found.causes_idle_us["value"]
+    assert found.remedy == found._VALUE
 
 
 @pytest.mark.parametrize("sized", [True, False], ids=["too few alike", "of unknown size"])

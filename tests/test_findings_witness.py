@@ -658,9 +658,11 @@ def hidden_waits(raw, finding):
     for one in raw.work:
         if raw.op(one) is not None:
             copied[id(raw.op(one))] |= set(re.findall("[HD](?:ost|evice)?[tT]o[HD]", one.name))
-    causes, spent = Counter(), Counter()
+    causes, idled, spent = Counter(), Counter(), Counter()
     for call, op in waits:
-        causes[cause_of([one.name for one in raw.holders[id(call)]], copied[id(op)])] += call.us
+        cause = cause_of([one.name for one in raw.holders[id(call)]], copied[id(op)])
+        causes[cause] += call.us
+        idled[cause] += call.us - raw.worked(*call.span) / 1000
         spent[outermost(raw, call)] += call.us
     queued = [
         (max(start, raw.call_of[one.correlation].end), end)
@@ -681,6 +683,7 @@ def hidden_waits(raw, finding):
         "held_us": (idle[most] - free[most]) / 1000,
         "ops_us": dict(spent),
         "causes_us": dict(causes),
+        "causes_idle_us": {cause: max(idled[cause], 0) for cause in causes},
         "time_us": sum(call.us for call, _ in waits),
         "share": raw.during([call for call, _ in waits]),
         "ops": dict(ops),
@@ -1261,7 +1264,8 @@ def leaves_tf32(raw, *_):
 
 
 def waits_no_more(raw, remedy, finding):
-    longest = next(iter(finding.causes_us))
+    idle = finding.causes_idle_us
+    longest = max(idle, key=idle.__getitem__) if any(idle.values()) else next(iter(finding.causes_us))
     first = {"masks": "masks", "indices": "indices", "value": "keep", "to_gpu": "copies with", "to_cpu": "copies to"}
     assert remedy.startswith(first[longest])
     inside = {one.name for call in raw.blocking for one in raw.holders[id(call)]}
@@ -1285,7 +1289,9 @@ def warms_up(_, remedy, finding):
 
 
 def batches_what_is_torchs(_, remedy, finding):
-    assert ("_foreach_" in remedy) == any(op.startswith("aten::") for op in finding.ops)
+    by_masks = next(iter(finding.ops)) == "aten::nonzero"
+    assert ("torch.where" in remedy) == by_masks
+    assert ("_foreach_" in remedy) == (not by_masks and any(op.startswith("aten::") for op in finding.ops))
 
 
 def takes_tensors_together(raw, *_):

@@ -77,6 +77,7 @@ def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
 def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Finding:
     job = None if analysis.in_job is None else analysis.in_job.job
     beyond_us, uncompared_us = (ns / 1000 for ns in _beyond_usual_ns(analysis))
+    computing_us = _computing_us(analysis)
     return ExposedCommunication(
         time_us=lost_us,
         share=analysis.gpu_work.share_of_window(lost_us),
@@ -84,12 +85,13 @@ def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Find
         kind=None if job is None else job.kind,
         wait_share=None if job is None else job.wait_share,
         beyond_usual_us=beyond_us,
+        computing_us=computing_us,
         cpu_held_up=is_held_up(analysis),
         collectives_us={name: ns / 1000 for name, ns in spent_ns.most_common()},
         wrappers=tuple(name for name, sign in _WRAPPERS if any(map(sign.match, analysis.trace.names))),
         events=Events(gpu_ops=tuple(sorted(analysis.gpu_work.communication))),
         # What overlaps needs something to compute, and what waits, or may wait, another rank that comes earlier.
-        saves_us=min(lost_us, beyond_us + uncompared_us + _computing_us(analysis)),
+        saves_us=min(lost_us, beyond_us + uncompared_us + computing_us),
     )
 
 

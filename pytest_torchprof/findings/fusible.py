@@ -302,16 +302,18 @@ def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) 
     if not single or len(single) < at[KERNELS] * steps or len(single) < at[OF_OPTIMIZER] * len(inside):
         return
     spent = work.time_us(single)
+    zeroing = trace.spans_in_steps(_ZERO_GRAD)
     host = sum(span.end_ns - span.start_ns for span in ranges) / 1000
+    zeroing_us = sum(span.end_ns - span.start_ns for span in zeroing) / 1000
     yield OptimizerOfSingleTensors(
         **evidence(work, single),
         optimizer=ranges[0].name.removeprefix(_STEP).removesuffix(".step"),
         kernels_per_step=len(single) // steps,
         cpu_us=host,
         steps_taken=steps,
-        zeroing=len(_launched_inside(analysis, trace.spans_in_steps(_ZERO_GRAD))) // steps,
-        # One kernel for all of them remains.
-        saves_us=max(host, spent) * (1 - steps / len(single)),
+        zeroing=len(_launched_inside(analysis, zeroing)) // steps,
+        # One kernel for all of them remains, and none that sets gradients to zero.
+        saves_us=max(host, spent) * (1 - steps / len(single)) + zeroing_us,
     )
 
 

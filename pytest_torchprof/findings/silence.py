@@ -61,6 +61,7 @@ def _held_up(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
         longest_us=longest.ns / 1000,
         longest=trace.names[longest.name],
         usual_us=usual / 1000,
+        idle_us=_idle_us(work),
         events=Events(
             calls=tuple(stretch.member for stretch, _ in slow if stretch.is_call),
             ops=tuple(dict.fromkeys(stretch.member for stretch, _ in slow if not stretch.is_call)),

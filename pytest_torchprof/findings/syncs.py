@@ -90,12 +90,14 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     waits: dict[str, list[int]] = defaultdict(list)
     spent: dict[str, float] = defaultdict(float)
     causes: Counter[WaitedFor] = Counter()
+    idled: Counter[WaitedFor] = Counter()
     cause_of = _causes(analysis, asked)
     for i, op in (*around.items(), *copies.items()):
         name = asked[op]
         if name is not None:
             spent[name] += (calls.end[i] - calls.start[i]) / 1000
             causes[cause_of[op]] += calls.end[i] - calls.start[i]
+            idled[cause_of[op]] += calls.end[i] - calls.start[i] - work.worked_ns(calls.start[i], calls.end[i])
             if i in around or op not in synchronized:
                 waits[name].append(i)
     if not waits:
@@ -119,6 +121,7 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         ops_us={name: spent[name] for name in order},
         syncs=sum(map(len, waits.values())),
         causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
+        causes_idle_us={cause: idled[cause] / 1000 for cause, _ in causes.most_common()},
         source=source_of_calls(work, (i for i, op in (*around.items(), *copies.items()) if asked[op] is not None)),
         events=Events(calls=tuple(i for name in order for i in waits[name])),
         # While the CPU waits for a busy GPU nothing is lost, and nothing can be won of what the GPU waits itself.

@@ -43,6 +43,10 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     TITLE = "Many small calls"
     SENTENCE = "in a step {calls}; launching one keeps the CPU busy for {launch_us:us}"
     REMEDY = "batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them"
+    _BY_MASKS = (
+        "select by torch.where instead of masks, or index once by stacked masks: how many elements a mask selects only "
+        "the GPU knows, so that torch.compile cannot fuse it"
+    )
     _OF_OTHERS = "launch them in a CUDA graph, or see whether the library whose operators these are has larger kernels"
 
     time_us: float
@@ -57,6 +61,8 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
 
     @property
     def remedy(self) -> str:
+        if next(iter(self.ops), None) == "aten::nonzero":
+            return self._BY_MASKS
         return self.REMEDY if any(op.startswith("aten::") for op in self.ops) else self._OF_OTHERS
 
     @property

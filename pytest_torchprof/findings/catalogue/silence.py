@@ -16,8 +16,9 @@ class CpuHeldUp(Finding, frozen=True, kw_only=True, tag="cpu-held-up"):
         "at least {count:call} that usually {count:takes|take} microseconds took {time_us:us} ({share:percent} of the "
         "time), {views} of them views, which compute nothing; the longest, {longest}, took {longest_us:us}, usually "
         "{usual_us:us}; none of them waits or computes for so long by itself, so most likely something else ran in the "
-        "thread's place"
+        "thread's place{idled}"
     )
+    _IDLED = "; here the GPU idled for {idle_us:us} only, since launches were ahead of it"
     REMEDY = (
         "see what else the machine runs on these cores (other ranks, workers that load data, a container's quota of "
         "CPU time), and give each process cores of its own; gaps and waits in this recording may follow from it"
@@ -33,6 +34,13 @@ class CpuHeldUp(Finding, frozen=True, kw_only=True, tag="cpu-held-up"):
     longest: str
     usual_us: float
     """The median of those of its name."""
+    idle_us: float | None = None
+    """How long a GPU idled in the window, the one that did so for longest: no more can follow from it here."""
+
+    @property
+    def idled(self) -> str:
+        """That little follows from it in this process, where that is so."""
+        return "" if self.idle_us is None or 4 * self.idle_us > self.time_us else self.words(self._IDLED)
 
 
 class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"):

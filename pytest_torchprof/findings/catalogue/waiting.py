@@ -410,6 +410,8 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     syncs: int
     causes_us: Mapping[WaitedFor, float]
     """For how long what was waited for, the longest first."""
+    causes_idle_us: Mapping[WaitedFor, float] = {}
+    """And for how much of that the GPU idled."""
 
     @property
     def ways(self) -> str:
@@ -422,8 +424,10 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
             "to_cpu": self._TO_CPU,
             "copies": self._COPIES,
         }
-        longest = next(iter(self.causes_us), None)
-        worth = (cause for cause, us in self.causes_us.items() if us >= self._WORTH * self.time_us or cause == longest)
+        # To wait for a GPU that works costs nothing.
+        spent = self.causes_idle_us if sum(self.causes_idle_us.values()) > 0 else self.causes_us
+        order = sorted(spent, key=lambda cause: -spent[cause])
+        worth = (cause for cause in order if spent[cause] >= self._WORTH * sum(spent.values()) or cause == order[0])
         return "; ".join(ways[cause] for cause in worth)
 
     @property
@@ -499,6 +503,10 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "first give each process cores of its own: this one was held up (cpu-held-up), and so may be the ranks that it "
         "waits for; then compare all ranks (torchprof analyze DIR --ranks), and "
     )
+    _COMPARE_FIRST = (
+        "compare the ranks first: a collective that only waits shows that another rank is late; only "
+        "{computing_us:us} of computation is there to overlap it with ({ways:list}){needed}"
+    )
     _SEND_LESS = "overlap it with computation, send less (types, buckets), or use faster links"
     CAUSES: ClassVar[Mapping[str, str]] = {
         "skew-bound": "skew-bound: ranks wait for each other",
@@ -523,6 +531,8 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
 
     beyond_usual_us: float = 0.0
     """By how much collectives took longer than the lower quartile of those of their kind, size and group."""
+    computing_us: float | None = None
+    """How long the device computed, the most that communication can be overlapped with."""
     cpu_held_up: bool = False
     """Whether this process seems to have been held up itself, as the others of its machine may have been."""
 
@@ -572,6 +582,8 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
             return self._REMEDIES.get(self.kind, self._SEND_LESS)
         if self.is_late and self.cpu_held_up:
             return self._HELD_UP + self.words(self.REMEDY)
+        if self.kind is None and not self.is_late and self.computing_us is not None:
+            return self.words(self._COMPARE_FIRST if 2 * self.computing_us < self.time_us else self.REMEDY)
         return (self._FIND_LATE if self.is_late else "") + self.words(self.REMEDY)
 
 
