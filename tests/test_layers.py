@@ -31,6 +31,7 @@ profiles, capture
 measuring
 against
 history
+fleet
 doctor, testing
 cli
 plugin

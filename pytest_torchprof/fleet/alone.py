@@ -1,0 +1,88 @@
+"""``python -m pytest_torchprof.fleet.alone``: one file in a process of its own, which may end as it likes."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from pytest_torchprof.fleet.judging import Cause, Task, Trouble, judge
+from pytest_torchprof.reasons.fleet import TookTooLong, TookTooMuchMemory, WorkerDied
+from pytest_torchprof.system.processes import run
+
+_GRACE_S: Final = 30.0
+"""How long a process may take to begin and to end, beside the time that the file has."""
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """What a file may take."""
+
+    memory_bytes: int
+    timeout_s: float
+
+
+class _Errand(Struct, frozen=True):
+    task: Task
+    bounds: Bounds
+
+
+class _Answer(Struct, frozen=True):
+    record: msgspec.Raw = msgspec.Raw()
+    trouble: Trouble | None = None
+
+
+def judge_alone(task: Task, bounds: Bounds) -> bytes | Trouble:
+    """Return what a file comes to in a process of its own, whatever becomes of that."""
+    errand = msgspec.json.encode(_Errand(task, bounds)).decode()
+    began = time.monotonic()
+    done = run([sys.executable, "-P", "-m", __name__, errand], limit_s=bounds.timeout_s + _GRACE_S)
+    # faulthandler ends a process with 1.
+    if done.status is None or (done.status == 1 and time.monotonic() - began >= bounds.timeout_s):
+        return Trouble(cause=Cause.TIME, reason=TookTooLong(bounds.timeout_s * 1e6))
+    if done.status != 0:
+        return Trouble(cause=Cause.DEATH, reason=WorkerDied(done.status))
+    answer = msgspec.json.decode(done.output, type=_Answer)
+    if answer.trouble is None:
+        return bytes(answer.record)
+    if answer.trouble.cause is Cause.MEMORY:
+        return Trouble(cause=Cause.MEMORY, reason=TookTooMuchMemory(bounds.memory_bytes))
+    return answer.trouble
+
+
+def judge_within(task: Task, timeout_s: float) -> bytes | Trouble:
+    """Return what a file comes to; this process ends where that takes longer."""
+    # No signal and no thread of Python's reaches a process that is in a library's code.
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        faulthandler.dump_traceback_later(timeout_s, exit=True, file=nowhere)
+        try:
+            return judge(task)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+
+def bound_memory(memory_bytes: int) -> None:
+    """Let this process have no more memory than that, where the system can do so: on Linux."""
+    if sys.platform == "linux":
+        import resource  # noqa: PLC0415 - Windows has none
+
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+
+
+def main(errand: str) -> int:
+    """Run an errand; write the answer, and return the exit status."""
+    asked = msgspec.json.decode(errand, type=_Errand)
+    bound_memory(asked.bounds.memory_bytes)
+    came = judge_within(asked.task, asked.bounds.timeout_s)
+    answer = _Answer(trouble=came) if isinstance(came, Trouble) else _Answer(record=msgspec.Raw(came))
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
