@@ -17,7 +17,7 @@ from pytest_torchprof.text import and_more, counted, printable_line, show_bytes
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_torchprof.cli import Parser
     from pytest_torchprof.fleet.alone import Bounds
@@ -128,11 +128,14 @@ def _bounds(arguments: Namespace) -> Bounds:
     from pytest_torchprof.fleet.alone import Bounds  # noqa: PLC0415
     from pytest_torchprof.limits.quantities import duration_us, size_bytes  # noqa: PLC0415
 
-    try:
-        option, memory_bytes = "--memory", size_bytes(arguments.memory)
-        option, timeout_s = "--timeout", duration_us(arguments.timeout) / 1e6
-    except UnknownLimit as problem:
-        raise UsageError(f"{option}: {problem.text}") from None
+    def read(option: str, quantity: Callable[[object], float], text: str) -> float:
+        try:
+            return quantity(text)
+        except UnknownLimit as problem:
+            raise UsageError(f"{option}: {problem.text}") from None
+
+    memory_bytes = int(read("--memory", size_bytes, arguments.memory))
+    timeout_s = read("--timeout", duration_us, arguments.timeout) / 1e6
     if memory_bytes < _LEAST_BYTES:
         raise UsageError(f"--memory {arguments.memory}: expected at least {show_bytes(_LEAST_BYTES)}")
     if timeout_s <= 0:
@@ -154,13 +157,13 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     """Return the list of the run; UsageError where the folder has that of another command."""
     from pytest_torchprof.fleet.folder import FrozenList  # noqa: PLC0415
     from pytest_torchprof.fleet.rules import Question, asked_of, read_rules  # noqa: PLC0415
-    from pytest_torchprof.fleet.sources import from_root, listed  # noqa: PLC0415
+    from pytest_torchprof.fleet.sources import address_of, listed  # noqa: PLC0415
 
     limits = tuple(arguments.limit)
     asked_of(Question(limits=limits))
     asked: dict[str, Any] = {
         "version": version("pytest-torchprof"),
-        "sources": tuple(str(from_root(source)) for source in arguments.source),
+        "sources": tuple(map(address_of, arguments.source)),
         "limits": limits,
         "rules": () if arguments.rules is None else read_rules(arguments.rules),
     }

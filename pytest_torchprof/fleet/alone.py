@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.fleet.judging import Cause, Task, Trouble, judge
+from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.fleet import TookTooLong, TookTooMuchMemory, WorkerDied
 from pytest_torchprof.system.processes import run
 
@@ -32,9 +33,11 @@ class _Errand(Struct, frozen=True):
     bounds: Bounds
 
 
-class _Answer(Struct, frozen=True):
-    record: msgspec.Raw = msgspec.Raw()
-    trouble: Trouble | None = None
+class _Came(Struct, frozen=True):
+    """What comes back: a record has no cause."""
+
+    cause: Cause | None = None
+    reason: AnyReason | None = None
 
 
 def judge_alone(task: Task, bounds: Bounds) -> bytes | Trouble:
@@ -47,12 +50,12 @@ def judge_alone(task: Task, bounds: Bounds) -> bytes | Trouble:
         return Trouble(cause=Cause.TIME, reason=TookTooLong(bounds.timeout_s * 1e6))
     if done.status != 0:
         return Trouble(cause=Cause.DEATH, reason=WorkerDied(done.status))
-    answer = msgspec.json.decode(done.output, type=_Answer)
-    if answer.trouble is None:
-        return bytes(answer.record)
-    if answer.trouble.cause is Cause.MEMORY:
-        return Trouble(cause=Cause.MEMORY, reason=TookTooMuchMemory(bounds.memory_bytes))
-    return answer.trouble
+    answer = os.fsencode(done.output)
+    came = msgspec.json.decode(answer, type=_Came)
+    if came.cause is None:
+        return answer
+    reason = TookTooMuchMemory(bounds.memory_bytes) if came.cause is Cause.MEMORY else came.reason
+    return Trouble(cause=came.cause, reason=reason)
 
 
 def judge_within(task: Task, timeout_s: float) -> bytes | Trouble:
@@ -79,8 +82,7 @@ def main(errand: str) -> int:
     asked = msgspec.json.decode(errand, type=_Errand)
     bound_memory(asked.bounds.memory_bytes)
     came = judge_within(asked.task, asked.bounds.timeout_s)
-    answer = _Answer(trouble=came) if isinstance(came, Trouble) else _Answer(record=msgspec.Raw(came))
-    sys.stdout.buffer.write(msgspec.json.encode(answer))
+    sys.stdout.buffer.write(msgspec.json.encode(came) if isinstance(came, Trouble) else came)
     return 0
 
 

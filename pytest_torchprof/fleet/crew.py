@@ -11,10 +11,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.fleet.alone import Bounds, bound_memory, judge_alone, judge_within
-from pytest_torchprof.fleet.judging import Task, Trouble
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from pytest_torchprof.fleet.judging import Task, Trouble
 
 _LIFETIME: Final = 1000
 """After how many files a process is replaced, so that what fragments its memory is gone."""

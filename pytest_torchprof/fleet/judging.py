@@ -174,8 +174,8 @@ def _is_as_listed(file: Listed) -> bool:
     try:
         return is_as_listed(file)
     except FileNotFoundError:
-        # One that was never there is missing, which reading it says.
-        return file.changed is None
+        # One that is gone is missing, which reading it says.
+        return True
     except OSError as problem:
         text = f"{file.url} cannot be read: {problem.strerror}."
         raise UnreadableRecording(text, Code.RECORDING_UNREADABLE)  # noqa: B904 - the context says which error it was

@@ -78,6 +78,11 @@ def from_root(path: str | Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
 
 
+def address_of(source: str) -> str:
+    """Return a source in a form that means the same from any folder."""
+    return source if "://" in source else str(from_root(source))
+
+
 def is_as_listed(file: Listed) -> bool:
     """Whether a file that is there is the one that was listed; FileNotFoundError where it is not there."""
     stat = Path(file.url).stat()
