@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -286,8 +287,26 @@ def test_a_file_that_kills_its_process_is_quarantined(traces, tmp_path):
 
 
 def children(pid):
+    pids = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            pids += map(int, thread.read_text().split())
+    return pids
+
+
+def command_of(pid):
     with contextlib.suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
+
+
+def workers_of(driver):
+    """Return the processes that a driver has spawned, once there are any; none if it has ended."""
+    while driver.poll() is None:
+        time.sleep(0.02)
+        spawned = [pid for pid in children(driver.pid) if "spawn_main" in command_of(pid)]
+        if len(spawned) >= 2:
+            return spawned
     return []
 
 
@@ -321,9 +340,8 @@ def test_kills_at_any_time_change_nothing(traces, tmp_path):
 def test_no_process_outlives_its_driver(traces, tmp_path):
     large(traces / "large.json.gz")
     driver = started(traces, "--into", tmp_path / "out", cwd=tmp_path)
-    workers = []
-    while len(workers) < 2:
-        workers = [pid for pid in children(driver.pid) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+    workers = workers_of(driver)
+    assert workers
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
     until = time.monotonic() + 60
@@ -358,3 +376,72 @@ def test_a_full_disk_loses_nothing(traces, tmp_path):
     assert not list((tmp_path / "out").rglob("*.tmp"))
     assert fleet(*words) == 3
     assert content(tmp_path / "out") == whole
+
+
+def test_shards_share_the_folder_and_nothing_else(traces, tmp_path, capsys):
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    capsys.readouterr()
+    came = [fleet(*words, tmp_path / "out", "--shard", f"{number}/3") for number in (2, 1, 3)]
+    shown = capsys.readouterr().out
+    assert re.findall(r"^(\d) files listed: .*", shown, re.MULTILINE) == ["3", "3", "2"]
+    assert not (tmp_path / "out" / "summary.json").exists()
+    assert 1 in came
+    assert 0 not in came
+    parts = set((tmp_path / "out" / "parts").iterdir())
+    assert fleet(*words, tmp_path / "out") == 1
+    assert set((tmp_path / "out" / "parts").iterdir()) == parts
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    for wrong in ("0/3", "4/3", "1", "a/b"):
+        assert fleet(*words, tmp_path / "out", "--shard", wrong) == 2
+
+
+FACTORIES = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+def processes():
+    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+
+def threads():
+    return ThreadPoolExecutor(2)
+
+def nothing():
+    return 5
+"""
+
+
+@pytest.mark.parametrize("factory", ["processes", "threads"])
+def test_any_executor_comes_to_the_same(traces, tmp_path, monkeypatch, factory):
+    (tmp_path / "fleet_factories.py").write_text(FACTORIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    assert fleet(*words, tmp_path / "out", "--engine", f"futures:fleet_factories:{factory}") == 1
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "engine", ["futures", "futures:fleet_factories:gone", "futures:gone:processes", "futures:fleet_factories:nothing"]
+)
+def test_an_engine_that_is_none_is_told(traces, tmp_path, monkeypatch, capsys, engine):
+    (tmp_path / "fleet_factories.py").write_text(FACTORIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert fleet(traces, "--into", tmp_path / "out", "--engine", engine) == 2
+    assert "--engine" in capsys.readouterr().err
+
+
+@needs_proc
+def test_dask_comes_to_the_same_though_a_worker_is_killed(traces, tmp_path):
+    pytest.importorskip("distributed")
+    for number in range(40):
+        own_recording({"one": number % 7 + 1}).write(traces / f"more{number}.json")
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    driver = started(*words, tmp_path / "out", "--engine", "dask", cwd=tmp_path)
+    workers = workers_of(driver)
+    assert workers
+    os.kill(workers[0], signal.SIGKILL)
+    _, errors = driver.communicate()
+    assert driver.returncode == 1, errors
+    assert content(tmp_path / "out") == content(tmp_path / "whole")

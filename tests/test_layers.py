@@ -45,6 +45,7 @@ OUTSIDE = {
     "filelock": {"against", "baseline", "testing"},
     "tabulate": {"text"},
     "alembic": {"history"},
+    "distributed": {"fleet"},
     "fsspec": {"history"},
     "sqlalchemy": {"history"},
 }

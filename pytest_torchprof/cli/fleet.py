@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import ArgumentTypeError
 from importlib.metadata import version
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pytest_torchprof.cli import UsageError, add_limits, sentence, whole
 from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN
@@ -17,12 +18,13 @@ from pytest_torchprof.text import and_more, counted, printable_line, show_bytes
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_torchprof.cli import Parser
-    from pytest_torchprof.fleet.alone import Bounds
+    from pytest_torchprof.fleet.bounded import Bounds
+    from pytest_torchprof.fleet.driving import Crew
     from pytest_torchprof.fleet.folder import FleetFolder, FleetSummary, FrozenList
-    from pytest_torchprof.fleet.judging import FileRecord
+    from pytest_torchprof.fleet.judging import FileRecord, Task
 
 _DESCRIPTION: Final = """\
 Judges any number of recordings by the limits of the torchprof marker, in processes of this machine. Every file is
@@ -43,6 +45,34 @@ _MEMORY: Final = "2GiB"
 _TIMEOUT: Final = "300s"
 _LEAST_BYTES: Final = 128 << 20
 """Less than that a process needs before it has read anything."""
+
+
+class Shard(NamedTuple):
+    """Which of the files are this command's: every so many, from one on."""
+
+    which: int
+    among: int
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Return the shard that a text means."""
+        index, _, count = text.partition("/")
+        if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+            raise ArgumentTypeError(f"expected I/N, from 1/N to N/N, got {text!r}")
+        return cls(int(index), int(count))
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it is all files."""
+        return self.among == 1
+
+    def of(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        """Return those that are its own."""
+        return islice(tasks, self.which - 1, None, self.among)
+
+    def __str__(self) -> str:
+        """Return how people read it."""
+        return f"these are the files of shard {self.which} of {self.among}"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -68,6 +98,20 @@ def add_arguments(parser: Parser) -> None:
         type=whole(1),
         metavar="N",
         help="how many processes (as many as there are CPU cores, and as fit the memory)",
+    )
+    own.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        help="who judges instead of processes of this machine: futures:MODULE:FACTORY, a function that returns a "
+        "concurrent.futures.Executor; dask, a cluster on this machine; dask:ADDRESS, that of a scheduler. It is given "
+        "twice --jobs files at once",
+    )
+    own.add_argument(
+        "--shard",
+        type=Shard.read,
+        default=Shard(1, 1),
+        metavar="I/N",
+        help="judge only every Nth file, from the Ith on: N commands share the folder and nothing else",
     )
     own.add_argument(
         "--memory",
@@ -103,29 +147,39 @@ def run(arguments: Namespace) -> int:
 def _run(arguments: Namespace) -> int:
     from pytest_torchprof.fleet.crew import LocalCrew  # noqa: PLC0415 - help and usage errors do without
     from pytest_torchprof.fleet.driving import drive  # noqa: PLC0415
-    from pytest_torchprof.fleet.folder import FleetFolder  # noqa: PLC0415
+    from pytest_torchprof.fleet.engines import EngineCrew, engine_called  # noqa: PLC0415
+    from pytest_torchprof.fleet.folder import FleetFolder, summed  # noqa: PLC0415
 
     bounds = _bounds(arguments)
     folder = FleetFolder(arguments.into)
     frozen = _frozen(arguments, folder)
-    records = folder.known(_tell)
-    to_do = (task for task in frozen.tasks() if task.key not in records.places)
-    crew = LocalCrew(arguments.jobs or _jobs(bounds.memory_bytes), bounds)
+    shard, records = arguments.shard, folder.known(_tell)
+    to_do = (task for task in shard.of(frozen.tasks()) if task.key not in records.places)
+    jobs = arguments.jobs or _jobs(bounds.memory_bytes)
+    crew: Crew = LocalCrew(jobs, bounds)
+    if arguments.engine is not None:
+        crew = EngineCrew(engine_called(arguments.engine), 2 * jobs, bounds)
     try:
         drive(to_do, crew, folder, arguments.retries)
     finally:
         crew.end()
     shown, records = _Shown(), folder.known(_tell)
-    if missing := sum(task.key not in records.places for task in frozen.tasks()):
-        text = f"{folder.path}: {counted(missing, 'file')} of {len(frozen.files):,} have no record"
+    own = [task.key for task in shard.of(frozen.tasks())]
+    if missing := sum(key not in records.places for key in own):
+        text = f"{folder.path}: {counted(missing, 'file')} of {len(own):,} have no record"
         raise TorchprofError(f"{text}; the same command judges them", Code.BAD_RECORD)
-    summary = folder.sum_up(frozen, records, shown.see)
+    if shard.is_all:
+        summary = folder.sum_up(frozen, records, shown.see)
+    else:
+        summary = summed(frozen.version, records.each(own, shown.see))
     sys.stdout.writelines(f"{line}\n" for line in _lines(folder, summary, shown))
+    if not shard.is_all:
+        sys.stdout.write(f"\n{shard}; the same command without --shard sums up all of them\n")
     return _status(summary, arguments.max_bad)
 
 
 def _bounds(arguments: Namespace) -> Bounds:
-    from pytest_torchprof.fleet.alone import Bounds  # noqa: PLC0415
+    from pytest_torchprof.fleet.bounded import Bounds  # noqa: PLC0415
     from pytest_torchprof.limits.quantities import duration_us, size_bytes  # noqa: PLC0415
 
     def read(option: str, quantity: Callable[[object], float], text: str) -> float:

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from pytest_torchprof.fleet.judging import Cause, Task, Trouble, judge
+from pytest_torchprof.fleet.bounded import Bounds, judge_within
+from pytest_torchprof.fleet.judging import Cause, Task, Trouble
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.fleet import TookTooLong, TookTooMuchMemory, WorkerDied
 from pytest_torchprof.system.processes import run
 
 _GRACE_S: Final = 30.0
 """How long a process may take to begin and to end, beside the time that the file has."""
-
-
-class Bounds(Struct, frozen=True, kw_only=True):
-    """What a file may take."""
-
-    memory_bytes: int
-    timeout_s: float
 
 
 class _Errand(Struct, frozen=True):
@@ -58,30 +50,10 @@ def judge_alone(task: Task, bounds: Bounds) -> bytes | Trouble:
     return Trouble(cause=came.cause, reason=reason)
 
 
-def judge_within(task: Task, timeout_s: float) -> bytes | Trouble:
-    """Return what a file comes to; this process ends where that takes longer."""
-    # No signal and no thread of Python's reaches a process that is in a library's code.
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        faulthandler.dump_traceback_later(timeout_s, exit=True, file=nowhere)
-        try:
-            return judge(task)
-        finally:
-            faulthandler.cancel_dump_traceback_later()
-
-
-def bound_memory(memory_bytes: int) -> None:
-    """Let this process have no more memory than that, where the system can do so: on Linux."""
-    if sys.platform == "linux":
-        import resource  # noqa: PLC0415 - Windows has none
-
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-
-
 def main(errand: str) -> int:
     """Run an errand; write the answer, and return the exit status."""
     asked = msgspec.json.decode(errand, type=_Errand)
-    bound_memory(asked.bounds.memory_bytes)
-    came = judge_within(asked.task, asked.bounds.timeout_s)
+    came = judge_within(asked.task, asked.bounds)
     sys.stdout.buffer.write(msgspec.json.encode(came) if isinstance(came, Trouble) else came)
     return 0
 

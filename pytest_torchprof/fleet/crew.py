@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import active_children, get_context, parent_process
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.fleet.alone import Bounds, bound_memory, judge_alone, judge_within
+from pytest_torchprof.fleet.alone import judge_alone
+from pytest_torchprof.fleet.bounded import Bounds, judge_within
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -36,13 +37,18 @@ class LocalCrew:
         """Let a file be judged beside others."""
         if self._given >= _LIFETIME * self._jobs:
             self.renew()
+        try:
+            return self._submit(task)
+        except BrokenExecutor:  # A process has died that had nothing to do.
+            self.renew()
+            return self._submit(task)
+
+    def _submit(self, task: Task) -> Future[bytes | Trouble]:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                self._jobs, mp_context=get_context("spawn"), initializer=_begin, initargs=(self._bounds.memory_bytes,)
-            )
+            self._pool = ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn"), initializer=_begin)
             self._given = 0
         self._given += 1
-        return self._pool.submit(judge_beside, task, self._bounds.timeout_s)
+        return self._pool.submit(judge_beside, task, self._bounds)
 
     def submit_alone(self, task: Task) -> Future[bytes | Trouble]:
         """Let a file be judged in a process of its own."""
@@ -63,20 +69,19 @@ class LocalCrew:
         self._alone.shutdown(wait=True, cancel_futures=True)
 
 
-def judge_beside(task: Task, timeout_s: float) -> bytes | Trouble:
+def judge_beside(task: Task, bounds: Bounds) -> bytes | Trouble:
     """Return what a file comes to, in a process that judges others before and after it."""
-    came = judge_within(task, timeout_s)
+    came = judge_within(task, bounds)
     # Nothing of the file stays: what was there before it was frozen, and is not gone through.
     gc.collect()
     return came
 
 
-def _begin(memory_bytes: int) -> None:
+def _begin() -> None:
     """Make a new process ready."""
     # Ctrl-C is the driver's, which ends its processes itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_driver, daemon=True).start()
-    bound_memory(memory_bytes)
     gc.freeze()
     gc.disable()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
@@ -123,10 +123,11 @@ def drive(tasks: Iterable[Task], crew: Crew, folder: FleetFolder, retries: int) 
                 time.sleep(queue.due_in_s or 0.0)
                 done = set()
             came = [(running.pop(future), future) for future in done]
-            if any(future.exception() is not None for _, future in came):
+            problems = [_problem(future) for _, future in came]
+            if any(isinstance(problem, BrokenExecutor) for problem in problems):
                 crew.renew()
-            for attempt, future in came:
-                line = _settled(attempt, future, queue, retries)
+            for (attempt, future), problem in zip(came, problems, strict=True):
+                line = _settled(attempt, future, problem, queue, retries)
                 if line is not None:
                     part.add(line)
             part.close_if_old()
@@ -134,9 +135,15 @@ def drive(tasks: Iterable[Task], crew: Crew, folder: FleetFolder, retries: int) 
         part.close()
 
 
-def _settled(attempt: _Try, future: Future[bytes | Trouble], queue: _Queue, retries: int) -> bytes | None:
+def _problem(future: Future[bytes | Trouble]) -> BaseException | None:
+    """Return what an engine says of a try whose process has died, or could not be reached."""
+    return CancelledError("cancelled by the engine") if future.cancelled() else future.exception()
+
+
+def _settled(
+    attempt: _Try, future: Future[bytes | Trouble], problem: BaseException | None, queue: _Queue, retries: int
+) -> bytes | None:
     """Return the record that a try came to, encoded; None if the file is tried again."""
-    problem = future.exception()
     came = Trouble(cause=Cause.DEATH) if problem is not None else future.result()
     if not isinstance(came, Trouble):
         return came

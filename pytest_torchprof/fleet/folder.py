@@ -147,15 +147,8 @@ class FleetFolder(Struct, frozen=True):
         """
         with self._written():
             with replacing(self.path / RECORDS, lasting=True) as unfinished, unfinished.open("wb") as file:
-
-                def kept() -> Iterator[FileRecord]:
-                    for line in records.lines(task.key for task in frozen.tasks()):
-                        file.write(line + b"\n")
-                        record = msgspec.json.decode(line, type=FileRecord)
-                        see(record)
-                        yield record
-
-                summary = summed(frozen.version, kept())
+                keys = (task.key for task in frozen.tasks())
+                summary = summed(frozen.version, records.each(keys, see, file))
             with replacing(self.path / SUMMARY, lasting=True) as unfinished:
                 unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
         return summary
@@ -189,8 +182,19 @@ class Records(Struct, frozen=True, kw_only=True):
     path: Path
     places: dict[str, _Place]
 
-    def lines(self, keys: Iterable[str]) -> Iterator[bytes]:
-        """Yield the records of these keys, encoded; KeyError for one that is not there."""
+    def each(
+        self, keys: Iterable[str], see: Callable[[FileRecord], None], copied: BinaryIO | None = None
+    ) -> Iterator[FileRecord]:
+        """Yield the records of these keys, after ``see`` was called with each; their lines are ``copied`` to a file."""
+        for line in self._lines(keys):
+            if copied is not None:
+                copied.write(line + b"\n")
+            record = msgspec.json.decode(line, type=FileRecord)
+            see(record)
+            yield record
+
+    def _lines(self, keys: Iterable[str]) -> Iterator[bytes]:
+        """Yield the records of these keys, encoded."""
         opened: dict[str, BinaryIO] = {}
         with ExitStack() as stack:
             for key in keys:

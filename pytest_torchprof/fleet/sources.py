@@ -37,8 +37,6 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """In bytes; None where there was no file."""
     changed: int | None = None
     """When the file, or the archive, was changed last, in nanoseconds."""
-    etag: str | None = None
-    """What a manifest says of its content."""
     metadata: dict[str, str] = {}
     """What else a manifest says of it."""
 
@@ -51,7 +49,6 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class _Line(Struct, frozen=True):
     url: str
     size: int | None = None
-    etag: str | None = None
 
 
 def listed(sources: Iterable[str], apart_from: Path) -> tuple[Listed, ...]:
@@ -69,7 +66,7 @@ def listed(sources: Iterable[str], apart_from: Path) -> tuple[Listed, ...]:
             )
             raise TorchprofError(problem, Code.RECORDING_MISSING)
         # What a manifest says of a file counts, wherever the file is named besides.
-        files |= {_key(file): file for file in own if file.metadata or file.etag or _key(file) not in files}
+        files |= {_key(file): file for file in own if file.metadata or _key(file) not in files}
     return tuple(files[key] for key in sorted(files))
 
 
@@ -154,7 +151,7 @@ def _file_of_line(path: Path, number: int, line: bytes) -> Listed:
         own = msgspec.json.decode(line, type=_Line)
         metadata = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        text = f'{path}:{number}: expected an object with "url", and perhaps "size" and "etag": {problem}'
+        text = f'{path}:{number}: expected an object with "url", and perhaps "size": {problem}'
         raise TorchprofError(text, Code.BAD_USAGE) from None
     if "://" in own.url:
         text = f"{path}:{number}: {own.url}: expected the path of a file, from the manifest's folder or from the root"
@@ -162,4 +159,4 @@ def _file_of_line(path: Path, number: int, line: bytes) -> Listed:
     known: dict[str, Any] = {} if own.size is None else {"size": own.size}
     others = {name: value for name, value in metadata.items() if name not in _Line.__struct_fields__}
     known["metadata"] = {name: value if isinstance(value, str) else str(value) for name, value in others.items()}
-    return _file(str(from_root(path.parent / own.url)), {**known, "etag": own.etag})
+    return _file(str(from_root(path.parent / own.url)), known)

@@ -762,9 +762,9 @@ EXPLAINED: Final[Mapping[str, Explained]] = {
     ),
     "fleet": Explained(
         """
-        `torchprof fleet run` quarantines a file that it cannot judge, and goes on with the others; [Many
-        recordings](fleet.md) says how. A quarantined file never counts as a pass. Files that cannot be read have the
-        codes of [unreadable recordings](#unreadable-recording).
+        `torchprof fleet run` quarantines a file that it cannot judge, and goes on with the others: see
+        [Judge many recordings](fleet.md). A quarantined file never counts as a pass. Files that cannot be read have
+        the codes of [unreadable recordings](#unreadable-recording).
         """,
     ),
     "history": Explained(
