@@ -24,6 +24,7 @@ from facts import says
 from pytest_torchprof.cli import main
 from pytest_torchprof.reasons import fleet as reasons
 from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.codes import Code
 
 pytestmark = pytest.mark.any_torch
 
@@ -236,7 +237,7 @@ def test_a_file_that_changes_while_it_runs_is_told_as_changed(traces, tmp_path):
     (traces / "2.json.gz").unlink()
     assert fleet(*words) == 3
     records = records_in(tmp_path / "out")
-    assert says(from_plain(records["1.json.gz"]["quarantined"]), reasons.ChangedSinceListed)
+    assert from_plain(records["1.json.gz"]["quarantined"]).code == Code.RECORDING_CHANGED
     assert from_plain(records["2.json.gz"]["quarantined"]).code == "recording-missing"
     assert counts(summary_in(tmp_path / "out")) == [8, 3, 1, 4]
 
@@ -247,6 +248,7 @@ def test_a_file_that_takes_too_much_is_quarantined_and_the_others_are_judged(tra
     assert fleet(traces, "--timeout", "0.5s", "--into", tmp_path / "time") == 3
     taken = {name: records_in(tmp_path / name) for name in ("memory", "time")}
     of_large = {name: from_plain(records.pop("large.json.gz")["quarantined"]) for name, records in taken.items()}
+    assert [reason.code for reason in of_large.values()] == [Code.OUT_OF_MEMORY, Code.TOOK_TOO_LONG]
     assert says(of_large["memory"], reasons.TookTooMuchMemory, limit=192 << 20)
     assert says(of_large["time"], reasons.TookTooLong, limit_us=5e5)
     assert taken["memory"] == taken["time"]
@@ -283,6 +285,7 @@ def test_a_file_that_kills_its_process_is_quarantined(traces, tmp_path):
         killing.join()
     reason = from_plain(records_in(tmp_path / "out")["killer.json.gz"]["quarantined"])
     assert says(reason, reasons.WorkerDied, status=-signal.SIGKILL)
+    assert reason.code == Code.WORKER_DIED
     assert counts(summary_in(tmp_path / "out")) == [9, 5, 1, 3]
 
 
@@ -406,6 +409,16 @@ def processes():
 def threads():
     return ThreadPoolExecutor(2)
 
+class Losing(ThreadPoolExecutor):
+    def submit(self, work, *given):
+        return super().submit(lose)
+
+def lose():
+    raise ConnectionError("no host answers")
+
+def losing():
+    return Losing(2)
+
 def nothing():
     return 5
 """
@@ -419,6 +432,16 @@ def test_any_executor_comes_to_the_same(traces, tmp_path, monkeypatch, factory):
     assert fleet(*words, tmp_path / "whole") == 1
     assert fleet(*words, tmp_path / "out", "--engine", f"futures:fleet_factories:{factory}") == 1
     assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_what_an_engine_loses_is_quarantined(traces, tmp_path, monkeypatch):
+    (tmp_path / "fleet_factories.py").write_text(FACTORIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = [traces, "--into", tmp_path / "out", "--retries", 0, "--engine", "futures:fleet_factories:losing"]
+    assert fleet(*words) == 3
+    assert counts(summary_in(tmp_path / "out")) == [8, 0, 0, 8]
+    reason = from_plain(records_in(tmp_path / "out")["0.json.gz"]["quarantined"])
+    assert (reason.code, reason.error) == (Code.JUDGING_FAILED, "ConnectionError: no host answers")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.fleet.bounded import Bounds
     from pytest_torchprof.fleet.driving import Crew
     from pytest_torchprof.fleet.folder import FleetFolder, FleetSummary, FrozenList
-    from pytest_torchprof.fleet.judging import FileRecord, Task
+    from pytest_torchprof.fleet.judging import FileRecord, FileTask
 
 _DESCRIPTION: Final = """\
 Judges any number of recordings by the limits of the torchprof marker, in processes of this machine. Every file is
@@ -54,11 +54,11 @@ class Shard(NamedTuple):
     among: int
 
     @classmethod
-    def read(cls, text: str) -> Self:
-        """Return the shard that a text means."""
-        index, _, count = text.partition("/")
+    def read(cls, written: str) -> Self:
+        """Return the shard that is meant."""
+        index, _, count = written.partition("/")
         if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-            raise ArgumentTypeError(f"expected I/N, from 1/N to N/N, got {text!r}")
+            raise ArgumentTypeError(f"expected I/N, from 1/N to N/N, got {written!r}")
         return cls(int(index), int(count))
 
     @property
@@ -66,7 +66,7 @@ class Shard(NamedTuple):
         """Whether it is all files."""
         return self.among == 1
 
-    def of(self, tasks: Iterable[Task]) -> Iterator[Task]:
+    def of(self, tasks: Iterable[FileTask]) -> Iterator[FileTask]:
         """Return those that are its own."""
         return islice(tasks, self.which - 1, None, self.among)
 
@@ -163,7 +163,7 @@ def _run(arguments: Namespace) -> int:
         drive(to_do, crew, folder, arguments.retries)
     finally:
         crew.end()
-    shown, records = _Shown(), folder.known(_tell)
+    shown, records = _Examples(), folder.known(_tell)
     own = [task.key for task in shard.of(frozen.tasks())]
     if missing := sum(key not in records.places for key in own):
         text = f"{folder.path}: {counted(missing, 'file')} of {len(own):,} have no record"
@@ -265,7 +265,7 @@ def _tell(line: str) -> None:
 _LONGEST: Final = 500
 
 
-class _Shown:
+class _Examples:
     """The first files of each kind, to be named."""
 
     def __init__(self) -> None:
@@ -297,7 +297,7 @@ class _Shown:
             blocks.append([f"  {printable_line(record.name, _LONGEST)}", *below])
 
 
-def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Shown) -> Iterator[str]:
+def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iterator[str]:
     from pytest_torchprof.fleet.folder import RECORDS  # noqa: PLC0415
 
     yield (

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.fleet.bounded import Bounds, judge_within
-from pytest_torchprof.fleet.judging import Cause, Task, Trouble
+from pytest_torchprof.fleet.judging import FileTask, Hindrance, Trouble
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.fleet import TookTooLong, TookTooMuchMemory, WorkerDied
 from pytest_torchprof.system.processes import run
@@ -21,32 +21,32 @@ _GRACE_S: Final = 30.0
 
 
 class _Errand(Struct, frozen=True):
-    task: Task
+    task: FileTask
     bounds: Bounds
 
 
 class _Came(Struct, frozen=True):
     """What comes back: a record has no cause."""
 
-    cause: Cause | None = None
+    cause: Hindrance | None = None
     reason: AnyReason | None = None
 
 
-def judge_alone(task: Task, bounds: Bounds) -> bytes | Trouble:
+def judge_alone(task: FileTask, bounds: Bounds) -> bytes | Trouble:
     """Return what a file comes to in a process of its own, whatever becomes of that."""
     errand = msgspec.json.encode(_Errand(task, bounds)).decode()
     began = time.monotonic()
     done = run([sys.executable, "-P", "-m", __name__, errand], limit_s=bounds.timeout_s + _GRACE_S)
     # faulthandler ends a process with 1.
     if done.status is None or (done.status == 1 and time.monotonic() - began >= bounds.timeout_s):
-        return Trouble(cause=Cause.TIME, reason=TookTooLong(bounds.timeout_s * 1e6))
+        return Trouble(cause=Hindrance.TIME, reason=TookTooLong(bounds.timeout_s * 1e6))
     if done.status != 0:
-        return Trouble(cause=Cause.DEATH, reason=WorkerDied(done.status))
+        return Trouble(cause=Hindrance.DEATH, reason=WorkerDied(done.status))
     answer = os.fsencode(done.output)
     came = msgspec.json.decode(answer, type=_Came)
     if came.cause is None:
         return answer
-    reason = TookTooMuchMemory(bounds.memory_bytes) if came.cause is Cause.MEMORY else came.reason
+    reason = TookTooMuchMemory(bounds.memory_bytes) if came.cause is Hindrance.MEMORY else came.reason
     return Trouble(cause=came.cause, reason=reason)
 
 

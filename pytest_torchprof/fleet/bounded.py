@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from pytest_torchprof.fleet.judging import Task, Trouble, judge
+from pytest_torchprof.fleet.judging import FileTask, Trouble, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     timeout_s: float
 
 
-def judge_within(task: Task, bounds: Bounds) -> bytes | Trouble:
+def judge_within(task: FileTask, bounds: Bounds) -> bytes | Trouble:
     """Return what a file comes to; this process ends where that takes longer."""
     with _ONE_AT_A_TIME, _memory(bounds.memory_bytes), Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         # No signal and no thread of Python's reaches a process that is in a library's code.

@@ -16,7 +16,7 @@ from pytest_torchprof.fleet.bounded import Bounds, judge_within
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from pytest_torchprof.fleet.judging import Task, Trouble
+    from pytest_torchprof.fleet.judging import FileTask, Trouble
 
 _LIFETIME: Final = 1000
 """After how many files a process is replaced, so that what fragments its memory is gone."""
@@ -33,7 +33,7 @@ class LocalCrew:
         self._given = 0
         self._alone = ThreadPoolExecutor(jobs)
 
-    def submit(self, task: Task) -> Future[bytes | Trouble]:
+    def submit(self, task: FileTask) -> Future[bytes | Trouble]:
         """Let a file be judged beside others."""
         if self._given >= _LIFETIME * self._jobs:
             self.renew()
@@ -43,14 +43,14 @@ class LocalCrew:
             self.renew()
             return self._submit(task)
 
-    def _submit(self, task: Task) -> Future[bytes | Trouble]:
+    def _submit(self, task: FileTask) -> Future[bytes | Trouble]:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn"), initializer=_begin)
             self._given = 0
         self._given += 1
         return self._pool.submit(judge_beside, task, self._bounds)
 
-    def submit_alone(self, task: Task) -> Future[bytes | Trouble]:
+    def submit_alone(self, task: FileTask) -> Future[bytes | Trouble]:
         """Let a file be judged in a process of its own."""
         return self._alone.submit(judge_alone, task, self._bounds)
 
@@ -69,7 +69,7 @@ class LocalCrew:
         self._alone.shutdown(wait=True, cancel_futures=True)
 
 
-def judge_beside(task: Task, bounds: Bounds) -> bytes | Trouble:
+def judge_beside(task: FileTask, bounds: Bounds) -> bytes | Trouble:
     """Return what a file comes to, in a process that judges others before and after it."""
     came = judge_within(task, bounds)
     # Nothing of the file stays: what was there before it was frozen, and is not gone through.

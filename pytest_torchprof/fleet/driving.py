@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from pytest_torchprof.fleet.judging import Cause, Task, Trouble, encoded, quarantined
+from pytest_torchprof.fleet.judging import FileTask, Hindrance, Trouble, encoded, quarantined
 from pytest_torchprof.reasons.errors import describe
 from pytest_torchprof.reasons.fleet import JudgingFailed
 
@@ -32,10 +32,10 @@ class Crew(Protocol):
     at_once: int
     """How many files it is given together."""
 
-    def submit(self, task: Task) -> Future[bytes | Trouble]:
+    def submit(self, task: FileTask) -> Future[bytes | Trouble]:
         """Let a file be judged beside others."""
 
-    def submit_alone(self, task: Task) -> Future[bytes | Trouble]:
+    def submit_alone(self, task: FileTask) -> Future[bytes | Trouble]:
         """Let a file be judged in a process of its own."""
 
     def renew(self) -> None:
@@ -48,7 +48,7 @@ class Crew(Protocol):
 class _Try(Struct, frozen=True):
     """One try of a file."""
 
-    task: Task
+    task: FileTask
     alone: bool = False
     before: int = 0
     """How many tries of this kind failed before."""
@@ -57,8 +57,8 @@ class _Try(Struct, frozen=True):
 class _Queue:
     """The tries to come: those of bad files first, which are due, then the files in their order."""
 
-    def __init__(self, tasks: Iterable[Task]) -> None:
-        self._tasks: Iterator[Task] = iter(tasks)
+    def __init__(self, tasks: Iterable[FileTask]) -> None:
+        self._tasks: Iterator[FileTask] = iter(tasks)
         self._again: deque[_Try] = deque()
         self._later: list[tuple[float, int, _Try]] = []
         self._count = 0
@@ -105,7 +105,7 @@ class _Part:
         self._lines, self._since = [], time.monotonic()
 
 
-def drive(tasks: Iterable[Task], crew: Crew, folder: FleetFolder, retries: int) -> None:
+def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: int) -> None:
     """Judge files until each has a record in the folder; TorchprofError if they cannot be kept."""
     queue, part = _Queue(tasks), _Part(folder)
     running: dict[Future[bytes | Trouble], _Try] = {}
@@ -132,6 +132,8 @@ def drive(tasks: Iterable[Task], crew: Crew, folder: FleetFolder, retries: int) 
                     part.add(line)
             part.close_if_old()
     finally:
+        for future in running:
+            future.cancel()
         part.close()
 
 
@@ -144,14 +146,14 @@ def _settled(
     attempt: _Try, future: Future[bytes | Trouble], problem: BaseException | None, queue: _Queue, retries: int
 ) -> bytes | None:
     """Return the record that a try came to, encoded; None if the file is tried again."""
-    came = Trouble(cause=Cause.DEATH) if problem is not None else future.result()
+    came = Trouble(cause=Hindrance.DEATH) if problem is not None else future.result()
     if not isinstance(came, Trouble):
         return came
-    if came.cause is not Cause.READING and not attempt.alone:
+    if came.cause is not Hindrance.READING and not attempt.alone:
         # Perhaps it was another file that ended the process, or took its memory.
         queue.again(_Try(attempt.task, alone=True))
         return None
-    if came.cause in (Cause.READING, Cause.DEATH) and attempt.before < retries:
+    if came.cause in (Hindrance.READING, Hindrance.DEATH) and attempt.before < retries:
         queue.again(_Try(attempt.task, alone=attempt.alone, before=attempt.before + 1))
         return None
     reason = came.reason or JudgingFailed("" if problem is None else describe(problem))

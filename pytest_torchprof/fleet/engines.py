@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from pytest_torchprof.fleet.judging import Task, Trouble
+    from pytest_torchprof.fleet.judging import FileTask, Trouble
 
 FORMS: Final = "futures:MODULE:FACTORY, dask or dask:ADDRESS"
 
@@ -41,11 +41,11 @@ class EngineCrew:
         self._engine, self._bounds = engine, bounds
         self._executor = _made(engine)
 
-    def submit(self, task: Task) -> Future[bytes | Trouble]:
+    def submit(self, task: FileTask) -> Future[bytes | Trouble]:
         """Let a file be judged beside others."""
         return self._submit(judge_there, task, self._bounds, _this_process())
 
-    def submit_alone(self, task: Task) -> Future[bytes | Trouble]:
+    def submit_alone(self, task: FileTask) -> Future[bytes | Trouble]:
         """Let a file be judged in a process of its own, which one of the engine's starts."""
         return self._submit(judge_alone, task, self._bounds)
 
@@ -63,11 +63,11 @@ class EngineCrew:
 
     def end(self) -> None:
         """Give back what was taken."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor.shutdown(wait=False)
         self._engine.close()
 
 
-def judge_there(task: Task, bounds: Bounds, driver: str) -> bytes | Trouble:
+def judge_there(task: FileTask, bounds: Bounds, driver: str) -> bytes | Trouble:
     """Return what a file comes to, in a process of the engine."""
     # An executor of threads has no process that may end.
     return judge_alone(task, bounds) if driver == _this_process() else judge_within(task, bounds)

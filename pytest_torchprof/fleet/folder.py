@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import msgspec
 from msgspec import Struct
 
-from pytest_torchprof.fleet.judging import FileRecord, Task
+from pytest_torchprof.fleet.judging import FileRecord, FileTask
 from pytest_torchprof.fleet.rules import FleetRule, question_of
 from pytest_torchprof.fleet.sources import Listed  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.limits import MISSED
@@ -43,12 +43,12 @@ class FrozenList(Struct, frozen=True, kw_only=True):
     rules: tuple[FleetRule, ...]
     files: tuple[Listed, ...]
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[FileTask]:
         """Yield what is to be done, in the list's order."""
         for file in self.files:
             question = question_of(file, self.rules, self.limits)
             whole = msgspec.json.encode((self.version, file, question), order="deterministic")
-            yield Task(key=hashlib.sha256(whole).hexdigest()[:32], file=file, question=question)
+            yield FileTask(key=hashlib.sha256(whole).hexdigest()[:32], file=file, question=question)
 
 
 class FleetSummary(Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class _Place(Struct, frozen=True, array_like=True):
     length: int
 
 
-class _Line(Struct, frozen=True):
+class _KeyInLine(Struct, frozen=True):
     key: str
     quarantined: dict[str, Any] | None = None
 
@@ -119,15 +119,15 @@ class FleetFolder(Struct, frozen=True):
         with self._written(), replacing(self.path / "parts" / f"{uuid.uuid4().hex}{_PART}", lasting=True) as unfinished:
             unfinished.write_bytes(b"".join(line + b"\n" for line in lines))
 
-    def known(self, tell: Callable[[str], None]) -> Records:
-        """Return where the records of the run lie; ``tell`` gets a sentence about each part that cannot be read."""
+    def known(self, note: Callable[[str], None]) -> Records:
+        """Return where the records of the run lie; ``note`` gets a sentence about each part that cannot be read."""
         places: dict[str, _Place] = {}
         for part in sorted((self.path / "parts").glob(f"*{_PART}")):
             try:
                 with part.open("rb") as file:
                     own = list(_places(part.name, file))
             except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
-                tell(f"{part}: cannot be read, and its files are judged again: {problem}")
+                note(f"{part}: cannot be read, and its files are judged again: {problem}")
                 continue
             for key, place in own:
                 before = places.get(key)
@@ -250,7 +250,7 @@ def _code(code: str | None) -> str:
 def _places(part: str, file: BinaryIO) -> Iterator[tuple[str, _Place]]:
     at = 0
     for line in file:
-        own = msgspec.json.decode(line, type=_Line)
+        own = msgspec.json.decode(line, type=_KeyInLine)
         yield own.key, _Place(own.quarantined is not None, part, at, len(line))
         at += len(line)
 

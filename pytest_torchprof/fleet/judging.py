@@ -40,7 +40,7 @@ _FINAL: Final = (FileNotFoundError, PermissionError, IsADirectoryError)
 """What no other try makes better."""
 
 
-class Task(Struct, frozen=True, kw_only=True):
+class FileTask(Struct, frozen=True, kw_only=True):
     """A file, and what is asked of it."""
 
     key: str
@@ -78,7 +78,7 @@ class FileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.url if self.member is None else f"{self.url}: {self.member}"
 
 
-class Cause(StrEnum):
+class Hindrance(StrEnum):
     """Why a try came to nothing that another one may come to."""
 
     READING = "reading"
@@ -90,28 +90,28 @@ class Cause(StrEnum):
 class Trouble(Struct, frozen=True, kw_only=True):
     """What stood in the way of a file this time."""
 
-    cause: Cause
+    cause: Hindrance
     reason: AnyReason | None = None
     """Why it is quarantined if no other try comes to more."""
 
 
-def judge(task: Task) -> bytes | Trouble:
+def judge(task: FileTask) -> bytes | Trouble:
     """Return the record of what a file comes to, encoded; Trouble where another try may come to more."""
     try:
         return encoded(_judged(task))
     except MemoryError:
-        return Trouble(cause=Cause.MEMORY)
+        return Trouble(cause=Hindrance.MEMORY)
     except TorchprofError as problem:
         behind = problem.__context__
         reason = _reason(problem, task.file)
         if isinstance(behind, OSError) and not isinstance(behind, _FINAL):
-            return Trouble(cause=Cause.READING, reason=reason)
+            return Trouble(cause=Hindrance.READING, reason=reason)
         return encoded(quarantined(task, reason))
     except Exception as problem:  # noqa: BLE001 - whatever a file brings about, the others go on
         return encoded(quarantined(task, JudgingFailed(describe(problem))))
 
 
-def quarantined(task: Task, reason: AnyReason) -> FileRecord:
+def quarantined(task: FileTask, reason: AnyReason) -> FileRecord:
     """Return the record of a file that is not judged, with the reason."""
     return replace(_record(task), quarantined=reason)
 
@@ -121,12 +121,12 @@ def encoded(record: FileRecord) -> bytes:
     return msgspec.json.encode(record, enc_hook=str)
 
 
-def _record(task: Task) -> FileRecord:
+def _record(task: FileTask) -> FileRecord:
     file = task.file
     return FileRecord(key=task.key, url=file.url, member=file.member, metadata=file.metadata, rule=task.question.rule)
 
 
-def _judged(task: Task) -> FileRecord:
+def _judged(task: FileTask) -> FileRecord:
     own_kernels, asked, rules = asked_of(task.question)
     with _at_hand(task.file) as path:
         if not _is_as_listed(task.file):

@@ -46,7 +46,7 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.url if self.member is None else f"{self.url}: {self.member}"
 
 
-class _Line(Struct, frozen=True):
+class _ManifestLine(Struct, frozen=True):
     url: str
     size: int | None = None
 
@@ -148,7 +148,7 @@ def _files_of_manifest(path: Path) -> Iterator[Listed]:
 
 def _file_of_line(path: Path, number: int, line: bytes) -> Listed:
     try:
-        own = msgspec.json.decode(line, type=_Line)
+        own = msgspec.json.decode(line, type=_ManifestLine)
         metadata = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         text = f'{path}:{number}: expected an object with "url", and perhaps "size": {problem}'
@@ -157,6 +157,6 @@ def _file_of_line(path: Path, number: int, line: bytes) -> Listed:
         text = f"{path}:{number}: {own.url}: expected the path of a file, from the manifest's folder or from the root"
         raise TorchprofError(text, Code.BAD_USAGE)
     known: dict[str, Any] = {} if own.size is None else {"size": own.size}
-    others = {name: value for name, value in metadata.items() if name not in _Line.__struct_fields__}
+    others = {name: value for name, value in metadata.items() if name not in _ManifestLine.__struct_fields__}
     known["metadata"] = {name: value if isinstance(value, str) else str(value) for name, value in others.items()}
     return _file(str(from_root(path.parent / own.url)), known)

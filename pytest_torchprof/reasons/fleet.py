@@ -31,7 +31,7 @@ class WorkerDied(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         how = _signal(-self.status) if self.status < 0 else f"exit status {self.status}"
-        return f"even a process of its own ended with {how}, each time it was tried"
+        return f"the process that had this file alone ended with {how}, at each try"
 
 
 class TookTooLong(Reason, frozen=True):
@@ -39,7 +39,7 @@ class TookTooLong(Reason, frozen=True):
 
     CODE = Code.TOOK_TOO_LONG
     FOR_THE_DOCTOR = False
-    SENTENCE = "it took more than {limit_us:us}, also in a process of its own"
+    SENTENCE = "it took more than {limit_us:us}, also when it was tried alone"
     REMEDY = "give files more time with --timeout, or record fewer steps"
 
     limit_us: float
@@ -50,7 +50,7 @@ class TookTooMuchMemory(Reason, frozen=True):
 
     CODE = Code.OUT_OF_MEMORY
     FOR_THE_DOCTOR = False
-    SENTENCE = "it takes more than {limit:bytes} of memory, also in a process of its own"
+    SENTENCE = "it takes more than {limit:bytes} of memory, also when it was tried alone"
     REMEDY = "give files more with --memory, or record fewer steps"
 
     limit: int
