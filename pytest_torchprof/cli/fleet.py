@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from pytest_torchprof.fleet.judging import FileRecord, FileTask
 
 _DESCRIPTION: Final = """\
-Judges any number of recordings by the limits of the torchprof marker, in processes of this machine. Every file is
-accounted for: judged, not measured, or quarantined with the reason."""
+Judges any number of recordings by the limits of the torchprof marker, in processes of this machine or on a cluster.
+Every file is accounted for: judged, not measured, or quarantined with the reason."""
 _EPILOG: Final = """\
 examples:
   torchprof fleet run nightly/ --into fleet --limit max_syncs=0
   torchprof fleet run 'models/*/trace.json.gz' artifact.zip --into fleet --rules rules.toml --jobs 8
   torchprof fleet run manifest.jsonl --into fleet --rules rules.toml --memory 4GiB --timeout 60s --max-bad 10
+  torchprof fleet run nightly/ --into fleet --shard 3/8
+  torchprof fleet run nightly/ --into fleet --engine dask:tcp://scheduler:8786 --jobs 64
 
 The list of files is made once. The same command goes on where it was interrupted, however that was.
 

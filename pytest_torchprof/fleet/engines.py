@@ -96,8 +96,9 @@ def _dask(address: str | None) -> Engine:
 
     try:
         client = Client(address) if address else Client(threads_per_worker=1, dashboard_address=None)
-    except (OSError, ValueError) as problem:
-        text = f"--engine dask:{address or ''}: the scheduler cannot be reached: {describe(problem)}"
+    except Exception as problem:  # noqa: BLE001 - whatever Dask and its network raise
+        name = "dask" if address is None else f"dask:{address}"
+        text = f"--engine {name}: there is no cluster: {describe(problem)}"
         raise TorchprofError(text, Code.BAD_USAGE) from None
     # The same file may have to be judged again, so that its result must not be kept by what was asked.
     return Engine(lambda: client.get_executor(pure=False), client.close)

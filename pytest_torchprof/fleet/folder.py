@@ -74,7 +74,7 @@ class FleetSummary(Struct, frozen=True, kw_only=True):
     quarantined_because: dict[str, int]
 
 
-class _Place(Struct, frozen=True, array_like=True):
+class _LinePlace(Struct, frozen=True, array_like=True):
     """Where a record lies."""
 
     is_quarantined: bool
@@ -121,7 +121,7 @@ class FleetFolder(Struct, frozen=True):
 
     def known(self, note: Callable[[str], None]) -> Records:
         """Return where the records of the run lie; ``note`` gets a sentence about each part that cannot be read."""
-        places: dict[str, _Place] = {}
+        places: dict[str, _LinePlace] = {}
         for part in sorted((self.path / "parts").glob(f"*{_PART}")):
             try:
                 with part.open("rb") as file:
@@ -136,7 +136,7 @@ class FleetFolder(Struct, frozen=True):
                     places[key] = place
         return Records(path=self.path / "parts", places=places)
 
-    def _rank(self, place: _Place) -> tuple[bool, bytes]:
+    def _rank(self, place: _LinePlace) -> tuple[bool, bytes]:
         with (self.path / "parts" / place.part).open("rb") as file:
             return place.is_quarantined, _read(file, place)
 
@@ -180,7 +180,7 @@ class Records(Struct, frozen=True, kw_only=True):
     """Where the records of a run lie."""
 
     path: Path
-    places: dict[str, _Place]
+    places: dict[str, _LinePlace]
 
     def each(
         self, keys: Iterable[str], see: Callable[[FileRecord], None], copied: BinaryIO | None = None
@@ -247,15 +247,15 @@ def _code(code: str | None) -> str:
     return str(code or Code.NOT_MEASURED)
 
 
-def _places(part: str, file: BinaryIO) -> Iterator[tuple[str, _Place]]:
+def _places(part: str, file: BinaryIO) -> Iterator[tuple[str, _LinePlace]]:
     at = 0
     for line in file:
         own = msgspec.json.decode(line, type=_KeyInLine)
-        yield own.key, _Place(own.quarantined is not None, part, at, len(line))
+        yield own.key, _LinePlace(own.quarantined is not None, part, at, len(line))
         at += len(line)
 
 
-def _read(file: BinaryIO, place: _Place) -> bytes:
+def _read(file: BinaryIO, place: _LinePlace) -> bytes:
     file.seek(place.at)
     return file.read(place.length).rstrip(b"\n")
 
