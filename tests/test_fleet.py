@@ -211,7 +211,7 @@ def test_the_same_command_goes_on_and_another_is_refused(traces, tmp_path, capsy
     own_recording({"one": 1}).write(traces / "new.json")
     assert fleet(*words) == 1
     assert content(tmp_path / "out") == before
-    assert "1 files are new" in capsys.readouterr().err
+    assert "1 file came, 0 changed" in capsys.readouterr().err
     assert fleet(traces, "--limit", "max_kernels=4", "--into", tmp_path / "out") == 2
     assert "other limits" in capsys.readouterr().err
     # What was lost is judged again.
@@ -230,16 +230,22 @@ def test_two_drivers_at_once_do_each_other_no_harm(traces, tmp_path):
 
 
 def test_a_file_that_changes_while_it_runs_is_told_as_changed(traces, tmp_path):
-    words = [traces, "--into", tmp_path / "out"]
+    archive = tmp_path / "nightly.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(traces / "0.json.gz", "packed.json.gz")
+    words = [traces, archive, "--into", tmp_path / "out"]
     fleet(*words)
     shutil.rmtree(tmp_path / "out" / "parts")
     own_recording({"one": 7}).write(traces / "1.json.gz")
     (traces / "2.json.gz").unlink()
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(traces / "0.json.gz", "other.json.gz")
     assert fleet(*words) == 3
     records = records_in(tmp_path / "out")
     assert from_plain(records["1.json.gz"]["quarantined"]).code == Code.RECORDING_CHANGED
     assert from_plain(records["2.json.gz"]["quarantined"]).code == "recording-missing"
-    assert counts(summary_in(tmp_path / "out")) == [8, 3, 1, 4]
+    assert from_plain(records["packed.json.gz"]["quarantined"]).code == Code.RECORDING_CHANGED
+    assert counts(summary_in(tmp_path / "out")) == [9, 3, 1, 5]
 
 
 def test_a_file_that_takes_too_much_is_quarantined_and_the_others_are_judged(traces, tmp_path):

@@ -158,8 +158,10 @@ def _run(arguments: Namespace) -> int:
     shard, records = arguments.shard, folder.known(_tell)
     to_do = (task for task in shard.of(frozen.tasks()) if task.key not in records.places)
     jobs = arguments.jobs or _jobs(bounds.memory_bytes)
-    crew: Crew = LocalCrew(jobs, bounds)
-    if arguments.engine is not None:
+    crew: Crew
+    if arguments.engine is None:
+        crew = LocalCrew(jobs, bounds)
+    else:
         crew = EngineCrew(engine_called(arguments.engine), 2 * jobs, bounds)
     try:
         drive(to_do, crew, folder, arguments.retries)
@@ -234,7 +236,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
 
 
 _ASKED: Final = {
-    "version": "code: of another version of pytest-torchprof",
+    "version": "code: it is of another version of pytest-torchprof",
     "sources": "sources",
     "limits": "limits",
     "rules": "rules",
@@ -255,8 +257,8 @@ def _tell_of_changes(frozen: FrozenList, folder: FleetFolder) -> None:
     changed = sum(now[key] != before[key] for key in now.keys() & before.keys())
     if more or gone or changed:
         _tell(
-            f"since the list was made, {len(more)} files are new, {changed} changed and {len(gone)} gone; what was "
-            "judged stays, and new ones are judged in a run into another folder"
+            f"since the list was made, {counted(len(more), 'file')} came, {changed} changed and {len(gone)} went; what "
+            "was judged stays, and new ones are judged in a run into another folder"
         )
 
 

@@ -128,9 +128,9 @@ def _record(task: FileTask) -> FileRecord:
 
 def _judged(task: FileTask) -> FileRecord:
     own_kernels, asked, rules = asked_of(task.question)
+    if not _is_as_listed(task.file):
+        return quarantined(task, ChangedSinceListed())
     with _at_hand(task.file) as path:
-        if not _is_as_listed(task.file):
-            return quarantined(task, ChangedSinceListed())
         try:
             read = load_file(path, device=task.question.device)
         except TorchprofError as problem:
@@ -198,9 +198,12 @@ def _at_hand(file: Listed) -> Iterator[str]:
         except FileNotFoundError:
             text = f"{file.url}: the archive is not there any more."
             raise UnreadableRecording(text, Code.RECORDING_MISSING) from None
+        except OSError as problem:
+            text = f"{file.name} cannot be unpacked: {problem.strerror or problem}."
+            raise UnreadableRecording(text, Code.RECORDING_UNREADABLE)  # noqa: B904 - as above
         except DAMAGED as problem:
             text = f"{file.name} cannot be unpacked: {problem}. Copy the archive again."
-            raise UnreadableRecording(text, Code.RECORDING_DAMAGED)  # noqa: B904 - as above
+            raise UnreadableRecording(text, Code.RECORDING_DAMAGED) from None
         yield str(path)
 
 
