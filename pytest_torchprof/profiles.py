@@ -334,7 +334,7 @@ def load_each(folder: str | os.PathLike[str], *, device: str | None = None) -> I
 
     A repeat with stacks is no measurement of its own: it is left out where it lies beside the one that it repeats.
     """
-    files = sorted(_traces_in(os.fspath(folder)))
+    files = sorted(traces_in(os.fspath(folder)))
     count = 0
     for file in files:
         profile = _unless_other_json(file, device)
@@ -396,10 +396,11 @@ def _taken_for(trace: Trace, device: str) -> Trace:
 
 
 # The last is read like any other, and refused with what to do: to pass it over would judge a part of what was recorded.
-_ENDINGS = (".json", ".json.gz", ".pftrace")
+ENDINGS = (".json", ".json.gz", ".pftrace")
 
 
-def _traces_in(folder: str) -> Iterable[str]:
-    for place, _, files in os.walk(folder):
+def traces_in(folder: str, onerror: Callable[[OSError], None] | None = None) -> Iterable[str]:
+    """Yield the paths of a folder's files that may be recordings; ``onerror`` is called as by ``os.walk``."""
+    for place, _, files in os.walk(folder, onerror=onerror):
         repeats = {stacks_name(file) for file in files}
-        yield from (os.path.join(place, file) for file in files if file.endswith(_ENDINGS) and file not in repeats)  # noqa: PTH118
+        yield from (os.path.join(place, file) for file in files if file.endswith(ENDINGS) and file not in repeats)  # noqa: PTH118

@@ -400,6 +400,10 @@ ELSEWHERE = {
     Code.BASELINE_INCOMPLETE: "test_baseline_modes.py",
     **dict.fromkeys((Code.BAD_RECORD, Code.NO_HISTORY), "test_history.py"),
     Code.UNUSABLE_STORE: "test_history_stores.py",
+    **dict.fromkeys(
+        (Code.RECORDING_CHANGED, Code.WORKER_DIED, Code.TOOK_TOO_LONG, Code.OUT_OF_MEMORY, Code.JUDGING_FAILED),
+        "test_fleet.py",
+    ),
     **dict.fromkeys((Code.RECORDING_NOT_FETCHED, Code.PORT_IN_USE), "test_export.py"),
 }
 
@@ -504,7 +508,7 @@ def test_each_section_of_the_messages_is_a_codes_or_says_what_others_have_in_com
     common = {
         *("nobody-told", "not-judged-without-a-gpu", "ambiguous"),
         *("measured-code", "compiled-code", "not-known", "times", "adopted-recordings", "several-ranks"),
-        *("history", "another-commit", "usage-errors", "unreadable-recording", "unreadable-baseline"),
+        *("history", "fleet", "another-commit", "usage-errors", "unreadable-recording", "unreadable-baseline"),
     }
     headings = re.findall(r"^##+ (.*)$", PAGE, re.MULTILINE)
     assert len(set(headings)) == len(headings)

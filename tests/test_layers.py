@@ -31,6 +31,7 @@ profiles, capture
 measuring
 against
 history
+fleet
 doctor, testing
 cli
 plugin
@@ -44,6 +45,7 @@ OUTSIDE = {
     "filelock": {"against", "baseline", "testing"},
     "tabulate": {"text"},
     "alembic": {"history"},
+    "distributed": {"fleet"},
     "fsspec": {"history"},
     "sqlalchemy": {"history"},
 }

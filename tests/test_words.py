@@ -101,6 +101,7 @@ SEVERAL = {
     "time": "times",
     "wait": "waits",
     "hit": "hits",
+    "file": "files",
     "miss": "misses",
     "rule": "rules",
     "new entry": "new entries",

@@ -48,6 +48,7 @@ COMMANDS = {
     "doctor": "say what is wrong with the profiler or the device",
     "explain": "say what a limit, a finding or a message means",
     "history": "say which commit changed what a test launches, from the records of many runs",
+    "fleet": "judge any number of recordings, and keep what they come to",
     "baseline": "list, show, compare, prune and merge stored baselines",
 }
 RUNS_CODE = frozenset({"run", "bisect"})

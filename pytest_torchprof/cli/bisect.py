@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError, add_limits
-from pytest_torchprof.cli.check import read_limit_texts
 from pytest_torchprof.text import json_text, printable, printable_line, reason_line
 
 if TYPE_CHECKING:
@@ -65,6 +64,7 @@ def run(arguments: Namespace) -> int:
         raise UsageError("expected --good REF, a commit from before the change")
     from pytest_torchprof.against.bisect import BisectTask, bisect  # noqa: PLC0415  (help and usage errors do not need it)
     from pytest_torchprof.limits import read_limits  # noqa: PLC0415
+    from pytest_torchprof.limits.written import read_limit_texts  # noqa: PLC0415
 
     task = BisectTask(
         arguments=(arguments.test, *arguments.options),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -22,13 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons.reason import Reason
 
-_LISTS = ("kernels", "forbid_kernels", "only_kernels", "ops", "forbid_ops", "fused", "forbid", "collectives")
-LIST_LIMITS = frozenset({*_LISTS, "allow_syncs", "allow_memcpys", "allow_ops"})
 HOLDS, MISSED, UNKNOWN = 0, 1, 3
-# A value that begins like this is meant to be more than a text: kernel names contain parentheses too, but after spaces
-# and colons ("void at::native::f(...)"). A text that begins like this can be quoted.
-_WRITTEN = re.compile(r"""\s*(?:[\[{("']|[A-Za-z_]\w*\s*\()""")
-
 _NARROW: Final = 60
 
 _EPILOG: Final = """\
@@ -64,63 +57,10 @@ def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
     if not arguments.limit:
         raise UsageError("expected at least one --limit NAME=VALUE")
+    from pytest_torchprof.limits.written import read_limit_texts  # noqa: PLC0415  (help and usage errors do without)
+
     judge = _judge_ranks if arguments.ranks else _judge
     return judge(arguments, read_limit_texts(arguments.limit))
-
-
-def read_limit_texts(texts: Iterable[str]) -> dict[str, object]:
-    """Return limits by name from texts NAME=VALUE; UnknownLimit for a text of another form."""
-    limits: dict[str, object] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        name = name.strip()
-        if not equals or not name:
-            raise UnknownLimit(f"--limit {text!r}: expected NAME=VALUE, e.g. max_kernels=5")
-        if name not in limits:
-            limits[name] = _read_value(name, value)
-        elif name in LIST_LIMITS:
-            limits[name] = _add_up(name, limits[name], _read_value(name, value))
-        else:
-            raise UnknownLimit(f"--limit {name} is given twice")
-    return limits
-
-
-def _add_up(name: str, before: object, more: object) -> object:
-    if isinstance(before, dict) and isinstance(more, dict):
-        if twice := before.keys() & more.keys():
-            raise UnknownLimit(f"--limit {name} has two counts for {next(iter(twice))}")
-        return before | more
-    if isinstance(before, dict) or isinstance(more, dict):
-        raise UnknownLimit(f"--limit {name} is given once with counts and once without; give it counts each time")
-    if name == "fused":
-        # Each value is a group of its own: they need not be in one kernel.
-        return [*_as_groups(before), *_as_groups(more)]
-    return [*_as_list(before), *_as_list(more)]
-
-
-def _as_groups(value: object) -> list[object]:
-    entries = _as_list(value)
-    return [entries] if all(isinstance(entry, str) for entry in entries) else entries
-
-
-def _as_list(value: object) -> list[object]:
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _read_value(name: str, text: str) -> object:
-    """Return a Python literal, a JSON value, a selector, a list or dict of them, or the text itself.
-
-    Raises UnknownLimit for a value that begins like one of these and cannot be read as such: as a text it would match
-    nothing, and a limit that forbids it would hold.
-    """
-    from pytest_torchprof.kernels.patterns import parse_value  # noqa: PLC0415  (help and usage errors do without)
-
-    try:
-        return parse_value(text)
-    except UnknownLimit as wrong:
-        if not _WRITTEN.match(text):
-            return text
-        raise UnknownLimit(f"--limit {name}: {wrong.text}", wrong.code) from None
 
 
 def _judge(arguments: Namespace, limits: dict[str, object]) -> int:

@@ -8,7 +8,7 @@ from argparse import REMAINDER
 from typing import TYPE_CHECKING, Final, TextIO
 
 from pytest_torchprof.cli import UsageError, add_limits
-from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN, read_limit_texts, write_json
+from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN, write_json
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.text import counted, printable_line
@@ -65,11 +65,12 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
     program = _program_of(arguments)
-    limits = read_limit_texts(arguments.limit)
     from pytest_torchprof.limits import read_limits  # noqa: PLC0415  (help and usage errors do without)
+    from pytest_torchprof.limits.written import read_limit_texts  # noqa: PLC0415
     from pytest_torchprof.measuring.program import run_program  # noqa: PLC0415
     from pytest_torchprof.measuring.script import read_option  # noqa: PLC0415
 
+    limits = read_limit_texts(arguments.limit)
     asked, device = read_limits(limits), read_option("device", arguments.device)
     with run_program(program, asked, device) as outcome:
         if outcome.failed is not None:

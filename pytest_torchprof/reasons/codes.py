@@ -49,6 +49,12 @@ class Code(StrEnum):
     BAD_RECORD = "bad-record"
     NO_HISTORY = "no-history"
     UNUSABLE_STORE = "unusable-store"
+    # Many recordings together.
+    RECORDING_CHANGED = "recording-changed"
+    WORKER_DIED = "worker-died"
+    TOOK_TOO_LONG = "took-too-long"
+    OUT_OF_MEMORY = "out-of-memory"
+    JUDGING_FAILED = "judging-failed"
     # What came of limits.
     LIMITS_MISSED = "limits-missed"
     NOT_MEASURED = "not-measured"

@@ -11,6 +11,7 @@ from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     comparing,
     compiling,
     findings,
+    fleet,
     limits,
     lines,
     measuring,

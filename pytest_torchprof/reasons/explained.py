@@ -133,6 +133,13 @@ CHAPTERS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     Code.REPORT_NOT_WRITTEN: (),
     "history": (Code.BAD_RECORD, Code.NO_HISTORY, Code.UNUSABLE_STORE),
+    "fleet": (
+        Code.RECORDING_CHANGED,
+        Code.WORKER_DIED,
+        Code.TOOK_TOO_LONG,
+        Code.OUT_OF_MEMORY,
+        Code.JUDGING_FAILED,
+    ),
 }
 """The chapters in their order; a code that none of them names is in that of *not measured*."""
 
@@ -751,6 +758,13 @@ EXPLAINED: Final[Mapping[str, Explained]] = {
         """
         A report, the step summary of GitHub Actions or the output of `torchprof` cannot be written. The run fails,
         since whoever reads the report would miss it; all verdicts stand.
+        """,
+    ),
+    "fleet": Explained(
+        """
+        `torchprof fleet run` quarantines a file that it cannot judge, and goes on with the others: see
+        [Judge many recordings](fleet.md). A quarantined file never counts as a pass. Files that cannot be read have
+        the codes of [unreadable recordings](#unreadable-recording).
         """,
     ),
     "history": Explained(

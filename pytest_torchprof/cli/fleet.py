@@ -1,0 +1,330 @@
+"""``torchprof fleet COMMAND``: any number of recordings, judged by the limits of tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentTypeError
+from importlib.metadata import version
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from pytest_torchprof.cli import UsageError, add_limits, sentence, whole
+from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
+from pytest_torchprof.text import and_more, counted, printable_line, show_bytes
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pytest_torchprof.cli import Parser
+    from pytest_torchprof.fleet.bounded import Bounds
+    from pytest_torchprof.fleet.driving import Crew
+    from pytest_torchprof.fleet.folder import FleetFolder, FleetSummary, FrozenList
+    from pytest_torchprof.fleet.judging import FileRecord, FileTask
+
+_DESCRIPTION: Final = """\
+Judges any number of recordings by the limits of the torchprof marker, in processes of this machine or on a cluster.
+Every file is accounted for: judged, not measured, or quarantined with the reason."""
+_EPILOG: Final = """\
+examples:
+  torchprof fleet run nightly/ --into fleet --limit max_syncs=0
+  torchprof fleet run 'models/*/trace.json.gz' artifact.zip --into fleet --rules rules.toml --jobs 8
+  torchprof fleet run manifest.jsonl --into fleet --rules rules.toml --memory 4GiB --timeout 60s --max-bad 10
+  torchprof fleet run nightly/ --into fleet --shard 3/8
+  torchprof fleet run nightly/ --into fleet --engine dask:tcp://scheduler:8786 --jobs 64
+
+The list of files is made once. The same command goes on where it was interrupted, however that was.
+
+exit status: 0 all limits hold, 1 one was missed, 3 more than --max-bad files were not judged: not measured or
+quarantined, 2 cannot read or write, or bad usage"""
+_MOST_SHOWN: Final = 5
+"""How many files of each kind are named."""
+_MEMORY: Final = "2GiB"
+_TIMEOUT: Final = "300s"
+_LEAST_BYTES: Final = 128 << 20
+"""Less than that a process needs before it has read anything."""
+
+
+class Shard(NamedTuple):
+    """Which of the files are this command's: every so many, from one on."""
+
+    which: int
+    among: int
+
+    @classmethod
+    def read(cls, written: str) -> Self:
+        """Return the shard that is meant."""
+        index, _, count = written.partition("/")
+        if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+            raise ArgumentTypeError(f"expected I/N, from 1/N to N/N, got {written!r}")
+        return cls(int(index), int(count))
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it is all files."""
+        return self.among == 1
+
+    def of(self, tasks: Iterable[FileTask]) -> Iterator[FileTask]:
+        """Return those that are its own."""
+        return islice(tasks, self.which - 1, None, self.among)
+
+    def __str__(self) -> str:
+        """Return how people read it."""
+        return f"these are the files of shard {self.which} of {self.among}"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments of each of its commands."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    purpose = "judge recordings, and keep what they come to in a folder"
+    own: Parser = commands.add_parser("run", help=purpose, description=sentence(purpose))
+    own.set_defaults(act=_run)
+    own.add_argument(
+        "source",
+        nargs="+",
+        metavar="SOURCE",
+        help="a recording, a folder with all below it, a pattern ('*' and '**'), a ZIP archive, or a manifest: a file "
+        'that ends in .jsonl, with an object {"url": PATH, ...} in each line',
+    )
+    own.add_argument("--into", type=Path, required=True, metavar="DIR", help="the folder of this run")
+    own.add_argument("--rules", type=Path, metavar="FILE", help="limits, device, step and thresholds by file, in TOML")
+    add_limits(own)
+    own.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help="how many processes (as many as there are CPU cores, and as fit the memory)",
+    )
+    own.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        help="who judges instead of processes of this machine: futures:MODULE:FACTORY, a function that returns a "
+        "concurrent.futures.Executor; dask, a cluster on this machine; dask:ADDRESS, that of a scheduler. It is given "
+        "twice --jobs files at once",
+    )
+    own.add_argument(
+        "--shard",
+        type=Shard.read,
+        default=Shard(1, 1),
+        metavar="I/N",
+        help="judge only every Nth file, from the Ith on: N commands share the folder and nothing else",
+    )
+    own.add_argument(
+        "--memory",
+        default=_MEMORY,
+        metavar="SIZE",
+        help=f"how much memory each process may take ({_MEMORY}); no bound but on Linux",
+    )
+    own.add_argument(
+        "--timeout", default=_TIMEOUT, metavar="DURATION", help=f"how long each file may take ({_TIMEOUT})"
+    )
+    own.add_argument(
+        "--retries",
+        type=whole(0),
+        default=3,
+        metavar="N",
+        help="how often a file is tried again that cannot be read, or whose process died (3)",
+    )
+    own.add_argument(
+        "--max-bad",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="how many files may be not measured or quarantined before the exit status is 3 (0)",
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command; return its exit status."""
+    status: int = arguments.act(arguments)
+    return status
+
+
+def _run(arguments: Namespace) -> int:
+    from pytest_torchprof.fleet.crew import LocalCrew  # noqa: PLC0415 - help and usage errors do without
+    from pytest_torchprof.fleet.driving import drive  # noqa: PLC0415
+    from pytest_torchprof.fleet.engines import EngineCrew, engine_called  # noqa: PLC0415
+    from pytest_torchprof.fleet.folder import FleetFolder, summed  # noqa: PLC0415
+
+    bounds = _bounds(arguments)
+    folder = FleetFolder(arguments.into)
+    frozen = _frozen(arguments, folder)
+    shard, records = arguments.shard, folder.known(_tell)
+    to_do = (task for task in shard.of(frozen.tasks()) if task.key not in records.places)
+    jobs = arguments.jobs or _jobs(bounds.memory_bytes)
+    crew: Crew
+    if arguments.engine is None:
+        crew = LocalCrew(jobs, bounds)
+    else:
+        crew = EngineCrew(engine_called(arguments.engine), 2 * jobs, bounds)
+    try:
+        drive(to_do, crew, folder, arguments.retries)
+    finally:
+        crew.end()
+    shown, records = _Examples(), folder.known(_tell)
+    own = [task.key for task in shard.of(frozen.tasks())]
+    if missing := sum(key not in records.places for key in own):
+        text = f"{folder.path}: {counted(missing, 'file')} of {len(own):,} have no record"
+        raise TorchprofError(f"{text}; the same command judges them", Code.BAD_RECORD)
+    if shard.is_all:
+        summary = folder.sum_up(frozen, records, shown.see)
+    else:
+        summary = summed(frozen.version, records.each(own, shown.see))
+    sys.stdout.writelines(f"{line}\n" for line in _lines(folder, summary, shown))
+    if not shard.is_all:
+        sys.stdout.write(f"\n{shard}; the same command without --shard sums up all of them\n")
+    return _status(summary, arguments.max_bad)
+
+
+def _bounds(arguments: Namespace) -> Bounds:
+    from pytest_torchprof.fleet.bounded import Bounds  # noqa: PLC0415
+    from pytest_torchprof.limits.quantities import duration_us, size_bytes  # noqa: PLC0415
+
+    def read(option: str, quantity: Callable[[object], float], text: str) -> float:
+        try:
+            return quantity(text)
+        except UnknownLimit as problem:
+            raise UsageError(f"{option}: {problem.text}") from None
+
+    memory_bytes = int(read("--memory", size_bytes, arguments.memory))
+    timeout_s = read("--timeout", duration_us, arguments.timeout) / 1e6
+    if memory_bytes < _LEAST_BYTES:
+        raise UsageError(f"--memory {arguments.memory}: expected at least {show_bytes(_LEAST_BYTES)}")
+    if timeout_s <= 0:
+        raise UsageError(f"--timeout {arguments.timeout}: expected more than nothing")
+    return Bounds(memory_bytes=memory_bytes, timeout_s=timeout_s)
+
+
+def _jobs(memory_bytes: int) -> int:
+    """Return how many processes the CPU cores and the memory allow, by what this process may use of the machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        there_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows does not say.
+        return cores
+    return max(min(cores, there_bytes // memory_bytes), 1)
+
+
+def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
+    """Return the list of the run; UsageError where the folder has that of another command."""
+    from pytest_torchprof.fleet.folder import FrozenList  # noqa: PLC0415
+    from pytest_torchprof.fleet.rules import Question, asked_of, read_rules  # noqa: PLC0415
+    from pytest_torchprof.fleet.sources import address_of, listed  # noqa: PLC0415
+
+    limits = tuple(arguments.limit)
+    asked_of(Question(limits=limits))
+    asked: dict[str, Any] = {
+        "version": version("pytest-torchprof"),
+        "sources": tuple(map(address_of, arguments.source)),
+        "limits": limits,
+        "rules": () if arguments.rules is None else read_rules(arguments.rules),
+    }
+    is_new = not folder.has_list
+    frozen = folder.freeze(lambda: FrozenList(**asked, files=listed(asked["sources"], folder.path)))
+    for name, value in asked.items():
+        if getattr(frozen, name) != value:
+            raise UsageError(f"{folder.path} holds a run with other {_ASKED[name]}; name another folder for this one")
+    if not is_new:
+        _tell_of_changes(frozen, folder)
+    return frozen
+
+
+_ASKED: Final = {
+    "version": "code: it is of another version of pytest-torchprof",
+    "sources": "sources",
+    "limits": "limits",
+    "rules": "rules",
+}
+
+
+def _tell_of_changes(frozen: FrozenList, folder: FleetFolder) -> None:
+    """Say what the sources have now that the list has not."""
+    from pytest_torchprof.fleet.sources import listed  # noqa: PLC0415
+
+    try:
+        now = {(file.url, file.member): file for file in listed(frozen.sources, folder.path)}
+    except TorchprofError as problem:
+        _tell(f"the sources are not what was listed: {problem}")
+        return
+    before = {(file.url, file.member): file for file in frozen.files}
+    more, gone = now.keys() - before.keys(), before.keys() - now.keys()
+    changed = sum(now[key] != before[key] for key in now.keys() & before.keys())
+    if more or gone or changed:
+        _tell(
+            f"since the list was made, {counted(len(more), 'file')} came, {changed} changed and {len(gone)} went; what "
+            "was judged stays, and new ones are judged in a run into another folder"
+        )
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"torchprof fleet: {printable_line(line, _LONGEST)}\n")
+
+
+_LONGEST: Final = 500
+
+
+class _Examples:
+    """The first files of each kind, to be named."""
+
+    def __init__(self) -> None:
+        self.missed: list[list[str]] = []
+        self.not_measured: list[list[str]] = []
+        self.quarantined: list[list[str]] = []
+
+    def see(self, record: FileRecord) -> None:
+        """Note a file that is to be named."""
+        from pytest_torchprof.limits import MISSED as LIMIT_MISSED  # noqa: PLC0415
+        from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
+        from pytest_torchprof.report.result import Outcome  # noqa: PLC0415
+
+        result = record.result
+        if result is None:
+            self._note(self.quarantined, record, [str(record.quarantined)])
+        elif result.outcome is Outcome.FAILED:
+            self._note(
+                self.missed,
+                record,
+                [limit_line(limit).strip() for limit in result.limits if limit.status == LIMIT_MISSED],
+            )
+        elif result.outcome is Outcome.NOT_MEASURED:
+            self._note(self.not_measured, record, [str(result.reason)])
+
+    def _note(self, blocks: list[list[str]], record: FileRecord, why: list[str]) -> None:
+        if len(blocks) < _MOST_SHOWN:
+            below = [f"    {printable_line(line, _LONGEST)}" for line in why]
+            blocks.append([f"  {printable_line(record.name, _LONGEST)}", *below])
+
+
+def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iterator[str]:
+    from pytest_torchprof.fleet.folder import RECORDS  # noqa: PLC0415
+
+    yield (
+        f"{counted(summary.listed, 'file')} listed: {summary.judged:,} judged, {summary.not_measured:,} not measured, "
+        f"{summary.quarantined:,} quarantined"
+    )
+    yield (
+        f"{summary.judged:,} judged: {summary.hold:,} hold, {summary.missed:,} missed, {summary.without_limits:,} "
+        "without limits"
+    )
+    for title, count, blocks in (
+        ("missed", summary.missed, shown.missed),
+        ("not measured", summary.not_measured, shown.not_measured),
+        ("quarantined", summary.quarantined, shown.quarantined),
+    ):
+        if count:
+            yield f"\n{title}: {count:,}"
+            yield from chain.from_iterable(blocks)
+            if count > len(blocks):
+                yield f"  ...{and_more(count - len(blocks))}: {folder.path / RECORDS}"
+
+
+def _status(summary: FleetSummary, max_bad: int) -> int:
+    if summary.missed:
+        return MISSED
+    return UNKNOWN if summary.not_measured + summary.quarantined > max_bad else HOLDS

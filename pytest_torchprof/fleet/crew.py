@@ -1,0 +1,93 @@
+"""Who judges: processes of this machine, each of which is replaced after some files, and one alone for a bad file."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import active_children, get_context, parent_process
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.fleet.alone import judge_alone
+from pytest_torchprof.fleet.bounded import Bounds, judge_within
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from pytest_torchprof.fleet.judging import FileTask, Trouble
+
+_LIFETIME: Final = 1000
+"""After how many files a process is replaced, so that what fragments its memory is gone."""
+
+
+class LocalCrew:
+    """Processes that are spawned, as many as are asked for."""
+
+    def __init__(self, jobs: int, bounds: Bounds) -> None:
+        """Start nothing yet."""
+        self.at_once = 2 * jobs
+        self._jobs, self._bounds = jobs, bounds
+        self._pool: Executor | None = None
+        self._given = 0
+        self._alone = ThreadPoolExecutor(jobs)
+
+    def submit(self, task: FileTask) -> Future[bytes | Trouble]:
+        """Let a file be judged beside others."""
+        if self._given >= _LIFETIME * self._jobs:
+            self.renew()
+        try:
+            return self._submit(task)
+        except BrokenExecutor:  # A process has died that had nothing to do.
+            self.renew()
+            return self._submit(task)
+
+    def _submit(self, task: FileTask) -> Future[bytes | Trouble]:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn"), initializer=_begin)
+            self._given = 0
+        self._given += 1
+        return self._pool.submit(judge_beside, task, self._bounds)
+
+    def submit_alone(self, task: FileTask) -> Future[bytes | Trouble]:
+        """Let a file be judged in a process of its own."""
+        return self._alone.submit(judge_alone, task, self._bounds)
+
+    def renew(self) -> None:
+        """Take new processes for the files to come; the ones there finish what they have."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+        self._pool = None
+
+    def end(self) -> None:
+        """End all processes at once."""
+        for process in active_children():
+            process.kill()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._alone.shutdown(wait=True, cancel_futures=True)
+
+
+def judge_beside(task: FileTask, bounds: Bounds) -> bytes | Trouble:
+    """Return what a file comes to, in a process that judges others before and after it."""
+    came = judge_within(task, bounds)
+    # Nothing of the file stays: what was there before it was frozen, and is not gone through.
+    gc.collect()
+    return came
+
+
+def _begin() -> None:
+    """Make a new process ready."""
+    # Ctrl-C is the driver's, which ends its processes itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_driver, daemon=True).start()
+    gc.freeze()
+    gc.disable()
+
+
+def _end_with_driver() -> None:
+    driver = parent_process()
+    if driver is not None:
+        driver.join()
+        os._exit(1)

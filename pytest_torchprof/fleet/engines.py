@@ -1,0 +1,119 @@
+"""Engines that users have already: any ``concurrent.futures.Executor``, and Dask by its own client."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from concurrent.futures import BrokenExecutor, Executor
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from pytest_torchprof.fleet.alone import judge_alone
+from pytest_torchprof.fleet.bounded import Bounds, judge_within
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from pytest_torchprof.fleet.judging import FileTask, Trouble
+
+FORMS: Final = "futures:MODULE:FACTORY, dask or dask:ADDRESS"
+
+
+class Engine(Struct, frozen=True):
+    """Where the executor comes from, and how it is given back."""
+
+    executor: Callable[[], Executor]
+    close: Callable[[], None]
+
+
+class EngineCrew:
+    """The processes of an engine, which starts and replaces them as it does."""
+
+    def __init__(self, engine: Engine, at_once: int, bounds: Bounds) -> None:
+        """Take an executor; whatever error the engine raises is a TorchprofError."""
+        self.at_once = at_once
+        self._engine, self._bounds = engine, bounds
+        self._executor = _made(engine)
+
+    def submit(self, task: FileTask) -> Future[bytes | Trouble]:
+        """Let a file be judged beside others."""
+        return self._submit(judge_there, task, self._bounds, _this_process())
+
+    def submit_alone(self, task: FileTask) -> Future[bytes | Trouble]:
+        """Let a file be judged in a process of its own, which one of the engine's starts."""
+        return self._submit(judge_alone, task, self._bounds)
+
+    def _submit(self, work: Callable[..., bytes | Trouble], *given: Any) -> Future[bytes | Trouble]:
+        try:
+            return self._executor.submit(work, *given)
+        except BrokenExecutor:
+            self.renew()
+            return self._executor.submit(work, *given)
+
+    def renew(self) -> None:
+        """Take another executor; one that goes on by itself gives the same processes again."""
+        self._executor.shutdown(wait=False)
+        self._executor = _made(self._engine)
+
+    def end(self) -> None:
+        """Give back what was taken."""
+        self._executor.shutdown(wait=False)
+        self._engine.close()
+
+
+def judge_there(task: FileTask, bounds: Bounds, driver: str) -> bytes | Trouble:
+    """Return what a file comes to, in a process of the engine."""
+    # An executor of threads has no process that may end.
+    return judge_alone(task, bounds) if driver == _this_process() else judge_within(task, bounds)
+
+
+def engine_called(name: str) -> Engine:
+    """Return the engine that is meant; TorchprofError where it is none, or cannot be had."""
+    kind, _, rest = name.partition(":")
+    if kind == "dask":
+        return _dask(rest or None)
+    module, _, factory = rest.partition(":")
+    if kind != "futures" or not module or not factory:
+        raise TorchprofError(f"--engine {name}: expected {FORMS}", Code.BAD_USAGE)
+    try:
+        made: Callable[[], Executor] = getattr(import_module(module), factory)
+    except (ImportError, AttributeError) as problem:
+        raise TorchprofError(f"--engine {name}: {describe(problem)}", Code.BAD_USAGE) from None
+    return Engine(made, lambda: None)
+
+
+def _dask(address: str | None) -> Engine:
+    if find_spec("distributed") is None:
+        problem = "--engine dask: needs Dask, which is not installed: pip install 'pytest-torchprof[fleet]'"
+        raise TorchprofError(problem, Code.BAD_USAGE)
+    from distributed import Client  # noqa: PLC0415 - an extra
+
+    try:
+        client = Client(address) if address else Client(threads_per_worker=1, dashboard_address=None)
+    except Exception as problem:  # noqa: BLE001 - whatever Dask and its network raise
+        name = "dask" if address is None else f"dask:{address}"
+        text = f"--engine {name}: there is no cluster: {describe(problem)}"
+        raise TorchprofError(text, Code.BAD_USAGE) from None
+    # The same file may have to be judged again, so that its result must not be kept by what was asked.
+    return Engine(lambda: client.get_executor(pure=False), client.close)
+
+
+def _made(engine: Engine) -> Executor:
+    try:
+        executor = engine.executor()
+    except Exception as problem:  # noqa: BLE001 - it is the user's
+        raise TorchprofError(f"--engine: the executor cannot be made: {describe(problem)}", Code.BAD_USAGE) from None
+    if not callable(getattr(executor, "submit", None)):
+        text = f"--engine: expected a concurrent.futures.Executor, got {type(executor).__name__}"
+        raise TorchprofError(text, Code.BAD_USAGE)
+    return executor
+
+
+def _this_process() -> str:
+    return f"{uuid.getnode()}:{os.getpid()}"

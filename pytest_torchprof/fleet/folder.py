@@ -1,0 +1,275 @@
+"""The folder of a run: the list, the parts that any number of drivers add, and what they come to together."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections import Counter
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import msgspec
+from msgspec import Struct
+
+from pytest_torchprof.fleet.judging import FileRecord, FileTask
+from pytest_torchprof.fleet.rules import FleetRule, question_of
+from pytest_torchprof.fleet.sources import Listed  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.limits import MISSED
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.system.replacing import replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+SCHEMA: Final = 1
+_PART: Final = ".part.jsonl"
+LIST: Final = "list.json"
+RECORDS: Final = "records.jsonl"
+SUMMARY: Final = "summary.json"
+
+
+class FrozenList(Struct, frozen=True, kw_only=True):
+    """What a run judges, and by what: written once, before anything is judged."""
+
+    schema: int = SCHEMA
+    version: str
+    """pytest-torchprof's."""
+    sources: tuple[str, ...]
+    limits: tuple[str, ...]
+    rules: tuple[FleetRule, ...]
+    files: tuple[Listed, ...]
+
+    def tasks(self) -> Iterator[FileTask]:
+        """Yield what is to be done, in the list's order."""
+        for file in self.files:
+            question = question_of(file, self.rules, self.limits)
+            whole = msgspec.json.encode((self.version, file, question), order="deterministic")
+            yield FileTask(key=hashlib.sha256(whole).hexdigest()[:32], file=file, question=question)
+
+
+class FleetSummary(Struct, frozen=True, kw_only=True):
+    """What all files come to: the same for the same list, however it was judged."""
+
+    schema: int = SCHEMA
+    version: str
+    listed: int
+    judged: int
+    not_measured: int
+    quarantined: int
+    hold: int
+    """Judged by limits, all of which hold."""
+    missed: int
+    without_limits: int
+    """Judged, and nothing was asked of them: figures and findings."""
+    limits_missed: dict[str, int]
+    """In how many files each limit was missed."""
+    findings: dict[str, int]
+    """How many files have each finding."""
+    not_measured_because: dict[str, int]
+    """By code."""
+    quarantined_because: dict[str, int]
+
+
+class _LinePlace(Struct, frozen=True, array_like=True):
+    """Where a record lies."""
+
+    is_quarantined: bool
+    part: str
+    at: int
+    length: int
+
+
+class _KeyInLine(Struct, frozen=True):
+    key: str
+    quarantined: dict[str, Any] | None = None
+
+
+class FleetFolder(Struct, frozen=True):
+    """The folder of a run."""
+
+    path: Path
+
+    @property
+    def has_list(self) -> bool:
+        """Whether a run has begun there."""
+        return (self.path / LIST).exists()
+
+    def freeze(self, made: Callable[[], FrozenList]) -> FrozenList:
+        """Return the list of the run, which is made and kept if there is none yet."""
+        file = self.path / LIST
+        frozen = None if self.has_list else made()
+        with self._written():
+            (self.path / "parts").mkdir(parents=True, exist_ok=True)
+            if frozen is not None:
+                with suppress(FileExistsError):
+                    _write_once(file, msgspec.json.encode(frozen))
+            content = file.read_bytes()
+        try:
+            return msgspec.json.decode(content, type=FrozenList)
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            text = f"{file}: is no list of a fleet that this version reads: {problem}. Name another folder."
+            raise TorchprofError(text, Code.BAD_RECORD) from None
+
+    def add(self, lines: Iterable[bytes]) -> None:
+        """Keep records as a part of its own; TorchprofError if it cannot be written."""
+        with self._written(), replacing(self.path / "parts" / f"{uuid.uuid4().hex}{_PART}", lasting=True) as unfinished:
+            unfinished.write_bytes(b"".join(line + b"\n" for line in lines))
+
+    def known(self, note: Callable[[str], None]) -> Records:
+        """Return where the records of the run lie; ``note`` gets a sentence about each part that cannot be read."""
+        places: dict[str, _LinePlace] = {}
+        for part in sorted((self.path / "parts").glob(f"*{_PART}")):
+            try:
+                with part.open("rb") as file:
+                    own = list(_places(part.name, file))
+            except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+                note(f"{part}: cannot be read, and its files are judged again: {problem}")
+                continue
+            for key, place in own:
+                before = places.get(key)
+                # Two drivers may both have judged it, one of them in a bad moment.
+                if before is None or self._rank(place) < self._rank(before):
+                    places[key] = place
+        return Records(path=self.path / "parts", places=places)
+
+    def _rank(self, place: _LinePlace) -> tuple[bool, bytes]:
+        with (self.path / "parts" / place.part).open("rb") as file:
+            return place.is_quarantined, _read(file, place)
+
+    def sum_up(self, frozen: FrozenList, records: Records, see: Callable[[FileRecord], None]) -> FleetSummary:
+        """Write all records in the list's order and what they come to, and return that; ``see`` is called with each.
+
+        TorchprofError if they cannot be written.
+        """
+        with self._written():
+            with replacing(self.path / RECORDS, lasting=True) as unfinished, unfinished.open("wb") as file:
+                keys = (task.key for task in frozen.tasks())
+                summary = summed(frozen.version, records.each(keys, see, file))
+            with replacing(self.path / SUMMARY, lasting=True) as unfinished:
+                unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
+        return summary
+
+    def _written(self) -> _Written:
+        return _Written(self.path)
+
+
+class _Written:
+    """Turns what goes wrong in writing into our own error."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing is to be done."""
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
+        """Raise our own error; what has been written so far stays, and the same command goes on from there."""
+        if isinstance(problem, OSError):
+            text = (
+                f"{self._path}: cannot be written: {problem.strerror or problem}. What was judged so far stays; the "
+                "same command goes on from there."
+            )
+            raise TorchprofError(text, Code.REPORT_NOT_WRITTEN) from None
+
+
+class Records(Struct, frozen=True, kw_only=True):
+    """Where the records of a run lie."""
+
+    path: Path
+    places: dict[str, _LinePlace]
+
+    def each(
+        self, keys: Iterable[str], see: Callable[[FileRecord], None], copied: BinaryIO | None = None
+    ) -> Iterator[FileRecord]:
+        """Yield the records of these keys, after ``see`` was called with each; their lines are ``copied`` to a file."""
+        for line in self._lines(keys):
+            if copied is not None:
+                copied.write(line + b"\n")
+            record = msgspec.json.decode(line, type=FileRecord)
+            see(record)
+            yield record
+
+    def _lines(self, keys: Iterable[str]) -> Iterator[bytes]:
+        """Yield the records of these keys, encoded."""
+        opened: dict[str, BinaryIO] = {}
+        with ExitStack() as stack:
+            for key in keys:
+                place = self.places[key]
+                if place.part not in opened:
+                    if len(opened) >= _MOST_OPEN:
+                        stack.close()
+                        opened.clear()
+                    opened[place.part] = stack.enter_context((self.path / place.part).open("rb"))
+                yield _read(opened[place.part], place)
+
+
+_MOST_OPEN: Final = 200
+
+
+def summed(version: str, records: Iterable[FileRecord]) -> FleetSummary:
+    """Return what records come to, which are gone through once."""
+    outcomes: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    findings: Counter[str] = Counter()
+    unmeasured: Counter[str] = Counter()
+    apart: Counter[str] = Counter()
+    for record in records:
+        if record.result is None:
+            apart[_code(record.quarantined.code if record.quarantined else None)] += 1
+            continue
+        outcomes[record.result.outcome] += 1
+        missed.update({verdict.limit for verdict in record.result.limits if verdict.status == MISSED})
+        findings.update({finding.code for finding in record.result.findings})
+        if record.result.outcome is Outcome.NOT_MEASURED:
+            unmeasured[_code(record.result.reason.code if record.result.reason else None)] += 1
+    judged = [outcomes[outcome] for outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.RECORDED)]
+    return FleetSummary(
+        version=version,
+        listed=outcomes.total() + apart.total(),
+        judged=sum(judged),
+        not_measured=outcomes[Outcome.NOT_MEASURED],
+        quarantined=apart.total(),
+        hold=judged[0],
+        missed=judged[1],
+        without_limits=judged[2],
+        limits_missed=dict(sorted(missed.items())),
+        findings=dict(sorted(findings.items())),
+        not_measured_because=dict(sorted(unmeasured.items())),
+        quarantined_because=dict(sorted(apart.items())),
+    )
+
+
+def _code(code: str | None) -> str:
+    return str(code or Code.NOT_MEASURED)
+
+
+def _places(part: str, file: BinaryIO) -> Iterator[tuple[str, _LinePlace]]:
+    at = 0
+    for line in file:
+        own = msgspec.json.decode(line, type=_KeyInLine)
+        yield own.key, _LinePlace(own.quarantined is not None, part, at, len(line))
+        at += len(line)
+
+
+def _read(file: BinaryIO, place: _LinePlace) -> bytes:
+    file.seek(place.at)
+    return file.read(place.length).rstrip(b"\n")
+
+
+def _write_once(path: Path, content: bytes) -> None:
+    """Write a file that appears whole; FileExistsError where another process was first."""
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        unfinished.write_bytes(content)
+        try:
+            os.link(unfinished, path)
+        except FileExistsError:
+            raise
+        except OSError:  # A file system without hard links: whoever comes last is the one whose list all read.
+            unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,234 @@
+"""What one file comes to: the one function of a fleet, which needs nothing but the file."""
+
+from __future__ import annotations
+
+import zipfile
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pytest_torchprof.analysis.rank_parts import rank_and_size
+from pytest_torchprof.analysis.tables import rows_by
+from pytest_torchprof.baseline.entry import structure_hash
+from pytest_torchprof.fleet.rules import Question, asked_of
+from pytest_torchprof.fleet.sources import DAMAGED, Listed, is_as_listed
+from pytest_torchprof.limits import HOLDS, MISSED, check_limits
+from pytest_torchprof.profiles import Profile, load_file
+from pytest_torchprof.reasons.catalogue import AnyReason, portable
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording, describe, reason_of
+from pytest_torchprof.reasons.fleet import ChangedSinceListed, JudgingFailed
+from pytest_torchprof.reasons.reason import Verbatim
+from pytest_torchprof.recording.bounds import UNPACKED
+from pytest_torchprof.report.page.measured import of_recording
+from pytest_torchprof.report.result import Outcome, Result, with_numbers
+from pytest_torchprof.trace.metadata import Adoption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_torchprof.limits import Verdict
+
+_FINAL: Final = (FileNotFoundError, PermissionError, IsADirectoryError)
+"""What no other try makes better."""
+
+
+class FileTask(Struct, frozen=True, kw_only=True):
+    """A file, and what is asked of it."""
+
+    key: str
+    """The same for the same file, question and version."""
+    file: Listed
+    question: Question
+
+
+class FamilyTime(Struct, frozen=True, kw_only=True):
+    """The kernels of one family and library, of all steps."""
+
+    family: str | None
+    """None: the kernels whose family is not known."""
+    library: str
+    count: int
+    time_us: float
+
+
+class FileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept of a file: what it came to, or why it was not judged."""
+
+    key: str
+    url: str
+    member: str | None = None
+    metadata: dict[str, str] = {}
+    rule: str | None = None
+    result: Result | None = None
+    """None of a file that is quarantined."""
+    families: tuple[FamilyTime, ...] = ()
+    quarantined: AnyReason | None = None
+
+    @property
+    def name(self) -> str:
+        """What people read."""
+        return self.url if self.member is None else f"{self.url}: {self.member}"
+
+
+class Hindrance(StrEnum):
+    """Why a try came to nothing that another one may come to."""
+
+    READING = "reading"
+    MEMORY = "memory"
+    TIME = "time"
+    DEATH = "death"
+
+
+class Trouble(Struct, frozen=True, kw_only=True):
+    """What stood in the way of a file this time."""
+
+    cause: Hindrance
+    reason: AnyReason | None = None
+    """Why it is quarantined if no other try comes to more."""
+
+
+def judge(task: FileTask) -> bytes | Trouble:
+    """Return the record of what a file comes to, encoded; Trouble where another try may come to more."""
+    try:
+        return encoded(_judged(task))
+    except MemoryError:
+        return Trouble(cause=Hindrance.MEMORY)
+    except TorchprofError as problem:
+        behind = problem.__context__
+        reason = _reason(problem, task.file)
+        if isinstance(behind, OSError) and not isinstance(behind, _FINAL):
+            return Trouble(cause=Hindrance.READING, reason=reason)
+        return encoded(quarantined(task, reason))
+    except Exception as problem:  # noqa: BLE001 - whatever a file brings about, the others go on
+        return encoded(quarantined(task, JudgingFailed(describe(problem))))
+
+
+def quarantined(task: FileTask, reason: AnyReason) -> FileRecord:
+    """Return the record of a file that is not judged, with the reason."""
+    return replace(_record(task), quarantined=reason)
+
+
+def encoded(record: FileRecord) -> bytes:
+    """Return a record as a line of JSON without its end: it travels and is kept in this form alone."""
+    return msgspec.json.encode(record, enc_hook=str)
+
+
+def _record(task: FileTask) -> FileRecord:
+    file = task.file
+    return FileRecord(key=task.key, url=file.url, member=file.member, metadata=file.metadata, rule=task.question.rule)
+
+
+def _judged(task: FileTask) -> FileRecord:
+    own_kernels, asked, rules = asked_of(task.question)
+    if not _is_as_listed(task.file):
+        return quarantined(task, ChangedSinceListed())
+    with _at_hand(task.file) as path:
+        try:
+            read = load_file(path, device=task.question.device)
+        except TorchprofError as problem:
+            if path == task.file.url:
+                raise
+            return quarantined(task, _reason(problem, task.file, unpacked=path))
+    if not _is_as_listed(task.file):
+        return quarantined(task, ChangedSinceListed())
+    profile = _with_steps(read, task.question.step).with_own_kernels(own_kernels)
+    verdicts = check_limits(profile, asked)
+    base = of_recording(profile, task.file.name, rules).result
+    rank, ranks = rank_and_size(profile.trace) or (None, None)
+    known = profile.measured and profile.kernels_unknown is None
+    outcome, why = _outcome(profile, verdicts)
+    return replace(
+        _record(task),
+        result=replace(
+            with_numbers(base, profile),
+            rank=rank,
+            ranks=ranks,
+            device=task.question.device or "auto",
+            outcome=outcome,
+            message="",
+            reason=why,
+            limits=verdicts,
+            structure=structure_hash(profile) if known else None,
+        ),
+        families=_families(profile) if known else (),
+    )
+
+
+def _reason(problem: TorchprofError, file: Listed, *, unpacked: str = "") -> AnyReason:
+    """Return why a file is not judged; where a member was ``unpacked`` is gone when somebody reads it."""
+    if isinstance(problem, UnreadableRecording):
+        words = problem.cause or problem.text
+        return Verbatim.of(words.replace(unpacked, file.name) if unpacked else words, problem.code)
+    return portable(reason_of(problem))
+
+
+def _is_as_listed(file: Listed) -> bool:
+    try:
+        return is_as_listed(file)
+    except FileNotFoundError:
+        # One that is gone is missing, which reading it says.
+        return True
+    except OSError as problem:
+        text = f"{file.url} cannot be read: {problem.strerror}."
+        raise UnreadableRecording(text, Code.RECORDING_UNREADABLE)  # noqa: B904 - the context says which error it was
+
+
+@contextmanager
+def _at_hand(file: Listed) -> Iterator[str]:
+    """Yield the path of a file that can be read: of a member of an archive, where it is unpacked."""
+    if file.member is None:
+        yield file.url
+        return
+    with TemporaryDirectory(prefix="torchprof-") as folder:
+        path = Path(folder, Path(file.member).name)
+        try:
+            with zipfile.ZipFile(file.url) as archive, archive.open(file.member) as packed, path.open("wb") as plain:
+                if (file.size or 0) > UNPACKED:
+                    text = f"{file.name} unpacks to more than {UNPACKED >> 20:,} MiB. Record fewer steps."
+                    raise UnreadableRecording(text, Code.RECORDING_TOO_LARGE)
+                copyfileobj(packed, plain)
+        except FileNotFoundError:
+            text = f"{file.url}: the archive is not there any more."
+            raise UnreadableRecording(text, Code.RECORDING_MISSING) from None
+        except OSError as problem:
+            text = f"{file.name} cannot be unpacked: {problem.strerror or problem}."
+            raise UnreadableRecording(text, Code.RECORDING_UNREADABLE)  # noqa: B904 - as above
+        except DAMAGED as problem:
+            text = f"{file.name} cannot be unpacked: {problem}. Copy the archive again."
+            raise UnreadableRecording(text, Code.RECORDING_DAMAGED) from None
+        yield str(path)
+
+
+def _with_steps(profile: Profile, step: str | None) -> Profile:
+    if step is None:
+        return profile
+    trace = profile.trace
+    nodeid, label = trace.of_test
+    adoption = replace(trace.adoption or Adoption(nodeid=nodeid, label=label), step=step)
+    return Profile.from_trace(replace(trace, adoption=adoption))
+
+
+def _outcome(profile: Profile, verdicts: Sequence[Verdict]) -> tuple[Outcome, AnyReason | None]:
+    """Return how a file came out, and why it is not measured."""
+    if not verdicts:
+        return (Outcome.RECORDED, None) if profile.doubt is None else (Outcome.NOT_MEASURED, portable(profile.doubt))
+    if any(verdict.status == MISSED for verdict in verdicts):
+        return Outcome.FAILED, None
+    unmeasured = next((verdict for verdict in verdicts if verdict.status != HOLDS), None)
+    return (Outcome.PASSED, None) if unmeasured is None else (Outcome.NOT_MEASURED, unmeasured.reason)
+
+
+def _families(profile: Profile) -> tuple[FamilyTime, ...]:
+    rows = [
+        FamilyTime(family=row.family, library=row.library, count=row.count, time_us=row.time_us)
+        for row in rows_by("family", profile, profile.steps)
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.time_us, row.family or "", row.library)))

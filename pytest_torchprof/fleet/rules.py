@@ -1,0 +1,119 @@
+"""What is asked of which file: a file of rules in TOML, and the limits of the command line."""
+
+from __future__ import annotations
+
+import tomllib
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from pytest_torchprof.devices.kinds import device_kinds
+from pytest_torchprof.findings import RULES, Rule, with_thresholds
+from pytest_torchprof.limits import Asked, catalogue, divided, read_limits
+from pytest_torchprof.limits.written import read_limit_texts
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from pytest_torchprof.fleet.sources import Listed
+    from pytest_torchprof.kernels.own_kernels import OwnKernels
+
+
+class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is asked of a file."""
+
+    rule: str | None = None
+    """The rule that says so; None of a file that has none."""
+    device: str | None = None
+    step: str | None = None
+    """The range on the CPU whose occurrences are the steps."""
+    limits: tuple[str, ...] = ()
+    """NAME=VALUE, as on the command line."""
+    thresholds: tuple[str, ...] = ()
+
+
+class FleetRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rule of the file, as it is written."""
+
+    name: str | None = None
+    files: tuple[str, ...] = ("*",)
+    """Patterns of paths; one that does not begin at the root may begin at any folder."""
+    where: dict[str, str] = {}
+    """Patterns of what a manifest says."""
+    device: str | None = None
+    step: str | None = None
+    limits: dict[str, Any] = {}
+    thresholds: dict[str, float] = {}
+
+
+class _RulesFile(Struct, frozen=True, forbid_unknown_fields=True):
+    rule: tuple[FleetRule, ...]
+
+
+def read_rules(path: Path) -> tuple[FleetRule, ...]:
+    """Return the rules of a file; TorchprofError where it cannot be read or a rule is none."""
+    try:
+        written = tomllib.loads(path.read_text(encoding="utf-8"))
+        rules = msgspec.convert(written, _RulesFile).rule
+    except OSError as problem:
+        raise TorchprofError(f"{path}: the rules cannot be read: {problem.strerror}", Code.BAD_USAGE) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as problem:
+        raise TorchprofError(f"{path}: expected rules in TOML, [[rule]]: {problem}", Code.BAD_VALUE) from None
+    named = tuple(
+        rule if rule.name is not None else msgspec.structs.replace(rule, name=f"rule {number}")
+        for number, rule in enumerate(rules, 1)
+    )
+    for rule in named:
+        try:
+            asked_of(_asked_by(rule, ()))
+        except TorchprofError as problem:
+            raise TorchprofError(f"{path}: {rule.name}: {problem.text}", problem.code) from None
+    return named
+
+
+def question_of(file: Listed, rules: Sequence[FleetRule], limits: tuple[str, ...]) -> Question:
+    """Return what is asked of a file: by the first rule that fits it, and by the limits that hold for all.
+
+    A rule's limit stands in the place of one of the same name.
+    """
+    rule = next((rule for rule in rules if _fits(rule, file)), None)
+    return Question(limits=limits) if rule is None else _asked_by(rule, limits)
+
+
+def asked_of(question: Question) -> tuple[OwnKernels, tuple[Asked, ...], tuple[Rule, ...]]:
+    """Return the declarations of kernels, the limits and the rules of findings; TorchprofError for what is none."""
+    if question.device is not None and question.device not in (known := [kind.name for kind in device_kinds()]):
+        raise TorchprofError(f"device: expected {' or '.join(known)}, got {question.device!r}", Code.NO_SUCH_DEVICE)
+    own_kernels, limits = divided(read_limit_texts(question.limits))
+    rules = with_thresholds(RULES, question.thresholds)
+    return own_kernels, read_limits(limits, known=catalogue(rules)), rules
+
+
+def _fits(rule: FleetRule, file: Listed) -> bool:
+    patterns = [form for pattern in rule.files for form in (pattern, f"*/{pattern}")]
+    named = any(fnmatchcase(path, pattern) for path in _paths(file) for pattern in patterns)
+    # What a manifest does not say fits no pattern, not even "*".
+    known = file.metadata
+    return named and all(name in known and fnmatchcase(known[name], pattern) for name, pattern in rule.where.items())
+
+
+def _paths(file: Listed) -> Iterable[str]:
+    return (file.url,) if file.member is None else (file.url, f"{file.url}/{file.member}")
+
+
+def _asked_by(rule: FleetRule, limits: Iterable[str]) -> Question:
+    others = [limit for limit in limits if limit.partition("=")[0].strip() not in rule.limits]
+    # A text is a text as on the command line, so that selectors can be written; any other value is Python's.
+    own = [f"{name}={value if isinstance(value, str) else repr(value)}" for name, value in rule.limits.items()]
+    return Question(
+        rule=rule.name,
+        device=rule.device,
+        step=rule.step,
+        limits=(*others, *own),
+        thresholds=tuple(f"{name}={value:g}" for name, value in rule.thresholds.items()),
+    )

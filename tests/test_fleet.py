@@ -1,0 +1,490 @@
+"""``torchprof fleet run``: every file of a list comes to something, and how it was judged changes nothing of it."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from builder import TraceBuilder, own_recording
+from facts import says
+
+from pytest_torchprof.cli import main
+from pytest_torchprof.reasons import fleet as reasons
+from pytest_torchprof.reasons.catalogue import from_plain
+from pytest_torchprof.reasons.codes import Code
+
+pytestmark = pytest.mark.any_torch
+
+FLEET = "import sys\nfrom pytest_torchprof.cli import main\nif __name__ == '__main__':\n    sys.exit(main(['fleet', 'run', *sys.argv[1:]]))"
+
+
+@pytest.fixture
+def traces(tmp_path):
+    """Return a folder of recordings: three that hold three kernels or fewer, two that do not, three bad ones."""
+    folder = tmp_path / "traces"
+    (folder / "bert").mkdir(parents=True)
+    for number in range(5):
+        own_recording({"one": number + 1}).write(folder / f"{number}.json.gz")
+    shutil.move(folder / "4.json.gz", folder / "bert" / "4.json.gz")
+    whole = (folder / "0.json.gz").read_bytes()
+    (folder / "cut.json.gz").write_bytes(whole[: len(whole) // 2])
+    (folder / "other.json").write_text('{"models": []}')
+    TraceBuilder().write(folder / "empty.json")
+    return folder
+
+
+def fleet(*words):
+    return main(["fleet", "run", *map(str, words), "--jobs", "2"])
+
+
+def started(*words, cwd):
+    """Start the command as a program; its processes are started anew from it."""
+    script = cwd / "fleet_script.py"
+    script.write_text(FLEET)
+    command = [sys.executable, str(script), *map(str, words), "--jobs", "2"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def summary_in(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def records_in(folder):
+    """Return the records of a run by the names of the files."""
+    lines = (folder / "records.jsonl").read_text().splitlines()
+    return {Path(record.get("member", record["url"])).name: record for record in map(json.loads, lines)}
+
+
+def content(folder):
+    return [(folder / name).read_bytes() for name in ("summary.json", "records.jsonl")]
+
+
+def counts(summary):
+    return [summary[name] for name in ("listed", "judged", "not_measured", "quarantined")]
+
+
+def large(path):
+    """Write a recording that takes seconds and hundreds of megabytes to read."""
+    event = b'{"ph":"X","cat":"cpu_op","name":"aten::x","pid":1,"tid":1,"ts":5,"dur":1,"args":{}}'
+    parts = [b'{"traceEvents":[\n', (event + b",\n") * 100_000, event + b"]}"]
+    head, many, end = (gzip.compress(part, 1) for part in parts)
+    path.write_bytes(head + many * 15 + end)
+    return path
+
+
+def test_each_file_is_judged_not_measured_or_quarantined(traces, tmp_path, capsys):
+    assert fleet(traces, "--into", tmp_path / "out", "--limit", "max_kernels=3") == 1
+    summary = summary_in(tmp_path / "out")
+    assert counts(summary) == [8, 5, 1, 2]
+    assert (summary["hold"], summary["missed"], summary["limits_missed"]) == (3, 2, {"max_kernels": 2})
+    assert summary["quarantined_because"] == {"no-recording": 1, "recording-cut-off": 1}
+    shown = capsys.readouterr().out
+    assert shown.startswith("8 files listed: 5 judged, 1 not measured, 2 quarantined")
+    assert "bert/4.json.gz" in shown
+    assert "[recording-cut-off]" in shown
+    records = records_in(tmp_path / "out")
+    assert records["2.json.gz"]["result"]["outcome"] == "passed"
+    assert records["3.json.gz"]["result"]["limits"][0]["number"] == 4
+    assert records["empty.json"]["result"]["outcome"] == "not measured"
+    assert [row["count"] for row in records["1.json.gz"]["families"]] == [4]
+    assert records["0.json.gz"]["result"]["structure"] != records["1.json.gz"]["result"]["structure"]
+
+
+def test_what_was_not_judged_is_no_pass_until_that_many_may_be_bad(traces, tmp_path):
+    assert fleet(traces, "--into", tmp_path / "out") == 3
+    assert fleet(traces, "--into", tmp_path / "out", "--max-bad", 2) == 3
+    assert fleet(traces, "--into", tmp_path / "out", "--max-bad", 3) == 0
+    assert fleet(traces / "*.json.gz", "--into", tmp_path / "only", "--limit", "max_kernels=9", "--max-bad", 1) == 0
+    summary = summary_in(tmp_path / "out")
+    assert (summary["without_limits"], summary["hold"]) == (5, 0)
+
+
+def test_sources_are_files_folders_patterns_archives_and_manifests(traces, tmp_path):
+    archive, manifest = tmp_path / "nightly.zip", tmp_path / "list.jsonl"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(traces / "1.json.gz", "deep/in.json.gz")
+        packed.write(traces / "cut.json.gz", "cut.json.gz")
+        packed.writestr("read.me", "no recording")
+    rows = [{"url": "traces/2.json.gz", "model": "bert"}, {"url": "gone.json"}]
+    manifest.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    sources = [traces / "0.json.gz", traces / "bert", traces / "[0-1].json.gz", archive, manifest]
+    assert fleet(*sources, "--into", tmp_path / "out") == 3
+    records = records_in(tmp_path / "out")
+    assert records.keys() == {
+        "0.json.gz", "1.json.gz", "4.json.gz", "in.json.gz", "cut.json.gz", "2.json.gz", "gone.json"
+    }  # fmt: skip
+    assert records["2.json.gz"]["metadata"] == {"model": "bert"}
+    assert from_plain(records["gone.json"]["quarantined"]).code == "recording-missing"
+    assert records["in.json.gz"]["result"]["summary"] == records["1.json.gz"]["result"]["summary"]
+    assert "torchprof-" not in json.dumps(records["cut.json.gz"]["quarantined"])
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["gone/", "--into", "out"], "gone"),
+        (["empty", "--into", "out"], "empty"),
+        (["s3://bucket/traces", "--into", "out"], "s3://bucket/traces"),
+        (["traces", "--into", "out", "--limit", "max_kernel=3"], "max_kernel"),
+        (["traces", "--into", "out", "--memory", "much"], "--memory"),
+        (["traces", "--into", "out", "--memory", "1MB"], "--memory"),
+        (["traces", "--into", "out", "--timeout", "0s"], "--timeout"),
+        (["traces", "--into", "out", "--rules", "bad.toml"], "bad.toml: rule 1"),
+        (["traces", "--into", "out", "--rules", "gone.toml"], "gone.toml"),
+        (["bad.zip", "--into", "out"], "bad.zip"),
+        (["bad.jsonl", "--into", "out"], "bad.jsonl:1"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_judged(traces, tmp_path, monkeypatch, capsys, words, named):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.toml").write_text("[[rule]]\nlimits = {max_kernels = -1}\n")
+    (tmp_path / "bad.zip").write_bytes(b"PK")
+    (tmp_path / "bad.jsonl").write_text('{"path": "x"}\n')
+    assert fleet(*words) == 2
+    assert named in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_first_rule_that_fits_says_what_is_asked(traces, tmp_path):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        """
+        [[rule]]
+        name = "bert"
+        files = ["bert/*"]
+        limits = { max_kernels = 1, kernels = ["one"] }
+
+        [[rule]]
+        where = { model = "gpt*" }
+        limits = { max_kernels = 2 }
+        thresholds = { "hotspot.share" = 1.1 }
+
+        [[rule]]
+        files = ["[01].json.gz"]
+        device = "cpu"
+
+        [[rule]]
+        files = ["3.json.gz"]
+        step = "train"
+        """
+    )
+    manifest = tmp_path / "list.jsonl"
+    manifest.write_text('{"url": "traces/2.json.gz", "model": "gpt-7"}\n')
+    words = [traces, manifest, "--rules", rules, "--limit", "max_kernels=9", "--limit", "max_syncs=0"]
+    assert fleet(*words, "--into", tmp_path / "out") == 1
+    records = records_in(tmp_path / "out")
+
+    def limits(name):
+        return {row["limit"]: row["status"] for row in records[name]["result"]["limits"]}
+
+    assert limits("4.json.gz") == {"max_syncs": "holds", "max_kernels": "missed", "kernels": "holds"}
+    assert records["4.json.gz"]["rule"] == "bert"
+    assert limits("2.json.gz") == {"max_syncs": "holds", "max_kernels": "missed"}
+    assert "hotspot" not in str(records["2.json.gz"]["result"]["findings"])
+    assert from_plain(records["0.json.gz"]["quarantined"]).code == "not-in-recording"
+    assert from_plain(records["3.json.gz"]["result"]["reason"]).code == "no-such-range"
+    assert "rule" not in records["empty.json"]
+
+
+def test_the_same_command_goes_on_and_another_is_refused(traces, tmp_path, capsys):
+    words = [traces, "--limit", "max_kernels=3", "--into", tmp_path / "out"]
+    assert fleet(*words) == 1
+    before, parts = content(tmp_path / "out"), list((tmp_path / "out" / "parts").iterdir())
+    assert fleet(*words) == 1
+    assert content(tmp_path / "out") == before
+    assert list((tmp_path / "out" / "parts").iterdir()) == parts
+    assert "since the list" not in capsys.readouterr().err
+    own_recording({"one": 1}).write(traces / "new.json")
+    assert fleet(*words) == 1
+    assert content(tmp_path / "out") == before
+    assert "1 file came, 0 changed" in capsys.readouterr().err
+    assert fleet(traces, "--limit", "max_kernels=4", "--into", tmp_path / "out") == 2
+    assert "other limits" in capsys.readouterr().err
+    # What was lost is judged again.
+    parts[0].write_bytes(parts[0].read_bytes()[:-40])
+    assert fleet(*words) == 1
+    assert content(tmp_path / "out") == before
+    assert parts[0].name in capsys.readouterr().err
+
+
+def test_two_drivers_at_once_do_each_other_no_harm(traces, tmp_path):
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    both = [started(*words, tmp_path / "out", cwd=tmp_path) for _ in range(2)]
+    assert [driver.communicate()[1] and driver.returncode for driver in both] in (["", ""], [1, 1])
+    assert fleet(*words, tmp_path / "alone") == 1
+    assert content(tmp_path / "out") == content(tmp_path / "alone")
+
+
+def test_a_file_that_changes_while_it_runs_is_told_as_changed(traces, tmp_path):
+    archive = tmp_path / "nightly.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(traces / "0.json.gz", "packed.json.gz")
+    words = [traces, archive, "--into", tmp_path / "out"]
+    fleet(*words)
+    shutil.rmtree(tmp_path / "out" / "parts")
+    own_recording({"one": 7}).write(traces / "1.json.gz")
+    (traces / "2.json.gz").unlink()
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(traces / "0.json.gz", "other.json.gz")
+    assert fleet(*words) == 3
+    records = records_in(tmp_path / "out")
+    assert from_plain(records["1.json.gz"]["quarantined"]).code == Code.RECORDING_CHANGED
+    assert from_plain(records["2.json.gz"]["quarantined"]).code == "recording-missing"
+    assert from_plain(records["packed.json.gz"]["quarantined"]).code == Code.RECORDING_CHANGED
+    assert counts(summary_in(tmp_path / "out")) == [9, 3, 1, 5]
+
+
+def test_a_file_that_takes_too_much_is_quarantined_and_the_others_are_judged(traces, tmp_path):
+    large(traces / "large.json.gz")
+    assert fleet(traces, "--memory", "192MiB", "--into", tmp_path / "memory") == 3
+    assert fleet(traces, "--timeout", "0.5s", "--into", tmp_path / "time") == 3
+    taken = {name: records_in(tmp_path / name) for name in ("memory", "time")}
+    of_large = {name: from_plain(records.pop("large.json.gz")["quarantined"]) for name, records in taken.items()}
+    assert [reason.code for reason in of_large.values()] == [Code.OUT_OF_MEMORY, Code.TOOK_TOO_LONG]
+    assert says(of_large["memory"], reasons.TookTooMuchMemory, limit=192 << 20)
+    assert says(of_large["time"], reasons.TookTooLong, limit_us=5e5)
+    assert taken["memory"] == taken["time"]
+    assert counts(summary_in(tmp_path / "time")) == [9, 5, 1, 3]
+
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux shows them")
+
+
+def opened_by(path):
+    """Yield the processes that have a file open."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if link.readlink() == path:
+                yield int(link.parts[2])
+
+
+@needs_proc
+def test_a_file_that_kills_its_process_is_quarantined(traces, tmp_path):
+    killer, done = large(traces / "killer.json.gz"), Event()
+
+    def kill():
+        while not done.is_set():
+            for pid in opened_by(killer):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    killing = Thread(target=kill)
+    killing.start()
+    try:
+        assert fleet(traces, "--retries", 1, "--into", tmp_path / "out") == 3
+    finally:
+        done.set()
+        killing.join()
+    reason = from_plain(records_in(tmp_path / "out")["killer.json.gz"]["quarantined"])
+    assert says(reason, reasons.WorkerDied, status=-signal.SIGKILL)
+    assert reason.code == Code.WORKER_DIED
+    assert counts(summary_in(tmp_path / "out")) == [9, 5, 1, 3]
+
+
+def children(pid):
+    pids = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            pids += map(int, thread.read_text().split())
+    return pids
+
+
+def proc_file(pid, what):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/{what}").read_text()
+    return ""
+
+
+def workers_of(driver):
+    """Return the processes that a driver has spawned, once there are any; none if it has ended."""
+    while driver.poll() is None:
+        time.sleep(0.02)
+        spawned = [pid for pid in children(driver.pid) if "spawn_main" in proc_file(pid, "cmdline")]
+        if len(spawned) >= 2:
+            return spawned
+    return []
+
+
+@needs_proc
+def test_kills_at_any_time_change_nothing(traces, tmp_path):
+    for number in range(60):
+        own_recording({"one": number % 7 + 1}).write(traces / f"more{number}.json")
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "undisturbed") == 1
+    chance = random.Random(31)
+    for number in range(6):
+        driver = started(*words, tmp_path / "out", cwd=tmp_path)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            driver.wait(chance.uniform(0.3, 2.0))
+        whom = [driver.pid] if number % 2 else children(driver.pid)
+        for pid in whom:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not number % 2:
+            driver.communicate()
+            assert driver.returncode == 1
+            assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
+            shutil.rmtree(tmp_path / "out")
+        else:
+            driver.communicate()
+    assert fleet(*words, tmp_path / "out") == 1
+    assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
+
+
+@needs_proc
+def test_no_process_outlives_its_driver(traces, tmp_path):
+    large(traces / "large.json.gz")
+    driver = started(traces, "--into", tmp_path / "out", cwd=tmp_path)
+    workers = workers_of(driver)
+    assert workers
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    until = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="permissions do not bind this user")
+def test_a_folder_that_cannot_be_written_is_said_so(traces, tmp_path, capsys):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    assert fleet(traces, "--into", tmp_path / "locked" / "out") == 2
+    assert "[report-not-written]" in capsys.readouterr().err
+
+
+@needs_proc
+def test_a_full_disk_loses_nothing(traces, tmp_path):
+    words = [traces, "--into", tmp_path / "out"]
+    driver = started(*words, cwd=tmp_path)
+    driver.communicate()
+    whole = content(tmp_path / "out")
+    for left in ("summary.json", "records.jsonl"):
+        (tmp_path / "out" / left).unlink()
+    shutil.rmtree(tmp_path / "out" / "parts")
+    limited = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n{FLEET}"
+    (tmp_path / "limited.py").write_text(limited)
+    command = [sys.executable, str(tmp_path / "limited.py"), *map(str, words), "--jobs", "2"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "[report-not-written]" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not list((tmp_path / "out").rglob("*.tmp"))
+    assert fleet(*words) == 3
+    assert content(tmp_path / "out") == whole
+
+
+def test_shards_share_the_folder_and_nothing_else(traces, tmp_path, capsys):
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    capsys.readouterr()
+    came = [fleet(*words, tmp_path / "out", "--shard", f"{number}/3") for number in (2, 1, 3)]
+    shown = capsys.readouterr().out
+    assert re.findall(r"^(\d) files listed: .*", shown, re.MULTILINE) == ["3", "3", "2"]
+    assert not (tmp_path / "out" / "summary.json").exists()
+    assert 1 in came
+    assert 0 not in came
+    parts = set((tmp_path / "out" / "parts").iterdir())
+    assert fleet(*words, tmp_path / "out") == 1
+    assert set((tmp_path / "out" / "parts").iterdir()) == parts
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    for wrong in ("0/3", "4/3", "1", "a/b"):
+        assert fleet(*words, tmp_path / "out", "--shard", wrong) == 2
+
+
+FACTORIES = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+def processes():
+    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+
+def threads():
+    return ThreadPoolExecutor(2)
+
+class Losing(ThreadPoolExecutor):
+    def submit(self, work, *given):
+        return super().submit(lose)
+
+def lose():
+    raise ConnectionError("no host answers")
+
+def losing():
+    return Losing(2)
+
+def nothing():
+    return 5
+"""
+
+
+@pytest.mark.parametrize("factory", ["processes", "threads"])
+def test_any_executor_comes_to_the_same(traces, tmp_path, monkeypatch, factory):
+    (tmp_path / "fleet_factories.py").write_text(FACTORIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    assert fleet(*words, tmp_path / "out", "--engine", f"futures:fleet_factories:{factory}") == 1
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_what_an_engine_loses_is_quarantined(traces, tmp_path, monkeypatch):
+    (tmp_path / "fleet_factories.py").write_text(FACTORIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = [traces, "--into", tmp_path / "out", "--retries", 0, "--engine", "futures:fleet_factories:losing"]
+    assert fleet(*words) == 3
+    assert counts(summary_in(tmp_path / "out")) == [8, 0, 0, 8]
+    reason = from_plain(records_in(tmp_path / "out")["0.json.gz"]["quarantined"])
+    assert (reason.code, reason.error) == (Code.JUDGING_FAILED, "ConnectionError: no host answers")
+
+
+@pytest.mark.parametrize(
+    "engine", ["futures", "futures:fleet_factories:gone", "futures:gone:processes", "futures:fleet_factories:nothing"]
+)
+def test_an_engine_that_is_none_is_told(traces, tmp_path, monkeypatch, capsys, engine):
+    (tmp_path / "fleet_factories.py").write_text(FACTORIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert fleet(traces, "--into", tmp_path / "out", "--engine", engine) == 2
+    assert "--engine" in capsys.readouterr().err
+
+
+@needs_proc
+def test_dask_comes_to_the_same_though_a_worker_is_killed(traces, tmp_path):
+    pytest.importorskip("distributed")
+    for number in range(100):
+        own_recording({"one": number % 7 + 1}).write(traces / f"more{number}.json")
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    driver = started(*words, tmp_path / "out", "--engine", "dask", cwd=tmp_path)
+    judging = []
+    while not judging and driver.poll() is None:
+        judging = [pid for pid in workers_of(driver) if "msgspec" in proc_file(pid, "maps")]
+    assert judging
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(judging[0], signal.SIGKILL)
+    _, errors = driver.communicate()
+    assert driver.returncode == 1, errors
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_the_rules_of_the_documentation_are_rules(traces, tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "fleet.md").read_text()
+    (rules,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "rules.toml").write_text(rules)
+    shutil.move(traces / "0.json.gz", traces / "training")
+    (traces / "nightly" / "training").mkdir(parents=True)
+    shutil.move(traces / "training", traces / "nightly" / "training" / "0.json.gz")
+    assert fleet(traces / "nightly", "--rules", tmp_path / "rules.toml", "--into", tmp_path / "out") == 3
+    assert records_in(tmp_path / "out")["0.json.gz"]["rule"] == "rule 2"
