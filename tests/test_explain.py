@@ -58,6 +58,7 @@ VALUES = {
         ["aten::item", ["range:a b", "x.py", "a/x.py:3"]],
         [3, [], "range:", "x.py:y", "rang:a"],
     ),
+    "operators or lines": (["aten::item", ["x.py", "a/x.py:3"]], [3, [], "x.py:y"]),
     "operators, ranges, lines or directions": (["HtoD", ["Memcpy DtoH", "x.py"]], [3, [], "range:"]),
     "packages or modules": (["tabpfn", ["tabpfn.model", "a_b"]], [3, [], "", "a/b", "tabpfn.", "a-b", [None]]),
     '"calls" or "all"': (["calls", "all"], ["copies", True]),

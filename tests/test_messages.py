@@ -41,7 +41,7 @@ from pytest_torchprof.reasons.comparing import OtherSidesCode, SideName
 from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
-from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NothingSaid
+from pytest_torchprof.reasons.no_gpu import AnyWhyNoGpu, CannotInitialize, GpuDriver, NoErrorReported
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import (
     Absent,
@@ -111,7 +111,7 @@ FEW = {
     "tuple[tuple[str, str | int], ...]": (("<name>", 1),),
     "tuple[tuple[str, str], ...]": (("<variable>", "<value>"),),
     "GpuDriver | None": None,
-    "AnyWhyNoGpu": NothingSaid(),
+    "AnyWhyNoGpu": NoErrorReported(),
     "tuple[CompileRecords, ...] | str": (CompileRecords.METRICS,),
 }
 MANY = {

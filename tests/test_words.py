@@ -21,6 +21,7 @@ PACKAGE = Path(__file__).parents[1] / "pytest_torchprof"
 SEVERAL = {
     "GPU annotation": "GPU annotations",
     "GEMM": "GEMMs",
+    "note": "notes",
     "record": "records",
     "run": "runs",
     "GPU": "GPUs",

@@ -35,8 +35,8 @@ from pytest_torchprof.reasons.no_gpu import (
     GpuDriver,
     GpusHidden,
     NoDriver,
+    NoErrorReported,
     NoGpuOfThese,
-    NothingSaid,
 )
 from pytest_torchprof.system.processes import run
 
@@ -63,10 +63,10 @@ def no_gpu() -> WhyNoGpu:
     import torch
 
     if torch.version.cuda is None and torch.version.hip is None:
-        return BuiltForCpu(torch.__version__, _driver_of_this_machine())
+        return BuiltForCpu(str(torch.__version__), _driver_of_this_machine())
     message = _error_at_initializing()
     if message is None:
-        return NothingSaid()
+        return NoErrorReported()
     if "no nvidia driver" in message.lower():
         return NoDriver(_driver_of_this_machine())
     if "gpus are available" in message.lower():
@@ -87,7 +87,7 @@ def _of_initializing(message: str) -> WhyNoGpu:
     import torch
 
     if match := re.search(r"driver on your system is too old \(found version (\d+)\)", message):
-        return DriverTooOld(torch.__version__, int(match[1]), torch.version.cuda)
+        return DriverTooOld(str(torch.__version__), int(match[1]), torch.version.cuda)
     return FabricMissing() if "error 802" in message.lower() else CannotInitialize(message)
 
 

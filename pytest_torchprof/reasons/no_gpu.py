@@ -46,7 +46,7 @@ class BuiltForCpu(WhyNoGpu, frozen=True):
         return self.driver is not None
 
 
-class NothingSaid(WhyNoGpu, frozen=True):
+class NoErrorReported(WhyNoGpu, frozen=True):
     """torch finds no GPU, and no error says why."""
 
     SURPRISING = False
