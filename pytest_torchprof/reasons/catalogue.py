@@ -36,7 +36,7 @@ def _of_another_version(plain: Mapping[str, Any]) -> Verbatim:
     tag, facts = plain.get("reason", ""), {name: fact for name, fact in plain.items() if name != "reason"}
     shown = "; ".join(f"{name.replace('_', ' ')}: {_value(fact)}" for name, fact in facts.items() if fact is not None)
     known = next((kind.CODE for kind in KINDS if kind.__struct_config__.tag == tag and hasattr(kind, "CODE")), None)
-    named = " ".join(filter(None, [_value(tag), f"({facts_text})" if facts_text else ""]))
+    named = " ".join(filter(None, [_value(tag), f"({shown})" if shown else ""]))
     return Verbatim(f"for a reason that this version does not know in this form: {named}".rstrip(": "), known)
 
 
