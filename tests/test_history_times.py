@@ -330,6 +330,8 @@ def test_a_chance_has_to_be_smaller_among_more_series():
     # The more of them have a step, the less does another one need: Benjamini and Hochberg.
     assert largest_chance([1e-5, 9e-5, *[1.0] * 998]) == pytest.approx(0.1 / 1000)
     assert next_chance([1e-5, *[1.0] * 999]) == pytest.approx(0.1 / 1000)
+    # Where no series is long enough yet, the first one that is will be alone.
+    assert next_chance([]) == LARGEST_CHANCE
 
 
 def test_no_side_of_a_step_has_fewer_than_three_processes():

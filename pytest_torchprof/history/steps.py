@@ -145,8 +145,8 @@ def largest_chance(chances: Sequence[float]) -> float:
 
 def next_chance(chances: Sequence[float]) -> float:
     """Return how probable a step may be in one more of these series."""
-    passed = sum(value <= largest_chance(chances) for value in chances)
-    return min(LARGEST_CHANCE, FALSE_SHARE * min(passed + 1, len(chances)) / max(1, len(chances)))
+    passed, count = sum(value <= largest_chance(chances) for value in chances), max(1, len(chances))
+    return min(LARGEST_CHANCE, FALSE_SHARE * min(passed + 1, count) / count)
 
 
 @lru_cache(maxsize=4096)
