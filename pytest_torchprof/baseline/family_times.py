@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.steps import StepProfile
 
 MEMORY: Final = {True: "memcpy", False: "memset"}
-"""The names of copies and fills, which are no kernels, in place of a family."""
+"""The names of copies and fills, which are not kernels, in place of a family."""
 KEYS: Final = {f"{family}_us": family for family in (*FAMILIES, *MEMORY.values())} | {"not_known_us": FAMILY_NOT_KNOWN}
-"""The key of each family's time; in older entries kernels of which no family is known count with ``other``."""
+"""The key of each family's time; in older entries kernels of unknown family count with ``other``."""
 
 
 def spent_by_family(profile: Analysis) -> dict[str, float]:
