@@ -61,7 +61,7 @@ def measured_base(request: Request) -> Iterator[SideStart | None]:
 
 
 def obtain_results(request: Request) -> str:
-    """Put the results of the tests at a commit into the folder of results; return their origin, or how long it took.
+    """Put the results of the tests at a commit into the folder of results; return their origin, or the time taken.
 
     Raises TorchprofError if the commit's files are not available.
     """

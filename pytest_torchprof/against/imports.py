@@ -1,4 +1,4 @@
-"""Whether the code that a side has run is its own, by what it has imported.
+"""Whether the code that a side has run is its own, by the modules that it has imported.
 
 That a side's folders come first on the path is no proof: a package that is installed may load itself from elsewhere, a
 path in the environment or a link may lead to the other side, and what git ignores exists on one side only.
