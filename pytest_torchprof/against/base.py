@@ -201,7 +201,7 @@ def _environment(request: Request) -> str:
 
 
 def _start_at_commit(request: Request) -> SideStart:
-    """Return how to start pytest in the other commit's files, with the tests to run in them.
+    """Return the start of pytest in the other commit's files, with the tests to run in them.
 
     Raises TorchprofError if the commit cannot be installed.
     """

@@ -207,7 +207,7 @@ class Repository:
         return True
 
     def distance(self, ancestor: str, commit: str) -> int:
-        """Return how many commits there are after ``ancestor`` up to ``commit``."""
+        """Return the number of commits after ``ancestor`` up to ``commit``."""
         return int(ask_git(self.top, "rev-list", "--count", f"{ancestor}..{commit}"))
 
     def branch_point(self, first: str, second: str) -> str | None:
@@ -325,8 +325,8 @@ def _check_out(source: Path, sha: str, tree: Path) -> None:
 def borrow(source: Path, sha: str, own: Path) -> None:
     """Make a repository in a folder, ``.git`` or one without files, that has another one's objects and a commit.
 
-    Not by ``git clone --shared``: of a shallow clone it copies, in place of sharing, what references reach, and lacks a
-    commit that was fetched by its hash; and it names the user's repository as a remote, to which a test could push.
+    ``git clone --shared`` will not do: it copies the objects of a shallow clone that references reach, lacks a commit
+    that was fetched by its hash, and names the user's repository as a remote, to which a test could push.
     """
 
     def path_of(name: str) -> Path:

@@ -79,7 +79,7 @@ _resolved = cache(resolved)
 
 
 class LoadedFile(NamedTuple):
-    """A module of this process, or a library without a name that it has loaded besides."""
+    """A module of this process, or a library without a name that it has loaded."""
 
     name: str
     file: str
@@ -88,7 +88,7 @@ class LoadedFile(NamedTuple):
 
 
 def loaded_files() -> tuple[LoadedFile, ...]:
-    """Return the modules of this process with their files, and the libraries that it has loaded besides."""
+    """Return the modules of this process with their files, and the other libraries that it has loaded."""
     files = []
     for name, module in tuple(sys.modules.items()):
         file = getattr(module, "__file__", None)

@@ -85,7 +85,7 @@ def write_starts(folder: Path, base: SideStart, here: SideStart) -> None:
 
 
 def read_starts(folder: Path) -> tuple[SideStart, SideStart]:
-    """Return how the other commit's and the working tree's tests are started."""
+    """Return the starts of the other commit's and the working tree's tests."""
     base, here = (
         {**plain, "arguments": tuple(plain["arguments"])} for plain in json.loads((folder / _FILE).read_text())
     )

@@ -1,8 +1,8 @@
 """A Python that has imported torch and forks: each fork runs pytest as a Python that was started for it alone would.
 
-It is started by its path, and loads neither this package nor any code of the repository. What it has imported is hidden
-from a fork until the fork imports it. If the environment, which torch reads at its import, has changed by then, the
-fork gives up, and a fresh process takes its place.
+It is started by its path, and loads neither this package nor any code of the repository. A module that it has imported
+is hidden from a fork until the fork imports it. If the environment, which torch reads at its import, has changed by
+then, the fork gives up, and a fresh process takes its place.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Times(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     quantiles_us: Annotated[tuple[float, ...], Meta(min_length=1)]
     """The middles of equal parts of the sorted samples."""
     disturbed: tuple[str, ...] = ()
-    """The disturbances of the machine meanwhile."""
+    """The disturbances of the machine during that time."""
     confirmed: bool = True
     """Whether samples were taken twice, as is done before a test fails; not kept in a file."""
 
@@ -161,7 +161,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(dict.fromkeys(kernel for step in self.steps for kernel in step))
 
     def counts(self) -> tuple[int, ...]:
-        """How often each of ``kernels`` is launched in the step that launches it most."""
+        """Return how often each of ``kernels`` is launched in the step that launches it most."""
         per_step = [Counter(step) for step in self.steps]
         return tuple(max(counts[kernel] for counts in per_step) for kernel in self.kernels)
 

@@ -36,7 +36,7 @@ def middle_of(steps: Sequence[StepProfile]) -> Sequence[StepProfile]:
 
 
 def copies_and_fills(profile: Analysis, step: StepProfile) -> Iterator[tuple[str, str, float]]:
-    """Yield the name of each copy and fill of a step, its stand-in for a family, and how long it took."""
+    """Yield the name of each copy and fill of a step, its stand-in for a family, and its duration."""
     gpu, names = profile.trace.gpu, profile.trace.names
     for i in step.part.gpu_ops:
         if gpu.kind[i] != KERNEL:

@@ -78,7 +78,7 @@ class Change(Struct, frozen=True, kw_only=True):
     what: str
     """A kernel's short name, or a number's name."""
     old: int | float | None = None
-    """The number, or how often a step launches the kernel; None if that side has neither."""
+    """The number, or the number of times that a step launches the kernel; None if that side has neither."""
     new: int | float | None = None
     direction: Direction = NEUTRAL
     gated: bool = False
@@ -91,13 +91,13 @@ class Change(Struct, frozen=True, kw_only=True):
     step: int = 0
     """The index of the distinct step of the new entry that has it."""
     launches: tuple[int, ...] = ()
-    """The indices of the kernels of that step that it is about, if the step has them."""
+    """The indices in that step of the kernels that it concerns, if the step has them."""
     lost_fusion: LostFusion | None = None
     undecided: Undecided | None = None
     launched: LaunchPlaces | None = None
     """The places at which the kernels were launched; None if they were not looked up or are not known."""
     breaks: tuple[GraphBreak, ...] = ()
-    """The graph breaks that it is about, where their places are known."""
+    """The graph breaks that it concerns, if their places are known."""
 
     @property
     def file_line(self) -> str | None:
@@ -111,7 +111,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     @property
     def is_number(self) -> bool:
-        """Whether it is about a number or times, and not about kernels."""
+        """Whether it concerns a number or times, and not kernels."""
         return self.kind == "number"
 
 

@@ -82,7 +82,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     exchanged: tuple[Shift, ...] = ()
     """The kernels that either side launches, by family, if more than a few kernels changed."""
     families: tuple[Shift, ...] = ()
-    """Where the GPU time is spent, if it changed and both sides ran on the same device and software."""
+    """The use of the GPU time, if it changed and both sides ran on the same device and software."""
     disturbed: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """The disturbances of the machine while each side's times were taken."""
     of_recordings: bool = False
@@ -90,7 +90,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     same: dict[str, int] = {}
     """The number of unchanged kernels, by kind; only between recordings."""
     cost: Cost | None = None
-    """Where the GPU time of the compared steps is spent; only between recordings whose times are compared."""
+    """The use of the GPU time in the compared steps; only between recordings whose times are compared."""
     steps: tuple[str | None, str | None] | None = None
     """The names of the compared steps of recordings, if they are not the steps with most kernels."""
     sampled: tuple[bool, bool] = (False, False)

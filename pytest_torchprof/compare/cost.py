@@ -43,12 +43,12 @@ class Shift(Struct, frozen=True, kw_only=True):
 
     @property
     def difference_us(self) -> float:
-        """How much longer they run; negative if they run shorter."""
+        """The time by which they run longer; negative if they run shorter."""
         return self.time_us[1] - self.time_us[0]
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """Where the GPU time of a step is spent, before and after; the row that changed most comes first."""
+    """The use of the GPU time in a step, before and after; the row that changed most comes first."""
 
     on_gpu: bool = True
     """False on the CPU as device, where the kernels are operators."""
@@ -67,7 +67,7 @@ class Cost(Struct, frozen=True, kw_only=True):
 
     @property
     def difference_us(self) -> float:
-        """How much longer the step's work runs; negative if it runs shorter."""
+        """The time by which the step's work runs longer; negative if it runs shorter."""
         return self.time_us[1] - self.time_us[0]
 
 

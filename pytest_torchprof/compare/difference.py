@@ -78,7 +78,7 @@ class Difference:
 
     @property
     def renamed(self) -> Counter[Pair]:
-        """The kernels that count as the same under another name, apart from Triton's index, and how often."""
+        """The kernels that count as the same under another name, apart from Triton's index, with their numbers."""
         pairs = Counter(pair for pair in (*self.stayed, *self.moved) if pair[0].name != pair[1].name)
         for was, now in list(pairs):
             if without_index(was.name) == without_index(now.name):

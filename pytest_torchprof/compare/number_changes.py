@@ -96,7 +96,7 @@ def _direction_of(number: Number, was: float | None, now: float | None) -> Direc
 def lacking(old: Entry, new: Entry, tolerance: Mapping[str, float], *, strict: bool = False) -> list[str]:
     """Return the numbers that could fail the test and that the baseline ``old`` does not have, though ``new`` does.
 
-    An entry has each gated number, None where it was not known; only ``strict`` counts that as lacking.
+    An entry has each gated number, None if it was not known; only ``strict`` counts that as lacking.
     """
     counts = [name for name in COUNTS if name in GATED and new.numbers.get(name) is not None]
     varying = [number.name for number in TABLE if number.tolerance in tolerance and number.name in new.varying]
@@ -126,7 +126,7 @@ def tolerance_for(changes: Sequence[Change]) -> Mapping[str, float]:
 
 
 def ratio_of(before: float | None, after: float | None) -> float | None:
-    """Return after divided by before, None if there is no such ratio."""
+    """Return after divided by before; None if there is no such ratio."""
     return after / before if before and after is not None else None
 
 

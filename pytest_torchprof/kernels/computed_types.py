@@ -87,6 +87,6 @@ def computes_in(name: str, decoded: KernelName, launch: Launch, dtype: str) -> R
 
 
 def _size_of(dtype: str) -> int:
-    """Return how many bytes an element takes; two of fp4 share one."""
+    """Return the bytes of an element; two of fp4 share one."""
     bits = re.search(r"\d+", dtype)
     return max(1, int("32" if dtype == "tf32" else bits[0]) // 8) if bits else 1

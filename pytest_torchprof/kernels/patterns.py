@@ -228,7 +228,7 @@ def compile_pattern(value: object) -> Pattern:
 
 
 def selector_call(value: object) -> str | None:
-    """Return how to call a function that makes selectors, "gemm()"; None for anything else."""
+    """Return the call of a function that makes selectors, "gemm()"; None for anything else."""
     name = str(getattr(value, "__name__", ""))
     return _CALLS.get(name, f"{name}()") if name in SIGNATURES else None
 

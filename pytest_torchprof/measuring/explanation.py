@@ -34,7 +34,7 @@ class Explanation:
     settings: Mapping[str, object] = field(default_factory=dict)
     """The settings that change how limits count, for limits that are given without them."""
     repeat: Repeat | None = None
-    """The repeat, or why there is none; None until a repeat is asked for."""
+    """The repeat, or the reason for which there is none; None until a repeat is asked for."""
     recording: Path | None = None
     """The recording of the repeat, beside the one that is judged."""
     again: Callable[[Explanation], None] | None = None

@@ -296,7 +296,7 @@ def number_alike(labels: Sequence[str]) -> list[str]:
 
 
 def width_of(text: str) -> int:
-    """Return how many columns of a terminal a line takes: two for each wide character, none for a combining one."""
+    """Return the columns of a terminal that a line takes: two for each wide character, none for a combining one."""
     if text.isascii():
         return len(text)
     from wcwidth import wcswidth  # noqa: PLC0415 - few lines have anything but ASCII

@@ -14,7 +14,7 @@ Phase = Literal["cold", "warm"]
 
 
 class CacheUse(Struct, frozen=True, kw_only=True):
-    """How often something was looked up in a cache; None if this torch does not count it."""
+    """The lookups in a cache, by their result; None if this torch does not count them."""
 
     hits: Count | None = None
     misses: Count | None = None

@@ -31,7 +31,7 @@ class CapturedNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: Count
     """The instant at which it was made."""
     kernel: Count | None = None
-    """The position of its kernel's name among those of the graph; null if the driver does not tell the name."""
+    """The position of its kernel's name among those of the graph; null if the driver does not give the name."""
     unsure: tuple[str, ...] = ()
     """Operators that may have launched it; an operator around them may have, too."""
 

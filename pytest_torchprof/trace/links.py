@@ -84,7 +84,7 @@ class Intervals:
                 yield key, start, end
 
     def overlap(self, key: int, start: int, end: int) -> int:
-        """Return how much of [start, end) the key's ranges cover."""
+        """Return the ns of [start, end) that the key's ranges cover."""
         starts, ends = self._starts.get(key, []), self._ends.get(key, [])
         covered = 0
         for place in range(bisect_right(ends, start), bisect_left(starts, end)):

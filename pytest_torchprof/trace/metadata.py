@@ -120,7 +120,7 @@ class OperatorCall(Struct, frozen=True, kw_only=True):
 
 
 class InductorGraph(Struct, frozen=True, kw_only=True):
-    """A graph of Inductor's that was alive when the measurement ended; ranges in the trace tell whether it ran."""
+    """A graph of Inductor's that was alive when the measurement ended; ranges in the trace show whether it ran."""
 
     hash: str | None = None
     """The key of its cache, which the ranges of its calls carry."""
@@ -130,7 +130,7 @@ class InductorGraph(Struct, frozen=True, kw_only=True):
     cudagraph_skip: str | None = None
     """Why Inductor made no CUDA graph of it."""
     aten_calls: Mapping[str, int] | None = None
-    """The aten operators that the generated code calls itself, and how often."""
+    """The aten operators that the generated code calls itself, with the number of calls."""
     unprofiled: bool = False
     """Whether it has C++ kernels that leave no event."""
     kernels: Mapping[str, GeneratedKernel] = {}
@@ -140,7 +140,7 @@ class InductorGraph(Struct, frozen=True, kw_only=True):
 
 
 class CudaGraphSkips(Struct, frozen=True, kw_only=True):
-    """How often Inductor made no CUDA graph, and the distinct reasons that it gave."""
+    """The number of times that Inductor made no CUDA graph, and its distinct reasons."""
 
     count: int = 0
     reasons: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class Untold(Struct, frozen=True, kw_only=True):
 
 
 class CompileEvidence(Struct, frozen=True, kw_only=True):
-    """What torch.compile did from the first warm-up call to the last step."""
+    """The evidence of torch.compile's work from the first warm-up call to the last step."""
 
     dynamo: bool = False
     """Whether torch.compile was in use at all; if not, nothing else is known."""
@@ -332,7 +332,7 @@ class MalformedError(Exception):
 def parse(value: Any) -> Metadata:
     """Return the key's value; MalformedError if another project wrote it, or a newer version of this one.
 
-    An entry of the wrong type is refused as well. What is wrong further inside counts as not recorded: a setting of the
+    An entry of the wrong type is refused as well. Wrong values further inside count as not recorded: a setting of the
     environment by itself, evidence of compilation and times as a whole, since a list that is missing means "none".
     """
     _check_schema(value)

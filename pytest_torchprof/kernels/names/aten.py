@@ -94,7 +94,7 @@ _FUNCTOR_RNG: Final = (
     "exponential_kernel",
     "geometric_kernel",
 )
-# Kernels that are pointwise, whatever functor they wrap.
+# Kernels that are pointwise with any functor.
 _SURE: Final = ("Functor<", "Compare", "BinaryFunctor")
 # A functor's name as people say it: CUDAFunctor_add -> add, MulFunctor -> mul, GeluCUDAKernelImpl -> gelu.
 _FUNCTOR: Final = Expression(
