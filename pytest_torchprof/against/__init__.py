@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 VARIABLE: Final = "TORCHPROF_AGAINST"
-"""Names the file in which a process reads which side it runs."""
+"""The variable that names the file from which a process learns its side."""
 _LOOKS: Final = (
     *("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow"),
     *("collectonly", "setuponly", "setupplan"),

@@ -61,7 +61,7 @@ def measured_base(request: Request) -> Iterator[SideStart | None]:
 
 
 def obtain_results(request: Request) -> str:
-    """Put the results of the tests at a commit into the folder of results; return their origin, or how long it took.
+    """Put the results of the tests at a commit into the folder of results; return their origin, or the time taken.
 
     Raises TorchprofError if the commit's files are not available.
     """
@@ -201,7 +201,7 @@ def _environment(request: Request) -> str:
 
 
 def _start_at_commit(request: Request) -> SideStart:
-    """Return how to start pytest in the other commit's files, with the tests to run in them.
+    """Return the start of pytest in the other commit's files, with the tests to run in them.
 
     Raises TorchprofError if the commit cannot be installed.
     """

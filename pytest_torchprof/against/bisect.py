@@ -47,7 +47,7 @@ _FOR_GIT: Final = {CommitAnswer.GOOD: history.GOOD, CommitAnswer.BAD: history.BA
 
 
 class SearchOutcome(StrEnum):
-    """What a search came to."""
+    """The outcome of a search."""
 
     FOUND = "found"
     NOT_THERE = "not there"
@@ -60,7 +60,7 @@ class BisectTask:
     """The condition that makes a commit bad, and the two commits between which the first bad one is searched."""
 
     arguments: Sequence[str]
-    """For pytest: the test, and the user's options."""
+    """The arguments for pytest: the test, and the user's options."""
     good: str
     bad: str
     limits: tuple[Asked, ...]
@@ -78,7 +78,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What a search came to."""
+    """The result of a search: its outcome, with the reason, and the commits."""
 
     outcome: SearchOutcome
     why: str
@@ -91,13 +91,13 @@ class SearchResult:
     parent: str | None = None
     """The parent of the first bad commit."""
     differences: Mapping[str, Comparison] = field(default_factory=dict)
-    """By test, how it differs from its parent; empty if the parent cannot be measured."""
+    """By test, its differences from the parent; empty if the parent cannot be measured."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Requested tests that take no part, or their files -> why the bad commit has not measured them."""
 
 
 def bisect(task: BisectTask, write_line: Callable[[str], None]) -> SearchResult:
-    """Search as ``task`` says; ``write_line`` gets each line as soon as it is known.
+    """Return the result of the search for ``task``; ``write_line`` gets each line as soon as it is known.
 
     Raises TorchprofError if the search cannot begin.
     """
@@ -188,7 +188,7 @@ class _Search:
             if judged.answer is CommitAnswer.SKIPPED:
                 return self._result(SearchOutcome.NOT_MEASURED, f"at {end.shown}: {judged.why}")
             if judged.answer is not wanted:
-                return self._result(SearchOutcome.NOT_THERE, self._contradiction(end, judged))
+                return self._result(SearchOutcome.NOT_THERE, self._contradiction_text(end, judged))
         shas = history.first_bad(
             repository,
             good=self._good.sha,
@@ -200,12 +200,12 @@ class _Search:
         if len(candidates) > 1:
             why = f"only commits that cannot be measured are left: it is one of {len(candidates)}"
             return self._result(SearchOutcome.NOT_MEASURED, why, candidates)
-        if (doubt := self._doubt(*shas)) is not None:
+        if (doubt := self._doubt_text(*shas)) is not None:
             return self._result(SearchOutcome.NOT_MEASURED, doubt, candidates)
         return self._result(SearchOutcome.FOUND, self._judge(*shas).why, candidates)
 
-    def _doubt(self, sha: str) -> str | None:
-        """Measure a commit and its parent once more; return which answer changed, None if neither did."""
+    def _doubt_text(self, sha: str) -> str | None:
+        """Measure a commit and its parent once more; return a text if an answer changed, None if neither did."""
         for commit in (sha, self._request.repository.parent(sha)):
             if commit not in self._judged:  # The parent of a merge may be on another branch, or missing from a clone.
                 continue
@@ -236,7 +236,7 @@ class _Search:
             left_out=self._left_out,
         )
 
-    def _contradiction(self, end: Reference, judged: Judged) -> str:
+    def _contradiction_text(self, end: Reference, judged: Judged) -> str:
         if end is self._good:
             return f"{end.shown} is to be good, and is not: {judged.why}; name an older commit with --good"
         if self._limits:
@@ -283,7 +283,7 @@ class _Search:
         reference = Reference(ref=sha, sha=sha, dirty=False)
         try:
             obtain_results(replace(self._request, reference=reference, results=results, is_fresh=is_fresh))
-        except TorchprofError as problem:  # Its files are missing, which says nothing about other commits.
+        except TorchprofError as problem:  # Its files are missing, which does not concern other commits.
             write_outcomes(results, BaseOutcomes(status=-1, broken=str(problem)))
         return read_measured(results)
 
@@ -307,14 +307,14 @@ class _Search:
         }
         if MISSED in texts:
             return CommitAnswer.BAD, texts[MISSED]
-        if (gap := self._gap(measured)) is not None:
+        if (gap := self._missing_text(measured)) is not None:
             return CommitAnswer.SKIPPED, gap
         if NOT_MEASURED in texts or not texts:
             return CommitAnswer.SKIPPED, texts.get(NOT_MEASURED, "its recording is not there")
         return CommitAnswer.GOOD, next(iter(texts.values()))
 
     def _by_kernels(self, measured: CommitMeasurements) -> tuple[CommitAnswer, str]:
-        if (gap := self._gap(measured)) is not None:
+        if (gap := self._missing_text(measured)) is not None:
             return CommitAnswer.SKIPPED, gap
         good = self._measure(self._good.sha)
         for name in self._names:
@@ -323,7 +323,7 @@ class _Search:
                 return CommitAnswer.BAD, self._with_name(name, comparison.summary)
         return CommitAnswer.GOOD, "the kernels are the same"
 
-    def _gap(self, measured: CommitMeasurements) -> str | None:
+    def _missing_text(self, measured: CommitMeasurements) -> str | None:
         """Return why a requested measurement is missing; None if there are all of them."""
         lacking = next((name for name in self._names if name not in measured.entries), None)
         if lacking is None:

@@ -23,7 +23,7 @@ class Differences:
 
 @cache
 def differences(repository: Repository, sha: str, rule: TestFiles, *, own_tests: bool) -> Differences:
-    """Return how the working tree differs from a commit; called once, before anything runs."""
+    """Return the differences of the working tree from a commit; called once, before anything runs."""
     changed = sorted(dict.fromkeys(repository.changed(sha)))
     if own_tests:
         return Differences(code=tuple(changed), doubtful=())

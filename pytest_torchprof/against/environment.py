@@ -99,7 +99,7 @@ print(sys.version, sys.executable, platform.node(), *installed, sep="\\n")
 
 
 def described(python: str) -> Mapping[str, str]:
-    """Return what else decides what is measured: Python, its packages, the machine, the environment.
+    """Return the further facts that decide what is measured: Python, its packages, the machine, the environment.
 
     Raises TorchprofError if the Python cannot be run.
     """

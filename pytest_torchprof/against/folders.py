@@ -60,7 +60,7 @@ def _kept_folder(rootdir: Path) -> Iterator[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether only earlier runs can have made the folder's content: no link leads there, and git tracks nothing in it.
+    """Return whether only earlier runs can have made the folder's content: there is no link to it, and git tracks none.
 
     A checkout may bring links of any depth, and files that are not ours to remove.
     """
@@ -68,7 +68,7 @@ def _is_ours(folder: Path) -> bool:
         return False
     try:
         return not ask_git(folder.parent.parent, "ls-files", "-z", "--", f"{HIDDEN}/{folder.name}")
-    except GitRefused:  # No repository, as will be said.
+    except GitRefused:  # There is no repository, which is reported later.
         return True
 
 

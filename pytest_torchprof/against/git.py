@@ -1,4 +1,4 @@
-"""Questions to git, and how a commit's files are put into a folder of ours.
+"""Questions to git, and the export of a commit's files into a folder of ours.
 
 Nothing of the user's repository is written: no reference, no index, no list of worktrees, not even by a run that is
 killed. So this is no ``git worktree``, which registers itself there, but a small repository of its own that borrows
@@ -56,7 +56,7 @@ def git_command(folder: Path, *arguments: str) -> list[str]:
 
 
 def git_environment(**more: str) -> dict[str, str]:
-    """Return the environment in which git asks nobody and sees no repository but that of its folder."""
+    """Return the environment in which git never prompts and sees no repository but that of its folder."""
     inherited = {name: value for name, value in os.environ.items() if name not in HOOKS_VARIABLES}
     return {**inherited, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **more}
 
@@ -107,7 +107,7 @@ class Repository:
 
     def commit(self, reference: str, option: str = "--torchprof-against") -> str:
         """Return the full hash of the commit that an option names; TorchprofError if there is none."""
-        if reference.startswith(":/"):  # The youngest commit with this text; all that follows is a part of it.
+        if reference.startswith(":/"):  # The youngest commit with a text: the rest of the reference.
             return self._commit_by_text(reference, option)
         self._refuse_two_meanings(reference, option)
         try:
@@ -207,7 +207,7 @@ class Repository:
         return True
 
     def distance(self, ancestor: str, commit: str) -> int:
-        """Return how many commits there are after ``ancestor`` up to ``commit``."""
+        """Return the number of commits after ``ancestor`` up to ``commit``."""
         return int(ask_git(self.top, "rev-list", "--count", f"{ancestor}..{commit}"))
 
     def branch_point(self, first: str, second: str) -> str | None:
@@ -325,8 +325,8 @@ def _check_out(source: Path, sha: str, tree: Path) -> None:
 def borrow(source: Path, sha: str, own: Path) -> None:
     """Make a repository in a folder, ``.git`` or one without files, that has another one's objects and a commit.
 
-    Not by ``git clone --shared``: of a shallow clone it copies, in place of sharing, what references reach, and lacks a
-    commit that was fetched by its hash; and it names the user's repository as a remote, to which a test could push.
+    ``git clone --shared`` will not do: it copies the objects of a shallow clone that references reach, lacks a commit
+    that was fetched by its hash, and names the user's repository as a remote, to which a test could push.
     """
 
     def path_of(name: str) -> Path:

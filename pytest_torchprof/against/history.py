@@ -45,7 +45,7 @@ def first_bad(
     try:
         borrow(repository.top, bad, folder)
         ask_git(folder, "bisect", "start", "--no-checkout", bad, good, GIT_DIR=str(folder))
-        # For two neighbours the answer is known without measuring.
+        # The answer for two neighbours is known without measuring.
         if not _candidates(folder):
             _run(folder, judge)
     except GitRefused as refused:

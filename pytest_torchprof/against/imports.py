@@ -1,4 +1,4 @@
-"""Whether the code that a side has run is its own, by what it has imported.
+"""Whether the code that a side has run is its own, by the modules that it has imported.
 
 That a side's folders come first on the path is no proof: a package that is installed may load itself from elsewhere, a
 path in the environment or a link may lead to the other side, and what git ignores exists on one side only.
@@ -79,7 +79,7 @@ _resolved = cache(resolved)
 
 
 class LoadedFile(NamedTuple):
-    """A module of this process, or a library without a name that it has loaded besides."""
+    """A module of this process, or a library without a name that it has loaded."""
 
     name: str
     file: str
@@ -88,7 +88,7 @@ class LoadedFile(NamedTuple):
 
 
 def loaded_files() -> tuple[LoadedFile, ...]:
-    """Return the modules of this process with their files, and the libraries that it has loaded besides."""
+    """Return the modules of this process with their files, and the other libraries that it has loaded."""
     files = []
     for name, module in tuple(sys.modules.items()):
         file = getattr(module, "__file__", None)

@@ -1,4 +1,4 @@
-"""A process as one side: it does nothing that is for the other side, or for the user's run."""
+"""A process as one side: it leaves out all tasks of the other side, and of the user's run."""
 
 from __future__ import annotations
 

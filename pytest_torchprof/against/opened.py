@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 _OF_TOOLS: Final = re.compile(
     r"(^|/)(\.git|\.torchprof|\.pytest_cache|\.hypothesis|\.benchmarks|\.coverage[^/]*|[^/]+\.(egg|dist)-info|_?version\.py)(/|$)"
 )
-"""What tools keep in a working tree, and the version that a build writes: no code that is measured."""
+"""The files that tools keep in a working tree, and the version that a build writes: no code that is measured."""
 
 
 def foreign_file(side: Side, files: SideFiles) -> Reason | None:
-    """Return why this process has opened what is not the side's own, with the file; None where it has not."""
+    """Return why this process has opened a file that is not the side's own; None if it has not."""
     return _foreign_read(side, files) or _shared_module(side, files) or _ignored_read(side, files)
 
 
 def _foreign_read(side: Side, files: SideFiles) -> Reason | None:
-    """Return why a file that differs was read from the other side."""
+    """Return the reason if a file that differs was read from the other side; else None."""
     own = set(files.read.values())
     for name, file in files.read_of_other.items():
         if file not in own and name in _as_set(side.differing):
@@ -37,13 +37,13 @@ def _foreign_read(side: Side, files: SideFiles) -> Reason | None:
 
 
 def _shared_module(side: Side, files: SideFiles) -> Reason | None:
-    """Return why both sides have run the same code: a module that differs, and that counts as a test for its folder."""
+    """Return the reason if both sides have run one module that differs, a test only for its folder; else None."""
     name = next((name for name in side.doubtful if name in files.run_or_read), None)
     return None if name is None else SharedModule(side.title, name)
 
 
 def _ignored_read(side: Side, files: SideFiles) -> Reason | None:
-    """Return why the commit cannot have what the working tree's side has read: git ignores it."""
+    """Return the reason if the working tree's side has read a file that the commit lacks, being ignored; else None."""
     if side.is_base or not side.ignored:
         return None
     inside = [folder for folder in environment_folders() if lies_in(folder, os.path.realpath(side.tree))]
@@ -54,7 +54,7 @@ def _ignored_read(side: Side, files: SideFiles) -> Reason | None:
         if tests.collected(name):
             continue  # Its own tests are those that the commit has not measured.
         if side.installed is not None and (side.other / name).exists():
-            continue  # As the command has made it there.
+            continue  # The command that installed the commit has made it there.
         if name not in files.read_there:
             return IgnoredFileRead(name, side.reference.shown)
     return None

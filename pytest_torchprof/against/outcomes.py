@@ -1,4 +1,4 @@
-"""The outcomes of the tests at the other commit: kept beside their measurements, so that a gap has its reason."""
+"""The outcomes of the tests at the other commit: kept beside their measurements, so that a gap has a known reason."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class BaseOutcomes:
     """The tests that were collected and left out."""
     names: TestNames = field(default_factory=TestNames)
     broken: str | None = None
-    """Why nothing ran at all."""
+    """Why no test ran at all."""
 
     def why_not(self, nodeid: str, *, own_tests: bool) -> str | None:
         """Return why a test was not measured there; None if the commit is known not to have it.

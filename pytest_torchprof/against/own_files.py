@@ -48,7 +48,7 @@ def is_behind_link(root: Path, name: str | PathLike[str]) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with all that is in it; TorchprofError where it cannot be removed."""
+    """Remove a file, a link or a folder with all that is in it; TorchprofError if it cannot be removed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

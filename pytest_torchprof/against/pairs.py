@@ -44,12 +44,12 @@ class Reading(NamedTuple):
     kernel_us: float | None
     """The recorded time of a step's kernels on the GPU; None without a GPU."""
     conditions: Mapping[str, str | int]
-    """Clock, cache, threads, machine."""
+    """The conditions of the times: clock, cache, threads, machine."""
     disturbed: tuple[str, ...]
 
 
 Readings = Mapping[Key, Reading | Reason]
-"""By measurement: the reading, or why there is none."""
+"""By measurement: the reading, or the reason for which there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class TimedMeasurement:
     lost: tuple[Reason, ...] = ()
     """Why pairs failed."""
     disturbed: tuple[str, ...] = ()
-    """The disturbances of the machine meanwhile."""
+    """The disturbances of the machine during that time."""
 
     @property
     def wanting(self) -> int:
@@ -166,11 +166,11 @@ class PairCosts:
     """The expected durations of processes, in seconds."""
 
     start_s: float
-    """Until the first test runs."""
+    """The time until the first test runs."""
     test_s: Mapping[str, float]
-    """By test id."""
+    """The time of each test, by its id."""
     factor: float = 1.0
-    """The factor by which they really take longer."""
+    """The factor by which processes really take longer."""
 
     def pair_s(self, keys: Collection[Key]) -> float:
         """Return the duration of a pair of processes."""

@@ -80,7 +80,7 @@ def watch(side: Side) -> None:
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-    """Note no files that are opened meanwhile: they are read to be compared, and not run."""
+    """Note no files that are opened in this block: they are read to be compared, and not run."""
     for reads in _WATCHED:
         reads.is_paused = True
     try:
@@ -107,11 +107,11 @@ class SideFiles:
 
     read: Mapping[str, str]
     read_of_other: Mapping[str, str]
-    """Those of the other side's."""
+    """The files of the other side that it has read."""
     run_or_read: Mapping[str, str]
-    """Its own, with the files of modules and libraries, which Python itself may not open."""
+    """Its own files, with those of modules and libraries, which Python itself may not open."""
     read_there: frozenset[str]
-    """What the other commit's side, which has ended, has read of the working tree; empty where nothing is ignored."""
+    """The working tree's files that the other commit's side, which has ended, has read; empty if git ignores none."""
 
 
 def files_of(side: Side, loaded: Iterable[str]) -> SideFiles:

@@ -51,7 +51,7 @@ class Request:
     is_fresh: bool
     """Whether results that an earlier run kept are ignored."""
     roots: tuple[Path, ...]
-    """Where modules are imported from, below the root of either side."""
+    """The folders from which modules are imported, below the root of either side."""
     folder: Path
     """The folder that is kept from run to run."""
     caches: Path

@@ -57,7 +57,7 @@ class Side:
     patterns: tuple[str, ...] = ()
     """The patterns by which pytest knows test files."""
     ambiguous_fails: bool = False
-    """Whether a test fails whose times the pairs leave open."""
+    """Whether a test fails if the pairs leave its times open."""
     timed: tuple[str, ...] | None = None
     """The tests whose times this process takes, and nothing else; None if it takes none."""
 
@@ -68,7 +68,7 @@ class Side:
 
     @property
     def title(self) -> SideName:
-        """What messages call it."""
+        """The name of the side in messages."""
         return SideName(self.reference.shown if self.is_base else None)
 
     @property

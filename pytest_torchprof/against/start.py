@@ -1,4 +1,4 @@
-"""How pytest is started for one side, once or, if times are taken, again and again."""
+"""The start of pytest for one side: once or, if times are taken, again and again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SideStart:
     arguments: tuple[str, ...]
     """Its command line, after the Python."""
     folder: str
-    """Where it is started."""
+    """The folder in which it is started."""
     environment: Mapping[str, str]
     python: str = sys.executable
 
@@ -85,7 +85,7 @@ def write_starts(folder: Path, base: SideStart, here: SideStart) -> None:
 
 
 def read_starts(folder: Path) -> tuple[SideStart, SideStart]:
-    """Return how the other commit's and the working tree's tests are started."""
+    """Return the starts of the other commit's and the working tree's tests."""
     base, here = (
         {**plain, "arguments": tuple(plain["arguments"])} for plain in json.loads((folder / _FILE).read_text())
     )

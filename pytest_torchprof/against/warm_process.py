@@ -1,8 +1,8 @@
 """A Python that has imported torch and forks: each fork runs pytest as a Python that was started for it alone would.
 
-It is started by its path, and loads neither this package nor any code of the repository. What it has imported is hidden
-from a fork until that imports it. Where the environment, which torch reads at its import, is then no longer what it
-was, the fork gives up, and a fresh process takes its place.
+It is started by its path, and loads neither this package nor any code of the repository. A module that it has imported
+is hidden from a fork until the fork imports it. If the environment, which torch reads at its import, has changed by
+then, the fork gives up, and a fresh process takes its place.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 STAGES: Final[Mapping[str, Sequence[str]]] = {"numpy": (), "torch": ("numpy",), "sympy": ()}
 """The modules that are imported, in this order, each with the earlier modules that its own import brings too."""
 GIVEN_UP: Final = 113
-"""The status of a fork that cannot be what a fresh process is."""
+"""The status of a fork that cannot stand for a fresh process."""
 _ENDINGS: Final = (*SOURCE_SUFFIXES, *BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 _NOT_READ: Final = ("PYTEST_", "TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE")
-"""How variables begin that pytest and a measurement set meanwhile, the latter for Inductor, which is no stage."""
+"""The beginnings of variables that pytest and measurements set; the latter's are for Inductor, which is no stage."""
 _OF_PYTHON: Final = ("__mp_main__", "_sysconfigdata")
 """Modules of the standard library that its own list lacks."""
 _LOOK_S: Final = 0.05
@@ -74,7 +74,7 @@ class Hidden:
         self._stages: dict[str, dict[str, ModuleType]] = {}
         self._warnings: dict[str, list[warnings.WarningMessage]] = {}
         sys.meta_path.insert(0, asked)
-        importlib.import_module("pytest")  # Which is never hidden: a fresh process begins with it.
+        importlib.import_module("pytest")  # It is never hidden: a fresh process begins with it.
         for stage in STAGES:
             before = set(sys.modules)
             with suppress(ModuleNotFoundError), warnings.catch_warnings(record=True) as warned:
@@ -85,13 +85,13 @@ class Hidden:
             self._stages[stage] = {name: sys.modules[name] for name in new if not name.startswith(_OF_PYTHON)}
         sys.meta_path.remove(asked)
         self.asked = asked.names - sys.stdlib_module_names
-        """What a folder must not have that stands on the path before these modules."""
+        """The names that no folder before these modules on the path may have."""
         self._modules = {name: module for modules in self._stages.values() for name, module in modules.items()}
         self._surroundings: object = None
         self._path: frozenset[str] = frozenset()
 
     def hide(self) -> None:
-        """Let it look as if they were not imported, from now on."""
+        """Make the modules look as if they were not imported, from now on."""
         for name in self._modules:
             del sys.modules[name]
         self._surroundings, self._path = _surroundings(), frozenset(sys.path)
@@ -106,7 +106,7 @@ class Hidden:
         return spec
 
     def show(self, name: str) -> ModuleType:
-        """Return a module that is imported now; with it come those that its import brings."""
+        """Return a module that is imported now, after showing it together with those that its import brings."""
         if _surroundings() != self._surroundings or not self.asked.isdisjoint(names_in(set(sys.path) - self._path)):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -114,13 +114,13 @@ class Hidden:
         top = _top_level_name(name)
         stages = (top, *STAGES[top]) if top in STAGES else ()
         for warned in (warning for stage in stages for warning in self._warnings.pop(stage, ())):
-            # By the filters of here, which may make an error of it.
+            # The filters of this process apply, which may turn the warning into an error.
             warnings.warn_explicit(warned.message, warned.category, warned.filename, warned.lineno)
         brought = {module_name for stage in stages for module_name in self._stages[stage]}
         for other, module in self._modules.items():
             if other in brought or _top_level_name(other) == top:
                 sys.modules.setdefault(other, module)
-        if top == "torch":  # It imports multiprocessing, which gives the program this name besides.
+        if top == "torch":  # It imports multiprocessing, which gives the program this second name.
             sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
         return self._modules[name]
 
@@ -143,13 +143,13 @@ def _top_level_name(name: str) -> str:
 
 
 def _surroundings() -> object:
-    """Return what libraries read when they are loaded: variables, and the processors of this process."""
+    """Return the facts that libraries read when they are loaded: variables, and the processors of this process."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_READ)}
     return variables, os.sched_getaffinity(0)
 
 
 def why_not() -> str | None:
-    """Return why a fork of this process would not be what a fresh process is; None where it would."""
+    """Return why a fork of this process would differ from a fresh process; None if it would not."""
     # Libraries that look after their threads, such as OpenBLAS, end them at a fork.
     if (pid := os.fork()) == 0:
         os._exit(0)
@@ -163,9 +163,9 @@ def why_not() -> str | None:
 
 
 def serve(channel: socket.socket) -> Mapping[str, Any] | None:
-    """Fork for each request; return it in the fork, and None where there are no more.
+    """Fork for each request; return the request in the fork, and None after the last one.
 
-    A request is a line: ``arguments``, ``folder``, ``log``, and what differs of the ``environment`` (null: none).
+    A request is a line: ``arguments``, ``folder``, ``log``, and the changed ``environment`` (null: no such variable).
     """
     # The terminal interrupts all of us, and we end with our owner.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -192,7 +192,7 @@ def _send(lines: Any, message: Mapping[str, object]) -> None:
 
 
 def _files() -> list[str]:
-    """Return the files of all modules; torch has some that are none, with names instead."""
+    """Return the files of all modules; some entries of torch's are not modules of files, and have names instead."""
     files = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
     return sorted({os.path.realpath(file) for file in files if isinstance(file, str) and file.startswith(os.sep)})
 
@@ -205,7 +205,7 @@ def _status(pid: int, channel: socket.socket) -> int:
         if ended:
             return os.waitstatus_to_exitcode(status)
         if asked_to_end is None:
-            # While a fork runs, nothing is asked: what can be read is the end.
+            # While a fork runs, there are no requests: the channel can only be read because it was closed.
             if select.select([channel], [], [], _LOOK_S)[0]:
                 os.kill(pid, signal.SIGTERM)
                 asked_to_end = time.monotonic()
@@ -216,7 +216,7 @@ def _status(pid: int, channel: socket.socket) -> int:
 
 
 def become(request: Mapping[str, Any], hidden: Hidden) -> None:
-    """Make this fork what a Python would be that was started with these arguments."""
+    """Turn this fork into the likeness of a Python that was started with these arguments."""
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     for stream in (1, 2):
         os.dup2(log, stream)

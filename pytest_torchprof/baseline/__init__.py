@@ -1,4 +1,4 @@
-"""Baselines: committed files of what each test launched when it was recorded."""
+"""Baselines: committed files of the kernels that each test launched when it was recorded."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
-# Time and memory grow with the square of the edits where the search goes edit by edit, and with the product of the
-# lengths (64 at once) where it goes bit by bit. Sequences too long for both count as having nothing in common: their
+# Time and memory grow with the square of the edits if the search goes edit by edit, and with the product of the
+# lengths (64 at once) if it goes bit by bit. Sequences too long for both count as having nothing in common: their
 # order no longer says anything.
 _MOST_EDITS: Final = 300
 _MOST_BITS: Final = 2**29
@@ -41,12 +41,12 @@ def _find_common(old: list[int], new: list[int]) -> list[Diagonal]:
 
 
 def _common_by_edits(old: list[int], new: list[int]) -> list[Diagonal] | None:
-    """Return the stretches that a shortest edit script keeps, None if the script is long.
+    """Return the stretches that a shortest edit script keeps; None if the script is long.
 
     Myers, "An O(ND) difference algorithm and its variations" (1986), the greedy forward search: cheap if the two are
     nearly alike, which difflib's is not for steps that repeat one layer.
     """
-    # For each diagonal how far it is reached, and the common stretches on the way there, the last one first.
+    # For each diagonal the position reached on it, and the common stretches on the way there, the last one first.
     reached: dict[int, tuple[int, Trail]] = {1: (0, None)}
     for edits in range(min(len(old) + len(new), _MOST_EDITS) + 1):
         for diagonal in range(-edits, edits + 1, 2):

@@ -31,7 +31,7 @@ class ChangedByBoth:
     what: tuple[str, ...]
     """The parts in which the sides differ: kernels, ranks, times and so on."""
     kept: str
-    """Which entry was taken: "ours", "theirs", "removed", "as merged"."""
+    """The entry that was taken: "ours", "theirs", "removed", "as merged"."""
     to_measure: bool
     """Whether it has to be measured again: both changed more than times."""
 
@@ -53,7 +53,7 @@ class Versions:
     theirs: Mapping[str, WrittenEntry]
 
     def of(self, key: str) -> tuple[Entry | None, Entry | None, Entry | None]:
-        """Return the entry in each version, None where a version does not have it."""
+        """Return the entry in each version; None for a version that does not have it."""
         was, our, their = (_entry(side.get(key)) for side in (self.base, self.ours, self.theirs))
         return was, our, their
 
@@ -103,7 +103,7 @@ def resolve(versions: Versions, left: Versions) -> Resolution:
 
 
 def find_overlap(key: str, merged: Entry | None, versions: Versions) -> ChangedByBoth | None:
-    """Return what both sides changed in an entry that was merged line by line, None if a side has measured it so."""
+    """Return the changes of both sides to an entry that was merged line by line; None if a side has measured it so."""
     was, our, their = versions.of(key)
     if (
         merged is None
@@ -124,7 +124,7 @@ def _is_ours(was: Entry | None, our: Entry | None, their: Entry | None) -> bool:
 
 
 def _overlap(key: str, was: Entry | None, our: Entry | None, their: Entry | None) -> ChangedByBoth | None:
-    """Return what becomes of an entry that both sides changed, None if they did not."""
+    """Return the overlap in an entry that both sides changed, with the side that is taken; None if they did not."""
     if was in (our, their) or our == their:
         return None
     before, here, there = map(_without_times, (was, our, their))

@@ -34,40 +34,40 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One distinct kernel, with what a comparison needs to know of it."""
+    """One distinct kernel, with the facts that a comparison needs."""
 
     name: str
     family: str | None = None
-    """None if it is not known; older entries call some of these ``other`` or ``pointwise``."""
+    """None if it is not known; older entries call some unknown kernels ``other`` or ``pointwise``."""
     dtype: str | None = None
     layout: str | None = None
     helper: str | None = None
-    """What the kernel does for another one ("split-k reduce"), None if it is no helper."""
+    """The task of the kernel for another one ("split-k reduce"); None if it is no helper."""
     op: str | None = None
     """The operator that launched it."""
     operands: str | None = None
-    """The operator's operands, where dtype and layout leave them open, in the form of `with_operands`."""
+    """The operator's operands, if dtype and layout leave them open, in the form of `with_operands`."""
 
     @property
     def structure(self) -> tuple[str | None, ...]:
-        """What stays the same across software versions: family, dtype, layout."""
+        """The facts that stay the same across software versions: family, dtype, layout."""
         return (self.family, self.dtype, self.layout, self.helper)
 
     @property
     def normal_name(self) -> str:
         """The name without the part that differs from run to run (Triton's index) and without template noise.
 
-        An operator that is the kernel, where the CPU is the device, computes the same in place.
+        An operator that is the kernel, if the CPU is the device, has the name of its variant that is not in place.
         """
         name = _normal_name(self.name)
         return name.removesuffix("_") if self.name == self.op and not name.endswith("__") else name
 
     @property
     def identity(self) -> tuple[str | None, ...]:
-        """What makes it the same kernel: its structure for gemm, conv and attention, else normal name and dtype.
+        """The facts that identify it: its structure for gemm, conv and attention, else normal name and dtype.
 
-        Operands decide what these leave open. If nothing shows what a product works on, only its own name identifies
-        it.
+        Operands decide facts that these leave open. If nothing shows the operands of a product, only its own name
+        identifies it.
         """
         if self.family not in STRUCTURAL:
             return (self.normal_name, self.dtype, self.operands)
@@ -82,7 +82,7 @@ class KernelRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def is_unspecific(self) -> bool:
-        """Whether neither dtype, layout nor operands show what it works on."""
+        """Whether neither dtype, layout nor operands show the data that it works on."""
         if self.operands is not None or self.helper is not None:
             return False
         return self.dtype is None or (self.layout is None and self.has_layout)
@@ -104,16 +104,16 @@ class Times(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     quantiles_us: Annotated[tuple[float, ...], Meta(min_length=1)]
     """The middles of equal parts of the sorted samples."""
     disturbed: tuple[str, ...] = ()
-    """The disturbances of the machine meanwhile."""
+    """The disturbances of the machine during that time."""
     confirmed: bool = True
     """Whether samples were taken twice, as is done before a test fails; not kept in a file."""
 
 
 class RankEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How another rank of a job differs from rank 0."""
+    """The differences of another rank of a job from rank 0."""
 
     steps: tuple[tuple[KernelRecord, ...], ...] | None = None
-    """As in ``Entry``; None if it launches the same as rank 0."""
+    """The steps as in ``Entry``; None if it launches the same kernels as rank 0."""
     numbers: dict[str, int | None] = {}
     """The numbers that differ."""
 
@@ -133,9 +133,9 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     time: Times | None = None
     """Untraced times, if a test asked for them."""
     samples_hardware: bool = False
-    """Whether the GPU's units were sampled besides, at locked clocks: times are then not compared."""
+    """Whether the GPU's units were sampled too, at locked clocks: times are then not compared."""
     ranks: dict[str, RankEntry] = {}
-    """By rank from "1" on, what differs there; empty if all ranks do the same, or if there is only one."""
+    """By rank, from "1" on, its differences; empty if all ranks do the same, or if there is only one."""
 
     def of_rank(self, number: int) -> Entry:
         """Return the entry that the rank of this number is compared with."""
@@ -161,7 +161,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(dict.fromkeys(kernel for step in self.steps for kernel in step))
 
     def counts(self) -> tuple[int, ...]:
-        """How often each of ``kernels`` is launched in the step that launches it most."""
+        """Return how often each of ``kernels`` is launched in the step that launches it most."""
         per_step = [Counter(step) for step in self.steps]
         return tuple(max(counts[kernel] for counts in per_step) for kernel in self.kernels)
 
@@ -241,7 +241,7 @@ def times_of(profile: Analysis) -> Times | None:
 
 
 def times(conditions: Mapping[str, str | int], samples: Sequence[float], **others: Any) -> Times:
-    """Return the times that are kept of samples, in microseconds, taken under these conditions."""
+    """Return the times that are kept for samples, in microseconds, taken under these conditions."""
     ordered = sorted(samples)
     middles = ((i + 0.5) / QUANTILES * len(ordered) - 0.5 for i in range(QUANTILES))
     return Times(

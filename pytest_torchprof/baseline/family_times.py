@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.steps import StepProfile
 
 MEMORY: Final = {True: "memcpy", False: "memset"}
-"""The names of copies and fills, which are no kernels, in place of a family."""
+"""The names of copies and fills, which are not kernels, in place of a family."""
 KEYS: Final = {f"{family}_us": family for family in (*FAMILIES, *MEMORY.values())} | {"not_known_us": FAMILY_NOT_KNOWN}
-"""The key of each family's time; in older entries kernels of which no family is known count with ``other``."""
+"""The key of each family's time; in older entries kernels of unknown family count with ``other``."""
 
 
 def spent_by_family(profile: Analysis) -> dict[str, float]:
@@ -36,7 +36,7 @@ def middle_of(steps: Sequence[StepProfile]) -> Sequence[StepProfile]:
 
 
 def copies_and_fills(profile: Analysis, step: StepProfile) -> Iterator[tuple[str, str, float]]:
-    """Yield the name of each copy and fill of a step, its stand-in for a family, and how long it took."""
+    """Yield the name of each copy and fill of a step, its stand-in for a family, and its duration."""
     gpu, names = profile.trace.gpu, profile.trace.names
     for i in step.part.gpu_ops:
         if gpu.kind[i] != KERNEL:

@@ -54,7 +54,7 @@ def read_or_empty(path: Path) -> BaselineFile:
 
 
 def update(path: Path, changes: Mapping[str, Entry | None]) -> None:
-    """Write ``changes`` into a baseline file, None removing an entry; all other entries stay as they are.
+    """Write ``changes`` into a baseline file; None removes an entry, and all other entries stay as they are.
 
     An entry that changed keeps the lines of its launch order that are still true. Several processes may update one file
     at once; a kill at any moment leaves the old or the new file. Raises UnreadableBaseline, leaving an unreadable file
@@ -106,7 +106,7 @@ class MergedTexts:
 def resolve(path: Path, left: MergedTexts, merged: MergedTexts | None) -> tuple[ChangedByBoth, ...]:
     """Write the merge of two versions of a file and return the entries that both changed.
 
-    ``left`` are the sides as the file has them, ``merged`` those of version control, None if it has none. Raises
+    ``left`` are the sides as the file has them, ``merged`` those of version control; None if it has none. Raises
     UnreadableBaseline if a side is damaged; TorchprofError if the folder cannot be written.
     """
     of_file = _versions(path, left)

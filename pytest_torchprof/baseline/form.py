@@ -50,7 +50,7 @@ class WrittenEntry:
 
 
 class RankFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What differs on a rank from rank 0, as the file has it."""
+    """The differences of a rank from rank 0, as the file has them."""
 
     steps: Annotated[tuple[tuple[Any, ...], ...], Meta(min_length=1)] | None = None
     numbers: dict[str, Annotated[int, Meta(ge=0, le=2**63 - 1)] | None] = {}
@@ -68,9 +68,9 @@ class EntryFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     varying: dict[str, Annotated[float, Meta(ge=0)]]
     time: Times | None = None
     samples_hardware: bool = False
-    """Left out where it is false."""
+    """Left out of the file if it is false."""
     ranks: dict[Annotated[str, Meta(pattern=r"\A[1-9]\d{0,5}\Z")], RankFields] = {}
-    """By rank from 1 on, where a job has several."""
+    """By rank, from 1 on, if a job has several."""
 
 
 # msgspec looks a type's annotations up in sys.modules when it is first used. When a test runs pytest itself (pytester),
@@ -116,7 +116,7 @@ def dumps(entries: Mapping[str, WrittenEntry]) -> bytes:
 
 
 def loads(data: bytes, path: Path) -> dict[str, WrittenEntry]:
-    """Return the entries of a baseline file's text; UnreadableBaseline says what is wrong with it and what to do."""
+    """Return the entries of a baseline file's text; UnreadableBaseline has its problem and the remedy."""
     if len(data) > MOST_BYTES:
         _refuse(path, f"it is larger than any baseline ({MOST_BYTES // 1024**2} MiB)")
     value = _json(data, path)

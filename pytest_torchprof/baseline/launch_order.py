@@ -132,7 +132,7 @@ def _edit(before: Order, step: Sequence[KernelRecord]) -> Order:
     """Return ``before`` with removed launches taken out of their rounds, and new ones inserted into theirs."""
     slots = [*_slots(before)]
     blocks: defaultdict[int, _EditedBlock] = defaultdict(_EditedBlock)
-    # What is inserted before each item of the order; the last entry comes after all of them.
+    # The lines that are inserted before each item of the order; the last entry comes after all of them.
     in_front: defaultdict[int, list[KernelRecord]] = defaultdict(list)
     for (old, new), equal in stretches([line.kernel for line, _ in slots], step):
         if equal:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FOLDER: Final = "__torchprof__"
 SUFFIX: Final = ".json"
 
-# Stands for ".." where a test file lies outside the root directory and its path is mirrored.
+# Stands for ".." in the mirrored path of a test file outside the root directory.
 _UP: Final = "__up__"
 # File systems allow 255 bytes; a temporary file's name, the slug and the suffix need room too.
 _LONGEST_MODULE: Final = 120
@@ -94,13 +94,13 @@ def module_name(file_name: str) -> str:
 
 
 def split_name(path: Path) -> tuple[str, str] | None:
-    """Return (module name, device slug) of a baseline file's name, None for another file."""
+    """Return (module name, device slug) of a baseline file's name; None for another file."""
     module, dot, slug = path.name.removesuffix(SUFFIX).rpartition(".")
     return (module, slug) if dot and module and slug and path.suffix == SUFFIX else None
 
 
 def test_file_of(path: Path, baseline_dir: Path, rootdir: Path) -> Path | None:
-    """Return the test file whose baseline ``path`` is, None if there is none; the inverse of `baseline_path`.
+    """Return the test file whose baseline ``path`` is; None if there is none; the inverse of `baseline_path`.
 
     ``baseline_dir`` and ``rootdir`` count only if ``path`` does not lie in a ``__torchprof__`` folder.
     """

@@ -35,7 +35,7 @@ class Move:
 
 
 def rename(old: Test, new: Test, rootdir: Path, baseline_dir: Path | None) -> tuple[Move, ...]:
-    """Move the entries of a test, a class, a test function with all its parameters, or a file; return what was moved.
+    """Move the entries of a test, a class, a test function with all its parameters, or a file; return the moves.
 
     Raises TorchprofError, leaving every file as it was, if there is no entry to move, if there is one of the new name,
     or if a file cannot be written.
@@ -59,7 +59,7 @@ def rename(old: Test, new: Test, rootdir: Path, baseline_dir: Path | None) -> tu
 
 
 def renamed_test(test: str, old: str | None, new: str | None) -> str | None:
-    """Return the id of a test after the renaming, None for a test that is not renamed."""
+    """Return the id of a test after the renaming; None for a test that is not renamed."""
     if old is None or new is None:
         return test
     if test == old or test.startswith((f"{old}[", f"{old}::")):

@@ -43,7 +43,7 @@ class RepeatedLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     repeat: Annotated[int, Meta(ge=1, le=MOST_LAUNCHES)]
     kernels: tuple[Any, ...]
-    """Each a `KernelLine`, and ``"end"``."""
+    """The kernels, each a `KernelLine`, and ``"end"``."""
 
 
 # As in `form`: resolved here, since this module may no longer be in sys.modules when msgspec first looks.

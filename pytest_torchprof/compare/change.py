@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Environment = Mapping[str, str | bool]
 
 Sides = tuple[str, str]
-"""What the two measurements are called."""
+"""The names of the two measurements."""
 
 Kind = Literal["added", "removed", "changed", "renamed", "replaced", "count", "reordered", "number"]
 Direction = Literal["better", "worse", "neutral", "ambiguous", "unknown"]
@@ -26,7 +26,7 @@ BETTER: Final = "better"
 WORSE: Final = "worse"
 NEUTRAL: Final = "neutral"
 AMBIGUOUS: Final = "ambiguous"
-"""It may be worse; the samples leave that open."""
+"""The code may be worse; the samples leave that open."""
 UNKNOWN: Final = "unknown"
 """It is not known whether it is the same kernel: nothing shows what it works on."""
 
@@ -34,7 +34,7 @@ THIS_RUN: Final = ("the baseline", "this run")
 DEVICE_KEYS: Final = ("gpu", "compute_capability")
 
 WORTH_A_LINE: Final = 0.10
-"""A number that varies from run to run gets a line only where it moved by more than this share."""
+"""A number that varies from run to run gets a line only if it moved by more than this share."""
 
 
 class LostFusion(Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class LostFusion(Struct, frozen=True, kw_only=True):
 
     ops: tuple[str, ...]
     kernels: int
-    """How many kernels carry them now."""
+    """The number of kernels that carry them now."""
 
 
 class Undecided(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class Undecided(Struct, frozen=True, kw_only=True):
 
 
 class LaunchPlaces(Struct, frozen=True, kw_only=True):
-    """Where in the user's code the kernels of a change were launched."""
+    """The places in the user's code at which the kernels of a change were launched."""
 
     places: tuple[Origin, ...]
     certain: bool = True
@@ -78,7 +78,7 @@ class Change(Struct, frozen=True, kw_only=True):
     what: str
     """A kernel's short name, or a number's name."""
     old: int | float | None = None
-    """The number, or how often a step launches the kernel; None if that side has neither."""
+    """The number, or the number of times that a step launches the kernel; None if that side has neither."""
     new: int | float | None = None
     direction: Direction = NEUTRAL
     gated: bool = False
@@ -91,17 +91,17 @@ class Change(Struct, frozen=True, kw_only=True):
     step: int = 0
     """The index of the distinct step of the new entry that has it."""
     launches: tuple[int, ...] = ()
-    """The indices of the kernels of that step that it is about, if the step has them."""
+    """The indices in that step of the kernels that it concerns, if the step has them."""
     lost_fusion: LostFusion | None = None
     undecided: Undecided | None = None
     launched: LaunchPlaces | None = None
-    """Where the kernels were launched; None if that was not looked up or is not known."""
+    """The places at which the kernels were launched; None if they were not looked up or are not known."""
     breaks: tuple[GraphBreak, ...] = ()
-    """The graph breaks that it is about, where their places are known."""
+    """The graph breaks that it concerns, if their places are known."""
 
     @property
     def file_line(self) -> str | None:
-        """Where its kernels were launched first, "model.py:12"; None where that is not known for sure."""
+        """The place at which its kernels were launched first, "model.py:12"; None if it is not known for sure."""
         return self.launched.places[0].file_line if self.launched is not None and self.launched.is_sure else None
 
     @property
@@ -111,7 +111,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     @property
     def is_number(self) -> bool:
-        """Whether it is about a number or times, and not about kernels."""
+        """Whether it concerns a number or times, and not kernels."""
         return self.kind == "number"
 
 
@@ -120,7 +120,7 @@ class OtherEnvironment(Struct, frozen=True, kw_only=True):
 
     sides: Sides
     keys: tuple[str, ...]
-    """What differs: "gpu", "torch", "tf32_matmul"."""
+    """The names of the facts that differ: "gpu", "torch", "tf32_matmul"."""
     old: dict[str, str | bool]
     new: dict[str, str | bool]
 
@@ -133,7 +133,7 @@ class OtherEnvironment(Struct, frozen=True, kw_only=True):
 def other_environment(old: Environment, new: Environment, sides: Sides) -> OtherEnvironment | None:
     """Return how two environments differ: by the device if that differs, else by software; None if neither does."""
     device = any(old.get(key) != new.get(key) for key in DEVICE_KEYS)
-    # An entry has those of them that its own kind of device names.
+    # An entry has the facts that its own kind of device names.
     software = dict.fromkeys(key for kind in device_kinds() for key in kind.environment if key not in DEVICE_KEYS)
     keys = DEVICE_KEYS if device else tuple(key for key in software if old.get(key) != new.get(key))
     if not keys:

@@ -48,7 +48,7 @@ _NOUNS: Final = {
 }
 _SHARES: Final = frozenset({"time", *(number.name for number in TABLE if number.tolerance)})
 _FEW: Final = 4
-"""As many changes of kernels as a screen shows; they need no line that sums them up."""
+"""The most changes of kernels that a screen shows in full; they need no line that sums them up."""
 _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -60,7 +60,7 @@ class DifferenceLine(NamedTuple):
     subject: str = ""
     """The kernel that came, went or changed."""
     file_line: str = ""
-    """Where it was launched, as far as that is known for sure."""
+    """The place at which it was launched; None if it is not known for sure."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -80,17 +80,17 @@ class Comparison(Struct, frozen=True, kw_only=True):
     environment: OtherEnvironment | None = None
     """The other device or software, shown before the verdict."""
     exchanged: tuple[Shift, ...] = ()
-    """What either side launches, by family, if more than a few kernels changed."""
+    """The kernels that either side launches, by family, if more than a few kernels changed."""
     families: tuple[Shift, ...] = ()
-    """Where the GPU time is spent, if it changed and both sides ran on the same device and software."""
+    """The use of the GPU time, if it changed and both sides ran on the same device and software."""
     disturbed: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """The disturbances of the machine while each side's times were taken."""
     of_recordings: bool = False
     """Whether two recordings are compared, and not entries of baselines."""
     same: dict[str, int] = {}
-    """The number of kernels that stayed what they were, by kind; only between recordings."""
+    """The number of unchanged kernels, by kind; only between recordings."""
     cost: Cost | None = None
-    """Where the GPU time of the compared steps is spent; only between recordings whose times are compared."""
+    """The use of the GPU time in the compared steps; only between recordings whose times are compared."""
     steps: tuple[str | None, str | None] | None = None
     """The names of the compared steps of recordings, if they are not the steps with most kernels."""
     sampled: tuple[bool, bool] = (False, False)
@@ -132,23 +132,23 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What became of the kernels, in a line; for recordings "same GEMM, two pointwise became one Triton kernel"."""
+        """The changes of the kernels, in a line; for recordings "same GEMM, two pointwise became one Triton kernel"."""
         if not self.of_recordings:
             return counted(len(self.kernels), "change")
         return words.kernels_words(self.same, self.changes)
 
     @property
     def exchange(self) -> str | None:
-        """What came and went by family, in words; None if nothing did, or only a few kernels."""
+        """The kernels that came and went, by family, in words; None for none or only a few."""
         return words.exchange_words(self.exchanged if self.cost is None else self.cost.families)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What changed, a line each: for recordings only the first of the kernels, otherwise all of them."""
+        """The changes, a line each: for recordings only the first of the kernels, otherwise all of them."""
         return self.screen_lines(every=not self.of_recordings)
 
     def screen_lines(self, *, every: bool, width: int = WIDTH) -> tuple[str, ...]:
-        """Return what changed, a line each; ``every``: all kernels, not only the first ones.
+        """Return the changes, a line each; ``every``: all kernels, not only the first ones.
 
         Those of recordings fit ``width`` columns.
         """
@@ -157,13 +157,13 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return (*self.decided(every=every), *self.varied())
 
     def decided(self, *, every: bool = True) -> tuple[str, ...]:
-        """Return the lines of ``decided_lines``."""
+        """Return the texts of ``decided_lines``."""
         return tuple(line.text for line in self.decided_lines(every=every))
 
     def decided_lines(self, *, every: bool = True) -> Iterator[DifferenceLine]:
-        """Yield what the code decides: kernels with the places that launch them, then numbers, gated ones first.
+        """Yield the changes that the code decides: kernels with their places, then numbers, gated ones first.
 
-        Another environment comes before all of it, since it may be the reason; an edit of the test after it.
+        Another environment comes before all of them, since it may be the reason; an edit of the test after them.
         """
         if self.environment is not None:
             yield DifferenceLine(self.environment_words)
@@ -190,7 +190,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return replace(self, changes=tuple(change for change in self.changes if not is_noise(change)))
 
     def varied(self) -> tuple[str, ...]:
-        """Return lines about what varies from run to run and gates nothing: numbers, and where the time is spent."""
+        """Return lines about changes that vary from run to run and gate nothing: numbers, and the use of the time."""
         moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
         families = words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
@@ -206,7 +206,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else has changed: environment, clocks, disturbances of the machine, and the test itself."""
+        """Further changes, a line each: environment, clocks, disturbances of the machine, and the test itself."""
         notes = (
             self.environment_words,
             self._clock_words,
@@ -221,7 +221,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def kernel_lines(self) -> tuple[str, ...]:
-        """What became of individual kernels, a line each."""
+        """The changes of individual kernels, a line each."""
         return tuple(line.text for block in self._kernel_blocks() for line in block)
 
     def _kernel_blocks(self) -> list[list[DifferenceLine]]:
@@ -260,7 +260,7 @@ def _block(change: Change) -> list[DifferenceLine]:
 
 
 def _recording_lines(comparison: Comparison, *, width: int, every: bool) -> Iterator[str]:
-    """Yield how two recordings differ: numbers, where the time is spent, what came and went, the first kernels."""
+    """Yield the differences of two recordings: numbers, use of the time, families that came and went, first kernels."""
     yield from comparison.notes
     cost = comparison.cost
     for text in number_lines(comparison.changes, cost):
@@ -347,7 +347,7 @@ def verdict_of(changes: tuple[Change, ...]) -> Verdict:
 
 
 def _details(changes: tuple[Change, ...], verdict: str) -> list[str]:
-    """Return the changes that made the verdict, the shortest form first: "+1 kernel", "2 kernels changed"."""
+    """Return the changes that made the verdict, in short: "+1 kernel", "2 kernels changed"."""
     numbers = {change.what: change for change in changes if change.is_number and change.gated}
     details = [
         _show_movement(name, numbers[name])

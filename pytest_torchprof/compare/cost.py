@@ -1,4 +1,4 @@
-"""The cost of a step before and after: where its GPU time is spent, and what came and went, by family and by kernel."""
+"""The cost of a step before and after: its GPU time, and the kernels that came and went, by family and by kernel."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Shift(Struct, frozen=True, kw_only=True):
 
     @property
     def difference_us(self) -> float:
-        """How much longer they run; negative if they run shorter."""
+        """The time by which they run longer; negative if they run shorter."""
         return self.time_us[1] - self.time_us[0]
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """Where the GPU time of a step is spent, before and after; the row that changed most comes first."""
+    """The use of the GPU time in a step, before and after; the row that changed most comes first."""
 
     on_gpu: bool = True
     """False on the CPU as device, where the kernels are operators."""
@@ -62,12 +62,12 @@ class Cost(Struct, frozen=True, kw_only=True):
 
     @property
     def noun(self) -> str:
-        """What the time of all work is called."""
+        """The name of the time of all work."""
         return "GPU time" if self.on_gpu else "kernel time"
 
     @property
     def difference_us(self) -> float:
-        """How much longer the step's work runs; negative if it runs shorter."""
+        """The time by which the step's work runs longer; negative if it runs shorter."""
         return self.time_us[1] - self.time_us[0]
 
 
@@ -109,7 +109,7 @@ def cost_by_family(families: tuple[Shift, ...], device: DeviceKind) -> Cost:
 
 
 def exchanged(before: Iterable[KernelRecord], after: Iterable[KernelRecord]) -> tuple[Shift, ...]:
-    """Return what two steps launch, by family, if no times are known: each time is 0."""
+    """Return the kernels that two steps launch, by family, if no times are known: each time is 0."""
     first, second = ({kernel: _Spent(count) for kernel, count in Counter(side).items()} for side in (before, after))
     return _families(first, second)
 
@@ -137,7 +137,7 @@ def _work(analysis: Analysis, step: StepProfile) -> Iterator[tuple[KernelRecord,
 
 
 def _family(kernel: KernelRecord) -> str:
-    # As the times in a baseline's entry are named.
+    # The times in a baseline's entry have these names.
     return kernel.family or FAMILY_NOT_KNOWN
 
 
@@ -146,7 +146,7 @@ def _of_family(side: Calls, family: str) -> Calls:
 
 
 def _pairs(before: Calls, after: Calls) -> Iterator[tuple[Calls, Calls]]:
-    """Yield the contents of each row: the same kernel of one operator, or what replaced it there."""
+    """Yield the contents of each row: the same kernel of one operator, or its replacement there."""
     groups = _grouped(before), _grouped(after)
     alone: tuple[dict[Hashable, Calls], dict[Hashable, Calls]] = ({}, {})
     for key in dict.fromkeys((*groups[0], *groups[1])):
@@ -165,7 +165,7 @@ def _pairs(before: Calls, after: Calls) -> Iterator[tuple[Calls, Calls]]:
 def _replaced(
     before: Mapping[Hashable, list[Calls]], after: Mapping[Hashable, list[Calls]]
 ) -> Iterator[tuple[Calls, Calls]]:
-    """Yield what only one side has, paired with what the same operator launches of the same family on the other."""
+    """Yield the kernels of one side alone, with those of the same operator and family of the other side alone."""
     for place in dict.fromkeys((*before, *after)):
         first, second = before.get(place, []), after.get(place, [])
         if first and second and place is not None:
@@ -183,7 +183,7 @@ def _grouped(side: Calls) -> dict[Hashable, Calls]:
 
 
 def _row_of(kernel: KernelRecord) -> Hashable:
-    """Return what the kernels of one row have in common; their dtype only if it says something about the work."""
+    """Return the common facts of the kernels in one row; their dtype only if it says something about the work."""
     if kernel.family in STRUCTURAL:
         return kernel.structure
     return kernel.normal_name if _is_triton(kernel) else kernel.short
@@ -197,7 +197,7 @@ def _by_operator(side: Calls) -> dict[str | None, Calls]:
 
 
 def _by_place(sides: Iterable[Calls]) -> dict[Hashable, list[Calls]]:
-    """Return what only one side has by family and operator; under None the kernels without a known operator."""
+    """Return kernels of only one side by family and operator; under None those without a known operator."""
     groups: defaultdict[Hashable, list[Calls]] = defaultdict(list)
     for side in sides:
         kernel = next(iter(side))

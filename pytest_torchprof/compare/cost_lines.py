@@ -73,7 +73,7 @@ def _is_about(ratio: float | None, lead: float | None) -> bool:
 
 
 def cost_lines(cost: Cost, *, width: int, every: bool = False) -> list[str]:
-    """Return where the GPU time is spent: a sentence, a table by family, one by kernel; nothing without a change."""
+    """Return the use of the GPU time: a sentence, a table by family, one by kernel; empty without a change."""
     explanation = explain_cost(cost)
     if explanation is None:
         return []

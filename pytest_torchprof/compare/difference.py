@@ -1,4 +1,4 @@
-"""How the kernels of two steps correspond: which stayed, moved, were swapped for others, went and came."""
+"""The correspondence of the kernels of two steps: those that stayed, moved, were swapped for others, went and came."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Names = Literal["normal", "exact", "structure"]
-"""What makes two kernels the same: identity, raw name, or only family, dtype and layout (under other software)."""
+"""The facts that make two kernels the same: identity, raw name, or only family, dtype and layout (other software)."""
 Step = tuple[KernelRecord, ...]
 Pair = tuple[KernelRecord, KernelRecord]
 
@@ -29,13 +29,13 @@ class IdentityRule:
     """One rule by which kernels are the same or different."""
 
     same: Key
-    """What makes two kernels the same."""
+    """The key that the same kernels share."""
     work: Key
-    """What lets one kernel replace another at the same position."""
+    """The key that a kernel shares with one that replaces it at the same position."""
     anywhere: tuple[Key, ...] = ()
-    """What lets it do so at any position in the step, the best reason first."""
+    """The keys that it shares with one that replaces it at any position in the step, the best reason first."""
     alike: Key
-    """What a step's counterpart in the other measurement is chosen by."""
+    """The key by which a step's counterpart in the other measurement is chosen."""
 
 
 def _kind_of_work(kernel: KernelRecord) -> Hashable:
@@ -78,7 +78,7 @@ class Difference:
 
     @property
     def renamed(self) -> Counter[Pair]:
-        """The kernels that count as the same under another name, apart from Triton's index, and how often."""
+        """The kernels that count as the same under another name, apart from Triton's index, with their numbers."""
         pairs = Counter(pair for pair in (*self.stayed, *self.moved) if pair[0].name != pair[1].name)
         for was, now in list(pairs):
             if without_index(was.name) == without_index(now.name):
@@ -87,7 +87,7 @@ class Difference:
 
 
 def difference(old: Step, new: Step, rule: IdentityRule) -> Difference:
-    """Compare two steps.
+    """Return how two steps differ by a rule.
 
     A kernel has gone or come if it is launched less or more often, wherever an alignment of the steps puts it;
     otherwise it only moved.

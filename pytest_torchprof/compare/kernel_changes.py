@@ -30,7 +30,7 @@ _RUN_AS: Final = {"clamp_min": "relu"}
 
 
 def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) -> tuple[Change, ...]:
-    """Return what changed in the kernels of each distinct step; up to ``allowed`` further launches do not fail.
+    """Return the changes in the kernels of each distinct step; up to ``allowed`` further launches do not fail.
 
     A step is the same if some step of the baseline ran its kernels; any other step is compared with the baseline's most
     similar step.
@@ -48,7 +48,7 @@ def kernel_changes(old: Entry, new: Entry, names: Names, *, allowed: float = 0) 
 
 
 def _by_subject(changes: Iterable[Change]) -> dict[tuple[str, ...], Change]:
-    """Return a step's changes by what they are said of: kernels of one name on several types share one, with all."""
+    """Return a step's changes by their subject: kernels of one name on several types share one change."""
     by_subject: dict[tuple[str, ...], Change] = {}
     for change in changes:
         others = [kernel.name for kernel in change.before] if change.kind in ("changed", "renamed") else ()
@@ -74,7 +74,7 @@ def _both(first: Change, second: Change) -> Change:
 
 def _step_changes(delta: Difference, before: Step, step: Step, names: Names, allowed: float) -> Iterator[Change]:
     too_many = len(delta.came) > (allowed if isinstance(allowed, int) else len(before) * allowed)
-    # A kernel that replaced another may carry a part of what that carried.
+    # A kernel that replaced another may carry a part of the operators of the other.
     came = {*delta.came, *(now for _, now in delta.swapped)}
     for (was, now), at in _group(zip(delta.swapped, delta.swapped_at, strict=True)).items():
         if not _may_be_one(was, now, names):
@@ -86,8 +86,8 @@ def _step_changes(delta: Difference, before: Step, step: Step, names: Names, all
         gone = _count_change(kernel, times, were[same(kernel)], are[same(kernel)], gated=True)
         lost = lost_fusion(kernel, came)
         went[lost is not None].append(replace(gone, lost_fusion=lost))
-    # If not all fit the screen, this order decides: the cause of kernels that came, those kernels, and then what merely
-    # went.
+    # If not all fit the screen, this order decides: the cause of kernels that came, those kernels, and then kernels
+    # that merely went.
     yield from went[True]
     for kernel, at in _group(zip(delta.came, delta.came_at, strict=True)).items():
         change = _count_change(kernel, len(at), were[same(kernel)], are[same(kernel)], gated=too_many)

@@ -23,7 +23,7 @@ GATED: Final = frozenset(number.name for number in TABLE if number.gated)
 """The numbers that fail a test if they are worse, without being asked for."""
 COUNTS: Final = tuple(number.name for number in TABLE if number.exact)
 _VARYING: Final = frozenset(number.name for number in TABLE if not number.exact)
-# These change with gpu_busy_us; a line each would bury what matters.
+# These change with gpu_busy_us; a line for each would bury the important ones.
 _WITH_BUSY_TIME: Final = frozenset(number.name for number in TABLE if number.follows == "gpu_busy_us")
 _LEAP_BYTES: Final = 1 << 20
 # An additional kernel that is allowed brings an additional launch, unless launches have a tolerance of their own.
@@ -37,7 +37,7 @@ _LEAST: Final = {"share": 0.01, "ratio": 0.01}
 def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> Iterator[Change]:
     """Yield changes of numbers that the code decides, then of those that vary, of which only memory can be gated.
 
-    Where the clocks of either side were locked, no number that hangs on them is compared.
+    If the clocks of either side were locked, no number that depends on them is compared.
     """
     locked = old.samples_hardware or new.samples_hardware
     for number in (number for number in TABLE if number.exact):
@@ -57,7 +57,7 @@ def number_changes(old: Entry, new: Entry, tolerance: Mapping[str, float]) -> It
 def median_changes(before: Analysis, after: Analysis) -> tuple[Change, ...]:
     """Return how the medians of two recordings differ: times, then counts and bytes, then shares, the largest first.
 
-    Where the clocks of either were locked, no number that hangs on them is compared.
+    If the clocks of either were locked, no number that depends on them is compared.
     """
     changes = []
     locked = before.trace.samples_hardware or after.trace.samples_hardware
@@ -96,7 +96,7 @@ def _direction_of(number: Number, was: float | None, now: float | None) -> Direc
 def lacking(old: Entry, new: Entry, tolerance: Mapping[str, float], *, strict: bool = False) -> list[str]:
     """Return the numbers that could fail the test and that the baseline ``old`` does not have, though ``new`` does.
 
-    An entry has each gated number, None where it was not known; only ``strict`` counts that as lacking.
+    An entry has each gated number, None if it was not known; only ``strict`` counts that as lacking.
     """
     counts = [name for name in COUNTS if name in GATED and new.numbers.get(name) is not None]
     varying = [number.name for number in TABLE if number.tolerance in tolerance and number.name in new.varying]
@@ -126,7 +126,7 @@ def tolerance_for(changes: Sequence[Change]) -> Mapping[str, float]:
 
 
 def ratio_of(before: float | None, after: float | None) -> float | None:
-    """Return after divided by before, None if there is no such ratio."""
+    """Return after divided by before; None if there is no such ratio."""
     return after / before if before and after is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Where in the user's code the kernels are launched that a baseline does not have."""
+"""The places in the user's code at which the kernels are launched that a baseline does not have."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_KERNELS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
-    """The places in the user's code that launch whatever is worse than the baseline."""
+    """The places in the user's code that launch the kernels for which a test is worse than its baseline."""
 
     comparison: Comparison
     """The comparison, whose changes have their places."""
@@ -42,7 +42,7 @@ class Blame:
 def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
     """Return the comparison with the places at which the kernels of its changes for the worse are launched.
 
-    ``analysis`` is what ``new`` was made of. If a step launches several kernels of one kind in a row, it cannot be
+    ``new`` was made from ``analysis``. If a step launches several kernels of one kind in a row, it cannot be
     known which of them is new; all are named then.
     """
     steps = {records(step.kernels): step for step in reversed(analysis.steps)}
@@ -73,7 +73,7 @@ def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
 def _launch_places(
     change: Change, step: Sequence[KernelRecord], profile: StepProfile, changes: Sequence[Change]
 ) -> LaunchPlaces | None:
-    """Return where the kernels of a change are launched, None if that is not known."""
+    """Return the places at which the kernels of a change are launched; None if they are not known."""
     places = _places(profile)
     same = [at for at, kernel in enumerate(step) if kernel == step[change.launches[0]]]
     if places is None:
@@ -97,7 +97,7 @@ def _launch_places(
 
 
 def _places(step: StepProfile) -> list[Origin | None] | None:
-    """Return where each kernel of a step was launched, in order; None if the repeat launched them in another order."""
+    """Return the place of each kernel of a step, in order; None if the repeat launched them in another order."""
     if [(kernel.name, kernel.op) for kernel in step.kernels] != list(step.places.kernels):
         return None
     launched: Counter[tuple[str, str | None]] = Counter()

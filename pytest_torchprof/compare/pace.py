@@ -44,7 +44,7 @@ class Slowdown:
     """How often chance would produce as large a difference, in this direction."""
 
     def exceeds(self, allowed: float) -> bool:
-        """Whether the slowdown is more than what is allowed, than the same code shows, and than chance explains."""
+        """Return whether the slowdown is more than is allowed, than the same code shows, and than chance explains."""
         return self.share > max(allowed, self.floor) and self.chance < CHANCE
 
     @property
@@ -110,12 +110,12 @@ class TimedPairs:
 
     @property
     def verdict(self) -> PaceVerdict:
-        """What the pairs so far show."""
+        """The verdict of the pairs so far."""
         return self._decision or "ambiguous"
 
     @property
     def _decision(self) -> PaceVerdict | None:
-        """What the pairs show, None if they leave it open."""
+        """The verdict of the pairs; None if they leave it open."""
         if len(self.pairs) < LEAST_PAIRS:
             return None
         if self.doubted:

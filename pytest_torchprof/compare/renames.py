@@ -9,7 +9,7 @@ from pytest_torchprof.kernels.names import decode, normal_name
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names import KernelName
 
-# In the order in which people ask: what it computes, on what, then how.
+# In the order in which people ask: the work, its operands, then the way in which it is done.
 _FACTS: Final = ("family", "layout", "dtype", "tensor_core", "library", "triton", "collective", "helper")
 _TUNING: Final = ("tile", "stages", "cluster", "split_k", "epilogue", "alignment", "arch")
 # The way ATen's pointwise kernels walk their operands shows what became of these
@@ -23,9 +23,9 @@ _WORDS: Final = {"tensor_core": "tensor core", "split_k": "split-K", "triton": "
 
 
 def explain_rename(a: str, b: str) -> str:
-    """Return what changed from kernel name ``a`` to ``b``: "layout tn -> nn, tile 128x256 -> 64x64 (bf16 as before)".
+    """Return the change from kernel name ``a`` to ``b``: "layout tn -> nn, tile 128x256 -> 64x64 (bf16 as before)".
 
-    Only what both names say is called a change; a field that one of them leaves open is "unknown".
+    Only facts in both names are called a change; a field that one of them leaves open is "unknown".
     """
     if a == b:
         return "same name"

@@ -48,7 +48,7 @@ def _same_types(was: KernelRecord, now: KernelRecord) -> Reply:
 
 
 def _all_types(kernel: KernelRecord) -> tuple[str, ...] | None:
-    """Return the types of all operands of a kernel's operator, None unless all are known."""
+    """Return the types of all operands of a kernel's operator; None unless all are known."""
     if kernel.operands is not None:
         return types_of(kernel.operands)
     is_certain = kernel.dtype is not None and tells_all_types(kernel.name, kernel.op, kernel.family)
@@ -81,9 +81,9 @@ def lacks_operands(was: KernelRecord, now: KernelRecord) -> bool:
 
 
 def lacking_kernels(old: Entry, new: Entry) -> Iterator[KernelRecord]:
-    """Yield a baseline's kernels of which it does not say on what they work, so that they may not be this run's.
+    """Yield a baseline's kernels without recorded operands, which may be other kernels than this run's.
 
-    They count as the same where nothing contradicts that.
+    They count as the same if nothing contradicts that.
     """
     now = new.kernels
     for was in old.kernels:

@@ -24,7 +24,7 @@ _BEST: Final = 2
 
 
 def time_changes(old: Times | None, new: Times | None, share: float | None) -> Iterator[Change]:
-    """Yield the changes of the times; ``share`` is the tolerance, None if times are not gated."""
+    """Yield the changes of the times; ``share`` is the tolerance; None if times are not gated."""
     if new is None:
         return
     undecided = _not_comparable(old, new)
@@ -49,7 +49,7 @@ def disturbances(old: Times | None, new: Times | None) -> tuple[tuple[str, ...],
 
 
 def _not_comparable(old: Times | None, new: Times) -> Undecided | None:
-    """Return why the samples of two measurements cannot be compared, None if they can."""
+    """Return why the samples of two measurements cannot be compared; None if they can."""
     if old is None:
         return Undecided(why="no samples")
     names = sorted(old.conditions.keys() | new.conditions.keys())

@@ -1,4 +1,4 @@
-"""The comparison of a measurement's time with another commit's, and the words for it."""
+"""The comparison of a measurement's time with another commit's, and its lines."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What became of the time, in a line."""
+        """The result of the comparison, in a line."""
         if self.step is None:
             return self.verdict if self.reason is None else self.reason.text
         fresh = f", {self.confirming_pairs} of them to confirm" if self.confirming_pairs else ""
@@ -66,7 +66,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What became of the time, a line each; if there are no times, only if that fails the test."""
+        """The lines about the time; if there are no times, only if that fails the test."""
         if self.step is None:
             return (f"not measured: its time against the other commit: {self.reason}",) if self.fails else ()
         return tuple(f"    {line}" for line in self._figures(self.words))
@@ -81,7 +81,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
 
     @property
     def remedy(self) -> str | None:
-        """What to do if its times fail the test; None if there is nothing to do, or if the reason says it."""
+        """The remedy if its times fail the test; None if there is nothing to do, or if the reason says it."""
         if not self.fails or self.step is None:
             return None
         if self.verdict == "ambiguous":
@@ -90,7 +90,7 @@ class TimeComparison(Struct, frozen=True, kw_only=True):
 
     @property
     def lines_with_remedy(self) -> tuple[str, ...]:
-        """The lines about the times, with what to do."""
+        """The lines about the times, with the remedy."""
         return self.lines if self.remedy is None else (*self.lines, f"  do: {self.remedy}")
 
     def failure(self, reference: str) -> str:

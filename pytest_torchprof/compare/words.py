@@ -1,4 +1,4 @@
-"""What differs between two measurements, in words: those of failures, the terminal, pages, JSON and ``diff``."""
+"""The differences between two measurements, in words: those of failures, the terminal, pages, JSON and ``diff``."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def change_words(change: Change) -> str:
 
 
 def noise_words(change: Change) -> str:
-    """Return what became of a number that gates nothing, without the factor: nobody is to ask what that decides."""
+    """Return the change of a number that gates nothing, without the factor: it must not look like a decision."""
     return movement_words(BY_NAME[change.what], change.old, change.new)
 
 
@@ -124,7 +124,7 @@ def _types_differ(was: KernelRecord, now: KernelRecord) -> bool:
 
 
 def _type_words(was: KernelRecord, now: KernelRecord) -> str:
-    """Return "gemm mm: bf16 tn -> fp32 nn, launched by aten::mm": each side with all that is known of it."""
+    """Return "gemm mm: bf16 tn -> fp32 nn, launched by aten::mm": each side with all known facts."""
     facts = [fact for fact in ("dtype", "layout") if getattr(was, fact) or getattr(now, fact)]
     sides = (_side_words(kernel, facts) for kernel in (was, now))
     bare = [structs.replace(kernel, dtype=None, layout=None).short for kernel in (was, now)]
@@ -177,7 +177,7 @@ def became_words(change: Change) -> str:
 
 
 def kernels_words(same: Mapping[str, int], changes: Sequence[Change]) -> str:
-    """Return what became of the kernels of two recordings: "same GEMM, two pointwise became one Triton kernel"."""
+    """Return the changes of the kernels of two recordings: "same GEMM, two pointwise became one Triton kernel"."""
     parts = [same_words(same)] if same else []
     swapped: Counter[str] = Counter()
     for change in changes:
@@ -220,7 +220,7 @@ def _list_names(kernels: Sequence[KernelRecord], shown: int = 4) -> str:
 
 
 def same_words(same: Mapping[str, int]) -> str:
-    """Return what stayed: "same three GEMMs, one copy and all 12 other kernels"."""
+    """Return the unchanged kernels: "same three GEMMs, one copy and all 12 other kernels"."""
     named = {kind: count for kind, count in same.items() if kind in (*STRUCTURAL, "communication")}
     if named and len(same) - len(named) <= 2:
         named = {**named, **same}
@@ -234,7 +234,7 @@ def same_words(same: Mapping[str, int]) -> str:
 
 
 def one_sided_words(replaced: Iterable[Change]) -> list[str]:
-    """Return what came and what went, by kind of kernel: "12 GEMMs more", "one copy gone"."""
+    """Return the kernels that came and went, by kind: "12 GEMMs more", "one copy gone"."""
     sides: dict[str, Counter[str]] = {"more": Counter(), "gone": Counter()}
     for change in replaced:
         if not (change.before and change.after):
@@ -285,7 +285,7 @@ def movement_words(number: Number, was: float | None, now: float | None, *, call
 def factor_words(number: Number, was: float | None, now: float | None) -> str:
     """Return the factor of a change, "7.8x"; empty if it is obvious, or if there is none."""
     ratio = ratio_of(was, now)
-    # With small counts it is obvious, and a share is already a ratio.
+    # The factor of small counts is obvious, and a share is already a ratio.
     obvious = number.unit in ("share", "ratio") or (number.unit == "count" and max(was or 0, now or 0) < _HANDFUL)
     return "" if ratio is None or obvious else show_factor(ratio)
 
@@ -304,7 +304,7 @@ def disturbance_words(disturbed: tuple[Sequence[str], Sequence[str]]) -> Iterato
 
 
 def clock_words(sampled: tuple[bool, bool]) -> str:
-    """Return why times are not compared, if a side was recorded at locked clocks; else nothing."""
+    """Return why times are not compared, if a side was recorded at locked clocks; else an empty text."""
     if not any(sampled):
         return ""
     which = "both" if all(sampled) else "the first" if sampled[0] else "the second"
@@ -390,14 +390,14 @@ def _of(kinds: Sequence[str]) -> str:
 
 
 def exchange_words(families: Iterable[Shift]) -> str | None:
-    """Return what came and went by family: "1,281 GEMMs fp32 -> 929 GEMMs bf16; 12 copies more"; None for nothing."""
+    """Return the kernels that came and went, by family: "1,281 GEMMs fp32 -> 929 GEMMs bf16"; None without any."""
     moved = [row for row in families if row.family not in MEMORY.values()]
     changed = [calls_words(row) for row in moved if row.calls[0] != row.calls[1] or len({*_dtypes(row)}) > 1]
     return first_of(changed, _EXCHANGES, "family", between="; ") or None
 
 
 def family_words(shifts: Sequence[Shift]) -> list[str]:
-    """Return where the time is spent, for each of the few families in which it changed most."""
+    """Return the change of the time, for each of the few families in which it changed most."""
     total = max((sum(shift.time_us[side] for shift in shifts) for side in (0, 1)), default=0.0)
     words = [_family_words(shift) for shift in shifts if abs(shift.difference_us) >= _WORTH_TELLING_OF * total]
     if len(words) > _FAMILIES:
@@ -470,7 +470,7 @@ def _label_words(names: Sequence[str], row: Shift) -> list[str]:
 
 
 def place_lines(change: Change) -> Iterator[str]:
-    """Yield where the user's code launched the kernels of a change, or broke its graph, a line each."""
+    """Yield the places at which the user's code launched the kernels of a change, or broke its graph, a line each."""
     if (launched := change.launched) is not None:
         from_words = "from" if launched.certain else "from one of"
         yield f"    {change.what} {from_words}: {_places_words(launched.places)}"

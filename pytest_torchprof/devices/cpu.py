@@ -8,7 +8,7 @@ from functools import cache
 from pytest_torchprof.devices.cpu_operators import ALONE, VIEWS
 from pytest_torchprof.devices.kinds import DeviceKind, OperatorWork
 
-# Fused loops, and templates of products and attention, whose names differ: a name with a graph's number is one of them.
+# Fused loops, and templates of products and attention, which have different names, all with the number of a graph.
 _FUSED = re.compile(r"(?:kernel_)?cpp_(?:\w+_)?fused_\w*|graph_\d+_\w+")
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::\w[\w.]*")
 FORKED = "<forked function>"
@@ -45,7 +45,7 @@ empty_like empty_permuted empty_quantized empty_strided new_empty new_empty_stri
 resize_as_
 """
 # These return their input if there is nothing to do (no mask to draw in eval mode, the right type or layout already);
-# otherwise they contain the operator that does it.
+# otherwise they contain the operator that does the work.
 _WRAPPERS = """
 alpha_dropout alpha_dropout_ coalesce contiguous cpu cuda dropout dropout_ feature_alpha_dropout feature_dropout
 feature_dropout_ pin_memory to type_as

@@ -28,7 +28,7 @@ _TAIL = re.compile(r"(?:_ptsz|_ptds|_v\d+|_spt)+$")
 
 
 class CallKind(IntEnum):
-    """The kind of a runtime or driver call, as far as numbers depend on it."""
+    """The kinds of runtime and driver calls, as far as numbers depend on them."""
 
     OTHER = 0
     LAUNCH = 1
@@ -36,9 +36,9 @@ class CallKind(IntEnum):
     BLOCKING = 3
     """It makes the CPU wait for the GPU."""
     BLOCKING_COPY = 4
-    """It waits too, for a copy that it starts itself."""
+    """It makes the CPU wait for a copy that it starts itself."""
     DEVICE_SYNC = 5
-    """It waits for everything; the profiler itself ends with it."""
+    """It makes the CPU wait for all work of the device; the profiler itself ends with it."""
     COPY = 6
     CAPTURE_BEGIN = 7
     CAPTURE_END = 8
@@ -81,7 +81,7 @@ class DeviceKind(Struct, frozen=True, kw_only=True):
     title: str | None = None
     """Its name in reports; None if its devices have names of their own."""
     operator_work: Callable[[str], OperatorWork] | None = None
-    """Returns the work of an operator by name, where the operators themselves are the kernels; None elsewhere."""
+    """Returns the work of an operator by name, if the operators themselves are the kernels; else None."""
     waiting_operators: frozenset[str] = frozenset()
     """If operators are the kernels, those that compute nothing and wait for a value: ``.item()``, ``bool(t)``."""
     lacks: frozenset[str] = frozenset()

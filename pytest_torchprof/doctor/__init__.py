@@ -22,7 +22,7 @@ PROFILER: Final = "a GPU that can be profiled"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check, and what it requires."""
+    """A check: its name, its function, and the device or software that it needs."""
 
     name: str
     look: Callable[[Machine], Iterator[Answer]]
@@ -69,7 +69,7 @@ def _asked(check: Check, machine: Machine) -> Iterator[Answer]:
 
 
 def _why_not(check: Check, machine: Machine) -> str | None:
-    """Return why a check is not made although it would have an answer."""
+    """Return why a check is not made although it would have an answer; None if it is made."""
     if check.needs == NOTHING:
         return None
     if machine.no_torch is not None:

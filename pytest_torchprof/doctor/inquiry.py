@@ -1,4 +1,4 @@
-"""How a check asks, and its answer as text for a person and for a bug report.
+"""The way in which a check asks, and its answer as text for a person and for a bug report.
 
 Code that may crash or hang runs in a fresh process with a time limit: the way it ends is an answer.
 """
@@ -42,7 +42,7 @@ _HOMES = re.compile(r"(?<![\w.])/(?:home|Users)/[^/\s:'\"]+|(?<![\w.])/root(?=[/
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One line of the report, and what to do if something is wrong."""
+    """One line of the report, with the remedy if something is wrong."""
 
     check: str
     status: Status
@@ -94,7 +94,7 @@ def ask(work: Work, *given: object, limit_s: float = LIMIT_S) -> Mapping[str, An
 
 
 def _run(command: list[str], stderr: IO[bytes], limit_s: float) -> int | None:
-    """Return the exit status, None if the process had to be killed."""
+    """Return the exit status; None if the process had to be killed."""
     settings: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": stderr, "env": without_filters(os.environ)}
     # With the compilers that it has started.
     with running(command, own_group=True, patience_s=0, **settings) as process, suppress(subprocess.TimeoutExpired):

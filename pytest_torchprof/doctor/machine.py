@@ -36,7 +36,7 @@ class Machine:
 
     @cached_property
     def no_torch(self) -> str | None:
-        """Why torch cannot be imported, None if it can."""
+        """Why torch cannot be imported; None if it can."""
         try:
             with warnings.catch_warnings():
                 # Without NumPy, which nothing here needs, torch warns when it is imported.
@@ -104,7 +104,7 @@ def _describe_used(device: str) -> dict[str, Any]:
 
 
 def _driver() -> str | None:
-    """Return the CUDA version that the driver supports, None if it does not answer."""
+    """Return the CUDA version that the driver supports; None if it does not answer."""
     version = ctypes.c_int()
     try:
         failed = ctypes.CDLL(_DRIVER).cuDriverGetVersion(ctypes.byref(version))
@@ -114,7 +114,7 @@ def _driver() -> str | None:
 
 
 def of_torch(machine: Machine) -> Iterator[Answer]:
-    """Say which torch is imported here, and what it was built for."""
+    """Say which torch is imported here, and for which devices it was built."""
     if machine.no_torch is not None:
         missing = machine.no_torch.startswith("ModuleNotFoundError: No module named 'torch'")
         text = "torch is not installed" if missing else f"torch cannot be imported: {machine.no_torch}"
@@ -161,7 +161,7 @@ _WAITING = "every launch waits for its kernel: times and ratios are not measured
 _ATTACHED = "another profiling tool is attached, and CUPTI serves one"
 _RUN_WITHOUT = "run the tests without it, or with --torchprof=off"
 
-# Name, effect, what to do if that is wrong on a machine with a GPU ("": it is not).
+# Name, effect, the remedy if that is wrong on a machine with a GPU ("": it is not wrong).
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"(CUDA|HIP|ROCR)_VISIBLE_DEVICES", "chooses the GPUs that torch sees", ""),
     (r"NSYS_PROFILING_SESSION_ID", _ATTACHED, _RUN_WITHOUT),
@@ -253,7 +253,7 @@ _QUERIES: Mapping[str, Callable[[nvml.Gpu], Any]] = {
 
 
 def ask_nvml(device: str, uuid: str) -> Facts:
-    """Ask every question; each answer is a value, or why there is none. It is called in a process of its own."""
+    """Ask every question; each answer is a value, or a reason for its absence. It runs in a process of its own."""
     import torch
 
     # A measurement asks from a process that uses the GPU: only such processes are listed.
@@ -273,7 +273,7 @@ def _plain_answer(answer: Any) -> Facts:
 
 
 def of_nvml(machine: Machine) -> Iterator[Answer]:
-    """Say how the driver answers each query, and which it does not answer."""
+    """Say how the driver answers each query, and which queries it does not answer."""
     if not machine.gpu["cuda"]:
         return
     facts = ask(ask_nvml, machine.gpu["device"], machine.gpu["uuid"])

@@ -30,7 +30,7 @@ STEPS = 3
 
 
 def measure(body: Callable[[], object], device: str) -> dict[str, Any]:
-    """Return why the measurement cannot be trusted (None: it can), and its numbers if there is a recording."""
+    """Return why the measurement cannot be trusted (None if it can), and its numbers if there is a recording."""
     plan = Plan(
         device=device, asked=device, warmup=2, steps=STEPS, record=frozenset(), nodeid="torchprof doctor", label=None
     )

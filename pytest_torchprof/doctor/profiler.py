@@ -115,13 +115,13 @@ def loaded_paths() -> list[str]:
 
 def _version(path: str) -> int | None:
     number = ctypes.c_uint32()
-    # As torch's own calls resolve it: a preloaded library is called instead of the installed one.
+    # Torch's own calls resolve the function in this way: a preloaded library is called instead of the installed one.
     function = getattr(ctypes.CDLL(None), "cuptiGetVersion", None) or ctypes.CDLL(path).cuptiGetVersion
     return None if function(ctypes.byref(number)) else number.value
 
 
 def shadowed(loaded: str) -> str | None:
-    """Return the CUPTI that was installed with torch if another one is loaded, else None."""
+    """Return the CUPTI that was installed with torch if another one is loaded; else None."""
     torch = import_module("torch")
     packages = Path(str(torch.__file__)).parents[1]
     patterns = ("nvidia/*/lib/libcupti.so*", "torch/lib/libcupti*.so*")

@@ -24,7 +24,7 @@ _PLACES: Final = (
     ("quantize_per_tensor_dynamic", {3: 1, 4: 1}),
 )
 TYPE_ARGUMENTS: Final = {f"aten::{op}": places for ops, places in _PLACES for op in word_list(ops)}
-"""The operators whose arguments the recording keeps, as ``WITH_SETTINGS`` says."""
+"""The positions by operator; the recording keeps the arguments of these, as of all in ``WITH_SETTINGS``."""
 ALWAYS_ASKED: Final = frozenset(op for op in TYPE_ARGUMENTS if op.startswith("aten::quantize_"))
 """Operators that cannot be called without a ``dtype``."""
 # c10/core/ScalarType.h
@@ -35,12 +35,12 @@ _SCALAR_TYPES: Final = dict(
         )
     )
 )
-# These make int64 of integers and bools without being asked.
+# These turn integers and bools into int64 without being asked.
 _WIDENING: Final = frozenset(op for op in TYPE_ARGUMENTS if op.rpartition("::")[2].startswith(("sum", "prod", "cum")))
 
 
 def asked_type(launch: Launch) -> str | None:
-    """Return the type that an operator was asked for; None if for none, or for the one it returns anyway."""
+    """Return the type that an operator was asked for; None without one, and for the type that it returns anyway."""
     settings, at = launch.settings or (), TYPE_ARGUMENTS.get(launch.op or "", {})
     index = at.get(len(settings))
     number = "" if index is None else str(settings[index])

@@ -1,4 +1,4 @@
-"""Which operators a kernel carries: by Inductor's own code where a recording holds it, else by the kernel's name.
+"""The operators that a kernel carries, by Inductor's own code if a recording holds it, else by the kernel's name.
 
 Inductor also puts into a name the operators that a kernel's input comes from, and those that it was made for. So a name
 alone proves an operator only if no other kernel can have computed it: see ``doubted`` of a :class:`Kernel`.

@@ -1,4 +1,4 @@
-"""The types a kernel may compute in where its name shows none: those that its operator's operands leave possible."""
+"""The types that a kernel may compute in if its name shows none: those that its operator's operands leave possible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OF_HELPERS: Final = "fp32"
 
 
 def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[str]:
-    """Return the dtypes that the kernel's may be, by its operator's operands; empty where they do not show it.
+    """Return the possible dtypes of the kernel, by its operator's operands; empty if they do not show it.
 
     Torch's rules of promotion apply; a conversion has two types.
     """
@@ -63,7 +63,7 @@ def operand_dtypes(name: str, decoded: KernelName, launch: Launch) -> frozenset[
 
 
 def _is_atens(decoded: KernelName, launch: Launch) -> bool:
-    """Whether an operator of torch's launched a kernel that is known to do its work, on its operands themselves."""
+    """Return whether torch's operator launched a kernel that is known to do its work, on the operands themselves."""
     if decoded.family in ELEMENTWISE and decoded.library == "aten":
         return True
     made_to_measure = decoded.family in (None, "communication") or decoded.library == "triton"
@@ -87,6 +87,6 @@ def computes_in(name: str, decoded: KernelName, launch: Launch, dtype: str) -> R
 
 
 def _size_of(dtype: str) -> int:
-    """Return how many bytes an element takes; two of fp4 share one."""
+    """Return the bytes of an element; two of fp4 share one."""
     bits = re.search(r"\d+", dtype)
     return max(1, int("32" if dtype == "tf32" else bits[0]) // 8) if bits else 1

@@ -13,7 +13,7 @@ from pytest_torchprof.trace.metadata import GeneratedKernel
 
 
 def launcher_text(op: str | None, *, in_graph: bool) -> str | None:
-    """Return who launched a kernel: its operator, or the replay of its graph; None where neither is known."""
+    """Return the launcher of a kernel: its operator, or the replay of its graph; None if neither is known."""
     return op or ("graph replay" if in_graph else None)
 
 
@@ -22,21 +22,21 @@ class Kernel(Struct, frozen=True, kw_only=True):
 
     name: str
     decoded: KernelName
-    """What the name says, completed by what the launching operator was given."""
+    """The meaning of the name, completed by the operands of the launching operator."""
     op: str | None
     """The innermost operator around the launch; None for an orphan, and directly inside a compiled region."""
     op_chain: tuple[str, ...]
     """The names of all ranges around the launch, outermost first: regions, autograd nodes, operators."""
     forward_op: str | None = None
-    """In a backward pass, the operator whose backward launched it; None elsewhere, and where the recording links none.
+    """In a backward pass, the operator whose backward launched it; None elsewhere, and if the recording links none.
     """
     op_dtypes: tuple[str, ...] | None
     """The operator's operand types in torch's words, such as ``c10::BFloat16``."""
     op_shapes: tuple[Any, ...] | None
     op_strides: tuple[Any, ...] | None
     joined: frozenset[str] | None = None
-    """If its operator joins tensors, the types that these may have; None for other operators, and where nothing shows
-    it.
+    """If its operator joins tensors, the types that these may have; None for other operators, and if nothing shows
+    them.
     """
     start_ns: int
     dur_ns: int
@@ -48,20 +48,20 @@ class Kernel(Struct, frozen=True, kw_only=True):
     in_graph: bool = False
     """Whether a graph launch ran it."""
     capture_known: bool = False
-    """For a graph's kernel, whether the recording shows what launched it when the graph was captured."""
+    """For a graph's kernel, whether the recording shows which operator launched it when the graph was captured."""
     unsure_ops: tuple[str, ...] = ()
-    """Operators that may have launched it then, inside the enclosing operator that is recorded, or without one."""
+    """Operators that may have launched it in the capture, inside the recorded enclosing operator, or without one."""
     annotation: Annotation | None = None
-    """What a graph's kernel is annotated with, in recordings of others."""
+    """The annotation of a graph's kernel, in recordings of others."""
     collective: str | None = None
     code: GeneratedKernel | None = None
-    """What Inductor's code says of it; None where the recording does not hold the code."""
+    """The facts that Inductor's code has on it; None if the recording does not hold the code."""
     doubted: tuple[str, ...] = ()
     """The operators in the name of a kernel of Inductor's that another kernel may compute, if there is no code."""
 
     @property
     def launcher(self) -> str | None:
-        """Who launched it: its operator, or the replay of its graph; None where neither is known."""
+        """Its launcher: its operator, or the replay of its graph; None if neither is known."""
         return launcher_text(self.op, in_graph=self.in_graph)
 
     def __repr__(self) -> str:
@@ -78,12 +78,12 @@ class Kernel(Struct, frozen=True, kw_only=True):
 
     @property
     def family(self) -> str | None:
-        """What it computes: ``gemm``, ``pointwise`` and so on; None where that is not known."""
+        """The kind of its work: ``gemm``, ``pointwise`` and so on; None if it is not known."""
         return self.decoded.family
 
     @property
     def library(self) -> str:
-        """Who wrote it: ``cublas``, ``triton`` and so on."""
+        """The library or compiler that it comes from: ``cublas``, ``triton`` and so on."""
         return self.decoded.library
 
     @property
@@ -93,7 +93,7 @@ class Kernel(Struct, frozen=True, kw_only=True):
 
     @property
     def layout(self) -> str | None:
-        """Of a GEMM, two letters in BLAS order."""
+        """The layout of a GEMM: two letters in BLAS order."""
         return self.decoded.layout
 
     @property
@@ -108,5 +108,5 @@ class Kernel(Struct, frozen=True, kw_only=True):
 
     @property
     def short(self) -> str:
-        """The name, cut to what a table has room for."""
+        """The display name, cut to the room that a table has."""
         return self.decoded.short

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 20
-"""The number of kernels that are listed when they are printed."""
+"""The most kernels that are listed when they are printed."""
 
 
 def by_name(kernels: Iterable[Kernel]) -> dict[str, list[Kernel]]:
@@ -31,7 +31,7 @@ def by_name(kernels: Iterable[Kernel]) -> dict[str, list[Kernel]]:
 
 
 def counted_names(kernels: Iterable[Kernel]) -> tuple[tuple[int, str], ...]:
-    """Return how many kernels have which name, as tables show it: most first."""
+    """Return each name that tables show, with the number of kernels that have it: the most frequent first."""
     names = Counter(kernel.short or kernel.name for kernel in kernels)
     return tuple((count, name) for name, count in names.most_common())
 
@@ -49,7 +49,7 @@ class Kernels(Sequence[Kernel]):
     ) -> None:
         """Take the number of kernels, and the function that builds them in their order when somebody looks at one.
 
-        ``open_question``: why there may be more of them, None where these are all. ``refusal`` notes what is raised.
+        ``open_question``: why there may be more of them; None if these are all. ``refusal`` notes errors to be raised.
         """
         self._build = build
         self._count = count
@@ -63,7 +63,7 @@ class Kernels(Sequence[Kernel]):
 
     @property
     def _all(self) -> tuple[Kernel, ...]:
-        """All kernels; NotMeasured where there may be more, since the sure ones would pass for all."""
+        """All kernels; NotMeasured if there may be more, since the sure ones would pass for all."""
         self._refuse_open()
         return self._kernels
 
@@ -100,7 +100,7 @@ class Kernels(Sequence[Kernel]):
         return f"<Kernels: {self.count} of {len(self.names)} names, {show_us(self.time_us)}>"
 
     def __str__(self) -> str:
-        """Return a line for each of the first kernels, below how many there are."""
+        """Return a line for each of the first kernels, below one with their number."""
         if self._open_question is not None:
             return repr(self)
         lines = [repr(self)]
@@ -111,28 +111,28 @@ class Kernels(Sequence[Kernel]):
 
     @property
     def count(self) -> int:  # type: ignore[override]  # a number here, as max_kernels reads it
-        """The number of kernels; NotMeasured where it is not known of some whether they match."""
+        """The number of kernels; NotMeasured if it is not known of some whether they match."""
         self._refuse_open()
         return self._count
 
     @property
     def time_us(self) -> float:
-        """The sum of their durations, in microseconds; NotMeasured where ``count`` is."""
+        """The sum of their durations, in microseconds; NotMeasured if ``count`` is."""
         return sum(kernel.dur_ns for kernel in self._all) / 1000
 
     @property
     def names(self) -> list[str]:
-        """Their distinct names, in the order in which they first run; NotMeasured where ``count`` is."""
+        """Their distinct names, in the order in which they first run; NotMeasured if ``count`` is."""
         return list(dict.fromkeys(kernel.name for kernel in self._all))
 
     def matching(self, pattern: object) -> Kernels:
-        """Return those that the pattern (substring, glob, ``re:`` or selector) surely matches.
+        """Return the kernels that the pattern (substring, glob, ``re:`` or selector) surely matches.
 
-        Raises UnknownLimit for a value that is no pattern. Where other kernels may match too, the result raises
+        Raises UnknownLimit for a value that is no pattern. If other kernels may match too, the result raises
         NotMeasured when it is read, and so do its number and its time: ``[kernel for kernel in profile.kernels if
-        ...]`` asks what is known of each kernel.
+        ...]`` asks for the known facts of each kernel.
         """
-        # Whoever only reads a file needs none of these.
+        # A program that only reads a file needs neither of these.
         from pytest_torchprof.kernels.operator_checks import unmatched_operator  # noqa: PLC0415
         from pytest_torchprof.kernels.patterns import compile_pattern  # noqa: PLC0415
 

@@ -29,10 +29,10 @@ _FOREIGN: Final = re.compile(r"[^\w.<>,]+")
 
 
 def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
-    """Return a decoded name with what Inductor's code says: its family, and its type, None if there are several.
+    """Return a decoded name with the family and the type from Inductor's code; a missing type stays None among several.
 
-    A kernel that computes in fp64 counts as fp64, whatever else it reads and writes; integers count only if there are
-    no floats.
+    A kernel that computes in fp64 counts as fp64, regardless of the types that it reads and writes; integers count only
+    if there are no floats.
     """
     if code is None:
         return decoded
@@ -46,19 +46,19 @@ def with_code(decoded: KernelName, code: GeneratedKernel | None) -> KernelName:
 
 
 def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
-    """Return a completed name with its operator's operands, where dtype or, for a product, layout leaves them open.
+    """Return a completed name with its operator's operands, if dtype or, for a product, layout leaves them open.
 
     "bf16 int64" are the types of its tensors in order, equal neighbours once; a Python number counts only if it is of a
     higher kind than the tensors. For products, convolutions and attention they also show how an operand lies in memory
     unless its last dimension is innermost: "bf16:0231" by the order of its dimensions, "bf16:strided" without a unit
     stride. No recording of a GPU holds the types in a list of tensors, but the names of the kernels that join them show
     the size of an element: "2-byte". A mask of an operator that takes indices is "bool"; a type that the operator was
-    asked for comes last: "fp32 ->fp64". The operands are None where dtype and layout say everything, and where nothing
-    is recorded.
+    asked for comes last: "fp32 ->fp64". The operands are None if dtype and layout say everything, or if nothing is
+    recorded.
     """
     arranged = decoded.family in CONTRACTING and decoded.layout is None
     fields = (decoded.family, decoded.dtype, decoded.layout, decoded.helper)
-    # A name that is no operator's shows the type that its kernel computes in.
+    # A name that is not an operator's shows the type that its kernel computes in.
     asked = asked_type(launch) if leaves_open(*fields) or name == launch.op else None
     if (not leaves_open(*fields) and asked is None) or decoded.family == "communication":
         return decoded
@@ -77,23 +77,23 @@ def with_operands(name: str, decoded: KernelName, launch: Launch) -> KernelName:
 
 
 def leaves_open(family: str | None, dtype: str | None, layout: str | None, helper: str | None) -> bool:
-    """Return whether dtype and layout leave open on what a kernel works; there are several 8-bit floats."""
+    """Return whether dtype and layout leave a kernel's operands open; there are several 8-bit floats."""
     arranged = family in CONTRACTING and layout is None
     return helper is None and (arranged or dtype in (None, _FP8))
 
 
 def recorded_types(kernel: Kernel) -> str | None:
-    """Return the types that a kernel works on, None where neither its name nor its operator shows them."""
+    """Return the types that a kernel works on; None if neither its name nor its operator shows them."""
     operands = kernel.decoded.operands
     return " ".join(types_of(operands)) if operands and kernel.dtype in (None, _FP8) else kernel.dtype
 
 
 def hides_types(kernel: Kernel) -> bool:
-    """Whether an operator that is the kernel was or may have been given lists of tensors without recorded types."""
+    """Return whether an operator that is the kernel got, or may have got, lists of tensors without recorded types."""
     if kernel.name != kernel.op or kernel.decoded.helper is not None or recorded_types(kernel) is not None:
         return False
     if kernel.family == "communication":
-        return False  # A collective's backend says what it sends, and that has limits of its own.
+        return False  # A collective's backend names the type that it sends, for which there are limits of their own.
     if kernel.op_dtypes is None or kernel.op_shapes is None:
         return kernel.family in ("copy", "optimizer")
     return any(kind == "TensorList" and shape for kind, shape in zip(kernel.op_dtypes, kernel.op_shapes, strict=False))
@@ -110,7 +110,7 @@ def has_no_unit_stride(operands: str) -> bool:
 
 
 def may_compute_in(operands: str, dtype: str) -> bool:
-    """Return whether a kernel of a dtype may have these operands: it is the dtype of their floats, or of all."""
+    """Return whether a kernel of a dtype may have these operands: their floats, or all of them, have this dtype."""
     types = {given for given in types_of(operands) if not given.startswith(_ASKED)}
     types = {_FP8 if given.startswith(_FP8) else given for given in types}
     floats = {given for given in types if kind_of_dtype(given) >= kind_of_dtype("fp32")}
@@ -118,10 +118,10 @@ def may_compute_in(operands: str, dtype: str) -> bool:
 
 
 def tells_all_types(name: str, op: str | None, family: str | None) -> bool:
-    """Return whether a dtype without operands means that all operands have it: only where an operator is the kernel.
+    """Return whether a dtype without operands means that all operands have it: only if an operator is the kernel.
 
-    For products it is the dtype of the factors, not of what is added; earlier versions kept no type that has to be
-    asked for.
+    For products it is the dtype of the factors, not of the addend; earlier versions kept no type that has to be asked
+    for.
     """
     return name == op and "::" in name and family not in CONTRACTING and op not in ALWAYS_ASKED
 
@@ -129,7 +129,7 @@ def tells_all_types(name: str, op: str | None, family: str | None) -> bool:
 def name_is_the_code(name: str, op: str | None) -> bool:
     """Return whether kernels of this name are surely the same code, which works on one type.
 
-    An operator, which is the kernel where the CPU is the device, works on any type; so does a function that Triton
+    An operator, which is the kernel if the CPU is the device, works on any type; so does a function that Triton
     compiles anew for each type, and a C++ function of Inductor's.
     """
     return name != op and not is_plain_name(name)
@@ -158,7 +158,7 @@ def _type(word: str) -> str:
 
 
 def _arrangement(shape: Any, strides: Any) -> str:
-    """Return the order in which an operand's dimensions lie in memory, empty if it is their own order."""
+    """Return the order in which an operand's dimensions lie in memory; empty if it is their own order."""
     if not isinstance(shape, list | tuple) or not isinstance(strides, list | tuple) or len(shape) != len(strides):
         return ""
     if not all(isinstance(number, int) for number in (*shape, *strides)):

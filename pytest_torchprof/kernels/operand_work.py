@@ -1,8 +1,9 @@
-"""What a call of an operator has to compute and to move at least, from the operands that the recording holds.
+"""The least work of a call of an operator, computing and moving, from the operands that the recording holds.
 
 FLOPs are those of torch.utils.flop_counter, by the function named beside each formula: a product and a sum are two.
-Bytes are those of every operand read once and of the result written once; what overlaps in memory is read once. What
-the recording does not say stays None. A kernel that uses another algorithm (Winograd, FFT, sparsity) does fewer FLOPs.
+Bytes are those of every operand read once and of the result written once; parts that overlap in memory are read once.
+Work that the recording does not show stays None. A kernel that uses another algorithm (Winograd, FFT, sparsity) does
+fewer FLOPs.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ FAMILIES: Final = {
     "attention": frozenset({"attention"}),
     **dict.fromkeys(("pointwise", "copy"), frozenset({"pointwise", "copy"})),
 }
-"""Which families of kernels may do the same work; the other kernels that an operator launches help (splits, layouts,
-fills).
+"""The families of kernels that may do the same work; the other kernels that an operator launches help (splits,
+layouts, fills).
 """
 _FLOATS: Final = frozenset({"fp64", "fp32", "bf16", "fp16"})
 _SAME_TYPE: Final = frozenset(
@@ -44,13 +45,13 @@ _SAME_TYPE: Final = frozenset(
         """
     )
 )
-"""From operands of one floating-point type these make one result of that type, of the shape that the operands are
-broadcast to.
+"""Operators that make, from operands of one floating-point type, one result of that type, of the shape to which the
+operands are broadcast.
 """
 
 
 class OperandWork(Struct, frozen=True, kw_only=True):
-    """What one call has to do at least, each None where the recording does not say."""
+    """The least work of one call; each figure is None if the recording does not show it."""
 
     flops: int | None = None
     bytes: int | None = None
@@ -67,7 +68,7 @@ def work_together(calls: Sequence[tuple[int, OperandWork]]) -> OperandWork:
 
 
 class Operand(Struct, frozen=True, kw_only=True):
-    """A tensor among the inputs; ``dtype`` and ``strides`` are None where they are not known."""
+    """A tensor among the inputs; ``dtype`` and ``strides`` are None if they are not known."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
@@ -75,7 +76,7 @@ class Operand(Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int | None:
-        """The bytes that are read when it is read once."""
+        """The bytes that are read when it is read once; None if not known."""
         if self.strides is None or self.dtype not in DTYPE_BYTES:
             return None
         reach = 1 + sum((size - 1) * abs(stride) for size, stride in zip(self.shape, self.strides, strict=True))
@@ -88,7 +89,7 @@ def has_formula(op: str) -> bool:
 
 
 def has_formula_for(op: str, dtypes: Sequence[object] | None, shapes: Sequence[object] | None) -> bool:
-    """Whether the work of an operator on operands such as these is known, or may be as far as the recording shows."""
+    """Return whether the work of an operator on such operands is known, or may be, as far as the recording shows."""
     if op in _FORMULAS or not dtypes or not shapes or len(dtypes) != len(shapes):
         return has_formula(op)
     known = {DTYPES.get(str(dtype)) for shape, dtype in zip(shapes, dtypes, strict=True) if shape and _is_shape(shape)}
@@ -107,7 +108,7 @@ def work_of(
     strides: Sequence[object] | None,
     settings: Sequence[object] | None,
 ) -> OperandWork:
-    """Return the work of one call; ``settings`` are the inputs that are no tensors, as text at their positions."""
+    """Return the work of one call; ``settings`` are the inputs other than tensors, as text at their positions."""
     formula: Callable[..., OperandWork] = _FORMULAS.get(op, _same_type)
     if not has_formula(op) or not shapes or not dtypes or len(dtypes) != len(shapes):
         return OperandWork()
@@ -121,7 +122,7 @@ def work_of(
 
 
 def _operand(shape: object, strides: object, dtype: object) -> Operand | None:
-    """Return the tensor, None for any other input; a number is one without dimensions, of which nothing is read."""
+    """Return the tensor; None for any other input. A number is one without dimensions, of which nothing is read."""
     known = DTYPES.get(str(dtype))
     if known is None or not _is_shape(shape):
         return None
@@ -174,7 +175,7 @@ def _product(first: int) -> Callable[..., OperandWork]:
 
 
 def _integers(settings: Any, index: int) -> list[int]:
-    """Return the integers of that setting; ValueError where they are not recorded."""
+    """Return the integers of the setting at ``index``; ValueError if they are not recorded."""
     text = str(settings[index]) if settings else ""
     if not text.startswith("["):
         raise ValueError(text)
@@ -212,8 +213,8 @@ def _convolution(padding_at: int, *, transposed: bool = False) -> Callable[..., 
 def _attention(without: Sequence[int], causal_at: int) -> Callable[..., OperandWork]:
     """Return the formula of attention, of tensors (batch, sequence, heads, size); sdpa_flop_count.
 
-    With a causal mask half of it, as the authors of FlashAttention count. ``without`` are inputs that make it another
-    formula: sequences of several lengths, windows.
+    A causal mask halves the work, as the authors of FlashAttention count. ``without`` are inputs to which the formula
+    does not apply: sequences of several lengths, windows.
     """
 
     def formula(_op: str, inputs: _Inputs, settings: Any) -> OperandWork:

@@ -1,26 +1,26 @@
-"""What the launching operator says about a kernel, beside its name.
+"""The facts about a kernel that come from the launching operator, besides those in its name.
 
 The rules, in the order they are applied:
 
-- *Who wins.* The name is the code that ran, the operator is what was asked for. Where only one of them tells, it is
-  believed. Where both tell and agree, the name stands (it distinguishes fp32 from tf32, the operator does not). Where
-  they contradict each other, the field is None: one of the two is not what it seems, and neither is reported.
-- *dtype.* The operands' types decide only where they are all the same type. A float operand may run as fp32 or as tf32:
+- *Who wins.* The name is the code that ran, the operator is the request. If only one of them shows a fact, it is
+  believed. If both show it and agree, the name stands (it distinguishes fp32 from tf32, the operator does not). If they
+  contradict each other, the field is None: one of the two is not what it seems, and neither is reported.
+- *dtype.* The operands' types decide only if they are all the same type. A float operand may run as fp32 or as tf32:
   it confirms either, and completes a missing dtype only for a kernel that surely uses no tensor core.
 - *layout.* Strides decide only for a matrix product whose M, N and K are all above 1 and whose operands both have one
   unit stride. A size of 1 makes a stride meaningless; an operand without a unit stride was copied before the product.
 - *Names without content.* A Triton kernel called ``triton_`` takes family, category and operators from the CPU range
   that launched it, which carries the descriptive name.
 - *Hand-written Triton kernels* have the name of their function and no more. A recording of this package says which they
-  are; in others a kernel with a plain name that the driver launched is taken for one. Where our recording does not say,
-  or a CUDA graph launched the kernel, it may be one.
+  are; in others a kernel with a plain name that the driver launched is taken for one. If our recording does not say, or
+  a CUDA graph launched the kernel, it may be one.
 - *Communication.* Collective and dtype come from the event's arguments: NCCL's names lie about the dtype.
 - *What is not known.* A kernel whose name shows no family is no product if an operator of ATen's launched it that is no
-  product: what ``aten::add`` launches is no GEMM, whoever wrote it.
-- *Names without a word.* Where the function is called ``_fwd_kernel`` or ``kernel``, the words in the name of the
+  product: a kernel that ``aten::add`` launches is no GEMM, from whatever library.
+- *Names without a word.* If the function is called ``_fwd_kernel`` or ``kernel``, the words in the name of the
   operator that launched it give the family: under ``mylib::attention`` it is attention, under ``aten::silu`` it is
-  pointwise. Other names that no table knows do say something, and an operator does not show which of its kernels they
-  are.
+  pointwise. Other names that no table knows do have a meaning, and an operator does not show which of its kernels
+  they name.
 - *Helpers.* A copy or fill that a product launches on its output is named as its helper, never as a second product.
 """
 
@@ -95,8 +95,7 @@ OPERANDS: Final[dict[str, tuple[int, ...]]] = {
     ),
 }
 CONTRACTING: Final = ("gemm", "conv", "attention")
-# Further families whose kernels work on the operator's inputs themselves, so that a single type of all inputs is
-# theirs.
+# Further families whose kernels work on the operator's inputs themselves: a single type of all inputs is the kernel's.
 ELEMENTWISE: Final = ("pointwise", "softmax", "normalization", "copy")
 
 _FLOATS: Final = {
@@ -120,7 +119,7 @@ _FLOATS: Final = {
     "signed char": "int8",
     "Char": "int8",
 }
-# Other types, which only selectors ask for: a kernel's own dtype serves to distinguish products and kernels of floats.
+# Other types, for which only selectors ask: a kernel's own dtype serves to distinguish products and kernels of floats.
 DTYPES: Final = {
     **_FLOATS,
     "c10::complex<double>": "complex128",
@@ -136,7 +135,7 @@ DTYPES: Final = {
     "Byte": "uint8",
     "bool": "bool",
 }
-# An input that is no tensor has one of these words as its type.
+# An input other than a tensor has one of these words as its type.
 NO_TENSOR: Final = frozenset(
     {"", "Scalar", "ScalarList", "None", "GenericList", "TensorList", "Device", "Layout", "Int", "Bool"}
 )
@@ -177,7 +176,7 @@ _OPERATOR_WORDS: Final = tuple(
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What the recording says of a kernel's launch, in its own words; None or empty where it says nothing."""
+    """The facts that the recording has on a kernel's launch, in its own words; None or empty for missing ones."""
 
     op: str | None = None
     op_chain: Sequence[str] = ()
@@ -186,7 +185,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     shapes: Sequence[object] | None = None
     strides: Sequence[object] | None = None
     settings: Sequence[object] | None = None
-    """Its inputs that are no tensors, each at its position as text; recorded for a few operators."""
+    """Its inputs other than tensors, each at its position as text; recorded for a few operators."""
     by_mask: bool = False
     """Whether the operator turned a mask, which it was given in a list of tensors, into indices."""
     call: str | None = None
@@ -194,11 +193,11 @@ class Launch(Struct, frozen=True, kw_only=True):
     collective: str | None = None
     collective_dtype: str | None = None
     triton: bool | None = None
-    """Whether the recording says that Triton made the kernel; None where it says so of no kernel."""
+    """Whether the recording says that Triton made the kernel; None if it says so of no kernel."""
 
 
 def complete(name: str, launch: Launch, says: Callable[[str], KernelName] = decode) -> KernelName:
-    """Return what the raw ``name`` and its ``launch`` say together, by this module's rules; ``says`` reads the name."""
+    """Return the facts from the raw ``name`` and its ``launch``, by this module's rules; ``says`` reads the name."""
     decoded = says(name)
     if decoded.triton == "unk" and not decoded.triton_ops and launch.op:
         decoded = _from_range(decoded, launch.op)
@@ -215,12 +214,12 @@ def complete(name: str, launch: Launch, says: Callable[[str], KernelName] = deco
         never=decoded.never | _excluded_families(decoded, launch.op, says),
         dtype=_dtype(decoded, launch),
         layout=_layout(decoded, launch),
-        helper=decoded.helper or _helper(decoded, launch),
+        helper=decoded.helper or _helper_task(decoded, launch),
     )
 
 
 def _excluded_families(decoded: KernelName, op: str, says: Callable[[str], KernelName]) -> frozenset[str]:
-    """Return the families that a kernel of unknown family does not belong to, by the ATen operator that launched it."""
+    """Return the families that a kernel of unknown family is not of, by the ATen operator that launched it."""
     if decoded.family is not None or not op.startswith("aten::"):
         return frozenset()
     family = says(op).family
@@ -228,7 +227,7 @@ def _excluded_families(decoded: KernelName, op: str, says: Callable[[str], Kerne
 
 
 def _family_of_operator(op: str, says: Callable[[str], KernelName]) -> str | None:
-    """Return the family that an operator's name gives: for torch's own by a table, for any other by its words."""
+    """Return the family that an operator's name shows: for torch's own by a table, for any other by its words."""
     if op.startswith("aten::"):
         return says(op).family
     families = {family for words, family in _OPERATOR_WORDS if words.search(op.rpartition("::")[2])}
@@ -277,7 +276,7 @@ def tensor_types(types: Sequence[object], positions: Sequence[int] | None) -> li
 
 
 def _operator_dtype(decoded: KernelName, launch: Launch) -> str | None:
-    """Return the dtype that all operands of the operator share, None if they differ or no rule is about it."""
+    """Return the dtype that all operands of the operator share; None if they differ or no rule is about them."""
     if launch.dtypes is None or decoded.helper is not None:
         return None
     if decoded.family in CONTRACTING:
@@ -322,7 +321,7 @@ def _sizes(value: object) -> list[int] | None:
 
 
 def strides_layout(op: str, shapes: Sequence[object] | None, strides: Sequence[object] | None) -> str | None:
-    """Return the layout of a product operator's operands, None where their strides leave it open.
+    """Return the layout of a product operator's operands; None if their strides leave it open.
 
     The first letter is mat2's (``t``: K contiguous), the second mat1's (``n``: row-major).
     """
@@ -340,7 +339,7 @@ def strides_layout(op: str, shapes: Sequence[object] | None, strides: Sequence[o
 
 
 def _letter(stride: list[int]) -> str | None:
-    """Return ``n`` for a row-major matrix, ``t`` for a transposed view of one, None for neither or both."""
+    """Return ``n`` for a row-major matrix, ``t`` for a transposed view of one; None for neither or both."""
     if (stride[-1] == 1) == (stride[-2] == 1):
         return None
     return "n" if stride[-1] == 1 else "t"
@@ -358,8 +357,8 @@ def _layout(decoded: KernelName, launch: Launch) -> str | None:
     return None
 
 
-def _helper(decoded: KernelName, launch: Launch) -> str | None:
-    """Name what a copy or fill does for the product whose operator launched it."""
+def _helper_task(decoded: KernelName, launch: Launch) -> str | None:
+    """Return the task of a copy or fill for the product whose operator launched it; None without such a product."""
     if decoded.family not in ("copy", "pointwise"):
         return None
     chain = list(launch.op_chain) or [launch.op or ""]

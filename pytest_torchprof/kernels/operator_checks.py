@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.selectors import Operator
     from pytest_torchprof.reasons.reason import Reason
 
-# Events among a recording's operators that are none: ranges that only enclose operators, and Inductor's kernels.
+# Events among a recording's operators that are not operators: ranges that only enclose some, and Inductor's kernels.
 _RANGES: Final = (
     *("Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad", "CompiledFunction", "CompiledFunctionBackward"),
     *(
@@ -40,7 +40,7 @@ _TRITON: Final = re.compile(r"triton_\w+")
 
 
 def unmatched_operator(pattern: Operator, recorded: Iterable[str] = ()) -> Reason | None:
-    """Return that no operator matches a pattern, with the nearest name; None if one matches.
+    """Return the reason if no operator matches a pattern, with the nearest name; None if one matches.
 
     ``recorded`` are the names in a recording.
     """
@@ -86,7 +86,7 @@ def _is_one_of(pattern: Operator, names: frozenset[str]) -> bool:
 
 
 def _namespace(pattern: Operator, recorded: frozenset[str]) -> OnlyNamespace | None:
-    """Return that a word is only a library's namespace; None if it is none, or in a name too."""
+    """Return the reason if a word is only a library's namespace; None if it is none, or matches a name too."""
     begin = f"{pattern.written}::"
     named = any(_is_one_of(pattern, names()) for names in (of_torch, registered))
     if any(operator.startswith(begin) for operator in (recorded if named else recorded | registered())):
@@ -95,7 +95,7 @@ def _namespace(pattern: Operator, recorded: frozenset[str]) -> OnlyNamespace | N
 
 
 def _partial_name(pattern: Operator, recorded: frozenset[str]) -> PartOfOperators | None:
-    """Return that a text is only a part of words in recorded names; None if it is an operator's name.
+    """Return the reason if a text is only a part of words in recorded names; None if it is an operator's name.
 
     ``mm`` is an operator, and ``aten::addmm`` is another; ``conv`` is none, and means ``aten::conv2d`` too.
     """
@@ -122,7 +122,7 @@ def _is_range(text: str) -> bool:
 
 @cache
 def _range_names() -> tuple[str, ...]:
-    """Return names such as a range may have, for globs and expressions to match."""
+    """Return examples of the names of ranges, for globs and expressions to match."""
     nodes = [
         "".join(map(str.capitalize, name.removeprefix("aten::").split("_")))
         for name in of_torch()
@@ -133,7 +133,7 @@ def _range_names() -> tuple[str, ...]:
 
 
 def _is_autograd_function(pattern: Operator) -> bool:
-    """Return whether an autograd function written in Python has this name; its range is called so."""
+    """Return whether an autograd function written in Python has this name, which its range has too."""
     function = getattr(sys.modules.get("torch.autograd"), "Function", None)
     return function is not None and any(pattern.matches_op(node.__name__) for node in _subclasses(function))
 

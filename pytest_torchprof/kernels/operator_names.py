@@ -1,6 +1,6 @@
-"""Which operators there are: those that torch brings, and those that libraries have registered in this process.
+"""The known operators: those that torch brings, and those that libraries have registered in this process.
 
-Run with torch 2.13.0 and 2.15.0. Where torch has no such list, none is known.
+Run with torch 2.13.0 and 2.15.0. If torch has no such list, none is known.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @cache
 def of_torch() -> frozenset[str]:
-    """Return the operators of torch 1.8 to 2.15, by which recordings are judged where torch is not installed."""
+    """Return the operators of torch 1.8 to 2.15, by which recordings are judged if torch is not installed."""
     return frozenset(Path(__file__).with_name("operators.txt").read_text(encoding="ascii").split())
 
 
 def registered() -> frozenset[str]:
-    """Return the operators that torch and what extends it have registered by now; empty where torch is not loaded.
+    """Return the operators that torch and its extensions have registered by now; empty if torch is not loaded.
 
     TorchScript's own, such as ``aten::Float``, are none of them: its interpreter calls them past the dispatcher, and no
     recording has one.
@@ -42,7 +42,7 @@ def is_registered(space: str, name: str) -> bool:
 
 
 def nearest_operator(written: str, known: Iterable[str]) -> str | None:
-    """Return the operator whose spelling is nearest, with a namespace if ``written`` has one."""
+    """Return the operator whose spelling is nearest, with a namespace if ``written`` has one; None if none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
 
     space, _, name = written.rpartition("::")

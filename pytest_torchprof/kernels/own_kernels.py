@@ -1,4 +1,4 @@
-"""What users declare about kernels that no table knows: ``{"my_rope_*": "pointwise", "mlp_fwd_*": "gemm bf16"}``."""
+"""The users' declarations of kernels that no table knows: ``{"my_rope_*": "pointwise", "mlp_fwd_*": "gemm bf16"}``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OF_PRODUCTS: Final = ("gemm", "matmul", "mlp", "ffn", "linear", "proj", "_mm")
 
 
 class OwnKernel(Struct, frozen=True, kw_only=True):
-    """What the kernels that match one pattern are."""
+    """The family, dtype and layout that a user declares for the kernels that match one pattern."""
 
     pattern: str
     family: str
@@ -39,14 +39,14 @@ class OwnKernel(Struct, frozen=True, kw_only=True):
     layout: str | None = None
 
     def matches(self, name: str) -> bool:
-        """Return whether it is about the kernel of this raw name, by that, a displayed name or the function's own."""
+        """Return whether it is about the kernel of this raw name: by it, a displayed name or the function's own."""
         expression = _expression(self.pattern)
         return any(expression.search(own_name) or self.pattern in own_name for own_name in _names_of(name))
 
     def completed(self, decoded: KernelName) -> KernelName:
-        """Return what is known of a kernel, completed by this declaration.
+        """Return the facts that are known of a kernel, completed by this declaration.
 
-        Where the two contradict each other, what a library's grammar says stays, and what mere words say gives way.
+        If the two contradict each other, facts from a library's grammar stay, and facts from mere words give way.
         """
         if decoded.is_of(self.family) is NO:
             if not decoded.by_word:
@@ -65,14 +65,14 @@ class OwnKernels(Struct, frozen=True, kw_only=True):
 
     declared: tuple[OwnKernel, ...] = ()
     supposed: frozenset[str] = frozenset()
-    """Names of kernels that are taken to be of ``supposed_family``, to see how a limit would turn out."""
+    """The names of kernels that are taken to be of ``supposed_family``, to see how a limit would turn out."""
     supposed_family: str | None = None
 
     def decode(self, name: str) -> KernelName:
-        """Return what a kernel's name says, completed by what is declared of it."""
+        """Return the decoded name of a kernel, completed by the declarations of it."""
         decoded = decode(name)
         if name in self.supposed:
-            # A copy may only change a layout; ATen's copies are those that a program asks for.
+            # A copy may only change a layout; ATen's copies are those for which a program asks.
             changes_layout = self.supposed_family == "copy" and decoded.library != "aten"
             helper = LAYOUT_CONVERSION if changes_layout else decoded.helper
             return replace(decoded, family=self.supposed_family, helper=helper)
@@ -103,7 +103,7 @@ def read_own_kernels(value: object) -> OwnKernels:
 
 
 def read_own_lines(lines: Iterable[str]) -> OwnKernels:
-    """Return the declarations in lines such as ``my_rope_* = pointwise``; UnknownLimit names a line that is none."""
+    """Return the declarations in lines such as ``my_rope_* = pointwise``; UnknownLimit names a line that is wrong."""
     return OwnKernels(declared=tuple(_read(*_split_line(line)) for line in lines))
 
 
@@ -163,7 +163,7 @@ def _checked(pattern: object) -> str:
 
 _FEWEST: Final = 3
 _LETTERS: Final = re.compile(r"[A-Za-z0-9]")
-# The parts of a pattern that are no part of a name: the beginning of every C++ kernel, and wildcards.
+# The parts of a pattern that mean no particular kernel: the beginning of every C++ kernel, and wildcards.
 _NO_NAME: Final = re.compile(r"\bvoid\b|\\.|\[[^\]]*\]|\{[^}]*\}")
 # Names of kernels from several libraries: a pattern that matches two of them does not mean the user's own.
 _COMMON: Final = (
@@ -190,7 +190,7 @@ def _names_of(name: str) -> tuple[str, ...]:
 
 
 def declaration_lines(names: Iterable[str], unmatched: Collection[str] = ()) -> tuple[str, ...]:
-    """Return lines that ask the user what kernels of these names are, to be pasted into the ini file.
+    """Return lines for the ini file that ask the user for the family of the kernels of these names.
 
     ``unmatched`` are declarations that match no kernel: one of them may be a typo.
     """

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Pattern(Protocol):
-    """What a string pattern and a selector have in common; ``str()`` prints it as it was written."""
+    """The common interface of a string pattern and a selector; ``str()`` prints it as it was written."""
 
     def matches(self, kernel: Kernel) -> bool:
         """Return whether the kernel surely matches."""
@@ -66,10 +66,10 @@ _KERNELS_TEXT: Final = "a kernel name, a glob, re:EXPRESSION, or a selector such
 class NamePattern(TextPattern):
     """A string pattern on a kernel's raw name and on the one that tables show.
 
-    The first words of a displayed name ("attention", "gemm bf16", a library's name) mean what the selector means, so a
-    kernel of which that is not known gives NOT_KNOWN; the same holds for text that matches a name which would be
-    displayed if more were known. Where kernels are launched, an operator's name is no kernel's: for the kernels that it
-    launched it is not known whether they are meant, with its namespace or without.
+    The first words of a displayed name ("attention", "gemm bf16", a library's name) have the selector's meaning, so a
+    kernel whose answer to the selector is not known gives NOT_KNOWN; the same holds for text that matches a name which
+    would be displayed if more were known. If kernels are launched, an operator's name is no kernel's: for the kernels
+    that it launched it is not known whether they are meant, with its namespace or without.
     """
 
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
@@ -85,7 +85,7 @@ class NamePattern(TextPattern):
         object.__setattr__(self, "_named", _named_operator(text) if self._asked is None else None)
 
     def verdict(self, kernel: Kernel) -> Reply:
-        """Return whether the kernel matches; NOT_KNOWN if it has no name or the answer depends on what is not known."""
+        """Return whether the kernel matches; NOT_KNOWN if it has no name or the answer depends on unknown facts."""
         if not kernel.name.strip():
             return NOT_KNOWN
         # A part of a C++ name may contain an asterisk.
@@ -99,7 +99,7 @@ class NamePattern(TextPattern):
         return self._asked is not None and self._asked.is_akin(kernel)
 
     def _may_be_meant(self, kernel: Kernel) -> Reply:
-        """Return whether the operator that it names, or one that does the same, may have launched the kernel."""
+        """Return whether the operator that it names, or an equivalent one, may have launched the kernel."""
         if self._named is None:
             return NO
         if (meant := _OF_FAMILIES.get(self.written.strip("*"))) is not None and kernel.decoded.is_of(meant).may_be:
@@ -118,7 +118,7 @@ class NamePattern(TextPattern):
 
     @property
     def operator(self) -> Operator | None:
-        """The operator of torch's that it names, None if it names none: other namespaces may be those of C++."""
+        """The operator of torch's that it names; None if it names none: other namespaces may be those of C++."""
         return self._named if self.written.startswith("aten::") else None
 
     def matches(self, kernel: Kernel) -> bool:
@@ -139,7 +139,7 @@ _CUT: Final = re.compile(r"\.{3,}")
 
 
 def compile_name(text: str) -> re.Pattern[str]:
-    """Return an expression that finds a text in a kernel's names; three dots stand for what a table left out."""
+    """Return an expression that finds a text in a kernel's names; three dots stand for a part that a table left out."""
     if text.startswith("re:") or not _CUT.search(text):
         return compile_text(text)
     if is_expression(text):
@@ -148,9 +148,9 @@ def compile_name(text: str) -> re.Pattern[str]:
 
 
 def _asked_by(text: str) -> Selector | None:
-    """Return the selector that a displayed name's first words stand for: "attention", "gemm bf16 tn", "cublas".
+    """Return the selector for which a displayed name's first words stand: "attention", "gemm bf16 tn", "cublas".
 
-    Or that a type stands for, as tables or torch write it: "fp64", "float64".
+    A type stands for a selector too, as tables or torch write it: "fp64", "float64". None for any other text.
     """
     word, *facts = text.lower().split() or [""]
     if not facts and (dtype := TORCHS_DTYPES.get(word, word)) in DTYPES:
@@ -188,7 +188,7 @@ def _bare_operator(word: str) -> Operator | None:
 
 # Short names that people use, and that only one library gives its kernels.
 _ABBREVIATED: Final = {"sdpa": "scaled_dot_product_attention"}
-# Names that people use for an operation, whichever operator does it: nn.Linear runs a matmul by another operator.
+# Names that people use for an operation, by whichever operator: nn.Linear runs a matmul by another operator.
 _OF_FAMILIES: Final = {"matmul": "gemm", "convolution": "conv", "sdpa": "attention"}
 
 
@@ -205,7 +205,7 @@ _CALLS: Final = {"family": "family('reduction')", "library": "library('cublas')"
 
 
 def compile_pattern(value: object) -> Pattern:
-    """Return the pattern that a string or selector stands for; UnknownLimit for anything else."""
+    """Return the pattern for which a string or selector stands; UnknownLimit for anything else."""
     if isinstance(value, NamePattern | Selector):
         return value
     if isinstance(value, str):
@@ -228,7 +228,7 @@ def compile_pattern(value: object) -> Pattern:
 
 
 def selector_call(value: object) -> str | None:
-    """Return how to call a function that makes selectors, "gemm()"; None for anything else."""
+    """Return the call of a function that makes selectors, "gemm()"; None for anything else."""
     name = str(getattr(value, "__name__", ""))
     return _CALLS.get(name, f"{name}()") if name in SIGNATURES else None
 
@@ -237,9 +237,9 @@ _FORMS: Final = 'gemm(layout="tn"), [gemm(), "name"] or {"name": 3}'
 
 
 def parse_value(text: str) -> object:
-    """Return what ``text`` writes: a literal, a selector call, or a list, tuple or dict of them.
+    """Return the value that ``text`` writes: a literal, a selector call, or a list, tuple or dict of them.
 
-    Raises UnknownLimit for anything else, with what is wrong.
+    Raises UnknownLimit for anything else, with the problem.
     """
     try:
         return _evaluate(ast.parse(text.strip(), mode="eval").body)
@@ -305,31 +305,31 @@ _NOUNS: Final = {"gemm": "GEMM", "conv": "convolution", "attention": "attention 
 
 
 class Unmatched(NamedTuple):
-    """Kernels that a pattern does not match, although its words ask for what they are."""
+    """Kernels that a pattern does not match, although its words describe them."""
 
     pattern: NamePattern
     selector: Selector
-    """What matches them."""
+    """The selector that matches them."""
     kernels: Sequence[Kernel]
 
     @property
     def noun(self) -> str:
-        """What they are: "GEMM"."""
+        """The noun for one of them: "GEMM"."""
         return _NOUNS.get(self.selector.kind, "communication kernel")
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """What the pattern's words ask for: "layout tn"."""
+        """The fields for which the pattern's words ask: "layout tn"."""
         return tuple(f"{name} {value}" for name, value in self.selector.fields if name in ("layout", "dtype"))
 
     @property
     def names(self) -> Counter[str]:
-        """How many there are of each name."""
+        """The number of kernels of each name."""
         return Counter(kernel.name for kernel in self.kernels)
 
 
 def unmatched(pattern: object, kernels: Sequence[Kernel]) -> Unmatched | None:
-    """Return the kernels that a string ``pattern`` is meant for; None where it matches some, or none can be named."""
+    """Return the kernels for which a string ``pattern`` is meant; None if it matches some, or if none can be named."""
     if not isinstance(pattern, NamePattern) or any(pattern.matches(kernel) for kernel in kernels):
         return None
     selector = _guess_selector(pattern.written)
@@ -338,7 +338,7 @@ def unmatched(pattern: object, kernels: Sequence[Kernel]) -> Unmatched | None:
 
 
 def _guess_selector(written: str) -> Selector | None:
-    """Return the selector whose fields the words of a string pattern ask for, None if none does."""
+    """Return the selector for whose fields the words of a string pattern ask; None if they ask for none."""
     text = written.removeprefix("re:").lower()
     words = [word for word in re.split(r"[^a-z0-9]+", text) if word]
     asked: dict[str, object] = {}
@@ -362,6 +362,6 @@ def _guess_selector(written: str) -> Selector | None:
 
 
 def without_tuning(name: str) -> str:
-    """Return an nvjet name without its tuning parameters, every other name as it is."""
+    """Return an nvjet name without its tuning parameters, and any other name unchanged."""
     match = re.match(r"(nvjet(?:_sm\d+)?_[a-z]+(?:_tf32)?_\d+x\d+)_.+_([NT]{3})$", name)
     return f"{match[1]}_..._{match[2]}" if match else name

@@ -1,4 +1,4 @@
-"""Which types an operator of ATen's may compute in, given the types of its tensors: torch's rules of promotion."""
+"""The types that an operator of ATen's may compute in, given the types of its tensors: torch's rules of promotion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NOT_KNOWN: Final = frozenset[str]()
-# The type that two types are promoted to where it is neither of them.
+# The type to which two types are promoted, if it is neither of them.
 _WIDER: Final = (
     (frozenset({"bf16", "fp16"}), "fp32"),
     (frozenset({"int8", "uint8"}), "int16"),
@@ -32,7 +32,7 @@ _KEEPS_INTEGERS: Final = frozenset(
         """
     )
 )
-# These may have one tensor more than they compute with: the one that they write to, whose type does not matter.
+# These may have one more tensor than they compute with: their result, whose type does not matter.
 _OF_TWO: Final = frozenset(
     word_list(
         """
@@ -47,7 +47,7 @@ _PARTS: Final = (("complex64", "fp32"), ("complex128", "fp64"))
 
 
 class TypedOperand(NamedTuple):
-    """A tensor among an operator's inputs; its type is None where it is not known."""
+    """A tensor among an operator's inputs; its type is None if it is not known."""
 
     dtype: str | None
     is_number: bool
@@ -55,9 +55,9 @@ class TypedOperand(NamedTuple):
 
 
 def computed_in(operands: Sequence[TypedOperand], op: str, family: str | None) -> frozenset[str]:
-    """Return the types that the operator may compute in; empty where its operands do not show it."""
+    """Return the types that the operator may compute in; empty if its operands do not show them."""
     plain = op.rpartition("::")[2].rstrip("_")
-    # With weights, bincount adds in fp64 everything but fp32.
+    # With weights, bincount adds everything but fp32 in fp64.
     if not operands or any(operand.dtype is None for operand in operands) or plain == "bincount":
         return _NOT_KNOWN
     if family == "copy":

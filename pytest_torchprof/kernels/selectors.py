@@ -1,4 +1,4 @@
-"""How a test names work by its meaning: selectors of kernels by what they compute, and operators by name."""
+"""The ways in which a test names work by its meaning: selectors of kernels by their work, and operators by name."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ _BATCHED: Final = ("aten::bmm", "aten::baddbmm")
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What to look for, as data: ``kind`` and the fields asked for; printed as it was written."""
+    """The kernels to look for, as data: ``kind`` and the requested fields; printed as it was written."""
 
     kind: str
     fields: tuple[tuple[str, object], ...]
@@ -150,7 +150,7 @@ class Selector:
 
 
 def is_nameless(kernel: Kernel) -> bool:
-    """Return whether a Triton kernel's name does not say what it is: Inductor's ``unique_kernel_names`` is off."""
+    """Return whether a Triton kernel's name does not show its work: Inductor's ``unique_kernel_names`` is off."""
     return kernel.triton == "unk" and not kernel.decoded.triton_ops
 
 
@@ -160,7 +160,7 @@ def _same(attribute: str) -> Callable[[Kernel, object], Reply]:
 
 
 def of_dtype(kernel: Kernel, value: object) -> Reply:
-    """Return whether a kernel computes in a type, by Inductor's code where its name leaves that open."""
+    """Return whether a kernel computes in a type, by Inductor's code if its name leaves that open."""
     if kernel.dtype is None and kernel.code is not None and kernel.code.dtypes:
         return NOT_KNOWN if value in kernel.code.dtypes else NO
     launch = Launch(op=kernel.op, dtypes=kernel.op_dtypes, shapes=kernel.op_shapes)
@@ -234,7 +234,7 @@ def _may_be_triton(kernel: Kernel) -> bool:
 def _of_library(kernel: Kernel, value: object) -> Reply:
     if value in ("triton", kernel.library) and kernel.library != "triton" and _may_be_triton(kernel):
         return NOT_KNOWN
-    # Where no table knows the name, it may be from any newer library; Triton's names are recognised by their form.
+    # A name that no table knows may be from any newer library; Triton's names are recognised by their form.
     is_known = value == "triton" or kernel.library != "other" or kernel.family is not None
     return same(kernel.library, value) if is_known else NOT_KNOWN
 
@@ -252,7 +252,7 @@ def _runs_collective(kernel: Kernel, value: object) -> Reply:
 
 
 def _collective_of(chain: Iterable[str]) -> str | None:
-    """Return the collective of the first operator that runs one (``c10d::alltoall_base_``), None if none does."""
+    """Return the collective of the first operator that runs one (``c10d::alltoall_base_``); None if none does."""
     for op in chain:
         if op.startswith(("c10d::", "nccl:")):
             bare_name = re.sub(r"[^a-z]", "", op.partition(":")[2].lower())
@@ -280,10 +280,10 @@ _TESTS: Final[dict[str, Callable[[Kernel, object], Reply]]] = {
 
 
 _KINDS: Final = frozenset({"kind", "family", "library", "fused", "triton"})
-"""Fields that ask what a kernel is; the others ask how it computes that."""
+"""Fields that ask for the kind of a kernel; the others ask how it computes."""
 _CHECKS: Final[dict[str, Callable[[object], object]]] = {**FIELDS, "op": compile_op_pattern}
 
-# What each selector takes: the field its one positional argument fills, and its keywords.
+# The arguments of each selector: the field that its one positional argument fills, and its keywords.
 SIGNATURES: Final[dict[str, tuple[str | None, tuple[str, ...]]]] = {
     "gemm": (None, ("dtype", "layout", "tensor_core", "tile", "library", "op")),
     "conv": (None, ("dtype", "tensor_core", "tile", "library", "op")),
@@ -301,7 +301,7 @@ _BASE: Final[dict[str, tuple[tuple[str, object], ...]]] = {
 
 
 def build(kind: str, positional: tuple[object, ...], keywords: dict[str, object]) -> Selector:
-    """Return the selector ``kind(*positional, **keywords)``; raise UnknownLimit for what it does not take."""
+    """Return the selector ``kind(*positional, **keywords)``; raise UnknownLimit for arguments that it does not take."""
     first, valid = SIGNATURES[kind]
     if len(positional) > (first is not None):
         raise UnknownLimit(
@@ -344,7 +344,7 @@ def conv(*values: object, **fields: object) -> Selector:
 def attention(*values: object, **fields: object) -> Selector:
     """Select fused attention; ``fused=False`` selects the products and softmax that torch runs in its place.
 
-    ``version`` is FlashAttention's (2, 3 or 4), where the kernel's name tells it.
+    ``version`` is FlashAttention's (2, 3 or 4), if the kernel's name shows it.
     """
     return build("attention", values, fields)
 
@@ -352,7 +352,7 @@ def attention(*values: object, **fields: object) -> Selector:
 def triton(*category: object, **fields: object) -> Selector:
     """Select Triton kernels, by category ("poi", "red", .., "user" for hand-written), ``ops`` they carry, ``dtype``.
 
-    Their names show no type: Inductor's code does, where the recording holds it.
+    Their names show no type: Inductor's code does, if the recording holds it.
     """
     return build("triton", category, fields)
 

@@ -1,6 +1,6 @@
 """The names that tables might give a kernel of which not all is known.
 
-Whether a pattern that matches only such a name is meant is not known.
+For a pattern that matches only such a name it is not known whether it means the kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def might_be_called(kernel: Kernel, expression: re.Pattern[str]) -> Reply:
-    """Return whether a name matches that tables would show if all were known of the kernel.
+    """Return whether the name matches that tables would show if all facts of the kernel were known.
 
     YES if every such name does.
     """
@@ -33,7 +33,7 @@ def might_be_called(kernel: Kernel, expression: re.Pattern[str]) -> Reply:
 
 @lru_cache(maxsize=16384)
 def _matching_dtypes(expression: re.Pattern[str], decoded: KernelName) -> tuple[tuple[str, Reply], ...]:
-    """Return the types with which a kernel's displayed name matches: YES if it does so whatever else is not known."""
+    """Return the types with which a kernel's displayed name matches: YES if it matches regardless of other unknowns."""
     matching = []
     for dtype in (decoded.dtype,) if decoded.dtype else DTYPES:
         names = (possible.titles for possible in _possible(replace(decoded, dtype=dtype)))
@@ -44,7 +44,7 @@ def _matching_dtypes(expression: re.Pattern[str], decoded: KernelName) -> tuple[
 
 
 def _possible(decoded: KernelName) -> Iterator[KernelName]:
-    """Yield what the kernel may be: by its family, a product's layout, and the collective."""
+    """Yield the names that the kernel may have, by its family, a product's layout, and the collective."""
     for family in (decoded.family,) if decoded.family else FAMILIES:
         if family in decoded.never:
             continue

@@ -1,4 +1,4 @@
-"""Spellings that occur in no recording, and the kernel or operator that is meant.
+"""Spellings that occur in no recording, with the kernel or operator that is meant.
 
 A limit that forbids them would always hold.
 """
@@ -49,8 +49,8 @@ _CALLS: Final = {
     **dict.fromkeys(("numpy", "tolist", "print"), _ON_HOST),
     **dict.fromkeys(("sync", "synchronize"), _WAIT),
 }
-"""What a recording calls methods and functions that have no operator of their name; as part of another word they do not
-count.
+"""The names in recordings of methods and functions that have no operator of their name; as a part of another word they
+do not count.
 """
 
 Forms = tuple[tuple[re.Pattern[str], str], ...]
@@ -87,12 +87,12 @@ _OF_OPERATORS: Final[Forms] = (
 
 
 def no_kernel_text(text: str) -> str | None:
-    """Return why no kernel's name contains this text, and what is meant; None if one may."""
+    """Return why no kernel's name contains this text, and the name that is meant; None if one may."""
     if text.startswith("re:"):
         return None
     if text.startswith("torch.") and (dtype := TORCHS_DTYPES.get(text.removeprefix("torch."))) is not None:
         return f"it is a type: write {dtype!r}"
-    problem = _common(text) or _advice(text, _OF_KERNELS)
+    problem = _not_one_name_text(text) or _advice_text(text, _OF_KERNELS)
     if problem is None and not text.isidentifier() and (problem := python_call_text(text)) is not None:
         return f"it is no kernel: {problem}"
     # The names of kernels do contain C++ such as at::native::gelu(..).
@@ -103,28 +103,28 @@ def no_kernel_text(text: str) -> str | None:
 
 
 def no_operator_text(text: str) -> str | None:
-    """Return why no operator of a recording has this name, and what is meant; None if one may."""
+    """Return why no operator of a recording has this name, and the one that is meant; None if one may."""
     if text.startswith("re:"):
         return None
-    problem = _common(text) or python_call_text(text) or _advice(text, _OF_OPERATORS)
+    problem = _not_one_name_text(text) or python_call_text(text) or _advice_text(text, _OF_OPERATORS)
     if problem is None and (meant := _operator_meant(text)) is not None:
         return f"in a recording it is {meant!r}"
     return problem
 
 
 def python_call_text(text: str) -> str | None:
-    """Return what a recording calls a Python call that has no operator of its name; None for all others."""
+    """Return a text with the recorded form of a Python call that has no operator of its name; None for all others."""
     forms = (form.fullmatch(text) for form in (_PYTHONS, _CALL, _BARE))
     return next((problem for match in forms if match and (problem := recorded_form(match["name"])) is not None), None)
 
 
-def _advice(text: str, forms: Forms) -> str | None:
+def _advice_text(text: str, forms: Forms) -> str | None:
     tried = ((form.fullmatch(text), advice) for form, advice in forms)
     return next((advice.format(**match.groupdict()) for match, advice in tried if match is not None), None)
 
 
-def _common(text: str) -> str | None:
-    """Return what is wrong with a text that contains more than one name."""
+def _not_one_name_text(text: str) -> str | None:
+    """Return the problem of a text that is not exactly one name; None if it is one."""
     if text.strip() and text.strip() != text:
         return f"it has a blank at its {'beginning' if text[0].isspace() else 'end'}: write {text.strip()!r}"
     if (quoted := _QUOTED.fullmatch(text)) is not None:
@@ -140,7 +140,7 @@ def _common(text: str) -> str | None:
 
 
 def _operator_meant(text: str) -> str | None:
-    """Return the operator that a function, a module or an overload of torch's calls, as Python or C++ spells it."""
+    """Return the operator that torch's function, module or overload calls, as Python or C++ spells it; None if none."""
     if (schema := _SCHEMA.fullmatch(text)) is not None:
         return schema["name"]
     if (printed := _PRINTED.fullmatch(text)) is not None:
@@ -159,6 +159,6 @@ def _snake(name: str) -> str:
 
 
 def recorded_form(name: str) -> str | None:
-    """Return what a recording calls a call of this name, where torch has no operator of the name."""
+    """Return a text with the recorded form of a call of this name, if torch has no operator of the name; else None."""
     operators = _CALLS.get(name)
     return None if operators is None else f"Python's {name}() is no operator: {operators}"

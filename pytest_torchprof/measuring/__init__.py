@@ -1,1 +1,1 @@
-"""The parts that a measurement needs in a test and in a script: how it runs, and how it is explained."""
+"""The parts of a measurement that tests and scripts share: how it runs, and how it is explained."""

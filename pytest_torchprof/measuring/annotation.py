@@ -1,4 +1,4 @@
-"""A range of the user's code that recordings show, and that may stay there: without a profiler it does nothing.
+"""A range of the user's code that recordings show, and that may stay in the code: without a profiler it does nothing.
 
 Only private names show whether a profiler runs: run with torch 2.13.0 and 2.15.0.
 """
@@ -33,8 +33,8 @@ class mark:  # noqa: N801 - it is used as ``with mark("decode"):``
         @mark("sample")
         def sample(logits): ...
 
-    It costs a lookup where no profiler runs, and imports nothing: a library can keep it. Code that torch.compile
-    compiles has no ranges inside, and no graph break by one that is made there: put it around the call of that code.
+    It costs a lookup if no profiler runs, and imports nothing: a library can keep it. Inside code that torch.compile
+    compiles it leaves no range, and breaks no graph: put it around the call of that code.
     """
 
     __slots__ = ("_open", "name")
@@ -47,7 +47,7 @@ class mark:  # noqa: N801 - it is used as ``with mark("decode"):``
 
     def __enter__(self) -> None:
         torch = sys.modules.get("torch")
-        # Dynamo drops ranges, and breaks the graph where the profiler is asked for.
+        # Dynamo drops ranges, and breaks the graph at a query of the profiler.
         if torch is None or torch.compiler.is_dynamo_compiling():
             return
         if not torch.autograd._profiler_enabled() and not _is_capturing(torch):  # noqa: SLF001 - nothing public tells

@@ -21,16 +21,16 @@ _OURS = (__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
 
 
 def run_as_python(program: list[str]) -> int:
-    """Run SCRIPT ARGS or -m MODULE ARGS until its threads have ended, too; return its exit status, 0 to 255.
+    """Run SCRIPT ARGS or -m MODULE ARGS until its threads have ended too; return its exit status, 0 to 255.
 
-    Only the process that was called returns: a fork that reaches the program's end ends here.
+    This returns only in the process that called it: a fork that reaches the program's end ends here.
     """
     process = os.getpid()
     try:
         try:
             _run(program)
         finally:
-            # As Python does at the end of a program whose threads may still have work.
+            # Python waits in this way at the end of a program whose threads may still have work.
             threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
         status = 0
     except SystemExit as ended:
@@ -45,7 +45,7 @@ def run_as_python(program: list[str]) -> int:
 
 
 def _run(program: list[str]) -> None:
-    """Let a program find its arguments, its modules and itself where it looks for them."""
+    """Run a program, which finds its arguments, its modules and itself as Python would provide them."""
     module = program[0] == "-m"
     path = os.path.abspath(program[0])  # noqa: PTH100
     main = sys.modules["__main__"] = ModuleType("__main__")
@@ -63,9 +63,9 @@ def _run(program: list[str]) -> None:
 
 
 def _status_of(ended: SystemExit) -> int:
-    """Return the exit status that Python has after this."""
+    """Return Python's exit status after this exception, and print its text as Python does."""
     if ended.code is None or isinstance(ended.code, int):
-        return int(ended.code or 0) & 0xFF  # The system keeps no more of it.
+        return int(ended.code or 0) & 0xFF  # The system keeps only these bits.
     sys.stderr.write(f"{ended.code}\n")
     return _UNCAUGHT
 

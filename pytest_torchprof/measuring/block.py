@@ -34,7 +34,7 @@ class MeasuredBlock(ABC):
     """A measured block; ``steps()`` yields once for each call of the measured code."""
 
     def __init__(self, title: str, call: str) -> None:
-        """Take what messages call the block, and the call that makes such a block."""
+        """Take the block's name in messages, and the call that makes such a block."""
         self._title = title
         self._call = call
         self._entered = False
@@ -43,7 +43,7 @@ class MeasuredBlock(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Begin the measurement, or raise why there can be none."""
+        """Begin the measurement, or raise the reason for which there can be none."""
 
     @abstractmethod
     def _calls(self) -> Calls:
@@ -52,7 +52,7 @@ class MeasuredBlock(ABC):
     @property
     @abstractmethod
     def _explanation(self) -> Explanation | None:
-        """What explains a missed limit; None before the block is entered."""
+        """The explanation of a missed limit; None before the block is entered."""
 
     @property
     @abstractmethod
@@ -61,7 +61,7 @@ class MeasuredBlock(ABC):
 
     @abstractmethod
     def _left(self, reason: Reason) -> None:
-        """Raise why the block measured nothing when it was left, unless it is known why there is no profile."""
+        """Raise the reason for which the block that was left measured nothing, unless it is known already."""
 
     def __enter__(self) -> Self:
         if self._entered:

@@ -1,4 +1,4 @@
-"""The explanation of a missed limit: another call of the measured code finds the lines that its work comes from."""
+"""The explanation of a missed limit: another call of the measured code finds the lines from which its work comes."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Explanation:
-    """The known places that a measurement's work comes from, and the way to find them; see ``profiles.Explainer``."""
+    """The known places from which a measurement's work comes, and the way to find them; see ``profiles.Explainer``."""
 
     screen: Screen
     judges: bool = True
     """Whether limits are judged; at a commit that is only compared with, they are not."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """What changes how limits count, where they are given without."""
+    """The settings that change how limits count, for limits that are given without them."""
     repeat: Repeat | None = None
-    """The repeat, or why there is none; None until a repeat is asked for."""
+    """The repeat, or the reason for which there is none; None until a repeat is asked for."""
     recording: Path | None = None
     """The recording of the repeat, beside the one that is judged."""
     again: Callable[[Explanation], None] | None = None
-    """Calls the measured code once more, for this explanation; None where that cannot be done."""
+    """Calls the measured code once more, for this explanation; None if that cannot be done."""
     plan: Plan | None = None
     """How the measurement was made; None if its code was not run here and now."""
     asked: list[Asked] = field(default_factory=list)
-    """The limits that the test's body has asked for."""
+    """The limits for which the test's body has asked."""
     unanswered: list[Verdict] = field(default_factory=list)
-    """Those of these limits that could not be judged, whether or not the test noticed."""
+    """The verdicts on those of these limits that could not be judged, whether or not the test noticed."""
     running: bool = False
     """Whether the current call is the repeat."""
     raised: BaseException | None = None
     """The exception of the measured code in the repeat."""
 
     def made_by(self, plan: Plan) -> None:
-        """Take how the measurement was made."""
+        """Take the plan of the measurement."""
         self.plan = plan
 
     def call_by(self, again: Callable[[Explanation], None] | None) -> None:
-        """Take a function that calls the measured code once more; None where nothing can any more."""
+        """Take a function that calls the measured code once more; None if no call is possible any more."""
         self.again = again
 
     def repeated(
         self, path: Callable[[], Path], *, now: bool, later: Callable[[Explanation], None] | None
     ) -> Generator[None, None, None]:
-        """Yield for the one call of a repeat that is to be made ``now``; ``later`` makes one for what is asked then."""
+        """Yield for the one call of a repeat that is to be made ``now``; ``later`` makes one for further limits."""
         if now and self.plan is not None:
             yield from self.calls(self.plan, path())
         elif now and self.again is not None:
@@ -70,11 +70,11 @@ class Explanation:
             self.again = later
 
     def expected(self, asked: Iterable[Asked]) -> None:
-        """Note the limits that the test's body asks for."""
+        """Note the limits for which the test's body asks."""
         self.asked += asked
 
     def refused(self, verdicts: Iterable[Verdict]) -> None:
-        """Note which limits of the test's body were not measured."""
+        """Note the limits of the test's body that were not measured."""
         self.unanswered += (verdict for verdict in verdicts if verdict.status == NOT_MEASURED)
 
     def explained(self, profile: Profile) -> Profile:
@@ -87,7 +87,7 @@ class Explanation:
         return profile if self.repeat is None else profile.with_repeat(self.repeat)
 
     def calls(self, plan: Plan, path: Path) -> Generator[None, None, None]:
-        """Yield for the single call of the repeat; whatever goes wrong with it is a reason, not a failure."""
+        """Yield for the single call of the repeat; any problem with it is a reason, not a failure."""
         self.running = True
         try:
             with closing(capture.once_more(plan, path)) as calls:

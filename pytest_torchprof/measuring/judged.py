@@ -1,4 +1,4 @@
-"""Judging a function for a program that acts on the verdicts, as one that writes kernels does."""
+"""Judging a function for a program that acts on the verdicts, such as one that writes kernels."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdicts:
-    """What became of each limit; true only if every one of them was measured and holds."""
+    """The verdicts on limits; true only if every limit was measured and holds."""
 
     limits: tuple[Verdict, ...] = ()
-    """One for each limit, in the order in which they were given; none where nothing was measured."""
+    """A verdict for each limit, in the order in which they were given; empty if nothing was measured."""
     reason: Reason | None = None
-    """Why nothing was measured, where that is so."""
+    """Why nothing was measured; None if something was."""
     profile: Profile | None = None
-    """What was recorded; None where nothing was measured."""
+    """The profile that was recorded; None if nothing was measured."""
     message: str = "nothing was judged"
-    """What a test would fail with, or that all limits hold."""
+    """The message with which a test would fail, or that all limits hold."""
 
     def __bool__(self) -> bool:
         return self.status == HOLDS
@@ -48,14 +48,14 @@ class Verdicts:
 
     @property
     def status(self) -> Status:
-        """Whether all limits hold, one was missed, or, where none was, one is not measured."""
+        """Whether all limits hold, one was missed, or, if none was, one is not measured."""
         of_limits = {verdict.status for verdict in self.limits}
         if MISSED in of_limits:
             return MISSED
         return NOT_MEASURED if self.reason is not None or NOT_MEASURED in of_limits or not of_limits else HOLDS
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values with facts, words and what to do, as ``torchprof check --json`` prints them."""
+        """Return JSON values with facts, texts and remedies, as ``torchprof check --json`` prints them."""
         why = no_finding if self.profile is None else self.profile.why_missed
         return verdicts_json(self.limits, self.reason, why)
 
@@ -74,7 +74,7 @@ def judge(
     A limit that is missed, or that cannot be measured, is a verdict and raises nothing. ``limits`` has the keywords of
     the marker, e.g. ``{"max_kernels": 1, "only_kernels": "my_kernel*"}``.
 
-    Raises UnknownLimit for limits that cannot be meant, or where there is none, and whatever ``function`` raises.
+    Raises UnknownLimit for limits that cannot be meant, or if there is none, and any exception of ``function``.
     """
     if not limits:
         raise UnknownLimit('judge() expects a limit: judge(function, x, limits={"max_kernels": 1})', Code.BAD_USAGE)
@@ -99,7 +99,7 @@ class _JudgedBlock(ScriptBlock):
 
     _OTHERWISE: ClassVar[str] = ""
 
-    def _problem(self) -> LimitsMissed | NotMeasured | None:  # Which leaving the block would raise.
+    def _problem(self) -> LimitsMissed | NotMeasured | None:  # An error here would be raised at the end of the block.
         return None
 
     def verdicts(self) -> Verdicts:

@@ -1,4 +1,4 @@
-"""The values of keywords on how to measure: how often, and on which device."""
+"""The values of keywords for measuring: the numbers of calls, and the device."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A program that runs under the profiler in a process of its own, and is judged in the process that waits for it.
 
-A program that ends its process by ``os._exit``, ``exec`` or a signal leaves nothing behind there, which is noticed. The
-process that runs it is a fork: this one has not imported torch, and has no thread.
+A program that ends its process by ``os._exit``, ``exec`` or a signal leaves no record behind, which is noticed. The
+process that runs it is a fork of this one, which has not imported torch and has no other thread.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Ended(msgspec.Struct, frozen=True, kw_only=True):
     """The record that the program's process leaves beside the recording when both are complete."""
 
     status: int = 0
-    """The program's own exit status; nothing was recorded where it is not 0."""
+    """The program's own exit status; nothing was recorded if it is not 0."""
     device: str | None = None
     """The device that was measured."""
     reason: StoredReason | None = None
@@ -59,7 +59,7 @@ class _Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutcome:
-    """The outcome of a program: its own failure, or a recording and what is wrong with it."""
+    """The outcome of a program: its own failure, or a recording and its problem."""
 
     failed: int | None = None
     """The exit status of a program that failed by itself."""
@@ -67,16 +67,16 @@ class ProgramOutcome:
     profile: Profile | None = None
     """The recording, trusted or not; None if there is none."""
     verdicts: tuple[Verdict, ...] = ()
-    """On the limits, where the recording could be judged."""
+    """The verdicts on the limits, if the recording could be judged."""
 
 
 @contextmanager
 def run_program(program: list[str], asked: Sequence[Asked], device: str) -> Iterator[ProgramOutcome]:
     """Run SCRIPT ARGS or -m MODULE ARGS once, as one step, and judge it; its recording lasts as long as the ``with``.
 
-    Raises TorchprofError for a device that is not there. The other process ends in here, by SystemExit.
+    Raises TorchprofError for a missing device. The other process ends in this function, by SystemExit.
     """
-    # Not an object that removes the folder when it is collected: both processes would have one.
+    # An object that removes the folder when it is collected would be in both processes.
     folder = Path(tempfile.mkdtemp(prefix="torchprof-"))
     sys.stdout.flush()
     sys.stderr.flush()
@@ -98,11 +98,11 @@ def run_program(program: list[str], asked: Sequence[Asked], device: str) -> Iter
 
 @contextmanager
 def _passing_signals_on(process: int) -> Iterator[None]:
-    """Pass signals that would end this process on to the program, which decides: this process waits for it."""
+    """Pass signals that would end this process on to the program, which decides, as this process waits for it."""
 
     def pass_on(number: int, _: object) -> None:
         if signal.Signals(number).name in _FROM_A_TERMINAL and _in_the_foreground():
-            return  # The terminal sends it to the whole foreground group: the program has it already.
+            return  # The terminal sends the signal to the whole foreground group: the program has got it already.
         with suppress(ProcessLookupError):
             os.kill(process, number)
 
@@ -119,7 +119,7 @@ def _passing_signals_on(process: int) -> Iterator[None]:
 
 
 def _in_the_foreground() -> bool:
-    """Return whether this process stands in the foreground of a terminal."""
+    """Return whether this process is in the foreground of a terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
@@ -172,7 +172,7 @@ def _read_ended(folder: Path) -> _Ended | None:
 
 
 def _end_with(judge_id: int) -> None:
-    """Let the system kill this process if the waiting one is killed, which is the only one that the caller knows."""
+    """Let the system kill this process if the waiting process, the only one that the caller knows, is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != judge_id:
@@ -180,9 +180,9 @@ def _end_with(judge_id: int) -> None:
 
 
 def _measure(program: list[str], asked: Sequence[Asked], device: str, folder: Path) -> int:
-    """Run the program under the profiler, and leave its outcome; return its exit status."""
+    """Run the program under the profiler, write the record of its end, and return its exit status."""
     ended = _record(program, asked, device, folder / _RECORDING)
-    with suppress(OSError), replacing(folder / _ENDED) as unfinished:  # A missing device is not judged.
+    with suppress(OSError), replacing(folder / _ENDED) as unfinished:  # A program without this record is not judged.
         unfinished.write_bytes(msgspec.json.encode(ended))
     return ended.status
 

@@ -67,8 +67,8 @@ def profile(
     ``profile(functools.partial(model, mask=mask), x)``. ``profile.result`` is the value that the last call returned.
     The Profile keeps the function, to call it once more if ``profile.expect(...)`` is missed and lines are looked for.
 
-    Raises LimitsMissed or NotMeasured as a test would fail, and whatever ``function`` raises. Without a GPU, "auto"
-    shows only what the compiler did: limits and numbers of the GPU are not measured. "cpu" measures the CPU.
+    Raises LimitsMissed or NotMeasured as a test would fail, and any exception of ``function``. Without a GPU, "auto"
+    shows only the compiler's work: limits and numbers of the GPU are not measured. "cpu" measures the CPU.
     """
     block = ScriptBlock(None, limits, steps=steps, warmup=warmup, device=device)
     _refuse_ambiguous(function, {"steps": steps, "warmup": warmup, "device": device, **limits})
@@ -77,7 +77,7 @@ def profile(
     result = None
     with block:
         for _ in block.steps():
-            result = None  # A result that lived through the next call would count as its memory.
+            result = None  # A result that lived through the next call would count as memory of that call.
             result = function(*args)
     block.can_call(partial(function, *args))
     return block.profile.with_result(result)
@@ -124,7 +124,7 @@ class ScriptBlock(MeasuredBlock):
     """A measured block outside of tests: judged at its end."""
 
     _OTHERWISE: ClassVar[str] = "bind a keyword argument of the measured code to it: functools.partial(function, ...)"
-    """What to do about a keyword that is no limit, besides."""
+    """A further remedy for a keyword that is no limit."""
 
     def __init__(self, label: str | None, limits: Mapping[str, object], **options: object) -> None:
         super().__init__("measure()" if label is None else repr(label), "pytest_torchprof.measure")
@@ -187,7 +187,7 @@ class ScriptBlock(MeasuredBlock):
             yield from self._own.calls(plan, folder / _STACKS)
 
     def can_call(self, function: Callable[[], object]) -> None:
-        """Let limits that are asked for later be explained by another call of the measured code."""
+        """Let a missed limit of a later request be explained by another call of the measured code."""
         if self._measured is not None and self._measured.trace.path is not None:
             stacks = Path(self._measured.trace.path).with_name(_STACKS)
             self._own.call_by(partial(_call_again, stacks, function))
@@ -210,7 +210,7 @@ class ScriptBlock(MeasuredBlock):
         return judge(measured, self._asked, stands_in=self._stands_in)
 
     def _with_lines(self) -> Profile | None:
-        """Return what was recorded, with the lines that a repeat found; it asks nobody whether it may be looked at."""
+        """Return the recorded profile with the lines that a repeat found, without a gate that refuses numbers."""
         measured, repeat = self._measured, self._own.repeat
         return measured if measured is None or repeat is None else measured.with_repeat(repeat)
 
@@ -230,7 +230,7 @@ class ScriptBlock(MeasuredBlock):
 
 
 def device_for(asked: Sequence[Asked], device: str) -> str:
-    """Return the device that is measured if ``device`` is asked for; NotMeasured if these limits need another."""
+    """Return the device that is measured for the requested ``device``; NotMeasured if these limits need another."""
     picked = capture.pick_device(device)
     if stands_in(device, picked) and (names := [wanted.limit.name for wanted in asked if wanted.limit.needs == GPU]):
         raise not_measured(NoGpuHere(capture.no_gpu(), limits=tuple(names)))
@@ -243,7 +243,7 @@ def stands_in(asked: str, device: str) -> bool:
 
 
 def judge(measured: Profile, asked: Sequence[Asked], *, stands_in: bool) -> tuple[Verdict, ...]:
-    """Return the verdicts on limits, or without limits on whether anything ran."""
+    """Return the verdicts on limits; without limits the verdict that it is not known whether anything ran, if so."""
     if asked:
         return check_limits(measured, asked)
     unknown = None if stands_in else nothing_known(measured, ())
@@ -276,6 +276,6 @@ def read_option(name: str, value: object) -> Any:
 
 
 def _refuse_gpu_numbers(name: str) -> None:
-    """Raise NotMeasured when a number is read that only a GPU has."""
+    """Raise NotMeasured for the name of a number that only a GPU has."""
     if name not in READABLE_WITHOUT_GPU:
         raise not_measured(NoGpuHere(capture.no_gpu(), number=name))

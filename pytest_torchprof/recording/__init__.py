@@ -1,1 +1,1 @@
-"""Trace files of any torch, and what is written into our own: ``reader`` turns a file into a Trace."""
+"""Trace files of any torch, and the data that is written into our own: ``reader`` turns a file into a Trace."""

@@ -1,6 +1,6 @@
 """How large a recording may be; a larger file is no recording, and would take all memory or hours to read.
 
-The largest that people keep, with stacks and shapes, have some three million events in a gigabyte of text.
+The largest recordings that people keep, with stacks and shapes, have some three million events in a gigabyte of text.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ UNPACKED = 1024 * MIB
 MEMBERS = 100_000
 """Parts of a gzip-compressed file, each packed by itself."""
 UNCUT = 32 * MIB
-"""Bytes of text that are decoded at once, because the text cannot be cut between its events."""
+"""Bytes of text that are decoded at once if the text cannot be cut between its events."""
 AROUND = 16 * MIB
 """Bytes before the list of events, after it, and of one event."""
 EVENTS = 3_000_000
 GPU_OPERATIONS = 500_000
 STEPS = 100_000
 DISTINCT = 256 * MIB
-"""Bytes of memory for values that are kept once each: names, operands, threads, streams."""
+"""Bytes of memory for values of which each is kept once: names, operands, threads, streams."""
 LARGEST = 2**63 - 1
-"""The largest value of a number that is no time: ids, sizes, graphs."""
+"""The largest value of a number that is not a time: ids, sizes, graphs."""
 LATEST_US = 2**64
-"""CUPTI writes half of it for a time that it does not know."""
+"""The largest time stamp; CUPTI writes half of it for a time that it does not know."""
 DEVICES = 1000
 KERNEL_NAMES = 10_000
-"""Fewer than kernels.names keeps decoded: beyond, each kernel would be decoded anew."""
+"""Fewer names than kernels.names keeps decoded: with more, each kernel would be decoded anew."""
 
 
 def too_large(what: str) -> UnreadableRecording:
@@ -43,7 +43,7 @@ def too_large(what: str) -> UnreadableRecording:
 
 
 def bounded(parts: Iterable[bytes], most: int, what: str) -> Iterator[bytes]:
-    """Yield the parts of a text; UnreadableRecording as soon as they are too large together."""
+    """Yield the parts of a text; UnreadableRecording as soon as they exceed ``most`` bytes together."""
     size = 0
     for part in parts:
         size += len(part)

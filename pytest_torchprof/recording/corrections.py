@@ -1,12 +1,12 @@
-"""Corrections of events that a trace file has under another name, kind or thread: made once, before anything is read.
+"""Corrections of events that a trace file has under a wrong name, kind or thread: made once, before anything is read.
 
 - Fills and copies that ROCm's runtime runs as kernels of its own.
-- Operators by the names under which the code of Inductor's C++ wrapper calls them: ``aoti_torch_cpu_mm_out``.
+- Operators under the names by which the code of Inductor's C++ wrapper calls them: ``aoti_torch_cpu_mm_out``.
 - Calls under the number of another thread. CUPTI identifies threads by the lower half of their pthread ids. For each of
-  these kineto keeps the first system id that it saw with it, as long as the process lives (``recordThreadInfo`` of its
-  ``GenericActivityProfiler``; seen with torch 2.15). A thread that is started where a profiled one has ended often has
-  that one's pthread id, and its calls are then written under the number of the ended one: no operator and no range is
-  around them there. But work that an operator launched has the operator's own number.
+  these kineto keeps the first system id that it saw with it for as long as the process lives (``recordThreadInfo`` of
+  its ``GenericActivityProfiler``; seen with torch 2.15). A thread that is started after a profiled one has ended often
+  has the pthread id of the ended one, and its calls are then written under the number of that one: no operator and no
+  range is around them there. But work that an operator launched has the operator's own number.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.trace.columns import Calls, GpuOps, Ranges
 
-# Behind hipMemsetAsync and hipMemcpyAsync, as rocprofiler-sdk records them; roctracer has fills and copies.
+# The kernels of hipMemsetAsync and hipMemcpyAsync, as rocprofiler-sdk records them; roctracer records fills and copies.
 _BLIT = re.compile(r"__amd_rocclr_(fill|copy)\w*(?:\.kd)?")
 
 
 def name_fills_and_copies(names: Sequence[str], gpu: GpuOps) -> None:
-    """Make fills and copies, in place, of the kernels of which they consist; where a copy goes is not known."""
+    """Turn the kernels that fill and copy into fills and copies, in place; the direction of a copy is not known."""
     kinds = {i: match[1] for i, name in enumerate(names) if (match := _BLIT.fullmatch(name)) is not None}
     for i in where(gpu.name, set(kinds)) if kinds else ():
         if gpu.kind[i] == KERNEL:
@@ -51,7 +51,7 @@ _LIBRARIES = (
 
 
 def operator_of(name: str) -> str | None:
-    """Return the operator behind a call of the C shim, ``aten::mm``; None for any other name."""
+    """Return the operator that a function of the C shim calls, such as ``aten::mm``; None for any other name."""
     if (shim := _SHIM.fullmatch(name)) is None:
         return None
     for beginning, namespace in _LIBRARIES:
@@ -74,11 +74,11 @@ def name_operators(names: list[str], ops: Ranges) -> None:
 
 
 def put_calls_on_their_threads(ops: Ranges, annotations: Ranges, calls: Calls, gpu: GpuOps) -> None:
-    """Give calls that are written under another thread's number their own, in place.
+    """Give calls that are written under another thread's number that of their own thread, in place.
 
     A call was made on another thread if its work names an operator of that thread, the call began inside of the
     operator, and the thread under whose number it is written was in no range then. If all known calls under a number
-    belong to one other thread, so do those of which nothing is known: no two threads have a pthread id at once.
+    belong to one other thread, so do the others, of which nothing is known: two threads never share a pthread id.
     """
     if len({*ops.thread, *calls.thread}) == 1:
         return
@@ -105,7 +105,7 @@ def put_calls_on_their_threads(ops: Ranges, annotations: Ranges, calls: Calls, g
 
 
 def _operators(ops: Ranges, calls: Calls, gpu: GpuOps) -> Mapping[int, int]:
-    """Return the operator that a call's work names, by call; none if parts of the work name different ones."""
+    """Return by call the operator that its work names; calls whose work names different operators are left out."""
     op_at = dict(zip(ops.external, count()))
     call_at = dict(zip(calls.correlation, count()))
     for at in (op_at, call_at):

@@ -81,13 +81,13 @@ class Args(
     scope: Raw = _EMPTY
     """For a CUDA graph's node, the name that torch's ``mark_kernels`` gave the innermost scope of its capture."""
     bare_scope: Raw = _EMPTY
-    """The same where a scope without fields was written as it was, or with all its fields in a text (Cuspy)."""
+    """That name from a scope that was written without fields, or with all its fields in a text (Cuspy)."""
     first_scope: Raw = _EMPTY
-    """The same as the first versions wrote it."""
+    """That name as the first versions wrote it."""
     module: Raw = _EMPTY
     """The path of a node's module, as torchtitan annotates it."""
     phase: Raw = _EMPTY
-    """"backward" where torch has carried an annotation over to the backward pass."""
+    """"backward" if torch has carried an annotation over to the backward pass."""
     collective: str | None = None
     collective_dtype: str | None = None
     in_elements: Whole = -1
@@ -103,7 +103,7 @@ class Args(
 
 
 class Allocation(Struct, frozen=True, gc=False, rename={"size": "Bytes", "device_type": "Device Type"}):
-    """The ``args`` of an allocation, which is an instant, as far as they are used."""
+    """The fields of an allocation's ``args`` that are used; an allocation is an instant."""
 
     size: Whole = 0
     device_type: Whole = -1
@@ -155,7 +155,7 @@ def _text(raw: Raw) -> str | None:
 
 
 def _fields_of(text: str) -> dict[str, str]:
-    """Return the fields of scopes that are written as one text; of the same field the first, as torch has it."""
+    """Return the fields of scopes that are written as one text; of a repeated field the first, as in torch."""
     try:
         scopes = msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 
 class Kinds(NamedTuple):
-    """The type of complete events for one way of reading time stamps; decoders of a list of events and of one."""
+    """The types of events for one way of reading time stamps; decoders of a list of events and of a single one."""
 
     event: type[Struct]
     other: type[Struct]
-    """Any event that is not complete; its ``label`` is the name of an instant, the category of others."""
+    """Any event that is not complete; its ``label`` is the name of an instant, and the category of other events."""
     start: type[Struct]
-    """Where an arrow starts."""
+    """The start of an arrow."""
     finish: type[Struct]
     instant: type[Struct]
     counter: type[Struct]
@@ -55,7 +55,7 @@ class Kinds(NamedTuple):
 
 RANGE, NOTE, FRAME, CALL, OWN, GPU_NOTE = "range", "note", "frame", "call", "own", "GPU note"
 GPU = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
-"""The kinds of operations of the GPU's work, by category."""
+"""The kinds of GPU operations, by role."""
 FORWARD_BACKWARD, MEMORY = "fwdbwd", "[memory]"
 """The category of arrows from an operator to its backward, and the name of allocations."""
 ROLES = {
@@ -76,14 +76,14 @@ ROLES = {
     "overhead": OWN,
     "gpu_user_annotation": GPU_NOTE,
 }
-"""The roles of complete events by category; in the oldest files some names begin with a capital."""
+"""The roles of complete events by category; in the oldest files some categories begin with a capital."""
 _LEFT_OUT = {
     *("cuda_sync", "cuda_event", "cuda_profiler_range", "external_correlation", "trace"),
     *("cpu_instant_event", "collective_comm", "gpu_pm_counter", "xpu_sync", "glow_runtime"),
     # torch 2.15's own profiler (CuspyConfig): nodes of graphs that run on the CPU, or only record an event.
     *("graph_host_node", "graph_event_node", "hardware_counters"),
 }
-"""Categories of kineto that are no work of the GPU, though some name a stream (kineto's ActivityType.cpp)."""
+"""Categories of kineto that are not the GPU's work, although some name a stream (kineto's ActivityType.cpp)."""
 
 # The phases of Chrome's trace format; of these kineto writes s, t, f (arrows), i (instants), M (names), C (counters).
 _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
@@ -91,7 +91,7 @@ _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
 
 @cache
 def kinds(stamps: str = WHOLE) -> Kinds:
-    """Return the event types for this way of reading time stamps; exact ones take three times as long."""
+    """Return the event types for this way of reading time stamps; exact time stamps take three times as long."""
     stamp: Any = Whole if stamps == WHOLE else Whole | Fraction
     identity: Any = Whole | str
     if stamps == EXACT:
@@ -128,7 +128,7 @@ def kinds(stamps: str = WHOLE) -> Kinds:
 
 _KEPT = {FORWARD_BACKWARD, MEMORY}
 _SAMPLES = "hardware_counters"
-# What is sampled in the GPU's own units: kineto's category; NVIDIA's names of metrics, and what torch 2.15 calls some.
+# Counters of the GPU's units: kineto's category; NVIDIA's names of metrics, and torch 2.15's names of some.
 _METRIC = re.compile(
     r"[a-z]+__\w+(?:\.\w+)*|CUPTI PM Sampling|(?:SM Active|DRAM BW|HBM \w+|NVLink [RT]X|PCIe)(?: \(%\))?"
 )
@@ -155,7 +155,7 @@ _DIGITS = 19  # The most that 64 bits hold.
 
 
 class _Threads(defaultdict[Any, int]):
-    """Numbers thread and stream ids, which the oldest files write as text here and as a number there."""
+    """Numbers thread and stream ids, which the oldest files write now as text, now as a number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ def _nowhere(_: Any) -> None:
 
 
 class Columns:
-    """Collects events, one call of :meth:`fold` per piece of the file."""
+    """The columns of all events, filled by one call of :meth:`fold` for each piece of the file."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -268,7 +268,7 @@ class Columns:
         self._weigh(known)
 
     def _arguments(self, part: Ranges | Calls | GpuOps | GpuRanges, role: str, members: list[Any]) -> None:
-        """Append where events of one kind stand, and what is known of them besides their names and times."""
+        """Append the threads or streams of events of one kind, and their other fields besides names and times."""
         if isinstance(part, GpuOps):
             self._gpu(part, role, members)
         elif isinstance(part, GpuRanges):
@@ -288,7 +288,7 @@ class Columns:
             raise too_large(f"has more than {EVENTS:,} events")
 
     def _weigh(self, known: tuple[int, int]) -> None:
-        """Refuse more distinct names and operands than a program has; so many of each were weighed before."""
+        """Refuse more distinct names and operands than a program has; the ``known`` first ones were weighed before."""
         for numbers, before in zip((self.names, self.inputs), known, strict=True):
             self._weight += sum(map(getsizeof, islice(reversed(numbers), len(numbers) - before)))
         if self._weight > DISTINCT:
@@ -314,10 +314,10 @@ class Columns:
                 ends[event.id] = (threads[event.tid], moment)
 
     def _operands(self, part: Ranges, role: str, events: list[Any]) -> None:
-        """Append what operators were given, and annotations: those of collectives are given what they send."""
+        """Append the operands of operators and annotations, and the messages of collectives."""
         if role not in (RANGE, NOTE):
             return
-        # For most operators they differ from call to call, and say nothing about the work.
+        # The settings of most operators differ from call to call, and say nothing about the work.
         joined, args = b",".join, [event.args for event in events]
         operands = [
             joined((arg.dims, arg.types, arg.strides, arg.settings))

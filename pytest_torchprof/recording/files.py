@@ -21,10 +21,10 @@ def hide(folder: Path) -> None:
 
 
 def stacks_name(name: str) -> str:
-    """Return the file name of a repeat with marks for lines and modules, beside a recording of this name."""
+    """Return the file name that a repeat with marks for lines and modules has beside a recording of this name."""
     return f"{name.removesuffix('.gz').removesuffix('.json')}{_STACKS_ENDING}.gz"
 
 
 def is_stacks_name(name: str) -> bool:
-    """Return whether a file of this name is one that lies beside another."""
+    """Return whether a file of this name is such a repeat, which lies beside its recording."""
     return name.endswith((_STACKS_ENDING, f"{_STACKS_ENDING}.gz"))

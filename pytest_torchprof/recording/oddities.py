@@ -69,9 +69,9 @@ _LOWER = {"input dims": "Input Dims"}
 
 
 def events_of(text: bytes | msgspec.Raw, types: Kinds, before: int) -> list[Any]:
-    """Return the listed events as these types; ``before`` events came earlier in the file.
+    """Return the listed events as these types; ``before`` is the number of events earlier in the file.
 
-    A range, call or GPU operation without a usable name or time is an error, everything else odd is left out.
+    A range, call or GPU operation without a usable name or time is an error; everything else that is odd is left out.
     """
     events = []
     for number, item in enumerate(_LIST.decode(text), before):
@@ -94,7 +94,7 @@ def _event(item: Any, types: Kinds, number: int) -> Any:
         cat=category,
         name=_name(name, number),
         ts=_number(item.get("ts"), "ts", number),
-        # A GPU operation without one is not measured, a range on the CPU was only marked.
+        # A GPU operation without a duration was not measured; a range on the CPU was only marked.
         dur=_number(item.get("dur", -1 if ROLES[category.lower()] in GPU else 0), "dur", number),
         tid=_identity(item.get("tid"), "tid", number),
         pid=_identity(item.get("pid"), "pid", number),
@@ -134,7 +134,7 @@ def _fields() -> Mapping[str, msgspec.structs.FieldInfo]:
 
 
 def _quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:
-    """Return the number in an argument, None if there is none or it is larger than any real one."""
+    """Return the number in an argument; None if there is none, or if it is larger than ``most``."""
     if isinstance(value, str):
         try:
             value = Decimal(value)

@@ -53,7 +53,7 @@ _AGAIN = "Record or copy it again."
 
 
 class _NoTraceError(Exception):
-    """The file cannot be read as a trace; the text says why, under ``code``."""
+    """The file cannot be read as a trace; the text says why, and ``code`` is the error's code."""
 
     def __init__(self, text: str, code: Code = Code.NO_RECORDING) -> None:
         super().__init__(text)
@@ -112,7 +112,7 @@ _CAUSES: dict[type[Exception], tuple[str, Code]] = {
 
 
 def _in_pieces(path: str, columns: Columns) -> dict[str, Any]:
-    """Fold the events a piece of the text at a time; return what is around them."""
+    """Fold the events, one piece of the text at a time, and return the document's other entries."""
     source = inflated(path)
     head, rest = text.head(source)
     opening = text.OPENING.match(rest)
@@ -125,7 +125,7 @@ def _in_pieces(path: str, columns: Columns) -> dict[str, Any]:
             _fold(columns, piece)
     except (msgspec.DecodeError, _NoTraceError) as error:
         raise UncuttableError from error
-    raise AssertionError  # One piece is the last.
+    raise AssertionError  # The loop always reaches the last piece.
 
 
 def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
@@ -133,7 +133,7 @@ def _fold(columns: Columns, text: bytes | msgspec.Raw) -> None:
 
 
 def repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw], _Read]) -> _Read:
-    """Read the text, or a repaired version of it; the error is that of the original text."""
+    """Return the content of the text, or of a repaired version of it; an error is that of the original text."""
     try:
         return reading(text)
     except msgspec.ValidationError:
@@ -150,7 +150,7 @@ def repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw],
 
 
 def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
-    """Read the events' time stamps like the earlier ones, or more finely; one by one if an event is odd."""
+    """Fold the events, with time stamps read as before or more finely; one event at a time if one is odd."""
     for stamps in STAMPS[STAMPS.index(columns.stamps) :]:
         types = kinds(stamps)
         try:
@@ -169,14 +169,14 @@ def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
 
 
 def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
-    """Fold the last events and return what is around the list; head and rest make a document of their own."""
+    """Fold the last events and return the document's other entries; head and rest make a document of their own."""
     if not head:
         _fold(columns, rest)
         if columns.empty:
-            # A list of anything looks like the oldest format; whether it is one is not asked of a piece of it.
+            # A list of anything looks like the oldest format; a single piece does not show whether it is a trace.
             raise UncuttableError
         return {}
-    # The list that was cut must be the document's own, not one further in.
+    # The list that was cut must be the document's own, not one inside another value.
     _document(head + b"[]}")
     document = repaired(head + rest, _document)
     _fold(columns, document.pop(_EVENTS))
@@ -189,7 +189,7 @@ def _uncut(path: str, cause: BaseException | None) -> bytes:
         return b"".join(bounded(inflated(path), UNCUT, "holds, without a border between two events,"))
     except UnreadableRecording:
         if type(cause) is msgspec.DecodeError:
-            # The place is one in a piece.
+            # The position in the message is one in a piece.
             raise _syntax(str(cause).partition(" (byte")[0]) from None
         raise
 
@@ -201,7 +201,7 @@ def _whole(path: str, text: bytes) -> Trace:
         raise _PerfettoError(PERFETTO_REFUSAL)
     read = partial(_decoded, path)
     try:
-        # What is neither an object nor a list would be repaired to "null", sound JSON of another kind.
+        # A text that is neither an object nor a list would be repaired to "null", which is sound JSON of another kind.
         return repaired(text, read) if text.lstrip()[:1] in b"{[" else read(text)
     except msgspec.DecodeError as error:
         binary = b"\0" in text[:4096]
@@ -225,7 +225,7 @@ def _decoded(path: str, text: bytes | msgspec.Raw) -> Trace:
 
 
 def _document(text: bytes) -> dict[str, msgspec.Raw]:
-    """Return the document's values by key, undecoded; _NoTraceError if it has no list of events."""
+    """Return the document's values by key, undecoded; an error if it has no list of events."""
     try:
         document = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:

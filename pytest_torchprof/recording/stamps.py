@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 WHOLE, FRACTIONAL, EXACT = "whole", "fractional", "exact"
-"""Time stamps are whole microseconds; have fractions that a double holds; have more digits than it holds."""
+"""Time stamps are whole microseconds, or have fractions that a double holds, or have more digits than it holds."""
 STAMPS = (WHOLE, FRACTIONAL, EXACT)
-# Microseconds from which on a double times 1000 is not every nanosecond, and from which on the double itself is not.
+# The microseconds from which a double times 1000 skips nanoseconds, and from which the double itself does.
 _FAR_US, _TOO_FAR_US = 2**42, 2**43
-# Up to which a double times 1000 is close enough to be the right nanosecond of one that is off by half of it.
+# Up to so many microseconds a double times 1000 is close to the right nanosecond, even if it is off by half of one.
 _NEAR_US = 2**36
 
 

@@ -1,4 +1,4 @@
-"""A trace file as text: unpacked a slice at a time, cut between two events, or of another form that is refused."""
+"""A trace file as text: unpacked a slice at a time and cut between two events, or refused because of its form."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 PIECE = 256 * 1024
-"""The bytes of text that are decoded at once; more costs memory, less costs time."""
+"""The bytes of text that are decoded at once; more take more memory, fewer take more time."""
 _SLICE = 16 * 1024
 GZIP = b"\x1f\x8b"
 SPECIAL = InsteadOfFile.SPECIAL.text
 """The text about a path that :func:`is_special`."""
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 OPENING = re.compile(rb'\s*(\{\s*"[^"\\]*")')
-"""How the events of a file begin: all alike, as a program wrote them."""
+"""The beginning of an event: in a file that a program wrote, all events begin alike."""
 _BORDER = re.compile(rb"\}\s*,\s*$")
 _ANY_OPENING = b"{"
 _TRIES = 1000
-"""How often a border is searched in a part; in a file by a program the first or second candidate is one."""
+"""How many candidates for a border are tried in a part; in a program's file the first or second is one."""
 
 
 _GUNZIP_ERROR: Any = gunzip.error
@@ -58,8 +58,8 @@ def is_special(path: str | os.PathLike[str]) -> bool:
 def inflated(path: str) -> Iterator[bytes]:
     """Yield the file's bytes, unpacked.
 
-    UnreadableRecording where it unpacks to more than any recording is, DamagedGzipError where it is damaged, EOFError
-    where it is cut off.
+    UnreadableRecording if it unpacks to more than any recording has, DamagedGzipError if it is damaged, EOFError if it
+    is cut off.
     """
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib's import costs more than a small file
         part = file.read(_SLICE)
@@ -72,9 +72,9 @@ def inflated(path: str) -> Iterator[bytes]:
 
 
 def inflated_bytes(data: bytes, most: int) -> bytes:
-    """Return the content of one gzip member, and at most one byte more than ``most`` of a larger one.
+    """Return the content of one gzip member; of a larger one ``most`` bytes and one more.
 
-    DamagedGzipError where it is damaged or none, or goes on behind its end, EOFError where it is cut off.
+    DamagedGzipError if it is damaged or no gzip member, or if data follow it; EOFError if it is cut off.
     """
     unpack = gunzip.decompressobj(wbits=31)
     try:
@@ -109,9 +109,9 @@ def _unpacked(file: FileIO, part: bytes) -> Iterator[bytes]:
 
 
 def cut(source: Iterator[bytes], rest: bytes, mark: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Yield lists of whole events, as text, and whether it is the last one.
+    """Yield lists of whole events, as text, each with whether it is the last one.
 
-    The last one is not closed: what comes behind the list of events is in it.
+    The last list is not closed: it contains the text behind the list of events too.
     """
     parts: list[bytes | memoryview] = [b"[", rest]
     held = len(rest)
@@ -130,7 +130,7 @@ def cut(source: Iterator[bytes], rest: bytes, mark: bytes) -> Iterator[tuple[byt
 
 
 def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
-    """Return what comes before the list of events, and the beginning of what is in it."""
+    """Return the text before the list of events, and the beginning of the list's content."""
     text, looked, events = bytearray(), 0, 0
     for part in source:
         text += part
@@ -149,9 +149,9 @@ def head(source: Iterator[bytes]) -> tuple[bytes, bytes]:
 
 
 def border(part: bytes, mark: bytes) -> tuple[int, int] | None:
-    """Return where the last event that ends in the part ends, and where the next begins.
+    """Return where the last event that ends in the part ends, and where the next begins; None without such an event.
 
-    A border that is none, in a text or further in, leaves brackets open: what is before it is no JSON.
+    A wrong border, in a string or inside an event, leaves brackets open: the text before it is no JSON.
     """
     at = len(part)
     for _ in range(_TRIES):
@@ -175,7 +175,7 @@ _NOT_IN_JSON = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def is_perfetto(text: bytes) -> bool:
-    """Whether it is in the format of its own that torch writes since 2.14: packets to the end, or as far as written."""
+    """Return whether it is in Perfetto's format, which torch can write since 2.14: packets only, maybe cut off."""
     first = _PACKET.match(text)
     if first is None or not _NOT_IN_JSON.search(text, 0, 4096):
         return False

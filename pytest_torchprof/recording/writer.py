@@ -1,4 +1,4 @@
-"""Data that is written into recordings, and copies of them: whole, or not at all."""
+"""Data that is written into recordings, and copies of recordings: complete, or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OPENING = b',\n"%s": ' % KEY.encode()
 
 
 def write_metadata(path: str | os.PathLike[str], metadata: Metadata) -> None:
-    """Put our key into an exported, unpacked trace file, in place: whoever calls has it under a name of its own."""
+    """Put our key into an exported, unpacked trace file, in place: the caller has given it a name of its own."""
     path = fspath(path)
     try:
         value = encode(metadata)
@@ -46,9 +46,9 @@ def write_metadata(path: str | os.PathLike[str], metadata: Metadata) -> None:
 
 
 def write_adopted(trace: Trace, target: str, adoption: Adoption) -> None:
-    """Write a trace's file anew, unpacked, with whose it is now beside all that it said before.
+    """Write a trace's file anew, unpacked, with the adoption beside everything that it held before.
 
-    UnreadableRecording where it cannot be copied, TorchprofError where the label cannot be written.
+    UnreadableRecording if it cannot be copied, TorchprofError if the label cannot be written.
     """
     source = str(trace.path)
     try:
@@ -84,7 +84,7 @@ def _write(parts: Iterable[bytes], file: Any) -> None:
 
 
 def _as_object(parts: Iterable[bytes]) -> Iterable[bytes]:
-    """Yield the text of a recording as an object: the oldest files are the bare list of events."""
+    """Yield the text of a recording as a JSON object: the oldest files are bare lists of events."""
     listed: bool | None = None
     for part in parts:
         if listed is None and part.strip():
@@ -95,13 +95,13 @@ def _as_object(parts: Iterable[bytes]) -> Iterable[bytes]:
 
 
 def _own_key(file: BinaryIO, trace: Trace) -> tuple[int, dict[str, Any]]:
-    """Return where our key begins, or else where the document ends, and what the trace has under the key."""
+    """Return where our key begins, or else where the document ends, and the trace's value of the key."""
     file.flush()
     with mmap(file.fileno(), 0) as text:
         begin = text.rfind(_OPENING)
         if begin > 0 and (trace.metadata or trace.adoption):
             return begin, msgspec.json.decode(b"{" + text[begin + 1 :])[KEY]
-        # Another program rewrote the file, or our key was never in it.
+        # Another program rewrote the file, or it never had our key.
         return text.rfind(b"}"), {} if trace.metadata is None else msgspec.json.decode(encode(trace.metadata))
 
 

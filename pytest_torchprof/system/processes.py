@@ -1,4 +1,4 @@
-"""Other processes: started, awaited and ended in one way, which leaves none behind."""
+"""Other processes: all are started, awaited and ended in one way, which leaves none behind."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     Process = subprocess.Popen[bytes]
 
 PATIENCE_S: Final = 10.0
-"""How long a process may take to end after it was asked to, in seconds."""
+"""The seconds that a process may take to end after it was asked to."""
 
 
 class Ended(NamedTuple):
     """A process that has ended, with its output."""
 
     status: int | None
-    """None if it did not end within its limit and was killed."""
+    """The exit status; None if it did not end within its limit and was killed."""
     output: str = ""
     errors: str = ""
 
 
 def start(words: Sequence[str], *, own_group: bool = False, **settings: Any) -> Process:
-    """Start a process, which reads nothing unless ``settings``, which are those of Popen, say so.
+    """Start a process and return it; it reads no input unless ``settings``, which are those of Popen, give it some.
 
     With ``own_group`` Ctrl-C reaches only the process that waits for it, and the processes that it starts itself can be
     ended with it.
@@ -44,7 +44,7 @@ def end(process: Process, *, asks: bool = True, own_group: bool = False, patienc
     with suppress(subprocess.TimeoutExpired):
         process.wait(patience_s)
     if own_group:
-        # The processes that it has started too, whether it still runs or not. Not on Windows, which has no such groups.
+        # This ends the processes that it has started too, whether it still runs or not. Windows has no such groups.
         with suppress(OSError, AttributeError):
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()

@@ -1,4 +1,4 @@
-"""Waiting for something no longer than so long."""
+"""Waiting for the answer of a function, up to a limit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Answer = TypeVar("Answer")
 
 
 def within(seconds: float, act: Callable[[], Answer]) -> Answer:
-    """Return what a function returns, and raise what it raises; TimeoutError if that takes longer.
+    """Return the answer of a function, or raise its exception; TimeoutError if it takes longer than so many seconds.
 
-    What takes longer goes on in a thread, which ends with the process at the latest.
+    The function then goes on in a thread, which ends with the process at the latest.
     """
     ended: SimpleQueue[tuple[Answer, None] | tuple[None, BaseException]] = SimpleQueue()
 

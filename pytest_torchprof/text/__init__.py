@@ -37,13 +37,13 @@ def without_commands(line: str) -> str:
 
 
 SHOWN_IN_URLS = ("host", "port", "dbname", "sslmode", "connect_timeout")
-"""What stands behind the question mark of a URL and is shown; anything else may be secret."""
+"""The parameters of a URL that are shown; any other may be secret."""
 _PASSWORD = re.compile(r"(://[^/@:?\s]*):.*@", re.DOTALL)
 _IN_URL = re.compile(rf"([?&](?!(?:{'|'.join(SHOWN_IN_URLS)})=)[^=&\s]+)=[^&\s'\"]+")
 
 
 def without_passwords(text: str) -> str:
-    """Return text with asterisks for what may be secret in a URL in it."""
+    """Return text with asterisks in place of the parts of URLs that may be secret."""
     if "://" not in text:
         return text
     return _IN_URL.sub(r"\1=***", _PASSWORD.sub(r"\1:***@", text))
@@ -115,7 +115,7 @@ def enumerated(words: Sequence[str]) -> str:
 
 
 def near(word: str, valid: Iterable[str]) -> str | None:
-    """Return the valid word that is nearest, None if none is near."""
+    """Return the valid word that is nearest; None if none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it
 
     # Below this it is another word: "kernel_limit" is a typo of nothing.
@@ -182,7 +182,7 @@ WIDTH = 100
 
 
 def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> list[str]:
-    """Return the words as lines."""
+    """Return the text as lines of at most ``width`` columns."""
     lines = textwrap.wrap(words, min(width, WIDTH), initial_indent=first, subsequent_indent=indent)
     # A blank stays at the end of a line if the word after it has to be broken.
     return [without_commands(line.rstrip()) for line in lines]
@@ -191,8 +191,8 @@ def wrapped(words: str, indent: str, *, first: str = "", width: int = WIDTH) -> 
 def broken(text: str, columns: int | None, *, command: str = "", hanging: int = 0) -> str:
     """Return prose with its lines broken where the columns end; a path, and the command at its end, stay whole.
 
-    The rest of a line stands a little to the right of its beginning, or at the column ``hanging``. None: nobody knows
-    how many columns there are, as in a file, and lines stay whole.
+    The rest of a line is indented a little more than its beginning, or to the column ``hanging``. If ``columns`` is
+    None, they are not known, as in a file, and lines stay whole.
     """
     if columns is None:
         return text + command
@@ -215,13 +215,13 @@ def _hanging_at(line: str, hanging: int) -> str:
 
 
 def command_lines(command: str, columns: int) -> list[str]:
-    """Return a shell's command in lines that fit, each but the last one continued; what is quoted stays whole."""
+    """Return a shell's command in lines that fit, each but the last one continued; quoted words stay whole."""
     indent = command[: len(command) - len(command.lstrip())]
     lines: list[str] = []
     line = indent
     for word in _SHELL_WORD.findall(command):
         longer = f"{line}{word}" if line.isspace() or not line else f"{line} {word}"
-        # Behind a line that goes on stands a backslash.
+        # A line that is continued ends in a backslash.
         if width_of(longer) > columns - len(" \\") and line.strip():
             lines.append(f"{line} \\")
             longer = f"{indent}  {word}"
@@ -235,7 +235,7 @@ def first_of(names: Sequence[str], most: int = 5, noun: str = "", between: str =
 
 
 def and_more(left_out: int, noun: str = "") -> str:
-    """Return " and 3 more" or " and 3 more kernels" for what is left out; empty if nothing is."""
+    """Return " and 3 more" or " and 3 more kernels" for so many that are left out; empty if none are."""
     if left_out <= 0:
         return ""
     return f" and {counted(left_out, f'more {noun}')}" if noun else f" and {left_out:,} more"
@@ -296,7 +296,7 @@ def number_alike(labels: Sequence[str]) -> list[str]:
 
 
 def width_of(text: str) -> int:
-    """Return how many columns of a terminal a line takes: two for each wide character, none for a combining one."""
+    """Return the columns of a terminal that a line takes: two for each wide character, none for a combining one."""
     if text.isascii():
         return len(text)
     from wcwidth import wcswidth  # noqa: PLC0415 - few lines have anything but ASCII
@@ -305,12 +305,12 @@ def width_of(text: str) -> int:
 
 
 def cut(words: str, width: int) -> str:
-    """Return the words, cut to at most ``width`` columns."""
+    """Return the text, cut to at most ``width`` columns."""
     return words if width_of(words) <= width else _beginning(words, width - 3) + "..."
 
 
 def cut_inside(words: str, width: int) -> str:
-    """Return the words, without their middle if they are too wide: names often differ only at their ends."""
+    """Return the text, without its middle if it is too wide: names often differ only at their ends."""
     if width_of(words) <= width:
         return words
     behind = (width - 3) * 2 // 5
@@ -318,13 +318,13 @@ def cut_inside(words: str, width: int) -> str:
 
 
 def cut_apart(names: Sequence[str], width: int) -> list[str]:
-    """Return names that are to be told apart, each cut to a width: of those that begin alike, the ends remain."""
+    """Return names that have to remain different, each cut to a width: of those that begin alike, the ends remain."""
     alike = Counter(name[: width // 2] for name in {*names})
     return [_without_beginning(name, width) if alike[name[: width // 2]] > 1 else cut(name, width) for name in names]
 
 
 def _without_beginning(name: str, width: int) -> str:
-    """Return a name cut to a width behind its first word, which says of what kind it is."""
+    """Return a name cut to a width after its first word, which names its kind."""
     if width_of(name) <= width:
         return name
     kind, blank, _ = name.partition(" ")
@@ -340,7 +340,7 @@ def _beginning(words: str, width: int) -> str:
 
 
 def ending(words: str, width: int) -> str:
-    """Return the last ``width`` columns of the words."""
+    """Return the last ``width`` columns of the text."""
     begin = max(len(words) - width, 0)
     while width_of(words[begin:]) > width:
         begin += 1

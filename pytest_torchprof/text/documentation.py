@@ -17,16 +17,16 @@ _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 
 class Article(NamedTuple):
-    """What a page says about one word."""
+    """The part of a page about one word."""
 
     word: str
     page: str
     lines: tuple[str, ...]
-    """In Markdown."""
+    """The text, in Markdown."""
 
 
 def marker_help() -> str:
-    """Return a line for each keyword of the marker: an example, and what it means."""
+    """Return a line for each keyword of the marker: an example, and its meaning."""
     meanings = {}
     for article in articles():
         if article.page == "limits":

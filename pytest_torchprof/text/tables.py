@@ -1,4 +1,4 @@
-"""Tables as text: which columns a width has room for, and how tabulate draws them."""
+"""Tables as text: the choice of columns that fit a width, and their drawing by tabulate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def terminal_width() -> int:
 
 
 def screen_columns() -> int | None:
-    """Return the screen's columns: COLUMNS, or the terminal's; None where neither is known, as in a file."""
+    """Return the screen's columns: COLUMNS, or the terminal's; None if neither is known, as in a file."""
     import shutil  # noqa: PLC0415 - as above
 
     return shutil.get_terminal_size(fallback=(0, 0)).columns or None
@@ -34,7 +34,7 @@ class Column(NamedTuple):
     """A column of a table."""
 
     title: str
-    """Of one line or more."""
+    """The title, of one line or more."""
     show: Callable[[Any], str]
     """Returns the text of a row's cell, in one line."""
     align: Literal["left", "right"] = "right"
@@ -52,7 +52,7 @@ def cells(columns: Iterable[Column], rows: Sequence[Any]) -> Cells:
 
 
 def fitted(table: Cells, width: int, least: int) -> tuple[Cells, int]:
-    """Return the columns that fit into ``width``, and how wide the first one may be beside them.
+    """Return the columns that fit into ``width``, and the width that they leave for the first one.
 
     The first column shrinks to ``least`` before another one leaves. Empty columns leave first, the others in the order
     of `Column.leaves`; if a wide column has left, narrow columns may come back.
@@ -108,7 +108,7 @@ def lined_up(rows: Sequence[Sequence[str]], aligns: Sequence[str]) -> list[str]:
 
 
 def marked_up(table: Cells, layout: Literal["pipe", "html"], escaped: Callable[[str], str] = str) -> str:
-    """Return a table in Markdown, whose texts ``escaped`` makes harmless, or in HTML, where tabulate does it."""
+    """Return a table in Markdown, whose texts ``escaped`` makes harmless, or in HTML, for which tabulate does so."""
     from tabulate import tabulate  # noqa: PLC0415 - only where a table is drawn
 
     rows = [[escaped(cell) for cell in row] for row in zip(*table.values(), strict=True)]

@@ -1,4 +1,4 @@
-"""What a recording keeps of the caches of torch.compile: their hits and misses, and how they were when it began."""
+"""The facts that a recording keeps of torch.compile's caches: their hits and misses, and how they were at its start."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Phase = Literal["cold", "warm"]
 
 
 class CacheUse(Struct, frozen=True, kw_only=True):
-    """How often something was looked up in a cache; None if this torch does not count it."""
+    """The lookups in a cache, by their result; None if this torch does not count them."""
 
     hits: Count | None = None
     misses: Count | None = None
     bypasses: Count | None = None
-    """What cannot be kept in it, and is compiled each time."""
+    """Lookups of things that it cannot keep, and that are compiled each time."""
 
 
 class CacheUses(Struct, frozen=True, kw_only=True):
-    """The use of each of them."""
+    """The use of each cache."""
 
     dynamo: CacheUse = CacheUse()
-    """What Dynamo keeps for other processes (``caching_precompile``)."""
+    """The code that Dynamo keeps for other processes (``caching_precompile``)."""
     aot_autograd: CacheUse = CacheUse()
     inductor: CacheUse = CacheUse()
     """Inductor's graphs."""
@@ -35,7 +35,7 @@ class CacheUses(Struct, frozen=True, kw_only=True):
 
 
 class ColdStart(Struct, frozen=True, kw_only=True):
-    """What was recorded by the process that filled the caches which a warm process uses."""
+    """The record of the process that filled the caches which a warm process uses."""
 
     time_us: Mapping[str, int] | None = None
     uses: CacheUses = CacheUses()
@@ -46,8 +46,8 @@ class CompileCaches(Struct, frozen=True, kw_only=True):
 
     uses: CacheUses = CacheUses()
     phase: Phase | None = None
-    """"cold" or "warm": how they were when the process began, in a folder of its own; None where nobody asked."""
+    """"cold" or "warm": their state when the process began, in a folder of its own; None if nobody asked for one."""
     doubt: StoredReason | None = None
-    """Why they were not so; None if they were."""
+    """Why they were not in this state; None if they were."""
     cold: ColdStart | None = None
-    """The process that has filled them, where they were warm."""
+    """The process that has filled them, if they were warm."""

@@ -1,4 +1,4 @@
-"""The operators of CUDA graphs, which a replay does not call: put into the recording as they were when captured.
+"""The operators of CUDA graphs, which a replay does not call: put into the recording as they ran in the capture.
 
 Each replay has them on a thread of their own, within the call that launched the graph, in their order. They take no
 time there: a node is an instant, and two nanoseconds lie between it and the next one.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _OF_GRAPH = 32
 """The number of low bits of a node's number that identify the node; the others identify its graph."""
 _MOST_RANGES = 10_000_000
-"""The most nodes that are put there, as many as a thousand replays of ten thousand nodes have."""
+"""The most ranges that are put there, as many as a thousand replays with ten thousand each have."""
 _KINDS = {"kernel": KERNEL, "memcpy": MEMCPY, "memset": MEMSET}
 _PREFIXES = {"module": "nn.Module: ", "line": "[line] "}
 
@@ -37,7 +37,7 @@ class _Laid(NamedTuple):
 
     graph: CapturedGraph
     at: Mapping[int, int]
-    """When nodes were made, by their number in the graph."""
+    """The instants at which nodes were made, by their number in the graph."""
     nodes: Mapping[int, CapturedNode]
     ranges: Sequence[tuple[CapturedRange, int, int]]
     length: int
@@ -51,7 +51,7 @@ class _Replay(NamedTuple):
 
 
 def with_captured(trace: Trace, annotated: Mapping[int, Annotation]) -> Trace:
-    """Return a recording with the captured operators of the graphs that it replays, as far as it holds them."""
+    """Return the recording with the captured operators of the graphs that it replays, as far as it holds them."""
     graphs = None if trace.metadata is None else trace.metadata.captured_graphs
     replays = sorted(_replays(trace, graphs), key=lambda replay: replay.launched_ns) if graphs else []
     if not replays:
@@ -83,7 +83,7 @@ def _numbering(known: Sequence[object]) -> Callable[[list], Callable[[object], i
 
 
 def _laid(graph: CapturedGraph) -> _Laid:
-    """Return nodes at odd instants, and ranges from and until even ones: what is around a node begins before it."""
+    """Return nodes at odd instants, and ranges between even ones: a range around a node begins before it."""
     ordered = sorted(graph.nodes, key=lambda node: node.at)
     made = [node.at for node in ordered]
     return _Laid(
@@ -100,12 +100,12 @@ def _laid(graph: CapturedGraph) -> _Laid:
 
 
 def _replays(trace: Trace, graphs: Sequence[CapturedGraph]) -> Iterator[_Replay]:
-    """Yield the replays of graphs that are known: GPU operations of one graph with one correlation."""
+    """Yield the replays of the graphs: GPU operations of one graph with one correlation id."""
     gpu, calls = trace.gpu, trace.calls
     by_number = {number: laid for laid in map(_laid, graphs) for number in laid.graph.graphs}
     operations: dict[tuple[int, int], list[int]] = defaultdict(list)
     for i, node in enumerate(gpu.node):
-        # Work in the body of a conditional node has a number of the body.
+        # Work in the body of a conditional node has the number of the body, not of the graph.
         if (number := node >> _OF_GRAPH) in by_number:
             operations[number, gpu.correlation[i]].append(i)
     wanted = {correlation for _, correlation in operations}
@@ -150,7 +150,7 @@ class _Putting:
         self.unsure: dict[int, tuple[str, ...]] = {}
 
     def replay(self, replay: _Replay) -> None:
-        """Put a replay there, unless the launching call of another replay, on another thread, has not ended."""
+        """Put a replay on the lane, unless the launching call of another replay, on another thread, has not ended."""
         base, laid = replay.launched_ns, replay.laid
         if base < self._free_ns:
             return
@@ -176,5 +176,5 @@ class _Putting:
 
 
 def _operands_text(operands: Iterable[str]) -> bytes:
-    """Return dims, types and strides as they stand in ``Trace.inputs``."""
+    """Return dims, types and strides in the form of ``Trace.inputs``."""
     return f"[{','.join(text or 'null' for text in operands)}]".encode()

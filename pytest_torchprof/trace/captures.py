@@ -19,15 +19,15 @@ class Captured(NamedTuple):
     """The GPU operations of graphs whose capture is known."""
 
     calls: Calls
-    """For each of them the instant at which its launch was captured."""
+    """For each of them a call at the instant at which its launch was captured."""
     of: Mapping[int, int]
-    """The index in ``calls``, by GPU operation."""
+    """The index in ``calls`` of the launch, by GPU operation."""
     unsure: Mapping[int, tuple[str, ...]]
-    """Operators that may have launched it or not, by GPU operation."""
+    """The operators that may or may not have launched it, by GPU operation."""
     lane: int
     """The thread of all captured operators; no time passes there."""
     annotated: Mapping[int, Annotation]
-    """What torch's ``mark_kernels`` has noted of a node's capture, by GPU operation."""
+    """The notes of torch's ``mark_kernels`` on a node's capture, by GPU operation."""
 
 
 NOT_CAPTURED = Captured(Calls(), {}, {}, ABSENT, {})

@@ -25,7 +25,7 @@ CONSTANTS = frozenset(
         *("aten::hann_window", "aten::hamming_window", "aten::blackman_window", "aten::bartlett_window"),
     }
 )
-"""Operators that make the same values whenever they are given the same numbers, other than memory to be filled."""
+"""Operators that make the same values from the same numbers each time, unlike those that return memory to be filled."""
 SEND = "c10d::send"
 RECEIVE = "c10d::recv_"
 COLLECTIVES = {
@@ -53,13 +53,13 @@ WITH_SETTINGS = {*CONSTANTS, *COLLECTIVES, PARAMETERS} | {
     *("aten::native_norm", "aten::_sparse_softmax", "aten::_sparse_log_softmax", "aten::randperm"),
     *("aten::quantize_per_tensor", "aten::quantize_per_channel", "aten::quantize_per_tensor_dynamic"),
 }
-"""Operators that depend on inputs that are no tensors (numbers, types, strides, masks, groups): these are kept."""
+"""Operators that depend on inputs that are not tensors (numbers, types, strides, masks, groups): these are kept."""
 
 _FEW, _RARE = 4, 16
 
 
 def where(column: Sequence[int], values: AbstractSet[int]) -> list[int]:
-    """Return the indices of any of the values in the column, in order; at most half the cost of a loop over it."""
+    """Return the indices of any of the values in the column, in order; this costs at most half of a loop over it."""
     if len(values) <= _FEW:
         counted = [(value, column.count(value)) for value in values]
         if _RARE * sum([count for _, count in counted]) < len(column):
@@ -109,7 +109,7 @@ class Ranges(_OfThreads, frozen=True, kw_only=True, eq=False):
     """Ranges on the CPU side: operators, user annotations or Python frames. Times in ns."""
 
     inputs: list[int] = field(default_factory=list)
-    """Index into ``Trace.inputs``: dims, types and strides of the operands; of some operators their settings too."""
+    """Index into ``Trace.inputs``: dims, types and strides of the operands; for some operators their settings too."""
     external: array[int] = field(default_factory=_whole)
     """The number of an operator, which the work that it launched has too; empty for other ranges."""
 
@@ -125,7 +125,7 @@ class GpuOps(_Timed, frozen=True, kw_only=True, eq=False):
 
     kind: list[int] = field(default_factory=list)
     process: list[int] = field(default_factory=list)
-    """Index into ``Trace.processes``; ``Trace.device_of`` makes the device's index of it."""
+    """Index into ``Trace.processes``; ``Trace.device_of`` turns it into the device's index."""
     stream: list[int] = field(default_factory=list)
     """Index into ``Trace.streams``."""
     correlation: list[int] = field(default_factory=list)
@@ -136,59 +136,59 @@ class GpuOps(_Timed, frozen=True, kw_only=True, eq=False):
     occupancy: array[float] = field(default_factory=_real)
     size: list[int] = field(default_factory=list)
     shape: array[int] = field(default_factory=_short)
-    """Index into ``Trace.shapes``: how a kernel was launched; 0 where there are more ways than fit.
+    """Index into ``Trace.shapes``: the shape of a kernel's launch; 0 if there are more shapes than fit.
 
-    It ends with the last one of which the file says so.
+    The column ends with the last kernel whose shape is in the file.
     """
     graph: list[int] = field(default_factory=list)
-    """The CUDA graph that launched it, 0 without one or where the file does not say (kineto before 2026)."""
+    """The CUDA graph that launched it; 0 without one, or if the file does not say (kineto before 2026)."""
     node: list[int] = field(default_factory=list)
-    """The node of that graph, the same in each replay; 0 without a graph or where the file does not say."""
+    """The node of that graph, the same in each replay; 0 without a graph, or if the file does not say."""
 
 
 class GpuRanges(_Timed, frozen=True, kw_only=True, eq=False):
-    """Ranges of the CPU, recorded once more around what was launched inside them and ran on one stream. Times in ns."""
+    """Ranges of the CPU, recorded once more around the work launched inside them, for each stream. Times in ns."""
 
     process: list[int | str] = field(default_factory=list)
-    """As recorded; that of a device, and no device by itself."""
+    """The recorded process id, which is that of a device, and not the device's index."""
     stream: list[int | str] = field(default_factory=list)
 
 
 class Arrows(_Columns, frozen=True, kw_only=True, eq=False):
-    """Where the arrows from operators to their backward start and finish, as (thread, ns) by the arrow's id."""
+    """The starts and finishes of arrows from operators to their backward, as (thread, ns) by the arrow's id."""
 
     starts: dict[int | str, tuple[int, int]] = field(default_factory=dict)
     finishes: dict[int | str, tuple[int, int]] = field(default_factory=dict)
 
 
 class Message(Struct, frozen=True, array_like=True):
-    """A backend's record of a collective; a fact that it does not hold is None, or below zero."""
+    """A backend's record of a collective; a field that it lacks is None, or below zero."""
 
     collective: str
-    """As the backend calls it: "_allgather_base"."""
+    """The backend's name of the collective: "_allgather_base"."""
     dtype: str | None = None
     in_elements: int = ABSENT
     out_elements: int = ABSENT
     group: str | None = None
     group_description: str | None = None
     group_ranks: str | None = None
-    """Their numbers as a list in JSON, cut off in large groups."""
+    """The numbers of the group's ranks as a list in JSON, which is cut off for large groups."""
     group_size: int = ABSENT
     sequence: int = ABSENT
     comms_id: int | str | None = None
-    """The same for one collective on all ranks."""
+    """The id of the collective, which is the same on all ranks."""
     peer: int = ABSENT
     """The rank that a message is sent to or received from."""
 
 
 class Allocations(_Columns, frozen=True, kw_only=True, eq=False):
-    """What allocators gave and took back, by thread. Times in ns, sizes in bytes, below zero for what is freed."""
+    """Memory that allocators gave out and took back, by thread. Times in ns, sizes in bytes, below zero if freed."""
 
     moment: list[int] = field(default_factory=list)
     thread: list[int] = field(default_factory=list)
     size: list[int] = field(default_factory=list)
     device_type: list[int] = field(default_factory=list)
-    """As c10 numbers them: 0 is the CPU."""
+    """The numbers of c10: 0 is the CPU."""
 
     def __len__(self) -> int:
         return len(self.moment)

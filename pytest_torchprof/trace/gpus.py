@@ -1,4 +1,4 @@
-"""The GPUs of a recording: their ordinals, and the file's facts on each."""
+"""The GPUs of a recording: their ordinals, and the facts that the file has on each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Device(Struct, frozen=True, kw_only=True):
 def ordinals(
     processes: Sequence[int | str], header: Mapping[str, object], known: Sequence[int], *, rocm: bool
 ) -> Sequence[int]:
-    """Return each process's ordinal if the file has it, else those that are ``known``, in order of the ids."""
+    """Return the ordinal of each process's device: the file's, else the ``known`` ones in order of the process ids."""
     listed = _listed(header)
     if not rocm and processes and all(process in listed for process in processes):
         # CUPTI's device id is the ordinal. ROCm's counts the CPUs too.
@@ -35,7 +35,7 @@ def ordinals(
 def named(
     indices: Sequence[int], processes: Sequence[int | str], header: Mapping[str, object], *, rocm: bool
 ) -> Iterator[Device]:
-    """Yield the devices of these processes by their index."""
+    """Yield the devices of these processes in order of their indices."""
     known = _listed(header)
     alike = next(iter(known.values())) if _all_alike(known) else {}
     for index, pid in sorted(zip(indices, processes, strict=True), key=itemgetter(0)):
@@ -56,7 +56,7 @@ def listed_names(header: Mapping[str, object]) -> list[str]:
 
 
 def _listed(header: Mapping[str, object]) -> Mapping[object, Mapping[str, object]]:
-    """Return the file's facts on the machine's devices, by ordinal."""
+    """Return the facts that the file has on the machine's devices, by ordinal."""
     listed = header.get("deviceProperties")
     items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     return {item["id"]: item for item in items if isinstance(item.get("id"), int | str)}

@@ -1,6 +1,6 @@
-"""What a node of a CUDA graph is annotated with in recordings of others: the scope and the modules of its capture.
+"""The annotation of a CUDA graph's node in recordings of others: the scope and the modules of its capture.
 
-torch's ``mark_kernels`` keeps one annotation of each node: of scopes inside one another, the name of the innermost.
+torch's ``mark_kernels`` keeps one annotation of each node, the name of the innermost scope.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WITHOUT = "without annotation (in CUDA graphs)"
-"""The row of what carries none, where others do."""
+"""The row of work without an annotation, beside work that has one."""
 _PLACE = "in CUDA graphs)"
-# As Inductor calls the modules that a kernel was generated from: "L.layers.0.fc1 + L.layers.0.act".
+# Inductor's names of the modules that a kernel was generated from: "L.layers.0.fc1 + L.layers.0.act".
 _MODULES = re.compile(r"L(?:\.\w+)*(?: \+ L(?:\.\w+)*)*")
 _BETWEEN = " + "
 _OPERATOR = re.compile(r"\w+::\w+(?:\.\w+)?")
 
 
 class Annotation(NamedTuple):
-    """What one node carries."""
+    """The annotation of one node."""
 
     scope: str | None
     """The name of the innermost ``mark_kernels`` around its capture."""
     modules: tuple[str, ...]
-    """Paths of the modules that it was captured in, ``layers.0.attention``; several of a kernel that was fused."""
+    """The paths of the modules in which it was captured, ``layers.0.attention``; a fused kernel has several."""
     backward: bool = False
-    """Whether it is of the backward pass of what is named."""
+    """Whether it belongs to the backward pass of the named scope or modules."""
 
     @property
     def range(self) -> str | None:
-        """What the scope is called among ranges."""
+        """The name of the scope among ranges; None without a scope."""
         return None if self.scope is None else self._placed(self.scope)
 
     @property
     def module_rows(self) -> Iterator[tuple[str, bool]]:
-        """The modules and those that hold them, and of each whether it is one of them."""
+        """The rows of its modules and of those that contain them, each with whether it is one of its own."""
         rows: dict[str, bool] = {}
         for path in self.modules:
             parts = path.split(".")
@@ -48,12 +48,12 @@ class Annotation(NamedTuple):
 
     @property
     def operator(self) -> str | None:
-        """The operator that the scope is called after, ``aten::mm``; it is around the launch, maybe not innermost."""
+        """The operator after which the scope is named, ``aten::mm``; it encloses the launch, maybe not innermost."""
         return self.scope if self.scope is not None and _OPERATOR.fullmatch(self.scope) else None
 
     @property
     def place(self) -> str:
-        """Where it is, for people to read."""
+        """Its modules, or else its scope, for people to read."""
         return _BETWEEN.join(self.modules) or self.scope or ""
 
     def _placed(self, name: str) -> str:
@@ -61,12 +61,12 @@ class Annotation(NamedTuple):
 
 
 def is_of_graphs(row: str) -> bool:
-    """Return whether a row has such a name, which no range of the CPU has."""
+    """Return whether a row has the name of an annotation, which no range of the CPU has."""
     return row.endswith(_PLACE)
 
 
 def annotation(scope: str | None, module: str | None, *, backward: bool) -> Annotation | None:
-    """Return what was written of a node, None where that names nothing."""
+    """Return the annotation that was written for a node; None if it names neither scope nor module."""
     if module is not None:
         return Annotation(scope, (module,), backward)
     if scope is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Spans = list[tuple[int, int]]
 _FOREVER = 2**80
 _MANY = 16
-"""How many times as many ranges are looked through faster one by one than in order."""
+"""If one list has so many times as many ranges as the other, looking each range up is faster than a common order."""
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
@@ -39,7 +39,7 @@ def within(these: Spans, those: Spans) -> Spans:
     fewer, more = (these, those) if len(these) < len(those) else (those, these)
     if 1 < len(fewer) <= len(more) < _MANY * len(fewer):
         starts, ends = [start for start, _ in these + those], [end for _, end in these + those]
-        # What has no length may lie inside; only one by one is it told from a border.
+        # A range without a length may lie inside another; only the search one by one distinguishes it from a border.
         if all(map(lt, starts, ends)):
             return _doubly(sorted(starts), sorted(ends))
     spans: Spans = []
@@ -66,21 +66,21 @@ def without(these: Spans, those: Spans) -> Spans:
 
 
 def outside(these: Spans) -> tuple[list[int], list[int]]:
-    """Return starts and ends of what these ranges do not cover, from ever to ever."""
+    """Return starts and ends of the times that these ranges do not cover, from ever to ever."""
     return [-_FOREVER, *(end for _, end in these)], [*(start for start, _ in these), _FOREVER]
 
 
 def length_without(these: Spans, starts: list[int], ends: list[int]) -> int:
-    """Return how long these ranges are without those with these starts and ends, in any order, that may overlap."""
+    """Return the length of these ranges without those with these starts and ends, which may overlap, in any order."""
     before, behind = outside(these)
     return 2 * _FOREVER - covered_length(sorted(starts + before), sorted(ends + behind))
 
 
 def _doubly(starts: list[int], ends: list[int]) -> Spans:
-    """Return the parts, with a length, that two ranges cover, of those with these starts and ends, each in order.
+    """Return the times that two of the ranges with these starts and ends, each in order, cover; none without a length.
 
-    No more than two overlap anywhere. So from a start on two do exactly when, besides it, one of those begun before it
-    has not ended, and they do until the next end.
+    No more than two overlap anywhere. So two overlap from a start on if one that began before it has not ended, and
+    they do until the next end.
     """
     later = starts[1:]
     return list(compress(zip(later, ends, strict=False), map(lt, later, ends)))
@@ -92,7 +92,7 @@ def length(these: Spans) -> int:
 
 
 def covered_length(starts: list[int], ends: list[int]) -> int:
-    """Return how long the ranges with these starts and these ends, each in order, are together."""
+    """Return the length of the times that the ranges with these starts and these ends, each in order, cover."""
     if not starts:
         return 0
     starts, ends = together(starts, ends)
@@ -100,9 +100,9 @@ def covered_length(starts: list[int], ends: list[int]) -> int:
 
 
 def together(starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
-    """Return starts and ends of what the ranges with these starts and these ends, each in order, cover together.
+    """Return starts and ends of the times that the ranges with these starts and these ends, each in order, cover.
 
-    Nothing runs before a start exactly when as many ranges have ended as have begun, whichever they are.
+    No range is open before a start exactly if as many ranges have ended as have begun, whichever they are.
     """
     alone = list(map(gt, islice(starts, 1, None), ends))
     return [*starts[:1], *compress(islice(starts, 1, None), alone)], [*compress(ends, alone), *ends[-1:]]

@@ -28,33 +28,33 @@ _COLLECTIVE = re.compile(r"(?:void )?(?:nccl|rccl)")
 
 
 class Links(Struct, frozen=True, kw_only=True, eq=False):
-    """How the CPU and the GPU side of a recording belong together."""
+    """The links between the calls of the CPU and the operations of the GPU."""
 
     __repr__ = object.__repr__
 
     attribution: Literal["launch", "time"]
     call_of: Sequence[int]
-    """For each GPU operation the call that queued it, ABSENT without one."""
+    """For each GPU operation the call that queued it; ABSENT without one."""
     orphans: frozenset[int]
-    """GPU operations that nothing in the recording queued."""
+    """GPU operations that no call in the recording queued."""
     unrecorded: frozenset[int]
     """GPU operations queued inside the window by a call that the profiler does not record."""
     launches: Sequence[int]
     """Launch calls, in file order."""
     unknown: frozenset[int]
-    """Names of calls that ran a kernel and are not known as launches."""
+    """The names of calls that ran a kernel and are not known as launches."""
     lost: tuple[int, ...]
     """Launch calls outside a capture whose GPU operation is missing."""
     lost_copies: tuple[int, ...]
-    """Calls that copy, of which the same is true."""
+    """Calls that copy, outside a capture, whose GPU operation is missing."""
     refused: tuple[int, ...] = ()
-    """Launch calls that the driver refused, as far as the recording shows: nothing is missing."""
+    """Launch calls that the driver refused, as far as the recording shows: no operation of theirs is missing."""
     untied: frozenset[int] = frozenset()
-    """Of the orphans, kernels of collectives that have no correlation id, where nobody can tell what launched which."""
+    """The orphans that are kernels of collectives without a correlation id, of which no launch can be known."""
 
 
 class Intervals:
-    """Half-open ranges [start, end) in ns per key, asked whether they cover an instant."""
+    """Half-open ranges [start, end) in ns by key, to look up which instants they cover."""
 
     def __init__(self, ranges: Iterable[tuple[int, int, int]]) -> None:
         """Take (key, start, end) in any order; overlapping ranges of a key become one."""
@@ -84,7 +84,7 @@ class Intervals:
                 yield key, start, end
 
     def overlap(self, key: int, start: int, end: int) -> int:
-        """Return how much of [start, end) the key's ranges cover."""
+        """Return the ns of [start, end) that the key's ranges cover."""
         starts, ends = self._starts.get(key, []), self._ends.get(key, [])
         covered = 0
         for place in range(bisect_right(ends, start), bisect_left(starts, end)):
@@ -98,7 +98,7 @@ class Intervals:
 
 
 def captures(calls: Calls, kinds: Sequence[CallKind]) -> Intervals:
-    """Return when a stream was being captured, under the one key 0.
+    """Return the times at which a stream was being captured, all under the key 0.
 
     Autograd's threads launch into the capture of the thread that began it, so a capture holds for every thread.
     """
@@ -139,7 +139,7 @@ def link(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], names: Sequence[s
             lost_copies=(),
         )
     call_at = dict(zip(calls.correlation, count(), strict=False))
-    # CUPTI counts from 1; some ROCm files write 0 where they know none.
+    # CUPTI counts from 1; some ROCm files write 0 for an unknown id.
     call_at.pop(0, None)
     call_at.pop(ABSENT, None)
     call_of = list(map(call_at.get, gpu.correlation, repeat(ABSENT)))
@@ -180,7 +180,7 @@ def _unknown(calls: Calls, gpu: GpuOps, call_of: Sequence[int], launching: set[i
 
 
 def _missing(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], queueing: Sequence[int]) -> Sequence[int]:
-    """Return the calls outside a capture that no GPU operation belongs to."""
+    """Return the calls, outside a capture, to which no GPU operation belongs."""
     if not len(gpu):
         return ()
     seen = set(gpu.correlation)
@@ -193,9 +193,9 @@ def _missing(calls: Calls, gpu: GpuOps, kinds: Sequence[CallKind], queueing: Seq
 
 
 def _refused(calls: Calls, kinds: Sequence[CallKind], missing: Iterable[int]) -> frozenset[int]:
-    """Return the launches after which nothing but the error's text was asked for: the driver had refused them.
+    """Return the launches directly after which the text of an error was asked for: the driver had refused them.
 
-    What a call returned is in no recording. Libraries that look at it ask for the text of an error, and only then.
+    No recording holds what a call returned. Libraries that check it ask for the text only if there was an error.
     """
     error_texts = {i for i, kind in enumerate(kinds) if kind is CallKind.ERROR_TEXT}
     suspects = {calls.thread[i] for i in missing} if error_texts and not error_texts.isdisjoint(calls.name) else ()
@@ -218,10 +218,10 @@ def _uncorrelated_collectives(gpu: GpuOps, names: Sequence[str]) -> list[int]:
 def _launched_in_turn(
     calls: Calls, gpu: GpuOps, kernels: Sequence[int], launches: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Return each kernel with its launch; nothing if that is not known.
+    """Return each kernel with its launch; empty if that is not known.
 
-    A stream runs its work in the order of the launches. So where one stream ran as many kernels as there are launches
-    whose kernel is missing, and none began before its launch, each belongs to the one in the same place.
+    A stream runs its work in the order of the launches. So if one stream ran as many kernels as there are launches
+    whose kernel is missing, and none began before its launch, each belongs to the launch in the same position.
     """
     if len(kernels) != len(launches) or len({(gpu.process[i], gpu.stream[i]) for i in kernels}) != 1:
         return []
@@ -242,14 +242,14 @@ class Nesting:
     """The tree of ranges on each thread."""
 
     def __init__(self, ranges: Ranges) -> None:
-        """Order the ranges of each thread and find each one's parent; linear where the file is in order."""
+        """Order the ranges of each thread and find the parent of each; linear if the file is in order."""
         self._ranges = ranges
         self.parent = [ABSENT] * len(ranges)
-        """For each range the innermost one around it, ABSENT for the outermost."""
+        """For each range the innermost one around it; ABSENT for the outermost."""
         self._order: dict[int, Sequence[int]] = {}
         self._starts: dict[int, Sequence[int]] = {}
         self.depth = 0
-        """How many ranges there are inside one another, at most."""
+        """The most ranges that are inside one another."""
         for thread, members in _by_thread(ranges).items():
             order, starts = _by_start(ranges, members)
             order = _longest_first(order, starts, ranges.end)
@@ -257,14 +257,14 @@ class Nesting:
             self._order[thread], self._starts[thread] = order, starts
 
     def _adopt(self, order: Sequence[int], starts: Sequence[int]) -> None:
-        """Find the parents."""
+        """Set the parents of one thread's ranges."""
         ends, parent = self._ranges.end, self.parent
         # The innermost open range, and its end.
         holder, depth, deepest = ABSENT, 0, self.depth
         until: float = _NEVER
         for i, start in zip(order, starts, strict=True):
             end = ends[i]
-            # One that has no length may lie on the border of its holder; others must end before it does.
+            # A range without a length may lie on the border of its holder; any other must end before its holder does.
             while until < start or (until <= start and end > until):
                 holder = parent[holder]
                 until = ends[holder] if holder >= 0 else _NEVER
@@ -277,12 +277,12 @@ class Nesting:
         self.depth = deepest
 
     def around(self, thread: int, start: int, end: int) -> int:
-        """Return the innermost range of the thread that holds [start, end] in ns, ABSENT without one."""
+        """Return the innermost range of the thread that holds [start, end] in ns; ABSENT without one."""
         call = Calls(name=[0], start=[start], end=[end], thread=[thread])
         return self.around_each(call, (0,))[0]
 
     def around_each(self, calls: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
-        """Return the innermost range around each of the calls, ABSENT without one."""
+        """Return by call the innermost range around each of the ``members``; ABSENT without one."""
         innermost, ends, parent = {}, self._ranges.end, self.parent
         threads, began, until = calls.thread, calls.start, calls.end
         thread, starts, order = -1, _NOTHING, _NOTHING
@@ -302,7 +302,7 @@ class Nesting:
         return innermost
 
     def next_start(self, thread: int, instant: int) -> int | None:
-        """Return when the thread's next range starts, at the instant or later; None if there is none."""
+        """Return the start of the thread's first range that starts at the instant or later; None if there is none."""
         starts = self._starts.get(thread, ())
         place = bisect_left(starts, instant)
         return starts[place] if place < len(starts) else None
@@ -350,7 +350,7 @@ def _by_thread(ranges: Ranges) -> dict[int, Sequence[int]]:
 
 
 def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
-    """Return ranges in order of their starts with the longest first of those that start together: it holds them."""
+    """Return the ranges by start; of those that start together the longest, which holds the others, comes first."""
     ties = [*compress(count(), map(eq, starts, islice(starts, 1, None)))]
     if not ties:
         return order
@@ -363,7 +363,7 @@ def _longest_first(order: Sequence[int], starts: Sequence[int], ends: Sequence[i
 
 
 def _by_start(ranges: Ranges, members: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the members by start, and the starts; as they are where the file has them in order."""
+    """Return the members by start, and their starts; the members themselves if the file has them in order."""
     starts = ranges.start if isinstance(members, range) else [ranges.start[i] for i in members]
     if not all(map(le, starts, islice(starts, 1, None))):
         members = sorted(members, key=ranges.start.__getitem__)

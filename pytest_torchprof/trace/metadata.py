@@ -1,4 +1,4 @@
-"""What our recordings keep under the key ``torchprof`` beside the trace: the documented form of that part of the file.
+"""The value of the key ``torchprof`` that our recordings have beside the trace: its documented form.
 
 Each class is an object of the JSON, each field one of its entries. An unknown entry is null or missing, and entries
 that a later version adds are passed over. Times are microseconds, sizes bytes, unless a field says otherwise.
@@ -26,7 +26,7 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """Where a recording was made: hardware, versions, precision flags. No host names, no paths."""
+    """The circumstances of a recording: hardware, versions, precision flags. No host names, no paths."""
 
     gpu: str | None = None
     """The product name; None if the CPU was the device."""
@@ -55,14 +55,14 @@ class Environment(Struct, frozen=True, kw_only=True):
 
     @property
     def architecture(self) -> str:
-        """What compilers call the GPU, such as "sm_90" or "gfx942"; empty where that is not known."""
+        """The compilers' name of the GPU, such as "sm_90" or "gfx942"; empty if it is not known."""
         if self.gcn_arch or self.rocm:
             return (self.gcn_arch or "").partition(":")[0]
         return f"sm_{self.compute_capability.replace('.', '')}" if self.compute_capability else ""
 
 
 class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A place where compiled code ends; file, line and function are None where only the trace shows it."""
+    """A place where compiled code ends; file, line and function are None if only the trace shows it."""
 
     reason: str = "no reason given"
     """The first line of Dynamo's reason."""
@@ -70,19 +70,19 @@ class GraphBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
     line: int | None = None
     function: str | None = None
     explanation: str | None = None
-    """What Dynamo says after its reason."""
+    """The rest of Dynamo's text, after its reason."""
     at: str | None = None
     """Where Dynamo saw it, which may be inside torch."""
     inferred: bool = False
-    """The place is not Dynamo's: it is the line that led to the compilation of torch's own code."""
+    """Whether the place is not Dynamo's, but the line that led to the compilation of torch's own code."""
     count: int = 1
-    """How many graphs end there."""
+    """The number of graphs that end there."""
     skipped_frame: bool = False
-    """The whole frame is left uncompiled."""
+    """Whether the whole frame is left uncompiled."""
 
 
 class Recompile(Struct, frozen=True, kw_only=True):
-    """A frame that was compiled again because a guard failed; places are None where only the trace shows it."""
+    """A frame that was compiled again because a guard failed; places are None if only the trace shows it."""
 
     reason: str = "no reason given"
     function: str | None = None
@@ -99,28 +99,28 @@ class SourceLine(Struct, frozen=True, kw_only=True):
 
 
 class GeneratedKernel(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What Inductor's own code says of a kernel that it generated."""
+    """The facts that Inductor's own code has on a kernel that it generated."""
 
     ops: tuple[str, ...] | None = None
-    """The operators that the kernel carries, named as before decomposition; None where the code does not say."""
+    """The operators that the kernel carries, named as before decomposition; None if the code does not say."""
     unclear: tuple[str, ...] = ()
-    """Operators that it is named after and may not carry: another kernel may compute them."""
+    """Operators after which it is named, but which another kernel may compute in its place."""
     lines: tuple[SourceLine, ...] = ()
-    """The lines that it comes from."""
+    """The user's lines from which it was generated."""
     dtypes: tuple[str, ...] = ()
-    """The types of what it reads and writes, and "fp64" if it computes in that."""
+    """The types of the values that it reads and writes, and "fp64" if it computes in fp64."""
 
 
 class OperatorCall(Struct, frozen=True, kw_only=True):
     """A call of an operator by a generated program itself."""
 
     op: str
-    """Without its namespace."""
+    """The operator's name, without its namespace."""
     line: SourceLine | None = None
 
 
 class InductorGraph(Struct, frozen=True, kw_only=True):
-    """A graph of Inductor's that was alive when the measurement ended; ranges in the trace tell whether it ran."""
+    """A graph of Inductor's that was alive when the measurement ended; ranges in the trace show whether it ran."""
 
     hash: str | None = None
     """The key of its cache, which the ranges of its calls carry."""
@@ -128,11 +128,11 @@ class InductorGraph(Struct, frozen=True, kw_only=True):
     code_path: str | None = None
     """The generated file."""
     cudagraph_skip: str | None = None
-    """Why it got no CUDA graph."""
+    """Why Inductor made no CUDA graph of it."""
     aten_calls: Mapping[str, int] | None = None
-    """The aten operators that the generated code calls itself, and how often."""
+    """The aten operators that the generated code calls itself, with the number of calls."""
     unprofiled: bool = False
-    """It has C++ kernels that leave no event."""
+    """Whether it has C++ kernels that leave no event."""
     kernels: Mapping[str, GeneratedKernel] = {}
     """The kernels of the generated code, by name."""
     calls: tuple[OperatorCall, ...] = ()
@@ -140,46 +140,46 @@ class InductorGraph(Struct, frozen=True, kw_only=True):
 
 
 class CudaGraphSkips(Struct, frozen=True, kw_only=True):
-    """How often Inductor made no CUDA graph, and the distinct reasons that it gave."""
+    """The number of times that Inductor made no CUDA graph, and its distinct reasons."""
 
     count: int = 0
     reasons: tuple[str, ...] = ()
 
 
 class Untold(Struct, frozen=True, kw_only=True):
-    """Why there may be more than was seen of each; None if that was all."""
+    """Why there may be more of each than were seen; None if all were seen."""
 
     graph_breaks: StoredReason | None = None
     recompiles: StoredReason | None = None
 
 
 class CompileEvidence(Struct, frozen=True, kw_only=True):
-    """What torch.compile did from the first warm-up call to the last step."""
+    """The evidence of torch.compile's work from the first warm-up call to the last step."""
 
     dynamo: bool = False
     """Whether torch.compile was in use at all; if not, nothing else is known."""
     unknown: Untold = Untold()
     compiled: bool = False
-    """Whether a graph was compiled meanwhile."""
+    """Whether a graph was compiled during that time."""
     entries: Mapping[str, tuple[GraphBreak, ...]] = {}
     """Everything that Dynamo held compiled, by compile id ("0/1"), each with the breaks in it."""
     of_torch: tuple[str, ...] = ()
-    """The ids of what torch compiled for itself, such as the wrapper of ``cond``."""
+    """The ids of code that torch compiled for itself, such as the wrapper of ``cond``."""
     on_threads: bool = False
     """Whether a compiled function was entered in the steps on a thread that the profiler does not record."""
     entered_under: tuple[str, ...] = ()
-    """The settings under which compiled functions were entered in the steps, and may have run as they are."""
+    """The settings under which compiled functions were entered in the steps, and may have run uncompiled."""
     eager_under: tuple[str, ...] = ()
-    """The settings under which they ran as they are, in the steps or before."""
+    """The settings under which they ran uncompiled, in the steps or before."""
     breaks: tuple[GraphBreak, ...] = ()
-    """What was reported while the measured code was compiled."""
+    """The graph breaks that were reported while the measured code was compiled."""
     given_up: tuple[GraphBreak, ...] = ()
-    """Frames that were left eager meanwhile."""
+    """Frames that were left uncompiled during that time."""
     given_up_earlier: tuple[GraphBreak, ...] = ()
-    """Frames that had been left eager before, and ran."""
+    """Frames that had been left uncompiled before, and ran."""
     recompiles: tuple[Recompile, ...] = ()
     seen_instead: tuple[str, ...] = ()
-    """What may have kept the code from being compiled."""
+    """Causes that may have kept the code from being compiled."""
     cudagraph_skips: CudaGraphSkips = CudaGraphSkips()
     fx_graphs: tuple[InductorGraph, ...] = ()
     graphs_are_marked: bool | None = None
@@ -189,15 +189,15 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     time_us: Mapping[str, int] | None = None
     """Compile time by phase, each without the phases inside it; "total" is their sum."""
     remote_cache_hits: Count = 0
-    """What was found in caches of other machines."""
+    """The number of hits in caches that machines share."""
     caches: CompileCaches | None = None
 
 
 class TensorLists(Struct, frozen=True, kw_only=True):
-    """Operators that were given lists of tensors of the same types; of lists the trace tells none."""
+    """Operators that were given lists of tensors of the same types; the trace has no types of lists."""
 
     types: tuple[tuple[str, ...], ...]
-    """In the trace's words, for each list in which there are tensors: of each of these, or one that all have."""
+    """For each list that holds tensors their types in torch's words, or the one type that all have."""
     operators: tuple[Count, ...]
     """Their numbers, which the trace calls "External id"."""
 
@@ -207,7 +207,7 @@ class Batch(Struct, frozen=True, kw_only=True):
 
     samples_us: tuple[float, ...]
     disturbed: tuple[str, ...] = ()
-    """What was wrong with the machine meanwhile."""
+    """The disturbances of the machine during that time."""
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -232,17 +232,17 @@ class Metadata(Struct, frozen=True, kw_only=True):
     label: str | None = None
     rank: Count | None = None
     world_size: Count | None = None
-    """How many processes measured together. Their groups are in the trace itself (``distributedInfo``)."""
+    """The number of processes that measured together. Their groups are in the trace itself (``distributedInfo``)."""
     local_rank: Count | None = None
     """The rank's number among those on its host."""
     run_id: str | None = None
-    """What the launcher called the run, the same for all ranks of a job."""
+    """The launcher's name of the run, which is the same for all ranks of a job."""
     clock: str | None = None
     """The clock of its times: a digest that the ranks of a run on one host share, and that names no host."""
     device: str | None = None
     """"cpu" or "cuda:0"; ROCm's devices are "cuda:N" too, as in torch."""
     device_asked: str | None = None
-    """As the test asked for it: "auto", "cpu", "cuda" or "cuda:N"."""
+    """The device that the test asked for: "auto", "cpu", "cuda" or "cuda:N"."""
     devices_used: tuple[Count, ...] | None = None
     """The ordinals of the GPUs on which the process held a context."""
     environment: Environment | None = None
@@ -256,26 +256,26 @@ class Metadata(Struct, frozen=True, kw_only=True):
     sentinel: str | None = None
     """The range with which the recording begins."""
     step_cpu_times_us: tuple[float, ...] | None = None
-    """The CPU time of the thread in each step, where the CPU was the device."""
+    """The CPU time of the thread in each step, if the CPU was the device."""
     threads: tuple[str, ...] | None = None
-    """What the measured calls handed to other Python threads."""
+    """The work that the measured calls handed to other Python threads."""
     problems: tuple[StoredReason, ...] | None = None
-    """Why the recording must not be believed."""
+    """Why the recording cannot be believed."""
     peak_memory_bytes: Count | None = None
     """The allocator's largest peak during the steps, of the GPUs in use."""
     peak_memory_why_not: StoredReason | None = None
     untraced_step_times_us: tuple[float, ...] | None = None
-    """Those of the warm-up calls."""
+    """The times of the warm-up calls."""
     flops_per_step: int | None = None
     compile: CompileEvidence | None = None
     graph_replays: tuple[Count | None, ...] | None = None
-    """For each replay of a CUDA graph, in order, how many kernels the graph has; null where that is not known."""
+    """For each replay of a CUDA graph, in order, the number of the graph's kernels; null if it is not known."""
     captured_graphs: tuple[CapturedGraph, ...] | None = None
-    """What launched the kernels of the CUDA graphs that the steps replay, of those whose capture was seen."""
+    """The launches of the CUDA graphs that the steps replay, as far as their captures were seen."""
     triton_kernels: tuple[str, ...] | None = None
     """The names of kernels that Triton has made and that do not say so; None if nobody looked."""
     tensor_lists: tuple[TensorLists, ...] | None = None
-    """What operators were given in lists; None where there are none, and where the profiler did not tell."""
+    """The operators that were given lists of tensors; None if there are none, or if the profiler did not say."""
     lines: bool | None = None
     """Whether every line of the user's code that was reached is marked; None without marks."""
     timing: Timing | None = None
@@ -292,12 +292,12 @@ class Adoption(Struct, frozen=True, kw_only=True, omit_defaults=True):
     step: str | None = None
     """The range on the CPU whose outermost occurrences are the steps."""
     device_asked: str | None = None
-    """As in ``Metadata``: "cpu" is the device that was measured if the recording does not say so itself."""
+    """The device as in ``Metadata``: "cpu" is the device that was measured if the recording does not say so itself."""
     numbers: tuple[Count, ...] = ()
     """The numbers of all recordings that were adopted together; empty for one alone."""
 
 
-# Written where they are known; where they are not there, they were not recorded.
+# Written only if they are known; if they are missing, they were not recorded.
 _ONLY_IF_KNOWN = (
     "local_rank",
     "run_id",
@@ -322,7 +322,7 @@ _NOUNS = {"int": "a whole number", "str": "a text", "bool": "true or false", "ob
 
 
 class MalformedError(Exception):
-    """The key's value cannot be read; the text says why, ``code`` what that is called."""
+    """The key's value cannot be read; the text says why, and ``code`` is the error's code."""
 
     def __init__(self, text: str, code: Code = Code.RECORDING_DAMAGED) -> None:
         super().__init__(text)
@@ -330,10 +330,10 @@ class MalformedError(Exception):
 
 
 def parse(value: Any) -> Metadata:
-    """Return what the key holds; MalformedError if another project wrote it, or a newer version of this one.
+    """Return the key's value; MalformedError if another project wrote it, or a newer version of this one.
 
-    An entry of the wrong type is refused as well. What is wrong further inside counts as not recorded: a setting of the
-    environment by itself, evidence of compilation and times as a whole, since a list that is not there means "none".
+    An entry of the wrong type is refused as well. Wrong values further inside count as not recorded: a setting of the
+    environment by itself, evidence of compilation and times as a whole, since a list that is missing means "none".
     """
     _check_schema(value)
     upgraded = _upgraded(value)
@@ -348,7 +348,7 @@ def parse(value: Any) -> Metadata:
 
 
 def parse_adoption(value: Any) -> tuple[Adoption | None, Any]:
-    """Return whose the recording has become, and what is left of the key's value; None for what there is not."""
+    """Return the adoption, and the rest of the key's value; each is None if there is none."""
     if not isinstance(value, Mapping) or ADOPTED not in value:
         return None, value
     _check_schema(value)
@@ -388,7 +388,7 @@ def encode(metadata: Metadata) -> bytes:
 
 
 def _upgraded(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return it as this version writes it: the first ones knew only one setting that makes launches wait."""
+    """Return the value as this version writes it: the first ones knew only one setting that makes launches wait."""
     environment = value.get("environment")
     if not isinstance(environment, Mapping) or not environment.get("cuda_launch_blocking"):
         return value
@@ -396,7 +396,7 @@ def _upgraded(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _what_fits(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the objects inside as far as they are of the right type."""
+    """Return the objects inside the value, without their parts of a wrong type."""
     fitting: dict[str, Any] = {
         name: part if _fits(part, kind) else None
         for name, kind in _WHOLES.items()

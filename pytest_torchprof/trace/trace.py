@@ -1,4 +1,4 @@
-"""The model of a recording: frozen columns, and what follows from them at once."""
+"""The model of a recording: frozen columns, and the facts that follow directly from them."""
 
 from __future__ import annotations
 
@@ -57,66 +57,66 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     path: str | None
     events: int
     header: Mapping[str, object]
-    """What torch says around the events, such as ``deviceProperties``."""
+    """The entries of the document beside the events, such as ``deviceProperties``."""
     metadata: Metadata | None
-    """What our own recordings keep beside the trace; None in anybody else's."""
+    """The facts that our own recordings keep beside the trace; None in other recordings."""
     names: Sequence[str]
     threads: Sequence[int | str]
     streams: Sequence[int | str]
     processes: Sequence[int | str]
     inputs: Sequence[bytes]
-    """JSON lists of dims, types and strides of operands, and of some their settings; each distinct set once."""
+    """JSON lists of dims, types and strides of operands, and for some their settings; each distinct set once."""
     ops: Ranges
     annotations: Ranges
     frames: Ranges
     overheads: Ranges
-    """What the profiler and the driver did for themselves: buffers, flushes, loading of code."""
+    """Work of the profiler and the driver for themselves: buffers, flushes, loading of code."""
     calls: Calls
     gpu: GpuOps
     arrows: Arrows
     allocations: Allocations
     unended: int
-    """GPU operations without a duration that can be one; in ``gpu`` they end as they start."""
+    """The number of GPU operations without a possible duration; in ``gpu`` they end as they start."""
     unknown_work: Mapping[str, int]
-    """How many events of categories that nobody knows ran on a stream."""
+    """By category the number of events of unknown categories that ran on a stream."""
     samples_hardware: bool
-    """Whether the GPU's units were sampled besides, for which the profiler locks its clocks."""
+    """Whether the GPU's units were sampled too, for which the profiler locks its clocks."""
     collectives: Mapping[int, Message]
-    """What the backend says of a collective, by index of the GPU operation."""
+    """The backend's record of a collective, by index of the GPU operation."""
     parameters: Mapping[int, Message]
-    """The same by index of the operator in which it says so."""
+    """The backend's record of a collective, by index of the operator that carries it."""
     gpu_annotations: GpuRanges
-    """Ranges of the CPU, recorded once more around what they ran on the GPU: numbers are taken from the CPU's alone."""
+    """Ranges of the CPU, recorded once more around their work on the GPU; numbers come from those of the CPU alone."""
     shapes: Sequence[bytes]
     """Grid, block, registers per thread and shared memory of kernels as JSON texts with a zero byte between."""
     captured: Captured = NOT_CAPTURED
     taken_for: str | None = None
-    """The device that the caller says was measured, of a recording that does not say it itself."""
+    """The device that was measured according to the caller, if the recording does not say it itself."""
     adoption: Adoption | None = None
-    """Whose the recording of another process has become; None of any other."""
+    """The test that has adopted the recording of another process; None for any other recording."""
 
     def __repr__(self) -> str:
         return f"<Trace of {self.path or 'no file'}: {counted(self.events, 'event')}>"
 
     @cached_property
     def device_kind(self) -> DeviceKind:
-        """What kind of device was measured; of a recording that does not say, what it is taken for, else a GPU."""
+        """The kind of device that was measured; if the recording does not say, the one it is taken for, else a GPU."""
         return kind_of(self.recorded_device)
 
     @property
     def recorded_device(self) -> str | None:
-        """The device that was measured, as the file tells it; None where it does not."""
+        """The device that was measured, by the file or else by the caller; None if neither says."""
         return self.taken_for if self.metadata is None else self.metadata.device
 
     @property
     def of_test(self) -> tuple[str | None, str | None]:
-        """Test id and label of the measurement that this is the recording of."""
+        """The test id and label of the measurement that was recorded; None if not known."""
         whose = self.adoption or self.metadata
         return (None, None) if whose is None else (whose.nodeid, whose.label)
 
     @property
     def environment(self) -> Environment:
-        """Where it was recorded; where it does not say so, all that is known is the GPU's name, if that."""
+        """The environment that it was recorded in; if it does not say, only the GPU's name may be known."""
         recorded = None if self.metadata is None else self.metadata.environment
         if recorded is not None and recorded != Environment():
             return recorded
@@ -125,7 +125,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def call_kinds(self) -> Sequence[CallKind]:
-        """What each name means as a call; OTHER for names that no call has."""
+        """The kind of call of each name; OTHER for names that no call has."""
         kinds = [CallKind.OTHER] * len(self.names)
         for name in set(self.calls.name):
             kinds[name] = call_kind(self.names[name])
@@ -148,38 +148,38 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def waiting(self) -> Intervals:
-        """When each thread was inside a blocking call."""
+        """The times at which each thread was inside a blocking call."""
         calls = self.calls
         return Intervals((calls.thread[i], calls.start[i], calls.end[i]) for i in self.blocking)
 
     @cached_property
     def links(self) -> Links:
-        """Which call launched what."""
+        """The links between calls and the work that they launched."""
         return link(self.calls, self.gpu, self.call_kinds, self.names, own=self.metadata is not None)
 
     @property
     def attribution(self) -> Literal["launch", "time"]:
-        """How GPU operations were given to steps: by their launch, or by their own start where no link exists."""
+        """How GPU operations are assigned to steps: by their launch, or by their own start if there are no links."""
         return self.links.attribution
 
     @property
     def orphans(self) -> int:
-        """GPU operations that were queued before the window, or whose launch was lost."""
+        """The number of GPU operations that were queued before the window, or whose launch was lost."""
         return len(self.links.orphans)
 
     @property
     def lost_kernels(self) -> int:
-        """Launches outside a capture that have no GPU operation."""
+        """The number of launches outside a capture that have no GPU operation."""
         return len(self.links.lost)
 
     @property
     def unrecorded_launches(self) -> int:
-        """GPU operations of the window that a call queued which the profiler does not record; own recordings only."""
+        """The number of the window's GPU operations queued by calls that no profiler records; own recordings only."""
         return len(self.links.unrecorded)
 
     @cached_property
     def untimed(self) -> int:
-        """GPU operations without a usable time: 0 or 0x8000... where CUPTI has none, or an end before the start."""
+        """The number of GPU operations without a usable time: 0 or 0x8000... from CUPTI, or an end before the start."""
         starts = self.gpu.start
         earliest = min(self.calls.start, default=0) - _HOUR_NS
         if not starts or (min(starts) >= earliest and max(starts) < _LATEST_NS):
@@ -193,11 +193,11 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def device_of(self) -> Sequence[int]:
-        """The device's index for each index into ``processes``: its ordinal where the file tells it."""
+        """The device's index for each index into ``processes``: its ordinal, if the file says it."""
         return ordinals(self.processes, self.header, self._own_ordinals(len(self.processes)), rocm=self.rocm)
 
     def _own_ordinals(self, count: int) -> Sequence[int]:
-        """Return the ordinals of so many devices, in order, as far as our own recordings know them."""
+        """Return the ordinals of ``count`` devices: those that a recording of ours names, else 0, 1, 2 and so on."""
         if self.metadata is None:
             return range(count)
         measured = str(self.metadata.device).partition(":")[2]
@@ -209,12 +209,12 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        """The GPUs that ran something, by their index."""
+        """The GPUs that ran something, in order of their indices."""
         return tuple(named(self.device_of, self.processes, self.header, rocm=self.rocm))
 
     @cached_property
     def flush(self) -> int | None:
-        """The call with which the profiler itself waits for the GPU before it stops, None if it is not there."""
+        """The call with which the profiler itself waits for the GPU before it stops; None if it is not there."""
         calls = self.calls
         candidates = where(calls.name, self.call_names(frozenset({CallKind.DEVICE_SYNC})))
         if not candidates:
@@ -250,7 +250,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return (self._whole(),)
 
     def _measured_calls(self, named: Iterable[Span]) -> list[Span]:
-        """Return our own ranges: what the measured code marks so itself begins inside one of them, or elsewhere."""
+        """Return our own ranges: those of the measured code begin inside one of ours, or are on another thread."""
         sentinel = next(iter(self.spans(SENTINEL)), None)
         calls: list[Span] = []
         for span in named:
@@ -266,7 +266,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         start, flush = min(starts), self.flush
         first = parts[starts.index(start)]
         if flush is None:
-            # Of threads that begin together it is one whatever the order of the file.
+            # If several threads begin together, the choice does not depend on the order of the file.
             begun = {first.thread[i] for i in where(first.start, {start})}
             thread = min(begun, key=lambda index: str(self.threads[index]))
         else:
@@ -277,7 +277,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return StepRange(None, start, max(ends), self.threads[thread])
 
     def step_at(self, instant: int) -> int:
-        """Return the index of the step whose CPU range holds the instant, ABSENT without one."""
+        """Return the index of the step whose CPU range holds the instant; ABSENT without one."""
         place = bisect_right(self._step_starts, instant) - 1
         return place if place >= 0 and instant < self.steps[place].end_ns else ABSENT
 
@@ -287,7 +287,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def compiling(self) -> Intervals:
-        """When each thread was compiling; what runs then is counted nowhere."""
+        """The times at which each thread was compiling; work that runs then is not counted."""
         names = {
             i
             for i, name in enumerate(self.names)
@@ -298,27 +298,27 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def counted_calls(self) -> list[int]:
-        """Launches, blocking calls and questions to the GPU, in file order."""
+        """Launches, blocking calls and queries of the GPU, in file order."""
         return where(self.calls.name, self.call_names(COUNTED))
 
     @cached_property
     def nesting(self) -> Nesting:
-        """Which operator ran inside which."""
+        """The tree of operators inside one another."""
         return nest(self.ops, self.path)
 
     @cached_property
     def around_calls(self) -> Sequence[int]:
-        """For each call the innermost operator around it, ABSENT without one."""
+        """For each call the innermost operator around it; ABSENT without one."""
         return list(self.nesting.around_each(self.calls, range(len(self.calls))).values())
 
     @cached_property
     def forward_of(self) -> Mapping[int, int]:
-        """For operators of a backward pass the operator whose backward they are, where an arrow links the two."""
+        """For operators of a backward pass the operator whose backward they are, if an arrow links the two."""
         starts, finishes = self.arrows.starts, self.arrows.finishes
         ids = starts.keys() & finishes.keys()
         wanted = {ends[arrow] for arrow in ids for ends in (starts, finishes)}
         ops = self.ops
-        # Of operators that begin together the outermost one, which comes first, is meant.
+        # Of operators that begin together the outermost one, which ends last, is meant.
         at: dict[tuple[int, int], int] = {}
         if wanted:
             for i, begin in enumerate(zip(ops.thread, ops.start, strict=True)):
@@ -331,7 +331,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def step_of_call(self) -> array[int]:
-        """For each call the step it started in; ABSENT outside of all and inside a compilation."""
+        """For each call the step in which it started; ABSENT outside of all steps and inside a compilation."""
         calls = self.calls
         step_of = array("i", map(self.step_at, calls.start) if self.has_step_ranges else repeat(0, len(calls)))
         if self.compiling:
@@ -342,7 +342,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def step_of_gpu_op(self) -> array[int]:
-        """For each GPU operation the step it belongs to; ABSENT for orphans and what a compilation ran."""
+        """For each GPU operation the step to which it belongs; ABSENT for orphans and for the work of a compilation."""
         links, starts = self.links, self.gpu.start
         if links.attribution == "time":
             return array("i", [self.step_at(start) if self.has_step_ranges else 0 for start in starts])
@@ -354,10 +354,10 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def steps_of_unrecorded(self) -> Mapping[int, range]:
-        """For each GPU operation of an unrecorded call the steps that it may have been launched in; none, one or more.
+        """For each GPU operation of an unrecorded call the steps in which it may have been launched: none, one or more.
 
-        CUPTI numbers all calls in their order, those too that it does not record. So the call began after the recorded
-        one with the next lower number and before the one with the next higher, and before its work did.
+        CUPTI numbers all calls in their order, including those that it does not record. So the call began after the
+        recorded one with the next lower number, and before the one with the next higher number and its own work.
         """
         calls, gpu = self.calls, self.gpu
         unrecorded = self.links.unrecorded
@@ -377,20 +377,20 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return sorted(range(len(self.gpu)), key=self.gpu.start.__getitem__)
 
     def spans(self, prefix: str = "", suffix: str = "") -> list[Span]:
-        """Return the operators and user annotations whose name begins and ends so, in start order."""
+        """Return the operators and user annotations with this prefix and suffix of their name, in start order."""
         names = {i for i, name in enumerate(self.names) if name.startswith(prefix) and name.endswith(suffix)}
         return sorted(self._named(names), key=lambda span: (span.start_ns, -span.end_ns)) if names else []
 
     def ranges(self, name: str) -> list[Span]:
         """Return the ranges of this name, in start order.
 
-        Where no user annotation is called so, those operators count that are: light ranges are recorded as such.
+        If no user annotation has the name, operators with it count: light ranges are recorded as operators.
         """
         named = [span for span in self.spans(name) if span.name == name]
         return [span for span in named if span.category == "user_annotation"] or named
 
     def outermost(self, name: str) -> list[Span]:
-        """Return those that are inside no other of them on their thread; coroutines' may overlap."""
+        """Return the ranges of this name that are inside no other of them on their thread; coroutines' may overlap."""
         ends: dict[int | str, int] = {}
         spans = []
         for span in self.ranges(name):
@@ -400,7 +400,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return spans
 
     def spans_in_steps(self, prefix: str) -> list[Span]:
-        """Return those that begin so and start in a step."""
+        """Return the spans whose name begins with the prefix and that start in a step."""
         return [span for span in self.spans(prefix) if self.step_at(span.start_ns) >= 0]
 
     def _named(self, names: set[int]) -> Iterator[Span]:

@@ -1,4 +1,4 @@
-"""What a kernel's name says about it: family, library, dtype, layout."""
+"""The meaning of a kernel's name: family, library, dtype, layout."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _FUNCTOR_KERNELS: Final = ("elementwise_kernel", "reduce_kernel", "multi_tensor_
 
 @lru_cache(maxsize=16384)
 def decode(name: str) -> KernelName:
-    """Return what ``name`` says; a field of which it says nothing is None, never guessed.
+    """Return the meaning of ``name``; a field about which it says nothing is None, never guessed.
 
     Never raises, and the time is bounded whatever the length: only the front of a name is looked at.
     """
     text = parse(name)
     if not text.base.isascii():
-        # Compilers mangle whatever is not ASCII, so none of the tables is about this kernel.
+        # Compilers mangle all characters that are not ASCII, so none of the tables is about this kernel.
         return KernelName(stem=text.last)
     for decoder in DECODERS:
         kernel_name = decoder(text)
@@ -76,7 +76,7 @@ def without_index(name: str) -> str:
 def normal_name(name: str) -> str:
     """Return ``name`` without Triton's trailing index and without template arguments and parameters.
 
-    Where the arguments are the kernel (an elementwise or reduction functor), the functor's short name stays.
+    If the arguments decide what the kernel does (an elementwise or reduction functor), the functor's short name stays.
     """
     text = parse(name)
     if not text.args:

@@ -19,7 +19,7 @@ from pytest_torchprof.kernels.names.text import (
 if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
-# Kernels whose template argument, a functor, says what they do.
+# Kernels whose template argument, a functor, shows their work.
 _ELEMENTWISE: Final = frozenset(
     word_list(
         """
@@ -28,7 +28,7 @@ _ELEMENTWISE: Final = frozenset(
         elementwise_kernel_with_index legacy_elementwise_kernel
         """
     )
-)  # What these kernels compute is all in their functor; of a kernel of this name in another namespace nothing is known.
+)  # Only their functor shows the work of these kernels; of a kernel of this name in another namespace nothing is known.
 _TEMPLATES: Final = _ELEMENTWISE | {"reduce_kernel"}
 
 # A word in the function's name -> family; the first that occurs. Copy before index before reduction.
@@ -94,7 +94,7 @@ _FUNCTOR_RNG: Final = (
     "exponential_kernel",
     "geometric_kernel",
 )
-# Kernels that are pointwise, whatever functor they wrap.
+# Kernels that are pointwise with any functor.
 _SURE: Final = ("Functor<", "Compare", "BinaryFunctor")
 # A functor's name as people say it: CUDAFunctor_add -> add, MulFunctor -> mul, GeluCUDAKernelImpl -> gelu.
 _FUNCTOR: Final = Expression(
@@ -111,7 +111,7 @@ _SAME: Final = Expression(r"(?:\d+, )?(?:\w+::){0,4}\w*Functor\w*<(?P<types>[\w:
 # (aten/src/ATen/native/cuda/reduction_template.cuh).
 _JITERATED: Final = Expression(r"reduction_(?P<name>[a-z]+)_kernel$")
 _LIBRARY_SPACES: Final = ("at::", "c10::")
-# What the template may be where the functor is cut off: it takes one element at a time.
+# A template takes one element at a time, and is of none of these families, even if its functor is cut off.
 _NOT_ELEMENTWISE: Final = frozenset(FAMILIES) - {"pointwise", "copy", "index", "rng"}
 
 
@@ -138,7 +138,7 @@ def _functor_word(functor: str) -> str:
 
 
 def _functor_dtype(functor: str, text: Text) -> str | None:
-    """Return the operand type of a functor; None where the kernel casts, so that memory may hold another type."""
+    """Return the operand type of a functor; None if the kernel casts, so that memory may hold another type."""
     if text.mangled or "gpu_kernel_impl<" in text.args[:60] or "WithCast" in text.args[:1600]:
         return None
     if match := _SAME.match(functor):
@@ -188,7 +188,7 @@ def _dtype(text: Text, family: str) -> str | None:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of one of ATen's own kernels, None for any other."""
+    """Return the decoded name of one of ATen's own kernels; None for any other."""
     base = text.base
     last = text.last
     is_own = base.startswith(_LIBRARY_SPACES)

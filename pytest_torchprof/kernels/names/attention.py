@@ -40,7 +40,7 @@ _WORDS: Final = word_table(
 _GATE: Final = word_list(
     "mha lash ttn ttention sdpa bwd_ With mla_ MLA pa_ MergeState query _stage _aligned mqa_ natten"
 )
-# Where the function has a name such as kernel, its namespace says it: flash::compute_attn_ws.
+# If the function has a name such as kernel, its namespace shows the library: flash::compute_attn_ws.
 _SPACES: Final = word_table(
     """
     flash: flash::
@@ -118,7 +118,7 @@ _OTHERS: Final = ("cudnn", "cutlass")
 
 
 def _version(text: Text, library: str) -> int | None:
-    """Return the version of FlashAttention that the name proves, 0 if it proves that the kernel is none."""
+    """Return the version of FlashAttention that the name proves; 0 if it proves that the kernel is another's."""
     if library in _OTHERS:
         return 0
     if text.last in _FA2_KERNELS and _FA2_TRAITS.search(text.args[:120]):
@@ -162,7 +162,7 @@ def _arch(text: Text) -> str | None:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a fused attention kernel, None for any other."""
+    """Return the decoded name of a fused attention kernel; None for any other."""
     library = _library(text)
     is_sure = _STAGES.match(text.last) or _GENERATED.search(text.last)
     if library is None or (contains(text.last.lower(), _NOT) and not is_sure):

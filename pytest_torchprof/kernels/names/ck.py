@@ -35,7 +35,7 @@ _TYPE: Final = Expression(
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a CK or aiter kernel, None for any other."""
+    """Return the decoded name of a CK or aiter kernel; None for any other."""
     base = text.base
     if not base.startswith(
         ("ck::", "ck_tile::", "aiter::", "kernel_gemm_", "kernel_grouped_conv", "kernel_batched_gemm")
@@ -56,7 +56,7 @@ def decode(text: Text) -> KernelName | None:
 
 
 def _dtype(text: Text, family: str | None) -> str | None:
-    """Return the operand type if all types in the name are the same."""
+    """Return the operand type if all types in the name are the same; else None."""
     if text.base.startswith("aiter::"):
         if text.mangled:
             return mangled_dtype(text.args)

@@ -29,7 +29,7 @@ _WORDS: Final = word_table(
     barrier: barrier
     """
 )
-# NCCL's names contain just one of these where they are about nothing else.
+# NCCL's names contain just one of these if they are about a single collective.
 _NCCL_WORDS: Final = word_table(
     """
     reduce: reduce
@@ -51,7 +51,7 @@ _EXPERTS: Final = Expression(
     r"(?:^|::)Ep(?:Dispatch|Combine)(?:(?:Intra|Inter)Node|LowLatencyAsync(?:Send|Recv)(?!Copy)|LL(?:Send|Recv|Sync)Phase)|"
     r"(?:^|::)Ep(?:Dispatch|Combine)\w*(?P<end>Barrier)|^mori_ep_(?:dispatch|combine)_"
 )
-# MORI's kernels that add up the experts' answers. Their names do not tell which of them also wait for other GPUs.
+# MORI's kernels that add up the experts' answers. Their names do not show which of them also wait for other GPUs.
 _GATHERS_ANSWERS: Final = Expression(r"(?:^|::)EpCombine(?:Sync|All|LowLatencyAsyncRecvCopy)")
 
 # Words that make a kernel outside NCCL one of communication.
@@ -72,10 +72,10 @@ _COPIES: Final = ("all_gather_copy",)
 _AMONG_THREADS: Final = Expression(r"(?i:block|warp|thread|cta|tile|wave)_?(?i:all)_?(?i:reduce)")
 # Kernels that prepare a collective's memory and send nothing.
 _PREPARES: Final = Expression("init(?:ialize)?(?=_|k|$)|dispatch_layout")
-# What a fused kernel does with the data that it received. A norm and a residual are always a part of it.
+# The work of a fused kernel on the data that it received. A norm and a residual are always a part of it.
 _BESIDE: Final = word_list("softmax cross_entropy rotary rope silu gelu swiglu geglu embedding")
 
-# What torch writes into the args of a communication kernel, letters only.
+# The names that torch writes into the args of a communication kernel, letters only.
 _COLLECTIVE_NAMES: Final = dict(
     word_table(
         """
@@ -95,7 +95,7 @@ _COLLECTIVE_NAMES: Final = dict(
 
 
 def collective_of(name: str) -> str | None:
-    """Return the collective that torch means by an event's ``Collective name`` ("_allgather_base")."""
+    """Return the collective that torch means by an event's ``Collective name`` ("_allgather_base"); None if unknown."""
     return _COLLECTIVE_NAMES.get(re.sub(r"[^a-z]", "", name[:60].lower()))
 
 
@@ -110,7 +110,7 @@ def _collective(name: str, words: tuple[tuple[str, str], ...] = _WORDS) -> str |
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a communication kernel, None for any other."""
+    """Return the decoded name of a communication kernel; None for any other."""
     if match := _NCCL.match(text.last) or _NCCL.match(text.base):
         stem = text.base if len(text.base) < 40 else match[0]
         collective = _collective(match["what"] or "", (*_WORDS, *_NCCL_WORDS))
@@ -129,7 +129,7 @@ def decode(text: Text) -> KernelName | None:
 
 
 def _expert_parallelism(text: Text) -> KernelName | None:
-    """Return the decoded name of a kernel of expert parallelism; the kernel itself decides which tokens go where."""
+    """Return the decoded name of a kernel of expert parallelism, which itself decides where tokens go; else None."""
     if experts := _EXPERTS.search(text.base):
         return _communication(text, "barrier" if experts["what"] == "barrier" or experts["end"] else None)
     if _GATHERS_ANSWERS.search(text.base):
@@ -138,7 +138,7 @@ def _expert_parallelism(text: Text) -> KernelName | None:
 
 
 def _possible_communication(text: Text) -> KernelName | None:
-    """Return what is known of a kernel that may do more than communicate, None for any other."""
+    """Return the decoded name of a kernel that may do more than communicate; None for any other."""
     if _PREPARES.search(text.last.lower()):
         return KernelName(never=NO_PRODUCT, by_word=True, stem=text.last)
     if names_product(end_of(text)):

@@ -28,7 +28,7 @@ _WORDS: Final = word_table(
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a cub, thrust or rocprim kernel, None for any other."""
+    """Return the decoded name of a cub, thrust or rocprim kernel; None for any other."""
     base = text.base
     if not (base.startswith(_SPACES) or "::cub::" in base or "rocprim::" in base):
         return None

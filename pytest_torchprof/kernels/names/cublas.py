@@ -163,7 +163,7 @@ def _decode_xmma(match: re.Match[str]) -> KernelName:
 def _vector_dtype(text: Text) -> str | None:
     """Return the operand type of a gemv, dot or small GEMM.
 
-    It follows from a letter of the name, from the tensors where they are named (the const ones are read), or from the
+    It follows from a letter of the name, from the tensors if they are named (the const ones are read), or from the
     arguments.
     """
     if letter := _LARGE_K.match(text.last):
@@ -216,7 +216,7 @@ def _helper(text: Text) -> str | None:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a cuBLAS kernel, None for any other."""
+    """Return the decoded name of a cuBLAS kernel; None for any other."""
     base = text.base
     if base.startswith("nvjet"):
         match = _NVJET.match(base)
@@ -234,7 +234,7 @@ def decode(text: Text) -> KernelName | None:
 
 
 def _is_cublas(text: Text) -> bool:
-    """Distinguish cuBLAS's gemv and dot from functions of the same name elsewhere, by their template arguments."""
+    """Return whether a gemv or dot is cuBLAS's, and not a function of the same name, by its template arguments."""
     return (
         text.mangled
         or "internal::gemvx" in text.base

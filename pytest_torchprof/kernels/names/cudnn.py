@@ -86,7 +86,7 @@ _OPS_WORDS: Final = word_table(
     normalization: lrn
     """
 )
-# Where no other word decides: the part of cuDNN that contains a convolution, and the parts of a convolution.
+# If no other word decides: the part of cuDNN that contains a convolution, and the parts of a convolution.
 _CONVOLVING: Final = word_table("conv: cudnn::cnn:: conv wgrad dgrad fprop im2col col2im gemm fft engine filter")
 _NO_COMMUNICATION: Final = frozenset({"communication"})
 
@@ -159,7 +159,7 @@ def _decode_cutlass(match: re.Match[str]) -> KernelName:
 
 
 def _template_dtype(text: Text) -> str | None:
-    """Return the type that the leading template arguments agree on (``<float, float, ..>``).
+    """Return the type on which the leading template arguments agree (``<float, float, ..>``); None if they differ.
 
     For batch normalization the first is the tensors' type, the second the type that it computes in.
     """
@@ -175,7 +175,7 @@ def _template_dtype(text: Text) -> str | None:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a cuDNN kernel that is no attention, None for any other."""
+    """Return the decoded name of a cuDNN kernel other than attention; None for any other kernel."""
     base = text.base
     if "cutlass" in base or "cutlass" in text.args[:80]:
         return _decode_cutlass_name(text.head) or _decode_implicit(text)
@@ -207,7 +207,7 @@ def _decode_implicit(text: Text) -> KernelName | None:
 
 
 def _decode_words(text: Text) -> KernelName | None:
-    """Recognise a kernel by its function's name, where cuDNN's names have no fields."""
+    """Return the name as decoded by words of the function's name, which has no fields; None if it is not cuDNN's."""
     base = text.base
     family = None
     if base.startswith("cudnn::") and ("::bn_" in base or "layernorm" in base or "batchnorm" in base):

@@ -111,7 +111,7 @@ def _decode_v3(match: re.Match[str]) -> KernelName:
 
 
 def _decode_template(text: Text) -> KernelName | None:
-    """Return what an instantiated kernel template says: a GEMM if it holds one, operand types where A and B agree."""
+    """Return the decoded name of a kernel template: a GEMM if it holds one, with a type if A and B have the same."""
     args = text.args
     if "::conv::" in args or "Conv2d" in args or "ImplicitGemmConvolution" in args:
         return KernelName(family="conv", library="cutlass", stem=text.last)
@@ -161,7 +161,7 @@ def _decode_cute(base: str) -> KernelName:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a CUTLASS GEMM, None for any other."""
+    """Return the decoded name of a CUTLASS GEMM; None for any other."""
     head = text.head
     if "cutlass" not in head[:200]:
         return None

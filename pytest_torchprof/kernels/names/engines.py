@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.names.text import Text
 
 # A word in the function's own name, lower case -> family; the first that occurs. These libraries name their kernels
-# after what they do, so one table serves all of them; of a name without such a word nothing is known.
+# after their work, so one table serves all of them; a name without such a word shows nothing.
 _WORDS: Final = word_table(
     """
     reduction: multi_tensor_l2norm moe_sum topk_sum topk_reduce reduce_dbias max_reduction data_to_scale
@@ -58,7 +58,7 @@ def _family_in(name: str) -> str | None:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a library's kernel by the words in it, None if no word is known."""
+    """Return the decoded name of a library's kernel by the words in it; None if no word is known."""
     # The function's own name comes first: module::attention::gather_cache gathers.
     where = function_of(text)
     family = _family_in(where)

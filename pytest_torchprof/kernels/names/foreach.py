@@ -26,7 +26,7 @@ _NAMED_OPTIMIZERS: Final = word_list(
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a kernel over tensor lists or of an optimizer, None for any other."""
+    """Return the decoded name of a kernel over tensor lists or of an optimizer; None for any other."""
     last = text.last
     if not last.startswith("multi_tensor_apply"):
         if contains(text.base, _NAMED_OPTIMIZERS):

@@ -29,7 +29,7 @@ _TRTLLM: Final = Expression(
 _TRTLLM_TYPE: Final = Expression(r"(?:Mx)?(Bfloat16|Fp16|E4m3|E2m1|Int4|Int8)")
 _TRTLLM_TYPES: Final = {"Bfloat16": "bf16", "Fp16": "fp16", "E4m3": "fp8", "E2m1": "fp4", "Int8": "int8"}
 
-# Words in the function's name; each means a matrix product, whatever else the name says.
+# Words in the function's name; each means a matrix product, regardless of the rest of the name.
 _WORDS: Final = word_list(
     """
     marlin:: marlin_ gptq_marlin marlin_moe machete fp8_gemm_kernel sm90_fp8_gemm sm90_bf16_gemm sm100_fp8_gemm
@@ -51,7 +51,7 @@ _NOT: Final = word_list(
     layer_norm rms_norm attn cross_entropy rope rotary topk interleave reconstruct preprocess
     """
 )
-# Functions whose name says no more than their library's, or has the word among others: r4d_gemm_w4a16_nt_kernel.
+# Functions whose name shows no more than their library's, or has the word among others: r4d_gemm_w4a16_nt_kernel.
 _FUNCTIONS: Final = ("Marlin", "MacheteKernel", "mm_kernel", "mm_kernel_general_host_tma")
 _WORD: Final = Expression(r"(?:^|_)(?:[a-z]\d{0,2})?(?:fp8|bf16|fp16|i8)?gem[mv](?:_|$)")
 # sm100_fp8_gemm_1d1d_impl, m_grouped_bf16_gemm_contiguous: a single type before the product is that of both operands.
@@ -61,8 +61,8 @@ _TYPES: Final = Expression(rf"(?:{_TYPE}|w\d+a\d+|a\d+w\w*\d)(?![a-z0-9])")
 _LOW_TYPES: Final = {"mxfp8": "fp8", "mxfp4": "fp4", "nvfp4": "fp4"}
 # DeepSeek's products of tiles of 128 values, each with its own scale.
 TILES_OF_FP8: Final = Expression(r"(?<![a-z0-9])fp8_d?ptp128c")
-# vLLM's products with few rows on MI300: the first argument is the type of both operands; in the names with Q it is the
-# second.
+# vLLM's products with few rows on MI300: the first argument is the type of both operands, or the second in the names
+# with Q.
 _SKINNY: Final = ("wvSplitK", "LLGemm1", "LLMM1", "wv_splitk")
 _NAMED: Final = Expression(r"(?:^|_)(?P<a>bf16|fp16|f16|fp8|mxfp8)x(?P<b>bf16|fp16|f16|fp8|mxfp8|mxfp4)(?=x|_|$)")
 
@@ -79,7 +79,7 @@ def _decode_trtllm(match: re.Match[str]) -> KernelName:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a third-party GEMM, None for any other."""
+    """Return the decoded name of a third-party GEMM; None for any other."""
     base = without_deep_gemm(text.base)
     if base.startswith(("bmm_", "gemm_", "gemmGatedAct_", "batchedGemm_")) and (match := _TRTLLM.match(base)):
         return _decode_trtllm(match)
@@ -99,7 +99,7 @@ def decode(text: Text) -> KernelName | None:
 
 
 def _dtype(text: Text) -> str | None:
-    """Return the type of both operands, None where they differ or the name does not say."""
+    """Return the type of both operands; None if they differ or the name does not say."""
     if pair := _NAMED.search(text.base):
         return {"f16": "fp16", "mxfp8": "fp8"}.get(pair["a"], pair["a"]) if pair["a"] == pair["b"] else None
     if text.last.startswith(_SKINNY):

@@ -1,4 +1,4 @@
-"""Hand-written Triton and CuTe DSL kernels: the function's name is all there is."""
+"""Hand-written Triton and CuTe DSL kernels, of which only the function's name is known."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _WORDS: Final = word_table(
 
 
 def _family(text: Text, base: str) -> str | None:
-    """Return the family that the words say; None if they say none, or a product and something else."""
+    """Return the family that the words name; None if they name none, or a product and something else."""
     families = list(dict.fromkeys(meaning for word, meaning in _WORDS if word in base))
     is_product = "gemm" in families or names_product(end_of(text))
     return families[0] if families and (families == ["gemm"] or not is_product) else None
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return what a plain function name says, None for names with namespaces or arguments."""
+    """Return the decoded form of a plain function name; None for names with namespaces or arguments."""
     if text.args or "::" in text.base or text.mangled:
         return None
     signed = _SIGNATURE.search(text.base)

@@ -1,4 +1,4 @@
-"""What Inductor generates: Triton kernels, and C++ kernels on the CPU."""
+"""The kernels that Inductor generates: Triton kernels, and C++ kernels on the CPU."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ scaled_mm grouped_mm scaled_grouped_mm special_erf special_i0 special_entr speci
 special_ndtr linalg_vector_norm
 """
 
-# Operators that reduce: the name of a C++ kernel has no category that would say so.
+# Operators that reduce: the name of a C++ kernel has no category that would show it.
 REDUCING_OPS: Final = """
 sum mean max min amax amin prod argmax argmin any all var var_mean std std_mean logsumexp native_layer_norm
 native_layer_norm_backward native_group_norm native_batch_norm_backward _softmax _log_softmax _softmax_backward_data
@@ -112,7 +112,7 @@ def fused_ops(text: str) -> tuple[str, ...]:
     return tuple(word for word in ops if word)
 
 
-# A template computes what it was made for; for the others the category decides, whatever ops they name.
+# A template computes the operator that it was made for; for the others the category decides, not the ops they name.
 _GEMM_OPS: Final = frozenset(GEMM_OPS.split())
 _ATTENTION_OPS: Final = frozenset({"flex_attention", "flex_attention_backward", "flex_decoding"})
 _FAMILY_OF_CATEGORY: Final = {
@@ -130,7 +130,7 @@ _REDUCING_OPS: Final = frozenset(REDUCING_OPS.split())
 
 
 def family_of(category: str | None, ops: tuple[str, ...]) -> str | None:
-    """Return the family of a generated kernel, None where neither its category nor its operators show it."""
+    """Return the family of a generated kernel; None if neither its category nor its operators show it."""
     if category == "tem":
         named = frozenset(ops)
         if named & _ATTENTION_OPS:
@@ -144,14 +144,14 @@ def family_of(category: str | None, ops: tuple[str, ...]) -> str | None:
 
 
 def _family_of_loop(ops: tuple[str, ...]) -> str | None:
-    """Return the family of a C++ kernel whose operators do not reduce: a loop, since templates have other names."""
+    """Return the family of a C++ kernel that does not reduce, a loop, since templates have other names; else None."""
     working = [name for op in ops if operator_work(name := f"aten::{op}") is not OperatorWork.NOTHING]
     families = {operator.family if (operator := decode_operator(parse(name))) else None for name in working}
     return "pointwise" if ops and families <= _ONE_BY_ONE else None
 
 
 def _generated(category: str | None, ops: tuple[str, ...], index: str | None, stem: str) -> KernelName:
-    # Every generated name ends in a number: a name that was cut may lack the operator that a template is made for.
+    # Every generated name ends in a number: a name that was cut may lack the operator for which a template was made.
     is_cut = category == "tem" and index is None and len(stem) >= _CUT_AT
     family = None if is_cut else family_of(category, ops)
     return KernelName(
@@ -166,7 +166,7 @@ def _generated(category: str | None, ops: tuple[str, ...], index: str | None, st
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a kernel that Inductor generated, None for any other."""
+    """Return the decoded name of a kernel that Inductor generated; None for any other."""
     if text.args:
         return None
     if "triton_" in text.base:

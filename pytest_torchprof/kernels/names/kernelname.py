@@ -12,8 +12,8 @@ from pytest_torchprof.kernels.reply import NO, NOT_KNOWN, Reply, known
 FAMILIES: Final = word_list(
     "gemm conv attention pointwise reduction normalization softmax optimizer copy index sort rng communication other"
 )
-"""``other`` is a kernel that surely belongs to none of the other families, such as a transform. A kernel that is not
-known has no family.
+"""The families of kernels. ``other`` is a kernel that surely belongs to none of the other families, such as a
+transform. An unknown kernel has no family.
 """
 PRODUCTS: Final = frozenset({"gemm", "conv", "attention"})
 NO_PRODUCT: Final = PRODUCTS | {"communication"}
@@ -23,13 +23,13 @@ LAYOUT_CONVERSION: Final = "layout conversion"
 CONVOLUTION_OFFSETS: Final = "convolution offsets"
 """The task of a kernel that only computes where a convolution's operands lie, in 32-bit integers."""
 FAMILY_NOT_KNOWN: Final = "not known"
-"""What tables show as the family of a kernel whose family is not known."""
+"""The text in tables in place of a family that is not known."""
 LIBRARIES: Final = word_list("cublas cutlass cudnn flash triton aten cub nccl tensile ck miopen other")
 DTYPES: Final = word_list("fp32 tf32 bf16 fp16 fp8 fp4 fp64 complex64 complex128 int64 int32 int16 int8 uint8 bool")
 TORCHS_DTYPES: Final = {"float": "fp32", "half": "fp16", "double": "fp64", "bfloat16": "bf16", "long": "int64"} | {
     f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)
 }
-"""What torch calls the types."""
+"""The types by torch's names."""
 LAYOUTS: Final = ("tn", "nn", "nt", "tt")
 FLASH_VERSIONS: Final = (2, 3, 4)
 TRITON_CATEGORIES: Final = ("poi", "per", "red", "tem", "for", "spl", "unk", "user")
@@ -41,7 +41,7 @@ SHORT_LENGTH: Final = 60
 
 
 def shortened(text: str, length: int = SHORT_LENGTH) -> str:
-    """Return ``text`` with its middle left out where it is longer than ``length`` characters."""
+    """Return ``text`` with its middle left out if it is longer than ``length`` characters."""
     if len(text) <= length:
         return text
     tail = length // 3
@@ -49,29 +49,29 @@ def shortened(text: str, length: int = SHORT_LENGTH) -> str:
 
 
 class KernelName(Struct, frozen=True, kw_only=True):
-    """What a kernel's raw name says; a field of which it says nothing is None."""
+    """The meaning of a kernel's raw name; a field about which it says nothing is None."""
 
     family: str | None = None
-    """What it computes, one of FAMILIES; None where that is not known."""
+    """The kind of its work, one of FAMILIES; None if it is not known."""
     never: frozenset[str] = frozenset()
-    """Where its family is not known, the families that it surely does not belong to."""
+    """If its family is not known, the families to which it surely does not belong."""
     by_word: bool = False
-    """Whether only words in the name show it, and no library's grammar: what the user declares counts for more."""
+    """Whether only words in the name show it, and no library's grammar: the user's declarations then count for more."""
     library: str = "other"
     dtype: str | None = None
     layout: str | None = None
     tensor_core: bool | None = None
     triton: str | None = None
     version: int | None = None
-    """Of FlashAttention: 2, 3 or 4; 0 for attention that surely is none."""
+    """The version of FlashAttention: 2, 3 or 4; 0 for attention that surely is not FlashAttention."""
     stem: str = ""
-    """The kernel's own name without what its other fields say: ``ampere_sgemm_128x64``, ``gelu``."""
+    """The kernel's own name without the facts in its other fields: ``ampere_sgemm_128x64``, ``gelu``."""
     tile: tuple[int, ...] | None = None
     stages: int | None = None
     cluster: tuple[int, ...] | None = None
     split_k: bool | None = None
     epilogue: tuple[str, ...] = ()
-    """What the epilogue can do ("relu", "bias"); a capability, not proof that it ran."""
+    """The operations that the epilogue can do ("relu", "bias"); capabilities, not proof that they ran."""
     arch: str | None = None
     """The GPU generation that the code was written for ("sm80", "gfx942"), which need not be the GPU's own."""
     alignment: int | None = None
@@ -79,9 +79,9 @@ class KernelName(Struct, frozen=True, kw_only=True):
     triton_index: int | None = None
     collective: str | None = None
     helper: str | None = None
-    """What this kernel does for another one ("split-k reduce", "bias copy"), None if it is no helper."""
+    """The task that it does for another kernel ("split-k reduce", "bias copy"); None if it is no helper."""
     operands: str | None = None
-    """Its operator's operands, where dtype or layout leave them open ("bf16 int64"); no name shows them."""
+    """Its operator's operands, if dtype or layout leave them open ("bf16 int64"); no name shows them."""
 
     def is_of(self, *families: str) -> Reply:
         """Return whether it belongs to one of the families."""
@@ -102,7 +102,7 @@ class KernelName(Struct, frozen=True, kw_only=True):
 
     @property
     def titles(self) -> tuple[str, str]:
-        """What tables call it, uncut: the display name, and the name preceded by all that is known of it."""
+        """Its names in tables, uncut: the display name, and the name preceded by all known facts."""
         family = self.family if self.family not in (None, "other") else ""
         title = f"{self._lead} {self.stem}".lstrip()
         rest = title.removeprefix(family).lstrip()

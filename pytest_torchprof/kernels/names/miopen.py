@@ -41,7 +41,7 @@ _CONVERSIONS: Final = ("batched_transpose", "transpose_", "general_3d")
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a MIOpen kernel, None for any other."""
+    """Return the decoded name of a MIOpen kernel; None for any other."""
     base = text.base
     if base.startswith("igemm_"):
         match = _IGEMM.match(base)
@@ -59,7 +59,7 @@ def decode(text: Text) -> KernelName | None:
         helper = LAYOUT_CONVERSION if base.startswith(_CONVERSIONS) else None
         return KernelName(family=family, library="miopen", helper=helper, stem=base)
     if text.last.startswith(("MIOpen", "miopen")) or "miopen" in base:
-        # Its name says nothing but which library it comes from.
+        # Its name shows only the library from which it comes.
         convolves = "conv" if "onv" in base else None
         return KernelName(family=convolves, never=frozenset({"communication"}), library="miopen", stem=base)
     return None

@@ -43,7 +43,7 @@ _SYCL: Final = word_table(
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a oneDNN or SYCL kernel, None for any other."""
+    """Return the decoded name of a oneDNN or SYCL kernel; None for any other."""
     base = text.base
     if base.startswith(_STARTS):
         return KernelName(family=next(family for start, family in _ONEDNN if base.startswith(start)), stem=base)

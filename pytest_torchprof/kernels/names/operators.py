@@ -1,4 +1,4 @@
-"""Operators as kernels: where the CPU is the device, a kernel is called ``aten::addmm``."""
+"""Operators as kernels: if the CPU is the device, a kernel is called ``aten::addmm``."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def canonical(op: str) -> str:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return what an operator computes, None for any name without an operator's namespace.
+    """Return the decoded name of an operator; None for any name without an operator's namespace.
 
-    Of an operator that is in no table, such as one of a newer torch, the family is not known; it is never guessed. Nor
-    is the family known of an operator that does several things, such as the products and gates of a recurrent layer: it
-    may count as any of these families, and surely belongs to no other.
+    The family of an operator that is in no table, such as one of a newer torch, is not known; it is never guessed. Nor
+    is the family of an operator with several tasks, such as the products and gates of a recurrent layer: it may count
+    as any of these families, and surely belongs to no other.
     """
     base = text.head
     if not base.startswith(_SPACES) or text.args:

@@ -15,7 +15,7 @@ _LOW: Final = r"(?:mxfp[48]?|nvfp4|fp[48]|u?e4m3|e5m2|e2m1|ue8m0|int[48])"
 _WIDE: Final = r"(?:bf16|bfloat16|fp16|half|fp32|float)"
 _CAST: Final = r"(?:(?<!broad)cast|cvt|convert|cpy|pack)"
 # scaled_fp8_quant; cvt_fp16_to_fp4, downcast_to_mxfp, pack_fp32_into_ue8m0; cast_fp8_2D; mxfp8_scaling_partial_cast;
-# cast_transpose and per_channel_cast, which quantize wherever they are called so.
+# cast_transpose and per_channel_cast, which quantize in every library that uses these names.
 _QUANTIZES: Final = Expression(
     rf"quant(?!il|it|um)|{_CAST}\w*?(?:to|into|2)_?(?:static_)?{_LOW}|{_CAST}_(?:[qkv]{{1,3}}_)?{_LOW}|"
     rf"{_LOW}\w*_(?:partial_)?cast(?![a-z])|"
@@ -27,14 +27,14 @@ _RESULT: Final = Expression(r"dequant_mm_int32")
 _LOW_TYPES: Final = frozenset({"fp8", "fp4", "int8"})
 # A float among the arguments may be the type of the scales.
 _WIDE_TYPES: Final = frozenset({"bf16", "fp16"})
-# What else such a kernel does is in the tables of these words.
+# Kernels with one of these words do more than cast, and are in other tables.
 _OTHERS: Final = word_list(
     "norm rms_ gather scatter permut topk top_k sort softmax embedding amax reduce_ moe_sum attn attention conv1d"
 )
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a kernel that only changes the type of values, None for any other."""
+    """Return the decoded name of a kernel that only changes the type of values; None for any other."""
     name = function_of(text)
     back = _DEQUANTIZES.search(name) is not None
     if not (back or _QUANTIZES.search(name)) or contains(name, _OTHERS) or serves_products(text):
@@ -51,7 +51,7 @@ def decode(text: Text) -> KernelName | None:
 
 
 def _dtype(text: Text, kinds: frozenset[str]) -> str | None:
-    """Return the type that is cast: the only one of ``kinds`` among the first template arguments, if any."""
+    """Return the type that is cast: the only one of ``kinds`` among the first template arguments; else None."""
     given = mangled_dtypes(text.args, 4) if text.mangled else map(dtype_of, leading_types(text.args, 4))
     types = kinds.intersection(given)
     return next(iter(types)) if len(types) == 1 else None

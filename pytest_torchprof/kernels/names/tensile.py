@@ -22,7 +22,7 @@ _MFMA: Final = Expression(r"_MI\d")
 _ISA: Final = Expression(r"_ISA(?P<isa>[0-9a-f]{3,4})")
 _SPLIT: Final = Expression(r"_GSU(?P<gsu>\d+)(?:_|$)")
 
-# Types are written A (B where it differs) D compute: BBS, F8B8HS, F8NH_HHS. F8 and B8 are the two kinds of fp8.
+# Types are written A (B if it differs) D compute: BBS, F8B8HS, F8NH_HHS. F8 and B8 are the two kinds of fp8.
 _CODE: Final = Expression(r"4xi8|[FB]8N?|F4|I8|[A-Z]")
 _TYPES: Final = {
     "B": "bf16",
@@ -42,7 +42,7 @@ _TYPES: Final = {
 
 
 def _dtype(types: str) -> str | None:
-    """Return the operand dtype, None for two different operands (S_MX is fp32 computed as XF32)."""
+    """Return the operand dtype; None for two different operands (S_MX is fp32 computed as XF32)."""
     if types.startswith(("S_MX", "SX")):
         return "tf32"
     token, _, rest = types.partition("_")
@@ -56,7 +56,7 @@ def _dtype(types: str) -> str | None:
 
 
 def decode(text: Text) -> KernelName | None:
-    """Return the decoded name of a Tensile kernel, None for any other."""
+    """Return the decoded name of a Tensile kernel; None for any other."""
     head = text.head
     if not head.startswith(("Cij", "Custom_Cij", "Ci")):
         return None

@@ -1,4 +1,4 @@
-"""A raw kernel name cut into its parts, in bounded time; words in names that several libraries share."""
+"""The parts of a raw kernel name, cut in bounded time; words in names that several libraries share."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def word_table(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((word, meaning) for meaning, _, words in lines for word in words.split())
 
 
-# The beginning of a name says what the kernel is: template arguments reach 5,000 characters, and no decoder needs more.
+# The beginning of a name shows what the kernel is: template arguments reach 5,000 characters, which no decoder needs.
 _HEAD: Final = 1600
 _BASE: Final = 160
 
@@ -82,7 +82,7 @@ _LENGTH: Final = Expression(r"\d{1,3}")
 
 
 class Text(Struct, frozen=True):
-    """One name: ``head`` cleaned, ``base`` the qualified function, ``last`` its last part, ``args`` what follows."""
+    """One name: ``head`` cleaned, ``base`` the qualified function, ``last`` its last part, ``args`` the rest."""
 
     raw: str
     head: str
@@ -101,7 +101,7 @@ class Text(Struct, frozen=True):
 
 
 def parse(raw: str) -> Text:
-    """Cut ``raw`` into its parts; works on any string."""
+    """Return the parts of ``raw``, which may be any string."""
     head = raw[:_HEAD]
     if head.endswith((".kd", " [clone .kd]")):
         head = head.removesuffix(" [clone .kd]").removesuffix(".kd")
@@ -132,7 +132,7 @@ def _without_return_type(head: str) -> str:
 
 
 def _parse_mangled(raw: str, head: str) -> Text:
-    """Cut an Itanium-mangled name: its length-prefixed identifiers are the base, the rest the arguments."""
+    """Return the parts of an Itanium-mangled name: length-prefixed identifiers are the base, the rest the arguments."""
     at = 2
     while at < len(head) and head[at] in "NKLS":
         at += 2 if head[at] == "S" else 1
@@ -175,7 +175,7 @@ _XMMA: Final = (
 
 
 def xmma_pair(code: str) -> str | None:
-    """Return the dtype of a pair such as ``bf16bf16``; None where the two differ or are unknown."""
+    """Return the dtype of a pair such as ``bf16bf16``; None if the two differ or are unknown."""
     for first, dtype in _XMMA:
         if code.startswith(first):
             rest = code[len(first) :]
@@ -268,7 +268,7 @@ def mangled_dtype(args: str) -> str | None:
 
 
 def mangled_dtypes(args: str, count: int) -> list[str]:
-    """Return the dtypes of the first ``count`` mangled template arguments, up to the first that is none."""
+    """Return the dtypes of the first ``count`` mangled template arguments, up to the first that is not a dtype."""
     dtypes: list[str] = []
     while len(dtypes) < count:
         code, dtype = next(((code, dtype) for code, dtype in _MANGLED if args.startswith(code)), ("", ""))
@@ -280,7 +280,7 @@ def mangled_dtypes(args: str, count: int) -> list[str]:
 
 
 def first_element_type(text: Text) -> str | None:
-    """Return the type of values that the first template arguments name; a vector counts as its elements' type."""
+    """Return the type of values that the first template arguments name; a vector counts as the type of its elements."""
     if text.mangled:
         return mangled_dtype(text.args)
     dtype = first_dtype(text.args, 2)

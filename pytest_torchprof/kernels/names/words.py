@@ -1,4 +1,4 @@
-"""Words that several tables share: of products, and of kernels that serve a product without being one."""
+"""Words that several tables share: those of products, and of kernels that serve a product without being one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _END: Final = 96
 
 
 def without_deep_gemm(name: str) -> str:
-    """Return a name without the library's name, so that the rest says what the kernel does."""
+    """Return a name without the library's name, so that the rest shows the kernel's work."""
     return _DEEP_GEMM.compiled().sub("", name)
 
 
@@ -49,22 +49,22 @@ def function_of(text: Text) -> str:
 
 
 def says_nothing(function: str) -> bool:
-    """Return whether a function's name has no word for what it computes: ``_fwd_kernel``, ``kernel``."""
+    """Return whether a function's name has no word for its work: ``_fwd_kernel``, ``kernel``."""
     return all(word.rstrip("0123456789") in _GENERIC for word in function[:_END].lower().split("_"))
 
 
 def end_of(text: Text) -> str:
-    """Return the end of the function's qualified name, in lower case: it says what the function does."""
+    """Return the end of the function's qualified name, in lower case: it shows the function's work."""
     return without_deep_gemm(text.base[-_END:].lower())
 
 
 def names_product(name: str) -> bool:
-    """Return whether a word of a lower-case name says that the kernel may be a product, whatever other words say."""
+    """Return whether a word of a lower-case name says that the kernel may be a product, despite other words."""
     return _PRODUCT.search(name) is not None and _AFTER_PRODUCTS.search(name) is None
 
 
 def serves_products(text: Text) -> bool:
-    """Return whether a word says that the kernel computes what a product needs to run, and is no product."""
+    """Return whether a word says that the kernel prepares or completes a product, and is none."""
     return _BOOKKEEPING.search(function_of(text)) is not None
 
 
