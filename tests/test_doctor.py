@@ -233,7 +233,8 @@ def test_a_device_that_measures_nothing_names_the_command(run_tests):
     assert result.stdout.str().count(DOCTOR) == 2
 
 
-def test_a_recording_with_losses_names_the_command(tmp_path):
+def test_a_file_with_losses_does_not_name_the_command(tmp_path):
+    """It may be another machine's: the doctor looks at this one."""
     builder = TraceBuilder()
     builder.own(steps=1)
     builder.step(0, 0, 900)
@@ -242,8 +243,9 @@ def test_a_recording_with_losses_names_the_command(tmp_path):
     builder.sync(1100, 50)
     profile = pytest_torchprof.load(builder.write(tmp_path / "t.json"))
     assert "1 of 2 launches has no kernel" in profile.why_not
-    with pytest.raises(pytest_torchprof.NotMeasured, match=DOCTOR):
+    with pytest.raises(pytest_torchprof.NotMeasured) as failure:
         profile.expect(max_kernels=5)
+    assert re.search(DOCTOR, str(failure.value)) is None
 
 
 def test_another_profiler_and_the_tests_own_mistakes_do_not(run_tests):
