@@ -205,7 +205,7 @@ OF_CODE_AND_RECORDINGS = """
     elsewhere entered facts family finding flags first full function gpus graph graphs group idle_first innermost kernel kernels keys
     kinds label lacking launched_by limit limits longest longest_before mean_us module name named named_after names near new ops_us
     nodeid nodes not_counted noun number outcome numbers of_ops old op operator operators ops optimizer part pattern phase
-    not_collected program range recompiles reasons same second selector setting setup shapes sizes source status structure test
+    not_collected program range recompiles reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
     tools unit unmatched users variable variables version cuda_of_torch worst_step written steps asked there
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""

@@ -503,6 +503,19 @@ def test_a_recording_with_stacks_says_that_they_slow_the_cpu(stacks, all_finding
         assert ("stacks" in found[code].message) == stacks
 
 
+@pytest.mark.parametrize(("others", "place"), [(1, ("aten::cat", "aten::mul")), (8, None)])
+def test_gaps_without_events_are_placed_if_most_lie_between_the_same_operators(others, place, all_findings):
+    builder = steps(length=10_900)
+    at = 0
+    for number in range(9):
+        builder.op("aten::cat" if number >= others else f"aten::op{number}", at, 50)
+        builder.launched(MUL, at + 1050, dur=10)
+        at += 1200
+    found = all_findings(builder)["launch-gaps"]
+    assert (found.silent_after, found.silent_before) == (place or (None, None))
+    assert (place is not None) == ("between aten::cat" in found.remedy)
+
+
 @pytest.mark.parametrize(("loads", "first"), [(100, False), (600, True)])
 def test_loading_data_comes_first_where_it_is_most_of_the_waiting(loads, first, findings):
     builder = steps()

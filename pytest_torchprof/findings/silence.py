@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from heapq import nlargest
 from itertools import accumulate, compress, repeat
-from operator import lt
+from operator import itemgetter, lt
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.devices.kinds import CallKind
@@ -33,6 +35,9 @@ SILENT = Threshold("share", 0.1, "a tenth of the time without any event is more 
 
 _MOST_OF_IT = 0.75
 """Of the time without events, which few of its gaps may hold."""
+
+_MOST_NAMED = 50
+"""How many of the longest gaps are looked at for what is around them."""
 
 _VIEWS = frozenset(
     f"aten::{name}"
@@ -165,6 +170,24 @@ def _operators_around(analysis: Analysis, gap: tuple[int, int]) -> tuple[str | N
     begins = min((i for i in outermost if ops.start[i] >= gap[1]), key=lambda i: (ops.start[i], i), default=None)
     after, before = (None if op is None else trace.names[ops.name[op]] for op in (ended, begins))
     return after, before
+
+
+def silent_place(analysis: Analysis) -> tuple[str, str] | None:
+    """Return between which two outermost operators at least half of the time without events lies, in few long gaps.
+
+    None without such operators. Program code between them does the same each time.
+    """
+    trace, ops, gaps = analysis.trace, analysis.trace.ops, silent_times(analysis)
+    by_end, by_start = (sorted(analysis.gpu_work.outermost, key=at.__getitem__) for at in (ops.end, ops.start))
+    spent: Counter[tuple[str, str]] = Counter()
+    for start, end in nlargest(_MOST_NAMED, gaps, key=lambda gap: gap[1] - gap[0]):
+        ended = bisect_right(by_end, start, key=ops.end.__getitem__)
+        begins = bisect_left(by_start, end, key=ops.start.__getitem__)
+        if ended and begins < len(by_start):
+            around = (by_end[ended - 1], by_start[begins])
+            spent[trace.names[ops.name[around[0]]], trace.names[ops.name[around[1]]]] += end - start
+    place, ns = max(spent.items(), key=itemgetter(1), default=(None, 0))
+    return place if 2 * ns >= intervals.length(gaps) else None
 
 
 @once

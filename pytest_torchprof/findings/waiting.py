@@ -25,7 +25,7 @@ from pytest_torchprof.findings.finding import (
 )
 from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.places import source_of_times
-from pytest_torchprof.findings.silence import silent_times
+from pytest_torchprof.findings.silence import silent_place, silent_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
@@ -159,6 +159,9 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
     longest_ns, before = max((end - start, before) for start, end, before in late)
+    silent_us = _late_us(analysis, silent_times(analysis))
+    # Where most of it has no event, what is around that tells where to look.
+    place = silent_place(analysis) if 2 * silent_us >= waited_us else None
     loading_us = _late_us(analysis, loading_times(analysis.trace))
     after_waits_us = after_waits_ns(analysis) / 1000 / devices
     yield LaunchGaps(
@@ -176,7 +179,9 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         waits_long=work.share_of_window(after_waits_us) >= at[SYNCHRONIZING],
         capturing_us=_late_us(analysis, work.first_captures),
         graphs=bool(analysis.graph_launches),
-        silent_us=_late_us(analysis, silent_times(analysis)),
+        silent_us=silent_us,
+        silent_after=None if place is None else place[0],
+        silent_before=None if place is None else place[1],
         stacks=len(analysis.trace.frames) > 0,
         source=source_of_times(work, ((i, end - start) for start, end, i in late)),
         events=Events(gaps=tuple(late)),

@@ -114,9 +114,10 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     _STACKS = "; Python's stacks were recorded too, which slows the CPU"
     REMEDY = "launch earlier: {silence}fewer and larger launches, {graphs_in_use}{no_waits}"
     _SILENT = (
-        "first look at what the program does in {silent_us:us} of it, in which no event is recorded (stacks show "
-        "Python); then "
+        "first look at what the program does in {silent_us:us} of it, in which no event is recorded{silent_place} "
+        "(stacks show Python); then "
     )
+    _SILENT_PLACE = ", most of it between {silent_after} and {silent_before}"
     _LOAD = "load data in the background (num_workers, pin_memory)"
     _WARM_UP = "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs; "
     _NO_WAITS = ", and no synchronization in between ({after_waits_us:us} of it came after one)"
@@ -145,6 +146,10 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     """Whether CUDA graphs are launched already."""
     silent_us: float = 0.0
     """Of the time, what passed without any event; of several GPUs the mean."""
+    silent_after: str | None = None
+    """The operator before most of that, if few gaps between the same two operators are most of it."""
+    silent_before: str | None = None
+    """The operator behind it."""
     stacks: bool = False
     """Whether functions of Python's are recorded."""
 
@@ -166,6 +171,11 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     def slowed(self) -> str:
         """That the recording itself slowed the CPU, where it did."""
         return self._STACKS if self.stacks else ""
+
+    @property
+    def silent_place(self) -> str:
+        """Between which operators most of that lies, where there are such."""
+        return "" if self.silent_after is None or self.silent_before is None else self.words(self._SILENT_PLACE)
 
     @property
     def silence(self) -> str:
