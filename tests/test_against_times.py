@@ -428,7 +428,7 @@ def test_a_budget_for_no_pairs_measures_nothing(repository, before, tmp_path):
     run = repository.against("main", "-k", "kept", "--torchprof-against-budget=0.5s", RUNS=str(tmp_path / "runs"))
     assert run.status == 1
     assert "; the budget of 0.5 s is enough for 0 of them" in run.out
-    assert "0 pairs of processes fit into the budget of 0.5 s, 7 are needed" in run.out
+    assert "0 pairs of processes fit into the budget of 0.5 s, and 7 are needed" in run.out
     assert repository.state() == before
 
 

@@ -159,6 +159,15 @@ def test_a_mistake_is_told_before_anything_is_judged(traces, tmp_path, monkeypat
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("where", ['files = ["nope/*"]', 'where = { model = "*" }'])
+def test_a_rule_that_fits_no_file_is_a_mistake(traces, tmp_path, capsys, where):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(f"[[rule]]\n{where}\nlimits = {{ max_kernels = 0 }}\n")
+    assert fleet(traces, "--rules", rules, "--into", tmp_path / "out") == 2
+    assert "rule 1" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "list.json").exists()
+
+
 def test_the_first_rule_that_fits_says_what_is_asked(traces, tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text(
@@ -486,5 +495,11 @@ def test_the_rules_of_the_documentation_are_rules(traces, tmp_path):
     shutil.move(traces / "0.json.gz", traces / "training")
     (traces / "nightly" / "training").mkdir(parents=True)
     shutil.move(traces / "training", traces / "nightly" / "training" / "0.json.gz")
-    assert fleet(traces / "nightly", "--rules", tmp_path / "rules.toml", "--into", tmp_path / "out") == 3
-    assert records_in(tmp_path / "out")["0.json.gz"]["rule"] == "rule 2"
+    (traces / "inference").mkdir()
+    shutil.move(traces / "1.json.gz", traces / "inference" / "1.json.gz")
+    manifest = tmp_path / "list.jsonl"
+    manifest.write_text('{"url": "traces/inference/1.json.gz", "model": "bert-base"}\n')
+    words = [traces / "nightly", manifest, "--rules", tmp_path / "rules.toml", "--into", tmp_path / "out"]
+    assert fleet(*words) in (1, 3)
+    records = records_in(tmp_path / "out")
+    assert (records["0.json.gz"]["rule"], records["1.json.gz"]["rule"]) == ("rule 2", "inference")

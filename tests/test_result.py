@@ -53,6 +53,7 @@ WHOLE = Result(
     ranks=4,
     device="cuda:0",
     source="f3a1",
+    of_rule=True,
     outcome=Outcome.FAILED,
     message="missed",
     reason=StepsOverlap("step 1", "step 2"),

@@ -310,6 +310,58 @@ def test_what_the_fixture_measures_is_judged_by_the_rule_and_measuring_nothing_i
 # ------------------------------------------------------------------------------------------------------ the end of the run
 
 
+def test_a_marker_s_own_limit_fails_its_test_whatever_a_rule_says_of_that_limit(suite):
+    result = suite(
+        rule(READS + 'mode = "warn"'),
+        """
+        @pytest.mark.torchprof(device="cpu", forbid_ops=["aten::_local_scalar_dense"])
+        def test_it():
+            torch.mm(x, x).sum().item()
+        """,
+    )
+    result.assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize("marker", ["", "@pytest.mark.torchprof(device='cpu', ranges={'b': {'max_kernels': 9}})"])
+def test_limits_in_ranges_join_one_by_one(suite, marker):
+    result = suite(
+        rule('ranges.a.max_kernels = 0\ndevice = "cpu"\n')
+        + rule('ranges.b.max_kernels = 9\ndevice = "cpu"\n', tests="*::test_it"),
+        f"""
+        {marker}
+        def test_it():
+            with torch.profiler.record_function("a"):
+                torch.mm(x, x)
+            with torch.profiler.record_function("b"):
+                torch.mm(x, x)
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(['*max_kernels=0 in "a"*'])
+
+
+@pytest.mark.parametrize(("mode", "outcomes"), [("warn", {"passed": 1}), ("fail", {"failed": 1})])
+def test_a_rule_that_warns_does_not_fail_a_test_that_leaves_its_fixture_unused(suite, mode, outcomes):
+    result = suite(rule(f'{READS}mode = "{mode}"'), "def test_it(torchprof):\n    torch.mm(x, x)\n")
+    result.assert_outcomes(**outcomes)
+
+
+def test_with_testpaths_a_rule_for_what_is_outside_of_them_is_a_typo(pytester):
+    toml = '[tool.pytest.ini_options]\ntestpaths = ["unit"]\n' + rule(tests="test/*")
+    (pytester.path / "pyproject.toml").write_text(toml)
+    (pytester.path / "unit").mkdir()
+    (pytester.path / "unit" / "test_it.py").write_text("def test_it(): pass\n")
+    result = pytester.runpytest_subprocess("--torchprof-suite")
+    assert result.ret != pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*matches no test*"])
+
+
+def test_a_run_of_other_tests_says_that_no_rule_measured_one(suite):
+    result = suite(rule(tests="other/*"), "def test_it():\n    torch.mm(x, x)\n", "test_it.py")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*no test of this run is one that a rule*"])
+
+
 def test_a_rule_that_reaches_no_test_fails_the_run_as_a_typo_would(suite):
     result = suite(rule() + rule(tests="tset_it.py"), "def test_one():\n    x + x\n")
     result.assert_outcomes(passed=1)

@@ -32,7 +32,7 @@ the code and take the entry out."""
 _EPILOG: Final = """\
 examples:
   pytest --torchprof-suite --torchprof-report=report.json
-  torchprof allow --from report.json --reason "there before the rule was, to be looked at\""""
+  torchprof allow --from report.json --reason "known\""""
 
 
 def add_arguments(parser: Parser) -> None:

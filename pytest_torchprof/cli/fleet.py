@@ -14,7 +14,7 @@ from pytest_torchprof.cli import UsageError, add_limits, sentence, whole
 from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
-from pytest_torchprof.text import and_more, counted, printable_line, show_bytes
+from pytest_torchprof.text import and_more, counted, enumerated, printable_line, show_bytes
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -214,7 +214,7 @@ def _jobs(memory_bytes: int) -> int:
 def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     """Return the list of the run; UsageError where the folder has that of another command."""
     from pytest_torchprof.fleet.folder import FrozenList  # noqa: PLC0415
-    from pytest_torchprof.fleet.rules import Question, asked_of, read_rules  # noqa: PLC0415
+    from pytest_torchprof.fleet.rules import Question, asked_of, idle_rules, read_rules  # noqa: PLC0415
     from pytest_torchprof.fleet.sources import address_of, listed  # noqa: PLC0415
 
     limits = tuple(arguments.limit)
@@ -226,7 +226,14 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
         "rules": () if arguments.rules is None else read_rules(arguments.rules),
     }
     is_new = not folder.has_list
-    frozen = folder.freeze(lambda: FrozenList(**asked, files=listed(asked["sources"], folder.path)))
+
+    def make_list() -> FrozenList:
+        files = listed(asked["sources"], folder.path)
+        if unused := idle_rules(asked["rules"], files):
+            raise UsageError(f"{arguments.rules}: {enumerated(unused)}: no file fits; mend the patterns or remove it")
+        return FrozenList(**asked, files=files)
+
+    frozen = folder.freeze(make_list)
     for name, value in asked.items():
         if getattr(frozen, name) != value:
             raise UsageError(f"{folder.path} holds a run with other {_ASKED[name]}; name another folder for this one")

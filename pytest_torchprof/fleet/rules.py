@@ -85,6 +85,12 @@ def question_of(file: Listed, rules: Sequence[FleetRule], limits: tuple[str, ...
     return Question(limits=limits) if rule is None else _asked_by(rule, limits)
 
 
+def idle_rules(rules: Iterable[FleetRule], files: Iterable[Listed]) -> list[str]:
+    """Return the names of the rules that fit none of the files."""
+    listed = tuple(files)
+    return [str(rule.name) for rule in rules if not any(_fits(rule, file) for file in listed)]
+
+
 def asked_of(question: Question) -> tuple[OwnKernels, tuple[Asked, ...], tuple[Rule, ...]]:
     """Return the declarations of kernels, the limits and the rules of findings; TorchprofError for what is none."""
     if question.device is not None and question.device not in (known := [kind.name for kind in device_kinds()]):

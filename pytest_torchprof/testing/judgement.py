@@ -22,7 +22,7 @@ from pytest_torchprof.limits import (
     something_ran,
 )
 from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, NotMeasured, TorchprofError
-from pytest_torchprof.reasons.testing import NotRunToEnd
+from pytest_torchprof.reasons.testing import FixtureUnused, NotRunToEnd
 from pytest_torchprof.text import broken, reason_line
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ def judge_measurement(
     *not measured* that the test's body received and kept to itself.
     """
     if measurement.profile is None or measurement.why_not is not None:
-        return Judgement(measurement=measurement, only_warns=test.options.warns_of(""))
+        unused = isinstance(measurement.why_not, FixtureUnused) and test.options.warns_if_unused
+        return Judgement(measurement=measurement, only_warns=unused or test.options.warns_of(""))
     check, label, repeat = test.baseline, measurement.label, measurement.explanation.repeat
     profile = measurement.profile.with_context(rules=test.state.rules, gate=None).with_others(siblings)
     profile = profile if repeat is None else profile.with_repeat(repeat)
@@ -187,8 +188,7 @@ def judge_measurement(
     if baseline is not None and baseline.comparison.verdict == "worse" and check.is_failed_by(baseline):
         blame = compare.blame(profile, baseline.new(), baseline.comparison)
         baseline = replace(baseline, comparison=blame.comparison)
-    # A verdict within a range is one on the limit that is called ranges.
-    warned = [test.options.warns_of("ranges" if own.range is not None else own.limit) for own in verdicts]
+    warned = [test.options.warns_of(own.limit, own.range) for own in verdicts]
     return Judgement(
         measurement=measurement,
         profile=profile,

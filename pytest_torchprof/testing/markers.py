@@ -21,20 +21,21 @@ def merged_marker(item: pytest.Item) -> dict[str, object] | None:
 
     Behind all of them stands what the rules of the suite ask of the test.
     """
-    own, rule = _own_markers(item), item.stash.get(RULE, None)
+    own, rule = own_marker(item), item.stash.get(RULE, None)
     return own if rule is None else rule.beside(own, alone=own is None and not _asks_for_fixture(item))
 
 
 def measured_by_rule_alone(item: pytest.Item) -> bool:
     """Whether nothing but a rule of the suite measures a test."""
-    return RULE in item.stash and _own_markers(item) is None and not _asks_for_fixture(item)
+    return RULE in item.stash and own_marker(item) is None and not _asks_for_fixture(item)
 
 
 def _asks_for_fixture(item: pytest.Item) -> bool:
     return "torchprof" in getattr(item, "fixturenames", ())
 
 
-def _own_markers(item: pytest.Item) -> dict[str, object] | None:
+def own_marker(item: pytest.Item) -> dict[str, object] | None:
+    """Return what ``merged_marker`` does without the rules of the suite."""
     merged: dict[str, object] | None = None
     for marker in (marker for node in reversed(item.listchain()) for marker in _nearest_first(node)):
         if marker.args:

@@ -15,7 +15,7 @@ from pytest_torchprof.measuring.keyword_values import DEVICE, STEPS, WARMUP, at_
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.testing.declared import key_of, option_of
-from pytest_torchprof.testing.markers import measured_by_rule_alone, merged_marker
+from pytest_torchprof.testing.markers import measured_by_rule_alone, merged_marker, own_marker
 from pytest_torchprof.testing.rule_key import RULE
 from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance, tolerance_in
 from pytest_torchprof.text import HUGE, MOST_DIGITS, enumerated, is_huge, nearest
@@ -319,9 +319,12 @@ class TestOptions:
     of_rule_alone: bool = False
     """Whether nothing but a rule measures it: its body is called once then, and never again."""
 
-    def warns_of(self, limit: str) -> bool:
+    warns_if_unused: bool = False
+    """Whether it requests the fixture, and only a rule that warns asks for a measurement."""
+
+    def warns_of(self, limit: str, within: str | None = None) -> bool:
         """Return whether a miss of this limit is only told; "" stands for the measurement as a whole."""
-        return self.rule is not None and self.rule.warns_of(limit, alone=self.of_rule_alone)
+        return self.rule is not None and self.rule.warns_of(limit, within, alone=self.of_rule_alone)
 
     @property
     def marked(self) -> bool:
@@ -379,8 +382,9 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
         tolerance=options.get("tolerance") or run.tolerance or Tolerance(),
         own_kernels=options.get("own_kernels"),
         marker=marker,
-        rule=item.stash.get(RULE, None),
+        rule=None if (rule := item.stash.get(RULE, None)) is None else rule.below(own_marker(item)),
         of_rule_alone=of_rule_alone,
+        warns_if_unused=rule is not None and rule.mode == "warn" and own_marker(item) is None,
     )
 
 

@@ -41,6 +41,7 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     if state.left_behind:
         _write(terminalreporter, f"torchprof: {state.left_behind}", yellow=True)
     _write_unmeasurable(state, terminalreporter)
+    _write_unreached(state, terminalreporter)
     if not (run.results or state.problems or unjudged):
         return
     rank = this_rank()
@@ -58,6 +59,12 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
         for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
             terminalreporter.write_line(command)
+
+
+def _write_unreached(state: RunState, terminalreporter: Any) -> None:
+    """Say that a run under rules measured nothing by them: a part of the tests, or a share that has none of them."""
+    if state.suite_seen is not None and not state.suite_seen.reached and not state.suite_seen.idle:
+        _write(terminalreporter, "torchprof: no test of this run is one that a rule of the suite measures", yellow=True)
 
 
 def _write_unmeasurable(state: RunState, terminalreporter: Any) -> None:

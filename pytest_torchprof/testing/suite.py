@@ -76,6 +76,7 @@ def apply_rules(suite: Suite, state: RunState, items: list[pytest.Item], collect
     if collected and HAND_OVER not in collected[0].config.stash:
         state.note_suite(
             SuiteSeen(
+                reached=sum(RULE in item.stash for item in items),
                 idle=tuple(_idle(suite, collected)),
                 unmeasurable=tuple(unmeasurable),
                 fails=fails,
@@ -111,6 +112,8 @@ def _all_collected(pattern: str, session: pytest.Session) -> bool:
     config = session.config
     if session.testsfailed or any(config.getoption(name, None) for name in ("lf", "ignore", "ignore_glob", "pyargs")):
         return False
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        return True  # The project says that its tests are there and nowhere else.
     below = config.rootpath / folder_of(pattern)
     named = [Path(config.invocation_params.dir, argument) for argument in config.args if "::" not in argument]
     return any(below.is_relative_to(path) for path in named)

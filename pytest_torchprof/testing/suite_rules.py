@@ -6,16 +6,17 @@ import hashlib
 import re
 import tomllib
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import enumerated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 TABLE: Final = "tool.torchprof.limits"
@@ -25,6 +26,7 @@ WAYS: Final = frozenset({"warmup", "steps", "device", "record"})
 ONCE: Final[Mapping[str, object]] = {"warmup": 0, "steps": 1, "baseline": False}
 """How a test is measured that only a rule asks for: its own call, and no other."""
 _MODE: Final = "mode"
+_RANGES: Final = "ranges"
 
 
 class Mode(StrEnum):
@@ -56,6 +58,8 @@ class SuiteRule(Struct, frozen=True, kw_only=True):
 class SuiteSeen(Struct, frozen=True, kw_only=True):
     """What a process saw when it collected the tests."""
 
+    reached: int = 0
+    """How many of the tests a rule measures."""
     idle: tuple[str, ...] = ()
     """The rules that match no test, though all tests were collected that they could match."""
     unmeasurable: tuple[str, ...] = ()
@@ -66,6 +70,10 @@ class SuiteSeen(Struct, frozen=True, kw_only=True):
     """The tests of each entry of the allow list; None where the run does not look at all of them."""
 
 
+LimitKey: TypeAlias = tuple[str | None, str]
+"""The range in which a limit holds, None for the whole measurement, and its name."""
+
+
 class RuleOfTest(Struct, frozen=True, kw_only=True):
     """What the rules that match one test ask for together; of several values of a limit the last rule's holds."""
 
@@ -73,7 +81,7 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
     """Of what no limit says, such as that nothing ran: as strict as the strictest of them."""
     ways: Mapping[str, Any]
     limits: Mapping[str, Any]
-    warned: frozenset[str]
+    warned: frozenset[LimitKey]
     """The limits whose rule only warns."""
     settings: Mapping[str, frozenset[str]]
     """The settings that each limit takes."""
@@ -84,17 +92,44 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
         ``alone``: nothing else measures the test, so that the rule says how it is measured.
         """
         own = marker or {}
-        kept = {name: value for name, value in self.limits.items() if name not in own}
+        words = self._beside(self.limits, own)
+        theirs, ours = self.limits.get(_RANGES), own.get(_RANGES)
+        if isinstance(theirs, dict) and isinstance(ours, dict):
+            both = {name: self._beside(theirs.get(name, {}), ours.get(name, {})) for name in {**theirs, **ours}}
+            words = {**words, _RANGES: both}
+        return {**(self.ways if alone else {}), **words}
+
+    def _beside(self, limits: Mapping[str, Any], own: object) -> Any:
+        if not isinstance(own, dict):
+            return own
+        kept = {name: value for name, value in limits.items() if name not in own}
         takers = [self.settings.get(name, frozenset()) for name in kept]
         settings = frozenset().union(*self.settings.values())
         words = {
             name: value for name, value in kept.items() if name not in settings or name in frozenset().union(*takers)
         }
-        return {**(self.ways if alone else {}), **words, **own}
+        return {**words, **own}
 
-    def warns_of(self, limit: str, *, alone: bool) -> bool:
+    def below(self, marker: Mapping[str, object] | None) -> RuleOfTest:
+        """Return what is left of it beside a marker, whose limits fail the test whatever a rule says of them."""
+        own = {key for key, _ in _by_key(marker or {})}
+        return replace(self, warned=self.warned - own)
+
+    def warns_of(self, limit: str, within: str | None = None, *, alone: bool) -> bool:
         """Return whether a miss of this limit is only told; "" stands for the measurement as a whole."""
-        return limit in self.warned or (alone and self.mode is Mode.WARN and limit not in self.limits)
+        key = (within, limit)
+        asked = {own for own, _ in _by_key(self.limits)}
+        return key in self.warned or (alone and self.mode is Mode.WARN and key not in asked)
+
+
+def _by_key(limits: Mapping[str, Any]) -> Iterator[tuple[LimitKey, Any]]:
+    """Yield limits with their values, those of ranges one by one."""
+    for name, value in limits.items():
+        if name == _RANGES and isinstance(value, dict):
+            inside = ((within, own) for within, own in value.items() if isinstance(own, dict))
+            yield from (((within, limit), bound) for within, own in inside for limit, bound in own.items())
+        else:
+            yield (None, name), value
 
 
 def read_rules(files: Iterable[Path], shown: Mapping[Path, str]) -> tuple[SuiteRule, ...]:
@@ -155,13 +190,18 @@ def _rule(tests: str, entry: object, shown: str) -> SuiteRule:
 
 def joined(rules: Sequence[SuiteRule], settings: Mapping[str, frozenset[str]]) -> RuleOfTest:
     """Return what rules ask of a test that all of them match."""
-    limits = {name: value for rule in rules for name, value in rule.limits.items()}
-    modes = {name: rule.mode for rule in rules for name in rule.limits}
+    values = {key: value for rule in rules for key, value in _by_key(rule.limits)}
+    modes = {key: rule.mode for rule in rules for key, _ in _by_key(rule.limits)}
+    limits = {name: value for (within, name), value in values.items() if within is None}
+    ranges: dict[str, dict[str, Any]] = {}
+    for (within, name), value in values.items():
+        if within is not None:
+            ranges.setdefault(within, {})[name] = value
     return RuleOfTest(
         mode=Mode.FAIL if any(rule.mode is Mode.FAIL for rule in rules) else Mode.WARN,
         ways={**ONCE, **{name: value for rule in rules for name, value in rule.ways.items()}},
-        limits=limits,
-        warned=frozenset(name for name, mode in modes.items() if mode is Mode.WARN),
+        limits={**limits, _RANGES: ranges} if ranges else limits,
+        warned=frozenset(key for key, mode in modes.items() if mode is Mode.WARN),
         settings=settings,
     )
 

@@ -82,8 +82,8 @@ class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
         "the GPU computes {share:percent} of the time: faster kernels make it faster, a faster host does not{barely}"
     )
     _BARELY = (
-        "; but only just: launching this takes the CPU {launch_ratio:percent} as long as the GPU takes to run it, so "
-        "that what makes kernels faster has to spare launches too"
+        "; but only just: launching this takes the CPU {launch_ratio:ratio} times as long as the GPU takes to run it, "
+        "so that what makes kernels faster has to spare launches too"
     )
     _NEARLY_ALL = 0.75
     """Of the GPU's time, from where on the host is next to hold it up."""
