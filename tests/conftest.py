@@ -107,6 +107,25 @@ def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
     return run
 
 
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, for the tests of a module."""
+    from browser import Browser
+
+    with Browser() as window:
+        yield window
+
+
+@pytest.fixture
+def quiet_browser(browser):
+    """Hold a test to it: no request, no word on the console."""
+    browser.requests.clear()
+    browser.complaints.clear()
+    yield
+    assert browser.requests == []
+    assert browser.complaints == []
+
+
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[postgres.Server]:
     """A PostgreSQL server; skip where none can be started."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM
 from histories import launched, run_of, sha, write
 from pages import HOSTILE
 
@@ -15,28 +15,13 @@ from pytest_torchprof.history.record import Event
 pytestmark = [
     pytest.mark.any_torch,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+    pytest.mark.usefixtures("quiet_browser"),
 ]
 # JSON has no lone surrogates.
 BAD = "".join(text for text in HOSTILE if len(text) < 300).encode(errors="replace").decode()
 FIVE = {"gemm bf16 tn": 4, "softmax": 1}
 SIX = {**FIVE, "pointwise sigmoid": 1}
 EARLY, LATE, NEVER = "test_m.py::test_early", "test_m.py::test_late", "test_a.py::test_never"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as window:
-        yield window
-
-
-@pytest.fixture(autouse=True)
-def _quiet(browser):
-    """Hold every test to it: no request, no word on the console."""
-    browser.requests.clear()
-    browser.complaints.clear()
-    yield
-    assert browser.requests == []
-    assert browser.complaints == []
 
 
 def runs():

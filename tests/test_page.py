@@ -23,6 +23,7 @@ from pytest_torchprof.text import show_rate, show_us
 pytestmark = [
     pytest.mark.any_torch,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+    pytest.mark.usefixtures("quiet_browser"),
 ]
 AXE = next(
     (
@@ -33,22 +34,6 @@ AXE = next(
     None,
 )
 OUTCOMES = [Outcome.PASSED] * 30 + [Outcome.FAILED] * 3 + [Outcome.NOT_MEASURED, Outcome.SKIPPED, Outcome.XFAILED]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as window:
-        yield window
-
-
-@pytest.fixture(autouse=True)
-def _quiet(browser):
-    """Hold every test to it: no request, no word on the console."""
-    browser.requests.clear()
-    browser.complaints.clear()
-    yield
-    assert browser.requests == []
-    assert browser.complaints == []
 
 
 @pytest.fixture(scope="module")

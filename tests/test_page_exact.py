@@ -10,7 +10,7 @@ from base64 import b64encode
 from itertools import combinations, pairwise
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from browser import CHROMIUM, Browser
@@ -32,21 +32,12 @@ from pytest_torchprof.report.page.packing import pack
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.trace.columns import KERNEL
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = pytest.mark.any_torch
 
 OWN = sorted((Path(__file__).parent / "recordings").glob("*.json.gz"))[:4]
 SHARED = sorted(SHARED_TRACES.glob("*.json.gz"))
 FOLDER = Path(pytest_torchprof.__file__).parent / "report" / "page"
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as window:
-        yield window
 
 
 @pytest.fixture(scope="module")

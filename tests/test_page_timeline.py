@@ -167,12 +167,6 @@ def of_kernels() -> TraceBuilder:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
 def drawn(browser, tmp_path_factory) -> Browser:
     """Return the browser with the report of a recording in it; tests leave what they choose and search."""
     folder = tmp_path_factory.mktemp("report")

@@ -10,8 +10,8 @@ from pytest_torchprof.findings.catalogue.costs import CopiesTakeLong, CopyKernel
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import evidence, members
 from pytest_torchprof.findings.finding import GPU_WORK, SLOW_KERNELS, WHICH_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.findings.norms import rms_norms
 from pytest_torchprof.findings.places import source_of_ops
+from pytest_torchprof.findings.written_out import rms_norms
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 

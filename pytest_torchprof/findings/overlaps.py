@@ -13,10 +13,10 @@ from pytest_torchprof.findings.catalogue.waiting import LaunchGaps
 from pytest_torchprof.findings.finding import WORTH_TELLING, OfKernels
 from pytest_torchprof.findings.fusible import chains_to_fuse, launched_by_optimizer, outside_optimizer, saved_us
 from pytest_torchprof.findings.recaptured import recaptures
-from pytest_torchprof.findings.rotary import rotary_embeddings
 from pytest_torchprof.findings.silence import held_up, silent_times
 from pytest_torchprof.findings.syncs import held_on_gpu, waits_for_little, waits_in_operators
 from pytest_torchprof.findings.waiting import late_gaps
+from pytest_torchprof.findings.written_out import rotary_embeddings
 from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:

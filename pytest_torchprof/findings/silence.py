@@ -52,17 +52,16 @@ _ALLOCATING = frozenset({"aten::empty", "aten::empty_strided", "aten::empty_like
 def _held_up(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find calls and operators that take microseconds and took a millisecond, of whichever kind they are."""
     trace, work = analysis.trace, analysis.gpu_work
-    slow = _standing_still(analysis, at[TIMES])
-    views, share = _views(analysis, slow), work.share_during((stretch.start, stretch.end) for stretch, _ in slow)
-    if not slow or len(slow) < at[LEAST] or views < at[VIEWS] or share < at[HELD]:
+    slow = _held_up_in(analysis, at)
+    if not slow:
         return
     longest, usual = max(slow, key=lambda pair: (pair[0].ns, -pair[0].start))
     spent = sum(stretch.ns for stretch, _ in slow) / 1000
     yield CpuHeldUp(
         time_us=spent,
-        share=share,
+        share=_share_of(analysis, slow),
         count=len(slow),
-        views=views,
+        views=_views(analysis, slow),
         longest_us=longest.ns / 1000,
         longest=trace.names[longest.name],
         usual_us=usual / 1000,
@@ -80,14 +79,22 @@ def _views(analysis: Analysis, slow: Sequence[tuple[Stretch, int]]) -> int:
     return sum(not stretch.is_call and names[stretch.name] in _VIEWS for stretch, _ in slow)
 
 
+def _share_of(analysis: Analysis, slow: Sequence[tuple[Stretch, int]]) -> float:
+    return analysis.gpu_work.share_during((stretch.start, stretch.end) for stretch, _ in slow)
+
+
+def _held_up_in(analysis: Analysis, at: Mapping[Threshold, float]) -> list[tuple[Stretch, int]]:
+    """Return the stretches that show a CPU that is held up; none of them where they are too few to say so."""
+    slow = _standing_still(analysis, at[TIMES])
+    enough = len(slow) >= at[LEAST] and _views(analysis, slow) >= at[VIEWS]
+    return slow if enough and _share_of(analysis, slow) >= at[HELD] else []
+
+
 @once
 def is_held_up(analysis: Analysis) -> bool:
-    """Whether the CPU seems to be held up, by the thresholds that stand above."""
-    if not len(analysis.trace.ops):
-        return False
-    slow = _standing_still(analysis, TIMES.value)
-    share = analysis.gpu_work.share_during((stretch.start, stretch.end) for stretch, _ in slow)
-    return len(slow) >= LEAST.value and _views(analysis, slow) >= VIEWS.value and share >= HELD.value
+    """Return whether the CPU seems to be held up, by the thresholds as they come."""
+    usual = {threshold: threshold.value for threshold in (TIMES, LEAST, VIEWS, HELD)}
+    return len(analysis.trace.ops) > 0 and bool(_held_up_in(analysis, usual))
 
 
 def _standing_still(analysis: Analysis, times: float) -> list[tuple[Stretch, int]]:
@@ -148,7 +155,7 @@ def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     longest_first = sorted(gaps, key=lambda gap: gap[0] - gap[1])
     together = list(accumulate(end - start for start, end in longest_first))
     few = 1 + next(i for i, ns in enumerate(together) if ns >= _MOST_OF_IT * together[-1])
-    after, before = _operators_around(analysis, longest_first[0])
+    ((after, before),) = _operators_around(analysis, longest_first[:1])
     yield NothingRecorded(
         time_us=silent_us,
         share=work.share_of_window(silent_us),
@@ -163,13 +170,21 @@ def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     )
 
 
-def _operators_around(analysis: Analysis, gap: tuple[int, int]) -> tuple[str | None, str | None]:
-    """Return the outermost operators that ended last before a gap, and that begin first behind it."""
-    trace, ops, outermost = analysis.trace, analysis.trace.ops, analysis.gpu_work.outermost
-    ended = max((i for i in outermost if ops.end[i] <= gap[0]), key=lambda i: (ops.end[i], i), default=None)
-    begins = min((i for i in outermost if ops.start[i] >= gap[1]), key=lambda i: (ops.start[i], i), default=None)
-    after, before = (None if op is None else trace.names[ops.name[op]] for op in (ended, begins))
-    return after, before
+def _operators_around(analysis: Analysis, gaps: Sequence[tuple[int, int]]) -> list[tuple[str | None, str | None]]:
+    """Return for each gap the outermost operators that ended last before it, and that begin first behind it."""
+    names, ops = analysis.trace.names, analysis.trace.ops
+    by_end, by_start = (sorted(analysis.gpu_work.outermost, key=at.__getitem__) for at in (ops.end, ops.start))
+    around: list[tuple[str | None, str | None]] = []
+    for start, end in gaps:
+        ended = bisect_right(by_end, start, key=ops.end.__getitem__)
+        begins = bisect_left(by_start, end, key=ops.start.__getitem__)
+        around.append(
+            (
+                names[ops.name[by_end[ended - 1]]] if ended else None,
+                names[ops.name[by_start[begins]]] if begins < len(by_start) else None,
+            )
+        )
+    return around
 
 
 def silent_place(analysis: Analysis) -> tuple[str, str] | None:
@@ -177,15 +192,12 @@ def silent_place(analysis: Analysis) -> tuple[str, str] | None:
 
     None without such operators. Program code between them does the same each time.
     """
-    trace, ops, gaps = analysis.trace, analysis.trace.ops, silent_times(analysis)
-    by_end, by_start = (sorted(analysis.gpu_work.outermost, key=at.__getitem__) for at in (ops.end, ops.start))
+    gaps = silent_times(analysis)
+    longest = nlargest(_MOST_NAMED, gaps, key=lambda gap: gap[1] - gap[0])
     spent: Counter[tuple[str, str]] = Counter()
-    for start, end in nlargest(_MOST_NAMED, gaps, key=lambda gap: gap[1] - gap[0]):
-        ended = bisect_right(by_end, start, key=ops.end.__getitem__)
-        begins = bisect_left(by_start, end, key=ops.start.__getitem__)
-        if ended and begins < len(by_start):
-            around = (by_end[ended - 1], by_start[begins])
-            spent[trace.names[ops.name[around[0]]], trace.names[ops.name[around[1]]]] += end - start
+    for (start, end), (after, before) in zip(longest, _operators_around(analysis, longest), strict=True):
+        if after is not None and before is not None:
+            spent[after, before] += end - start
     place, ns = max(spent.items(), key=itemgetter(1), default=(None, 0))
     return place if 2 * ns >= intervals.length(gaps) else None
 

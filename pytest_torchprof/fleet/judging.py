@@ -18,7 +18,7 @@ from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.baseline.entry import structure_hash
 from pytest_torchprof.fleet.rules import Question, asked_of
-from pytest_torchprof.fleet.sources import DAMAGED, Listed, is_as_listed
+from pytest_torchprof.fleet.sources import Listed, is_as_listed
 from pytest_torchprof.limits import HOLDS, MISSED, check_limits
 from pytest_torchprof.profiles import Profile, load_file
 from pytest_torchprof.reasons.catalogue import AnyReason, portable
@@ -29,6 +29,7 @@ from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.recording.bounds import UNPACKED
 from pytest_torchprof.report.page.measured import of_recording
 from pytest_torchprof.report.result import Outcome, Result, with_numbers
+from pytest_torchprof.system.archives import DAMAGED
 from pytest_torchprof.trace.metadata import Adoption
 
 if TYPE_CHECKING:

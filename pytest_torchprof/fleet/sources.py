@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import zipfile
-import zlib
 from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,14 +15,13 @@ from pytest_torchprof.profiles import ENDINGS, traces_in
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import is_stacks_name
+from pytest_torchprof.system.archives import DAMAGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 ARCHIVE: Final = ".zip"
 MANIFEST: Final = ".jsonl"
-DAMAGED: Final = (EOFError, OSError, RuntimeError, ValueError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-"""What zipfile raises for archives that are damaged, encrypted, or packed in a rare way."""
 
 
 class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -68,18 +68,23 @@ class SeriesChange(Struct, frozen=True, kw_only=True):
     """The commit that launches again what was launched before."""
 
 
-class HistoryEvent(Struct, frozen=True, kw_only=True):
-    """The same change in one or several tests."""
+class BranchEvent(Struct, frozen=True, kw_only=True):
+    """Something that changed on a branch between two commits, and what can have made it."""
 
     cause: Cause
     before: str
-    """The last commit that was measured without it."""
+    """The last commit that was measured, and surely is without it."""
     after: str
-    """The first that was measured with it."""
+    """The first that surely has it."""
     commits: tuple[str, ...] | None
     """Those that can have made it, oldest first; None where their order is not known."""
     moved: Mapping[str, tuple[object, object]]
     """The versions and settings that changed, as old and new."""
+
+
+class HistoryEvent(BranchEvent, frozen=True, kw_only=True):
+    """The same change in one or several tests."""
+
     changes: tuple[SeriesChange, ...]
 
     @property

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pytest_torchprof.history.folder import contents
 from pytest_torchprof.history.record import MOST_BYTES, SUFFIX, BadRecord, RunRecord
 from pytest_torchprof.history.store import StoreUnusable, decoded, records_of
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.where import is_database, where_of
+from pytest_torchprof.system.archives import DAMAGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_torchprof.history.notes import Note
-
-_DAMAGED: Final = (EOFError, OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
-"""What zipfile raises for archives that are damaged, encrypted, or packed in a rare way."""
 
 
 def records_in(source: str) -> Iterator[RunRecord | BadRecord]:
@@ -59,7 +56,7 @@ def _records_in_archive(path: Path) -> Iterator[RunRecord | BadRecord]:
             for member in archive.infolist():
                 if member.filename.endswith(SUFFIX):
                     yield _record_of(archive, member, f"{path}: {member.filename}")
-    except _DAMAGED as error:
+    except DAMAGED as error:
         yield BadRecord(f"{path}: cannot be read: {error}")
 
 
@@ -68,5 +65,5 @@ def _record_of(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> 
         return BadRecord(f"{name}: larger than {MOST_BYTES >> 20} MiB, which no run's record is")
     try:
         return decoded(name, archive.read(member))
-    except _DAMAGED as error:
+    except DAMAGED as error:
         return BadRecord(f"{name}: cannot be read: {error}")

@@ -17,13 +17,12 @@ from pytest_torchprof.text.tables import Column, table_lines
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
+    from pytest_torchprof.history.changes import BranchEvent, HistoryEvent, SeriesChange
     from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.history.runs import BranchRuns
     from pytest_torchprof.history.series import Point, Series, SeriesKey
     from pytest_torchprof.history.since import Interval
-    from pytest_torchprof.history.times import TimeEvent
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _MOST_BARS: Final = 60
@@ -76,7 +75,7 @@ def event_lines(event: HistoryEvent, notes: Notes, width: int, only: SeriesKey |
     return lines
 
 
-def bisect_line(event: HistoryEvent | TimeEvent, key: SeriesKey) -> str:
+def bisect_line(event: BranchEvent, key: SeriesKey) -> str:
     """Return the command that finds the commit among those of an event, in one line, so that it can be pasted."""
     test = shlex.quote(printable(key.test))
     return f"{_INDENT}torchprof bisect --changed {test} --good {event.before[:12]} --bad {event.after[:12]}"
@@ -155,7 +154,7 @@ def remarks_on(event: HistoryEvent, notes: Notes) -> list[tuple[str, str]]:
     return [*([] if accepted is None else [("known", accepted)]), *remarks]
 
 
-def cause_text(event: HistoryEvent | TimeEvent) -> str:
+def cause_text(event: BranchEvent) -> str:
     """Return what can have made an event, with its commits."""
     before, after = event.before[:7], event.after[:7]
     if event.cause is Cause.NONE:
@@ -168,14 +167,14 @@ def cause_text(event: HistoryEvent | TimeEvent) -> str:
     return f"{where}: the test itself was edited" if event.cause is Cause.TEST else where
 
 
-def _of_commits(event: HistoryEvent | TimeEvent) -> str:
+def _of_commits(event: BranchEvent) -> str:
     commits = event.commits or ()
     if len(commits) == 1:
         return f"{event.after[:7]}, after {event.before[:7]}"
     return f"one of {len(commits)} commits after {event.before[:7]}: {first_of([sha[:7] for sha in commits])}"
 
 
-def _moved(event: HistoryEvent | TimeEvent) -> str:
+def _moved(event: BranchEvent) -> str:
     return ", ".join(f"{name} {old} -> {new}" for name, (old, new) in event.moved.items())
 
 

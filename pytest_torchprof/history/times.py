@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pytest_torchprof.analysis.numbers import middle
-from pytest_torchprof.history.changes import Cause, State, cause_of, lanes_of
+from pytest_torchprof.history.changes import BranchEvent, Cause, State, cause_of, lanes_of
 from pytest_torchprof.history.steps import (
     Step,
     Steps,
@@ -29,7 +29,7 @@ from pytest_torchprof.history.steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.history.reading import Conditions
     from pytest_torchprof.history.runs import BranchRuns
@@ -116,18 +116,9 @@ class JudgedTimes(Struct, frozen=True, kw_only=True):
     """After how many processes a large step shows; where it is too short for any, how many it must have itself."""
 
 
-class TimeEvent(Struct, frozen=True, kw_only=True):
+class TimeEvent(BranchEvent, frozen=True, kw_only=True):
     """Steps of one or several series, in the same direction, that the same commits can have made."""
 
-    cause: Cause
-    before: str
-    """The last commit that is surely without it."""
-    after: str
-    """The first that surely has it."""
-    commits: tuple[str, ...] | None
-    """Those that can have made all of its steps, oldest first; None where their order is not known."""
-    moved: Mapping[str, tuple[object, object]]
-    """The versions and settings that changed, as old and new."""
     steps: tuple[TimeStep, ...]
 
     @property

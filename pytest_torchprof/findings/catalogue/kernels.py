@@ -276,7 +276,20 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
         return self._MATH if self.by_math else ""
 
 
-class UnfusedNorm(OfKernels, frozen=True, kw_only=True, tag="unfused-norm"):
+class WrittenOut(OfKernels, frozen=True, kw_only=True, tag="written-out"):
+    """A part of a model is computed by a kernel for each of its operators."""
+
+    chain: tuple[str, ...]
+    """The operators of the first one, in the order of their launch."""
+    kernel_share: float
+
+    @property
+    def each(self) -> int:
+        """Of how many kernels the first one consists."""
+        return len(self.chain)
+
+
+class UnfusedNorm(WrittenOut, frozen=True, kw_only=True, tag="unfused-norm"):
     """RMSNorm is computed by a kernel for each of its operators."""
 
     TITLE = "Unfused normalization"
@@ -291,17 +304,9 @@ class UnfusedNorm(OfKernels, frozen=True, kw_only=True, tag="unfused-norm"):
 
     norms: int
     """How many."""
-    chain: tuple[str, ...]
-    """The operators of the first one, in the order of their launch."""
-    kernel_share: float
-
-    @property
-    def each(self) -> int:
-        """Of how many kernels the first one consists."""
-        return len(self.chain)
 
 
-class UnfusedRotary(OfKernels, frozen=True, kw_only=True, tag="unfused-rotary"):
+class UnfusedRotary(WrittenOut, frozen=True, kw_only=True, tag="unfused-rotary"):
     """The rotary embedding of positions is computed by a kernel for each of its operators."""
 
     TITLE = "Unfused rotary embedding"
@@ -313,14 +318,6 @@ class UnfusedRotary(OfKernels, frozen=True, kw_only=True, tag="unfused-rotary"):
 
     embeddings: int
     """How many."""
-    chain: tuple[str, ...]
-    """The operators of the first one, in the order of their launch."""
-    kernel_share: float
-
-    @property
-    def each(self) -> int:
-        """Of how many kernels the first one consists."""
-        return len(self.chain)
 
 
 class LayoutConversion(OfKernels, frozen=True, kw_only=True, tag="layout-conversion"):

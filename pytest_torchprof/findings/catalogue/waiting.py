@@ -11,7 +11,21 @@ from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC00
 from pytest_torchprof.text import and_more, counted, enumerated, first_of, show_us
 
 
-class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
+class OfLaunches(Finding, frozen=True, kw_only=True, tag="of-launches"):
+    """A finding about a GPU that waits for launches, and so about the CPU's pace."""
+
+    _STACKS = "; Python's stacks were recorded too, which slows the CPU"
+
+    stacks: bool = False
+    """Whether functions of Python's are recorded."""
+
+    @property
+    def slowed(self) -> str:
+        """That the recording itself slowed the CPU, where it did."""
+        return self._STACKS if self.stacks else ""
+
+
+class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound"):
     """The CPU takes longer to launch the work than the GPU to do it."""
 
     TITLE = "Bound by overhead"
@@ -26,7 +40,6 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
         'launch for all (mode="reduce-overhead")'
     )
 
-    _STACKS = "; Python's stacks were recorded too, which slows the CPU"
     _MOSTLY_ELSE = (
         "most of the recording is set-up, compilation or other work of the CPU: the GPU was busy for {busy_us:us} and "
         "waited for launches for {time_us:us}, {longest_us:us} of it before {longest_before}"
@@ -52,13 +65,6 @@ class OverheadBound(Finding, frozen=True, kw_only=True, tag="overhead-bound"):
     longest_before: str
     set_up_us: float = 0.0
     """Of the time, what passed in what is done once, which warm steps have not."""
-    stacks: bool = False
-    """Whether functions of Python's are recorded."""
-
-    @property
-    def slowed(self) -> str:
-        """That the recording itself slowed the CPU, where it did."""
-        return self._STACKS if self.stacks else ""
 
     @property
     def set_up(self) -> str:
@@ -101,7 +107,7 @@ class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
         return self.words(self._BARELY) if self.launch_ratio >= self._NEARLY_ALL else ""
 
 
-class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
+class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
     """The GPU idled because the next operation was not launched yet; of several GPUs the mean."""
 
     TITLE = "The GPU waits for launches"
@@ -111,7 +117,6 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
         "{gaps:gap}, the longest {longest_us:us} before {longest_before}{loading}{slowed}"
     )
     _LOADING = "; {data_loading_us:us} of it passed while data was loaded"
-    _STACKS = "; Python's stacks were recorded too, which slows the CPU"
     REMEDY = "launch earlier: {silence}fewer and larger launches, {graphs_in_use}{no_waits}"
     _SILENT = (
         "first look at what the program does in {silent_us:us} of it, in which no event is recorded{silent_place} "
@@ -150,8 +155,6 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     """The operator before most of that, if few gaps between the same two operators are most of it."""
     silent_before: str | None = None
     """The operator behind it."""
-    stacks: bool = False
-    """Whether functions of Python's are recorded."""
 
     @property
     def is_for_data(self) -> bool:
@@ -166,11 +169,6 @@ class LaunchGaps(Finding, frozen=True, kw_only=True, tag="launch-gaps"):
     def loading(self) -> str:
         """For how long data was loaded, where that is long."""
         return self.words(self._LOADING) if self.loads_long else ""
-
-    @property
-    def slowed(self) -> str:
-        """That the recording itself slowed the CPU, where it did."""
-        return self._STACKS if self.stacks else ""
 
     @property
     def silent_place(self) -> str:

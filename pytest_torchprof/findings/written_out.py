@@ -1,12 +1,12 @@
-"""Findings about normalization that is computed operator by operator."""
+"""Findings about parts of models that are written out, operator by operator: RMSNorm and rotary embeddings."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_torchprof.findings.catalogue.kernels import UnfusedNorm
+from pytest_torchprof.findings.catalogue.kernels import UnfusedNorm, UnfusedRotary
 from pytest_torchprof.findings.events import Events
-from pytest_torchprof.findings.evidence import evidence
+from pytest_torchprof.findings.evidence import KernelFacts, evidence
 from pytest_torchprof.findings.finding import (
     HOST_PACE,
     HOW_MANY_KERNELS,
@@ -41,22 +41,49 @@ _CAST: Final = "aten::copy_"
 _WEIGHT: Final = ("aten::mul", "aten::mul_")
 
 
+_TURNED: Final = (
+    ("aten::mul", "aten::mul_"),
+    ("aten::neg",),
+    ("aten::cat",),
+    ("aten::mul", "aten::mul_"),
+    ("aten::add", "aten::add_"),
+)
+"""Times the cosine; the second half negated and put before the first; times the sine; both added."""
+
+
 def _unfused_norm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find RMSNorm written as operators, as many models of transformers have it: each is a kernel of its own."""
     work, norms = analysis.gpu_work, rms_norms(analysis)
     saved = saved_us(analysis, norms)
-    if not norms or saved < at[SAVED] * work.kernel_time_us:
-        return
-    kernels = [i for norm in norms for i in norm]
-    facts = evidence(work, kernels)
-    facts["events"] = Events(gpu_ops=tuple(kernels), chains=tuple(map(len, norms)))
-    yield UnfusedNorm(
-        **facts,
-        norms=len(norms),
-        chain=tuple(analysis.launching.op_name(analysis.launching.op_of[i]) or "" for i in norms[0]),
-        kernel_share=work.time_us(kernels) / work.kernel_time_us,
-        saves_us=saved,
-    )
+    if norms and saved >= at[SAVED] * work.kernel_time_us:
+        yield UnfusedNorm(**_facts(analysis, norms), norms=len(norms), saves_us=saved)
+
+
+def _unfused_rotary(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
+    """Find rotary embeddings written as operators, as models of transformers have them: each is a kernel of its own."""
+    work, embeddings = analysis.gpu_work, rotary_embeddings(analysis)
+    saved = saved_us(analysis, embeddings)
+    if embeddings and saved >= at[SAVED] * work.kernel_time_us:
+        yield UnfusedRotary(**_facts(analysis, embeddings), embeddings=len(embeddings), saves_us=saved)
+
+
+class _WrittenOut(KernelFacts):
+    """The facts of a part that is written out; see `catalogue.kernels.WrittenOut`."""
+
+    chain: tuple[str, ...]
+    kernel_share: float
+
+
+def _facts(analysis: Analysis, parts: Sequence[Sequence[int]]) -> _WrittenOut:
+    """Return what stands behind kernels that one kernel for each of these parts could compute."""
+    work, launching = analysis.gpu_work, analysis.launching
+    kernels = [i for part in parts for i in part]
+    return {
+        **evidence(work, kernels),
+        "events": Events(gpu_ops=tuple(kernels), chains=tuple(map(len, parts))),
+        "chain": tuple(launching.op_name(launching.op_of[i]) or "" for i in parts[0]),
+        "kernel_share": work.time_us(kernels) / work.kernel_time_us,
+    }
 
 
 @once
@@ -106,10 +133,44 @@ def _elements(analysis: Analysis, gpu_op: int) -> int | None:
     return elements(analysis.launching.inputs(analysis.launching.op_of[gpu_op])[1]) or None
 
 
+@once
+def rotary_embeddings(analysis: Analysis) -> Sequence[Sequence[int]]:
+    """Return the kernels of each rotary embedding of a query or a key, in the order of their launch."""
+    kind, launching = analysis.trace.gpu.kind, analysis.launching
+    embeddings: list[list[int]] = []
+    for ops in analysis.gpu_work.launched_together:
+        kernels = [i for i in ops if kind[i] == KERNEL]
+        names = [launching.op_name(launching.op_of[i]) for i in kernels]
+        first = 0
+        while first + len(_TURNED) <= len(names):
+            if all(name in meant for name, meant in zip(names[first:], _TURNED, strict=False)):
+                embeddings.append(kernels[first : first + len(_TURNED)])
+                first += len(_TURNED)
+            else:
+                first += 1
+    return embeddings
+
+
 def _means_known(analysis: Analysis) -> bool:
     """Whether it is known of each kernel that may compute a mean which operator launched it."""
     work = analysis.gpu_work
     return all(work.operator_known(group) or work.decoded(group).is_of("reduction") is NO for group in work.groups)
+
+
+def _joins_known(analysis: Analysis) -> bool:
+    """Whether it is known of each kernel that may join tensors which operator launched it."""
+    work = analysis.gpu_work
+    return all(work.operator_known(group) or work.decoded(group).is_of("index") is NO for group in work.groups)
+
+
+_EXPLAINS: Final = (
+    *HOW_MANY_KERNELS,
+    *WHICH_KERNELS,
+    *WHICH_OPERATORS,
+    *SLOW_KERNELS,
+    *HOST_PACE,
+    "max_peak_memory",
+)
 
 
 RULES = (
@@ -118,6 +179,13 @@ RULES = (
         find=_unfused_norm,
         needs=(LAUNCHES, Need(missing=OperatorsOfSomeUnknown(), there=_means_known)),
         thresholds=(SAVED,),
-        explains=(*HOW_MANY_KERNELS, *WHICH_KERNELS, *WHICH_OPERATORS, *SLOW_KERNELS, *HOST_PACE, "max_peak_memory"),
+        explains=_EXPLAINS,
+    ),
+    Rule(
+        code="unfused-rotary",
+        find=_unfused_rotary,
+        needs=(LAUNCHES, Need(missing=OperatorsOfSomeUnknown(), there=_joins_known)),
+        thresholds=(SAVED,),
+        explains=_EXPLAINS,
     ),
 )
