@@ -265,7 +265,8 @@ def test_what_a_launch_costs_is_told_and_not_that_it_is_more_than_the_kernel(lau
         builder.op("aten::mul", 100 * i, launch_us + 4)
         builder.kernel(MUL, 100 * i + launch_us + 10, 8, builder.launch(100 * i + 2, launch_us))
     message = findings(builder)["many-small-calls"].message
-    assert f"of 8.00 us each; launching one keeps the CPU busy for {launch_us:#.3g} us" in message
+    assert "of 8.00 us each" in message
+    assert f"for {launch_us:#.3g} us in the median" in message
 
 
 def test_an_operator_that_only_calls_others_is_named_with_them(findings):

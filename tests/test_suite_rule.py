@@ -88,6 +88,11 @@ def test_without_the_option_no_test_is_measured(suite, pytester, run_tests):
     run_tests(READING).assert_outcomes(passed=2)
 
 
+def test_a_failure_names_its_rule_and_where_exceptions_stand(suite):
+    result = suite(rule(tests="*reads"), READING)
+    result.stdout.fnmatch_lines(['*pyproject.toml: [[]tool.torchprof.limits."*reads"]*torchprof_allow.toml*'])
+
+
 def test_a_test_without_a_marker_fails_by_a_rule(suite):
     result = suite(rule(), READING)
     result.assert_outcomes(failed=1, passed=1)

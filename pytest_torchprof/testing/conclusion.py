@@ -13,6 +13,7 @@ from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.report.result import Outcome
+from pytest_torchprof.testing.allow_list import ALLOW_FILE
 from pytest_torchprof.testing.baseline_outcome import BaselineOutcome, baseline_outcome
 from pytest_torchprof.testing.joint_judgement import judged_together
 from pytest_torchprof.testing.outcome import came_out
@@ -48,8 +49,8 @@ class Conclusion:
     brief: str
     """What does not hold, in a few lines."""
     in_one_line: str
-    recording: str
-    """Lines that name the recordings that were kept; empty where none were."""
+    below: str
+    """Lines that name the rules of the suite that reach the test, and the recordings that were kept."""
     note: BaselineNote | None
     """The run's note of its baseline; None where it is not compared."""
 
@@ -60,7 +61,7 @@ class Conclusion:
 
     def text(self, screen: Screen) -> str:
         """Return what does not hold, at the length that the screen allows."""
-        return _labelled(self.judgement, f"{self.judgement.error(screen)}{self.recording}")
+        return _labelled(self.judgement, f"{self.judgement.error(screen)}{self.below}")
 
 
 def conclude(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending) -> list[Conclusion]:
@@ -119,9 +120,9 @@ def _conclude_one(
     compared = baseline_outcome(test, judgement, writable=writable) if judgement.profile else BaselineOutcome()
     result = result_of(test, judgement, came, compared)
     kept = _keep(test, judgement.measurement, result)
-    recording = _recording_lines(test, kept)
+    below = _rule_lines(test) + _recording_lines(test, kept)
     if came.problem is not None:
-        message = _labelled(judgement, f"{came.problem}{recording}")
+        message = _labelled(judgement, f"{came.problem}{below}")
     elif came.outcome is Outcome.WARNED:
         message = _labelled(judgement, str(came.warning))
     elif came.unanswerable:
@@ -136,7 +137,7 @@ def _conclude_one(
         unanswerable=came.unanswerable,
         brief=_labelled(judgement, (came.problem and came.problem.brief) or ""),
         in_one_line=_labelled(judgement, (came.problem and came.problem.in_one_line) or ""),
-        recording=recording,
+        below=below,
         note=compared.note,
     )
 
@@ -149,6 +150,11 @@ def _keep(test: MeasuredTest, measurement: Measurement, result: Result) -> Path 
         return recording
     stacks = measurement.explanation.recording
     return state.keep(recording, result, stacks=stacks)
+
+
+def _rule_lines(test: MeasuredTest) -> str:
+    rule = test.options.rule
+    return "" if rule is None else f"\n  rule: {', '.join(rule.asked_by)}; exceptions stand in {ALLOW_FILE}"
 
 
 def _recording_lines(test: MeasuredTest, kept: Path | None) -> str:

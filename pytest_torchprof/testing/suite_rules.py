@@ -77,6 +77,8 @@ LimitKey: TypeAlias = tuple[str | None, str]
 class RuleOfTest(Struct, frozen=True, kw_only=True):
     """What the rules that match one test ask for together; of several values of a limit the last rule's holds."""
 
+    asked_by: tuple[str, ...]
+    """The rules as messages name them."""
     mode: Mode
     """Of what no limit says, such as that nothing ran: as strict as the strictest of them."""
     ways: Mapping[str, Any]
@@ -198,6 +200,7 @@ def joined(rules: Sequence[SuiteRule], settings: Mapping[str, frozenset[str]]) -
         if within is not None:
             ranges.setdefault(within, {})[name] = value
     return RuleOfTest(
+        asked_by=tuple(rule.shown for rule in rules),
         mode=Mode.FAIL if any(rule.mode is Mode.FAIL for rule in rules) else Mode.WARN,
         ways={**ONCE, **{name: value for rule in rules for name, value in rule.ways.items()}},
         limits={**limits, _RANGES: ranges} if ranges else limits,

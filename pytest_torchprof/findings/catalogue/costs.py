@@ -41,7 +41,7 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     """Operators launch very often, each time for a few microseconds."""
 
     TITLE = "Many small calls"
-    SENTENCE = "in a step {calls}; launching one keeps the CPU busy for {launch_us:us}"
+    SENTENCE = "in a step {calls}; a launch of this recording keeps the CPU busy for {launch_us:us} in the median"
     REMEDY = "batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them"
     _BY_MASKS = (
         "select by torch.where instead of masks, or index once by stacked masks: how many elements a mask selects only "

@@ -250,7 +250,7 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
     TITLE = "Unfused attention"
     SENTENCE = (
         "attention runs {count:time} as product, softmax and product{how}: {time_us:us}, {between_us:us} of it in "
-        "the kernels between the two products"
+        "what is no product and lies between the two"
     )
     REMEDY = (
         "torch.nn.functional.scaled_dot_product_attention in bf16 or fp16, without weights asked for "
