@@ -60,14 +60,14 @@ RULES: tuple[Rule, ...] = tuple(rule for subject in _SUBJECTS for rule in import
 def find(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
     """Return what the rules find: about the recording first, then by the time that could be saved.
 
-    Lines of the user's code that only a repeat with stacks knows are added. Nothing is found where kernels are hidden,
-    nor by rules of other plugins that fail.
+    Lines of the user's code that only a repeat with stacks knows are added. There are no findings where kernels are
+    hidden, and none by a rule of another plugin that fails.
     """
     return find_or_fail(analysis, rules)[0]
 
 
 def find_or_fail(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
-    """Return what the rules find, and by their codes why those of other plugins that failed found nothing.
+    """Return what the rules find, and for each rule of another plugin that failed the reason, by the rule's code.
 
     The findings travel without their events, which say nothing where the recording is not at hand.
     """

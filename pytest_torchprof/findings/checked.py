@@ -1,4 +1,4 @@
-"""Rules of other plugins, looked at before they are used: what they are, and whatever they find."""
+"""Rules of other plugins, checked before they are used: the rules themselves, and what they find."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def checked_rules(brought: object, known: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return the rules that another plugin brings, beside those that are known.
 
-    UnknownLimit: what it brings is no rule, or would take the place of a finding that is known.
+    UnknownLimit: it brings something that is no rule, or a rule with the code of a known finding.
     """
     if not isinstance(brought, Iterable):
         raise UnknownLimit(f"expected a list of rules, got {printable_line(repr(brought), 60)}", Code.BAD_OPTION)
@@ -54,7 +54,7 @@ def _problem_of(rule: Rule, codes: set[str]) -> str | None:
 
 
 def _guarded(rule: Rule) -> Rule:
-    """Return the rule with functions that raise NotMeasured, naming it, whatever the plugin's own do wrong."""
+    """Return the rule with its functions wrapped: whatever they do wrong becomes NotMeasured, which names the rule."""
 
     def find(*arguments: Any) -> tuple[Finding, ...]:
         with _blaming(rule.code):
@@ -87,7 +87,7 @@ def _blaming(code: str) -> Iterator[None]:
 
 
 def _is_readable(finding: object, code: str) -> bool:
-    """Whether it is a finding of the rule's, that can be told and travel as data; raises what its own words raise."""
+    """Whether this is a finding of the rule that can be written as text and data; raises what its own texts raise."""
     if not isinstance(finding, Finding) or finding.code != code or finding.severity not in get_args(Severity):
         return False
     # NaN is no JSON, and findings are put in order by what they save.

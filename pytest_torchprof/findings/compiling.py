@@ -87,7 +87,7 @@ def _recompile(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _place_of(event: GraphBreak | Recompile) -> str | None:
-    """Return the file and line, None where only the trace shows it."""
+    """Return the file and line of an event, None where only the trace shows the event."""
     return f"{path_from_here(event.file)}:{event.line}" if event.file else None
 
 
@@ -109,10 +109,10 @@ def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _not_compiled(analysis: Analysis) -> Iterator[Finding]:
-    """Find that torch.compile was asked for and left the code alone, or that calls found no compiled code that fits."""
+    """Find that torch.compile was asked for and compiled nothing, or that calls had no compiled code that fits."""
     compiled = analysis.compile
     calls = compiled.lookups_without_region
-    # That Dynamo is loaded means little: any earlier test may have done that.
+    # That Dynamo is loaded means little: any earlier test may have loaded it.
     seen = tuple(hint for hint in compiled.nothing or () if hint != NOT_USED)
     if seen or calls:
         yield NotCompiled(lookups_without_region=calls, seen=seen)
@@ -142,7 +142,7 @@ def _backward_not_compiled(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _graph_hash_changes(analysis: Analysis) -> Iterator[Finding]:
-    """Find steps that run another graph of Inductor's than the others do."""
+    """Find steps that run another Inductor graph than the other steps."""
     trace = analysis.trace
     by_step: dict[int, set[str]] = defaultdict(set)
     for span in trace.spans_in_steps(FX_GRAPH):
@@ -159,7 +159,7 @@ def _graph_hash_changes(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find the time that each call of compiled code spends before the code: guards, prologues."""
+    """Find the time that each call of compiled code spends before that code begins: guards, prologues."""
     trace, work = analysis.trace, analysis.gpu_work
     thread_of = {label: index for index, label in enumerate(trace.threads)}
     spans = [
@@ -213,7 +213,7 @@ def _cudagraph_input_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> 
 
 
 def _compile_overhead(analysis: Analysis) -> Iterator[Finding]:
-    """Find that a compiled step takes the CPU longer, by more than the GPU gains, than the one measured beside it."""
+    """Find that compiling costs the CPU more time in a step than it saves the GPU, by the step measured beside it."""
     compiled = analysis.median
     if not analysis.compile.regions or compiled.cpu_time_us is None:
         return

@@ -1,4 +1,4 @@
-"""Findings that put a recording in doubt: work that is missing or not its own, a cold start, times that vary."""
+"""Findings that put a recording in doubt: missing work, work from before it, a cold start, times that vary."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _no_gpu_work(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _has_nothing(trace: Trace, step: StepProfile) -> bool:
-    """Whether no operator began in a step, and no call but those with which a profiler ends."""
+    """Whether no operator began in a step, and no runtime call except those with which a profiler ends."""
     spans = [(place.start_ns, place.end_ns) for place in step.part.ranges]
     begun = [*trace.ops.start, *(trace.calls.start[i] for i in trace.links.launches)]
     return not any(start <= instant < end for start, end in spans for instant in begun)
@@ -115,7 +115,7 @@ _ITS_OWN_TIME = frozenset({"index", "sort", "communication", "other", "rng", Non
 
 
 def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find a long first step, code being loaded and memory allocated, or a long way from a range to its first call."""
+    """Find a long first step, loading of code, allocation of memory, or a range whose first call comes late."""
     seen: _Cold = {**_long_first_step(analysis, at), **_setup(analysis, at), **_late_first_call(analysis, at)}
     if not seen:
         return
@@ -147,7 +147,7 @@ class _Cold(TypedDict, total=False):
 
 
 def _cold_events(analysis: Analysis, seen: _Cold) -> Events:
-    """Return what was done once, the first step where it is the long one, and the range whose first call came late."""
+    """Return what was done once, the first step if it is long, and the range whose first call came late."""
     trace, work = analysis.trace, analysis.gpu_work
     first_step = events_of_steps(trace, [analysis.steps[0].name] if seen.get("first_step_us") else [])
     late = [span for name in (seen.get("entered"),) if name is not None for span in trace.ranges(name)[:1]]
@@ -186,7 +186,7 @@ def _setup(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
     if not work.setup or work.share_of_window(work.setup_us) < at[SETUP]:
         return {}
     order = sorted(work.setup, key=lambda name: -intervals.length(work.setup[name]))
-    # A first call is one, however many stretches of it are long.
+    # A first call counts once, however many stretches of it are long.
     first = {f"{FIRST_CALL}{analysis.trace.names[stretch.name]}": set[int]() for stretch in work.first_calls}
     for stretch in work.first_calls:
         if analysis.trace.step_at(stretch.start) >= 0:
@@ -196,7 +196,7 @@ def _setup(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
 
 
 def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
-    """Return how long the first operator of a user's range took to come, where it comes at once the other times."""
+    """Return how late the first operator of a user's range began, if it begins at once in the range's other runs."""
     trace = analysis.trace
     notes, least = trace.annotations, max(at[STEPS], 2)
     often = {
@@ -223,7 +223,7 @@ def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold
 
 
 class _Slow(NamedTuple):
-    """A kernel that took longer than its like, in ns."""
+    """A kernel that took longer than other runs of the same kernel, in ns."""
 
     gpu_op: int
     step: int
@@ -232,7 +232,7 @@ class _Slow(NamedTuple):
 
 
 def _kernel_time_varies(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find kernels that run half as long again as the same kernel on the same sizes elsewhere in the recording."""
+    """Find kernels that take half as long again as the same kernel on the same sizes elsewhere in the recording."""
     work = analysis.gpu_work
     slow = list(_slow_across_steps(analysis, at) if len(analysis.steps) >= at[STEPS] else _slow_within_a_step(work, at))
     excess = sum(run.took - run.usual for run in slow) / 1000
@@ -261,7 +261,7 @@ def _kernel_time_varies(analysis: Analysis, at: Mapping[Threshold, float]) -> It
 
 
 def _slow_across_steps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[_Slow]:
-    """Yield by place: the n-th run of a kernel on the same operands in each step, where each step has as many."""
+    """Compare the n-th run of a kernel on the same operands in each step, where all steps have equally many runs."""
     trace, work = analysis.trace, analysis.gpu_work
     gpu, step_of = trace.gpu, trace.step_of_gpu_op
     steps = len(analysis.steps)
@@ -277,7 +277,7 @@ def _slow_across_steps(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
 
 
 def _slow_within_a_step(work: GpuWork, at: Mapping[Threshold, float]) -> Iterator[_Slow]:
-    """Yield among the runs of a kernel on recorded operands; without their sizes nobody knows what is the same."""
+    """Compare the runs of a kernel on the same recorded operands; without sizes nobody knows which runs are alike."""
     trace, gpu = work.trace, work.trace.gpu
     least = at[RUNS]
     for group in work.groups:

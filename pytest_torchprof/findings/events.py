@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Events(Struct, frozen=True, kw_only=True):
-    """Which events they are, by their indices in the columns of the trace."""
+    """The events, as indices into the columns of the trace."""
 
     gpu_ops: tuple[int, ...] = ()
     calls: tuple[int, ...] = ()
@@ -29,7 +29,7 @@ class Events(Struct, frozen=True, kw_only=True):
 
 
 def events_of_spans(trace: Trace, spans: Iterable[Span]) -> Events:
-    """Return the operators and user annotations that these are."""
+    """Return the operators and user annotations with these spans."""
     wanted = {(span.name, span.start_ns, span.end_ns, span.tid, span.category) for span in spans}
     names = {name for name, *_ in wanted}
     indices = {i for i, name in enumerate(trace.names) if name in names}
@@ -46,7 +46,7 @@ def events_of_spans(trace: Trace, spans: Iterable[Span]) -> Events:
 
 
 def events_of_steps(trace: Trace, names: Iterable[str | None]) -> Events:
-    """Return the ranges of the steps of these names."""
+    """Return the ranges of the steps with these names."""
     wanted = set(names)
     ranges = {(step.name, step.start_ns, step.end_ns) for step in trace.steps if step.name in wanted}
     notes = trace.annotations

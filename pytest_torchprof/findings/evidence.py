@@ -1,4 +1,4 @@
-"""What stands behind a finding about kernels or copies: how long they took, what they are called, who launched them."""
+"""Evidence of findings about kernels or copies: how long they took, their names, and which operators launched them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class KernelFacts(TypedDict):
 
 
 def evidence(work: GpuWork, gpu_ops: Iterable[int]) -> KernelFacts:
-    """Return what stands behind a finding about these GPU operations, of which there is one at least."""
+    """Return the evidence of a finding about these GPU operations, of which there is at least one."""
     these = list(gpu_ops)
     kernels, ops = names_by_time(work, these)
     return {
@@ -50,7 +50,7 @@ def members(groups: Iterable[Group]) -> list[int]:
 
 
 def names_by_time(work: GpuWork, gpu_ops: Iterable[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what kernels and the operators that launched them are called, the longest time first."""
+    """Return the names of kernels, and of the operators that launched them, the longest time first."""
     gpu, launching, named, given = work.trace.gpu, work.launching, work.trace.ops.name, work.trace.ops.inputs
     spent: dict[tuple[int, int, int], int] = defaultdict(int)
     one_of: dict[tuple[int, int, int], int] = {}

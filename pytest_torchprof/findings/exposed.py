@@ -1,4 +1,4 @@
-"""Findings about communication beside which a device computes nothing."""
+"""Findings about exposed communication: collectives during which a device computes nothing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
     for each in analysis.collectives:
         if each.start_ns is not None and each.dur_ns is not None:
             ran[each.name or "communication"].append((each.start_ns, each.start_ns + each.dur_ns))
-    # A backend carries out several at once.
+    # A backend carries out several collectives at once.
     spent = Counter({name: intervals.length(intervals.merged(spans)) for name, spans in ran.items()})
     yield _exposed(analysis, lost, spent)
 
@@ -98,7 +98,7 @@ def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Find
 def _beyond_usual_ns(analysis: Analysis) -> tuple[int, int]:
     """Return by how much collectives took longer than the lower quartile of those of the same kind, size and group.
 
-    With it goes for how long those ran exposed of which too few are alike to say.
+    The second value is for how long other collectives ran exposed: those with too few of their kind to compare.
 
     To send the same takes the same time, and the fastest quarter hardly waited: what takes longer, while nothing is
     computed that slows it, has waited for another rank. Of several devices it is the one that waited for longest.
@@ -123,7 +123,7 @@ def _beyond_usual_ns(analysis: Analysis) -> tuple[int, int]:
 
 
 def _computing_us(analysis: Analysis) -> float:
-    """Return for how long the device computed, the one that did so for longest; without a GPU the operators."""
+    """Return for how long the device that computed longest computed; without a GPU, for how long operators ran."""
     work, kind = analysis.gpu_work, analysis.trace.gpu.kind
     if not analysis.trace.device_kind.has_launches:
         return sum(step.gpu_busy_us or 0.0 for step in analysis.steps)

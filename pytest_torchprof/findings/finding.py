@@ -1,4 +1,4 @@
-"""What a finding is, and what makes one: a rule with its thresholds, and what a recording must hold for it."""
+"""What a finding is, and what makes findings: rules, with thresholds and with what a recording must hold."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
 
     @property
     def code(self) -> str:
-        """What users know it by."""
+        """The code by which users name it, such as `launch-gaps`."""
         return str(self.__struct_config__.tag)
 
     @property
@@ -94,12 +94,12 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
 
     @property
     def severity(self) -> Severity:
-        """Whether it is about the recording, about lost time, or good to know."""
+        """Whether the finding is about the recording, about lost time, or for information."""
         return self.SEVERITY
 
     @property
     def place(self) -> int:
-        """Where it stands: about the recording 0, about lost time 1, good to know 2, behind all others 3 and 4."""
+        """Its rank in lists: about the recording 0, about lost time 1, for information 2, behind all others 3 and 4."""
         return _PLACES[self.severity]
 
     @property
@@ -150,12 +150,12 @@ class OfKernels(Finding, frozen=True, kw_only=True, tag="of-kernels"):
 
     @property
     def longest(self) -> str:
-        """What takes the longest."""
+        """The name of what takes longest."""
         return self.kernels[0]
 
 
 class Threshold(Struct, frozen=True, eq=False):
-    """A value from which on a rule finds something; a whole one is a count and stays whole."""
+    """The value from which a rule has a finding; an integer is a count and stays an integer."""
 
     name: str
     value: float
@@ -163,7 +163,7 @@ class Threshold(Struct, frozen=True, eq=False):
 
 
 class Need(Struct, frozen=True, eq=False):
-    """What a recording must hold for a rule to tell anything."""
+    """What a recording must hold for a rule to decide."""
 
     missing: Reason
     """The reason that is given where the recording lacks it."""
@@ -174,14 +174,14 @@ class Need(Struct, frozen=True, eq=False):
     """Whether it is a GPU's, so that no recording of another device has it."""
 
     def why_missing(self, analysis: Analysis, *values: float) -> Reason | None:
-        """Return the reason where the recording lacks it, None where it is there; ``values`` are the thresholds'."""
+        """Return the reason if the recording lacks what is needed, else None; ``values`` belong to the thresholds."""
         if self.there(analysis, *values):
             return None
         return self.missing if analysis.trace.device_kind.has_launches or not self.of_gpu else ReadFromGpuWork()
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """When there is a finding: the function that looks for it, and the limits that it explains.
+    """A rule: the function that looks for a finding, and the limits whose misses the finding explains.
 
     ``find`` takes the analysis and, where the rule has thresholds, their values by threshold.
     """
@@ -201,7 +201,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         return f"<Rule {self.code}>"
 
     def blind(self, analysis: Analysis) -> Reason | None:
-        """Return why nothing can be told from this recording, None where it can."""
+        """Return the reason why this recording does not let the rule decide, None if it does."""
         values = {need: [self.changed.get(threshold, threshold.value) for threshold in need.by] for need in self.needs}
         reasons = (need.why_missing(analysis, *at) for need, at in values.items())
         return next((reason for reason in reasons if reason is not None), None)
@@ -264,7 +264,7 @@ def need_known_kernels(
     surely: Callable[[Analysis, Group], object] = lambda *_: False,
     families: Collection[str] = (),
 ) -> Need:
-    """Return the need that kernels of which something is not known take too little time for a finding.
+    """Return the need that kernels with unknown properties take too little time to make a finding.
 
     ``open_of`` says of which ones, ``surely`` which others are the finding's, ``least`` from which share on there is
     one: of the time of all kernels, or of those that are, or may be, of some families.
@@ -283,7 +283,7 @@ def need_known_kernels(
 
 
 def need_known_operations(missing: Reason, replies: Callable[..., Replies[int]], *by: Threshold) -> Need:
-    """Return the need that operations of which the answer is not known take too little time for a finding.
+    """Return the need that operations whose answer is unknown take too little time to make a finding.
 
     ``replies`` takes the values of all thresholds but the last one, the share of the time of all kernels from which on
     there is a finding.

@@ -102,7 +102,7 @@ def outside_optimizer(analysis: Analysis, chains: Iterable[Sequence[int]]) -> li
 
 
 def launched_by_optimizer(analysis: Analysis, kernels: Iterable[int]) -> list[int]:
-    """Return those of the kernels that an optimizer launched: its step, or setting its gradients to zero."""
+    """Return the kernels among these that an optimizer launched: in its step, or to set gradients to zero."""
     ranges = [span for prefix in (_STEP, _ZERO_GRAD) for span in analysis.trace.spans_in_steps(prefix)]
     inside = set(_launched_inside(analysis, ranges)) if ranges else set()
     return [i for i in kernels if i in inside]
@@ -110,7 +110,7 @@ def launched_by_optimizer(analysis: Analysis, kernels: Iterable[int]) -> list[in
 
 def saved_us(analysis: Analysis, chains: Sequence[Sequence[int]]) -> float:
     """Return what fusing these chains could save, in microseconds."""
-    # Of a fused chain one kernel's time remains: it reads the inputs and writes the result once.
+    # The time of one kernel remains of a fused chain: it reads the inputs and writes the result once.
     time_us = analysis.gpu_work.time_us
     return sum(time_us(chain) - max(time_us([i]) for i in chain) for chain in chains)
 
@@ -121,14 +121,14 @@ def _stem(work: GpuWork, gpu_op: int) -> str:
 
 
 def _pointwise_chains(analysis: Analysis, least: float, *, undecided: bool = False) -> Iterator[list[int]]:
-    """Yield the chains; with ``undecided`` as if kernels of which no size is recorded had that of those beside them."""
+    """Yield the chains; with ``undecided``, a kernel without a recorded size counts as of its neighbours' size."""
     work, trace = analysis.gpu_work, analysis.trace
     fusible = {name for name, decoded in work.named.items() if _fusible(decoded)}
     name, stream, process = trace.gpu.name, trace.gpu.stream, trace.gpu.process
     counted: dict[int, int | None] = {}
 
     def size(gpu_op: int) -> int | None:
-        """Return how many elements the launching operator's largest operand has, 0 for none; None joins any others."""
+        """Return the number of elements of the launching operator's largest operand, 0 without; None joins any run."""
         op = analysis.launching.op_of[gpu_op]
         inputs = trace.ops.inputs[op] if op >= 0 else -1
         if inputs not in counted:
@@ -147,7 +147,7 @@ def _pointwise_chains(analysis: Analysis, least: float, *, undecided: bool = Fal
 
 
 def _of_one_size(kernels: Iterable[tuple[int | None, int]]) -> Iterator[list[int]]:
-    """Yield those in a row that may be of one size; unknown ones between two sizes with each of them."""
+    """Yield runs of kernels that may have one size; kernels of unknown size between two sizes belong to both runs."""
     chain: list[int] = []
     known: int | None = None
     unknown_since = 0
@@ -166,7 +166,7 @@ def _fusible(decoded: KernelName) -> bool:
 
 
 def elements(shapes: Sequence[Any] | None) -> int | None:
-    """Return how many elements the largest of some operands has, 0 without any; None where no shapes are recorded."""
+    """Return the number of elements of the largest operand, 0 without operands; None if no shapes are recorded."""
     if shapes is None:
         return None
     sizes = [prod(shape) for shape in shapes if isinstance(shape, list) and all(isinstance(n, int) for n in shape)]
@@ -184,7 +184,7 @@ def _sizes_known(analysis: Analysis, least: float, share: float) -> bool:
 
 
 def _products_known(analysis: Analysis) -> bool:
-    """Whether it is known which products a softmax may lie between."""
+    """Whether it is known between which products each softmax lies."""
     work = analysis.gpu_work
     if not any(_is_softmax(decoded) or decoded.is_of("softmax") is NOT_KNOWN for decoded in work.named.values()):
         return True
@@ -192,7 +192,7 @@ def _products_known(analysis: Analysis) -> bool:
 
 
 def _unfused_attention(analysis: Analysis) -> Iterator[Finding]:
-    """Find attention as a product, a softmax and a product, which fused kernels compute without the matrix between."""
+    """Find attention computed as product, softmax and product; a fused kernel would not write the matrix between."""
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     attentions: list[list[int]] = []
     softmax = {name for name, decoded in work.named.items() if _is_softmax(decoded)}
@@ -252,7 +252,7 @@ def _batched(analysis: Analysis, gpu_op: int) -> bool:
 
 
 def _fits(analysis: Analysis, first: int, last: int) -> bool:
-    """Whether the second product takes a matrix of the size the first one makes; True where sizes are not recorded."""
+    """Whether the second product takes a matrix of the size that the first one makes; True if sizes are unknown."""
     made, taken = _result(analysis, first), _operands(analysis, last)
     return made is None or taken is None or made in taken
 
@@ -291,7 +291,7 @@ def _layout_conversion(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
 
 
 def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find an optimizer's step that launches pointwise kernels for one parameter after the other."""
+    """Find an optimizer's step that launches pointwise kernels for one parameter after another."""
     trace, work = analysis.trace, analysis.gpu_work
     ranges = trace.spans_in_steps(_STEP)
     if not ranges:
@@ -312,7 +312,7 @@ def _single_tensor_optimizer(analysis: Analysis, at: Mapping[Threshold, float]) 
         cpu_us=host,
         steps_taken=steps,
         zeroing=len(_launched_inside(analysis, zeroing)) // steps,
-        # One kernel for all of them remains, and none that sets gradients to zero.
+        # One kernel remains for all of them, and none remains that sets gradients to zero.
         saves_us=max(host, spent) * (1 - steps / len(single)) + zeroing_us,
     )
 
@@ -327,7 +327,7 @@ def _steps_of(ranges: Sequence[Span]) -> int:
 
 
 def _optimizer_known(analysis: Analysis, kernels: float, share: float) -> bool:
-    """Whether it is none that takes tensors one by one, had it launched all kernels of which the launch is missing."""
+    """Whether no single-tensor optimizer could be a finding even if it launched all kernels whose launch is missing."""
     ranges = analysis.trace.spans_in_steps(_STEP)
     call_of = analysis.trace.links.call_of
     unlaunched = _single(analysis, (i for i in analysis.gpu_work.kernels if call_of[i] < 0)) if ranges else []

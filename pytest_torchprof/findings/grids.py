@@ -73,9 +73,9 @@ thousands.
 
 
 def _partly_filled(work: GpuWork) -> Iterator[_PartlyFilled]:
-    """Yield when a device was not filled; kernels that run beside each other are taken together.
+    """Yield the times in which a device was not filled; kernels that run beside each other count together.
 
-    A kernel of which no blocks are recorded may fill any.
+    A kernel without a recorded grid may fill any device.
     """
     gpu = work.trace.gpu
     start, end, blocks, kind = gpu.start, gpu.end, gpu.blocks_per_sm, gpu.kind
@@ -89,7 +89,7 @@ def _partly_filled(work: GpuWork) -> Iterator[_PartlyFilled]:
 
 
 def _beside_each_other(kernels: Iterable[int], start: Sequence[int], end: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield kernels, given in the order of their start, with those that run before all of them have ended."""
+    """Yield groups of kernels, given in the order of their start: each begins before the others of it have ended."""
     together: list[int] = []
     reached = 0
     for i in kernels:
@@ -122,8 +122,8 @@ def _small_grids(analysis: Analysis) -> Replies[int]:
 def _small_among(analysis: Analysis, times: Iterable[_PartlyFilled]) -> Replies[int]:
     """Ask each kernel whether it leaves multiprocessors without a block, even with what runs beside it.
 
-    Communication needs no more, and neither does what is made to take time. ``times`` are those in which a device was
-    not filled.
+    Communication needs no more blocks, and neither do kernels that are made to take time. ``times`` are those in which
+    a device was not filled.
     """
     gpu, work = analysis.trace.gpu, analysis.gpu_work
     blocks, talking = gpu.blocks_per_sm, work.communication

@@ -1,4 +1,4 @@
-"""What a recording comes to: the one thing that stands above everything else."""
+"""The headline of a recording: the one sentence above everything else, as facts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def headline_of(analysis: Analysis) -> Headline:
 
 
 def _held_up(analysis: Analysis, share: float) -> Headline | None:
-    """Return that work from before the recording is what most of the idle time was spent with; None where it is not."""
+    """Return the headline of a recording whose idle time went mostly into work from before it; None for any other."""
     held = waits_from_before(analysis)
     work, devices = analysis.gpu_work, len(analysis.gpu_work.by_device)
     held_us = sum(end - start for start, end, _ in held) / 1000 / devices
@@ -84,7 +84,7 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     longest = start, end, device = gaps[0]
     once_us = None
     other = next((gap for gap in gaps if not _is_set_up(work, gap)), longest)
-    # Where the cold start is not the matter, or not alone, it is another gap that comes again.
+    # Where the cold start is not the only cause, another gap is the one that comes again.
     if set_up_us < MUCH_SET_UP * share * work.window_us or _length(other) >= _MOST * _length(longest):
         start, end, device = other
         once_us = None if (start, end) == longest[:2] else _length(longest) / 1000
@@ -116,7 +116,7 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
 
 
 def _first_of_step(work: GpuWork, ops: list[int], step: int) -> int:
-    """Return the operation of a device with which its work of a step begins."""
+    """Return the first operation of a device that belongs to a step."""
     starts, step_of = work.trace.gpu.start, work.trace.step_of_gpu_op
     return min((i for i in ops if step_of[i] == step), key=lambda i: (starts[i], i))
 
@@ -132,12 +132,12 @@ def _length(gap: tuple[int, int, int]) -> int:
 
 
 def _is_set_up(work: GpuWork, gap: tuple[int, int, int]) -> bool:
-    """Whether most of a gap was spent with what is done once."""
+    """Whether most of a gap went into what is done only once."""
     return intervals.length(intervals.within([gap[:2]], work.setup_spans)) >= _MOST * _length(gap)
 
 
 def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhile | None:
-    """Return what most of a gap beside an operation was spent with; None where no event tells."""
+    """Return what most of a gap beside an operation went into; None if no event says."""
     spent: dict[Meanwhile, Spans] = {
         "set_up": analysis.gpu_work.setup_spans,
         "recaptured": recaptures(analysis),
@@ -206,7 +206,7 @@ def _busy(analysis: Analysis) -> Headline:
 
 
 def _working_on_others_share(analysis: Analysis) -> float:
-    """Return the share of the window in which a device only worked on what came before, the mean over devices."""
+    """Return the share of the window in which a device only ran launches from before it, the mean over devices."""
     work, trace = analysis.gpu_work, analysis.trace
     call_of, step_of, begun = trace.links.call_of, trace.step_of_gpu_op, trace.gpu.start
     first = min((begun[i] for i in work.gpu_ops), default=0)
@@ -226,7 +226,7 @@ def _working_on_others_share(analysis: Analysis) -> float:
 
 
 def _name_of(analysis: Analysis, gpu_op: int) -> str:
-    """Return the operator that launched it, else what it is called itself."""
+    """Return the name of the operator that launched it, else its own name."""
     trace, launching = analysis.trace, analysis.launching
     launched_by = launching.op_name(launching.op_of[gpu_op])
     if launched_by is not None:

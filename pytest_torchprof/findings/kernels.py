@@ -1,4 +1,4 @@
-"""Findings about kernels by themselves: what takes most of the time, comes most often, or leaves the GPU unused."""
+"""Findings about single kernels and operators: the ones that take most time, run most often, or idle the GPU."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ OF_CPU_TIME = Threshold("share", 0.25, "a fourth of the time of all operators is
 
 
 def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find a kernel name, or else an operator with all that it launches, that takes most of the kernel time.
+    """Find a kernel name that takes most of the kernel time, or else an operator that does with all it launches.
 
-    What is made to take time could be no faster.
+    Kernels that are made to take time are left out: they could be no faster.
     """
     trace, work = analysis.trace, analysis.gpu_work
     total = work.kernel_time_us
@@ -98,7 +98,7 @@ def _hotspot(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Find
 
 
 def _operators_known(analysis: Analysis, share: float, names: float) -> bool:
-    """Whether no operator can have most of the time, had it launched all kernels of which the operator is not known."""
+    """Whether no operator could have most of the time even if it launched all kernels whose operator is unknown."""
     trace, work = analysis.trace, analysis.gpu_work
     by_op: Counter[int] = Counter()
     untold = 0
@@ -142,7 +142,7 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
 
 
 def _to_be_batched(analysis: Analysis) -> dict[int, list[int]]:
-    """Return the kernels of each operator that could be launched together; those of compiled code are."""
+    """Return for each operator its kernels that could be launched together; those of compiled code are already."""
     work = analysis.gpu_work
     by_operator: dict[int, list[int]] = defaultdict(list)
     for group in work.groups:
@@ -152,7 +152,7 @@ def _to_be_batched(analysis: Analysis) -> dict[int, list[int]]:
 
 
 def _many(analysis: Analysis, calls: float, share: float) -> float:
-    """Return how many an operator has to launch."""
+    """Return how many kernels an operator has to launch to be a finding."""
     return max(calls * max(len(analysis.trace.steps), 1), share * len(analysis.gpu_work.gpu_ops), 1)
 
 
@@ -161,7 +161,7 @@ def _waits_for_launches(analysis: Analysis, most: float) -> bool:
 
 
 def _calls_known(analysis: Analysis, calls: float, small_us: float, share: float, most: float) -> bool:
-    """Whether no operator can be the one, had it launched those that it might of which the operator is not known."""
+    """Whether no operator could be a finding even if it launched every kernel whose operator is unknown."""
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     untold_us = sorted(
         work.time_us([i])
@@ -205,7 +205,7 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     parents = {i for i in roots if named[i] == name}
     children = _children(parent, parents)
     inside = _time_by_name(ops, children)
-    # One that calls itself, as copy_ does from another device's memory, is no child to look at.
+    # An operator that calls itself, as copy_ does from another device's memory, is not its own child here.
     inside.pop(name, None)
     # Files of torch before 2.4 cut times to whole microseconds: children then seem to overlap.
     share = min(sum(inside.values()) / spent[name], 1.0) if spent[name] else 0.0
@@ -229,10 +229,10 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
 
 
 def _innermost(analysis: Analysis, children: Sequence[int], inside: Mapping[int, int]) -> tuple[int, int]:
-    """Return the name, and the time in ns, of what takes the most, as deep as half of the time is in one place.
+    """Return the name and the time in ns of the costliest child, as deep as one child has half of the time.
 
-    It is an operator, or a call within the last of them. ``inside`` is the time of the ``children`` by name, of which
-    some may be left out.
+    It is an operator, or a runtime call within the innermost operator. ``inside`` is the time of the ``children`` by
+    name; some may be left out.
     """
     trace = analysis.trace
     ops, parent, calls = trace.ops, trace.nesting.parent, trace.calls

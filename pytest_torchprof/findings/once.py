@@ -1,4 +1,4 @@
-"""What several findings ask of the same recording, worked out once."""
+"""What several findings need of the same recording is computed once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 def once(look: Callable[[Analysis], Value]) -> Callable[[Analysis], Value]:
-    """Keep with a recording's GPU work what a function finds in it; nobody may change what it returns."""
+    """Keep a function's result with the recording's GPU work; nobody may change what it returns."""
 
     @wraps(look)
     def kept(analysis: Analysis) -> Value:

@@ -1,6 +1,6 @@
-"""Which findings say of the same time what another one says better: one cause stands out once.
+"""Findings that overlap: of those about the same time, the one that names the cause best stands out.
 
-All of them can be forbidden, whichever stand out.
+Each of them can be forbidden, whether it stands out or not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HALF: Final = 0.5
 def standing_out(analysis: Analysis, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that are worth a reader's time, each cause once.
 
-    Those about less than a hundredth of the window are not, and neither are those whose cause another one tells.
+    Findings about less than a hundredth of the window are left out, and so are those whose cause another one names.
     """
     worth = tuple(finding for finding in findings if _is_worth_it(analysis, finding))
     by_code = {finding.code: finding for finding in worth}
@@ -69,7 +69,7 @@ def _set_up(analysis: Analysis) -> Spans:
 
 
 def _first_delay(analysis: Analysis) -> Spans:
-    """Return from when to when the first kernel was on its way."""
+    """Return the time between the first launch and its kernel."""
     trace = analysis.trace
     first = min(
         (i for i in analysis.gpu_work.kernels if trace.links.call_of[i] >= 0),
@@ -86,7 +86,7 @@ def _calls_of(analysis: Analysis, parent: str) -> Spans:
 
 
 def _of_children(those: Callable[[Analysis], Spans]) -> Callable[[Analysis, Finding, Finding], bool]:
-    """Return whether half of the time of a costly operator is what the other finding tells."""
+    """Return a test whether half of a costly operator's time is what the other finding is about."""
 
     def says_it(analysis: Analysis, finding: Finding, _: Finding) -> bool:
         if not isinstance(finding, CostlyChildren):
@@ -104,14 +104,14 @@ def _communicates(analysis: Analysis, finding: Finding, _: Finding) -> bool:
 
 
 def _are_products(_: Analysis, finding: Finding, products: Finding) -> bool:
-    """Whether what takes the time is among the products, of which the other finding says how to make them faster."""
+    """Whether the kernel that takes the time is one of the products that the other finding says how to make faster."""
     if not isinstance(finding, Hotspot) or not isinstance(products, OfKernels):
         return False
     return finding.subject in (*products.kernels, *products.ops) and finding.time_us <= products.time_us
 
 
 def _are_the_optimizers(analysis: Analysis, finding: Finding, _: Finding) -> bool:
-    """Whether most of the small kernels are the optimizer's own, which has a better way."""
+    """Whether most of the small kernels are an optimizer's, about which another finding has better advice."""
     if not isinstance(finding, ManySmallCalls):
         return False
     work, launching = analysis.gpu_work, analysis.launching
@@ -120,14 +120,14 @@ def _are_the_optimizers(analysis: Analysis, finding: Finding, _: Finding) -> boo
 
 
 def _are_layouts(_: Analysis, finding: Finding, layouts: Finding) -> bool:
-    """Whether half of what only moves data changes layouts."""
+    """Whether at least half of the copying kernels change layouts."""
     if not isinstance(finding, CopyKernels) or not isinstance(layouts, LayoutConversion):
         return False
     return layouts.time_us >= _HALF * finding.time_us
 
 
 def _has_own_cause(finding: Finding) -> bool:
-    """Whether late launches have a cause besides launching itself, which only this finding names."""
+    """Whether late launches have a cause other than launching itself, which only this finding names."""
     return isinstance(finding, LaunchGaps) and (
         finding.loads_long or finding.waits_long or finding.capturing_us >= _HALF * finding.time_us
     )
@@ -141,14 +141,14 @@ _OF_LATE_GAPS: Final = {
 
 
 def _is_optimizer(analysis: Analysis, *_: Finding) -> bool:
-    """Whether fusing would save most of it in the optimizer, which has a better way."""
+    """Whether fusing would save most in the optimizer, about which another finding has better advice."""
     chains = chains_to_fuse(analysis)
     others = outside_optimizer(analysis, chains)
     return saved_us(analysis, others) < _HALF * saved_us(analysis, chains)
 
 
 def _is_rotary(analysis: Analysis, *_: Finding) -> bool:
-    """Whether fusing would save most of it in rotary embeddings."""
+    """Whether fusing would save most in rotary embeddings."""
     turning = {i for embedding in rotary_embeddings(analysis) for i in embedding}
     chains = chains_to_fuse(analysis)
     others = [chain for chain in chains if 2 * len(turning.intersection(chain)) < len(chain)]

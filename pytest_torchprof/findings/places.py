@@ -1,4 +1,4 @@
-"""Which line of the user's code a finding names: one that has at least half of its time."""
+"""The line of the user's code that a finding names: a line with at least half of the finding's time."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def source_of_ops(work: GpuWork, gpu_ops: Iterable[int]) -> str | None:
-    """Return the line that launched at least half of the time of GPU operations, None without such a one."""
+    """Return the line that launched at least half of the time of GPU operations, None if no line did."""
     start, end = work.trace.gpu.start, work.trace.gpu.end
     return source_of_times(work, ((i, end[i] - start[i]) for i in gpu_ops))
 
 
 def source_of_times(work: GpuWork, times_ns: Iterable[tuple[int, int]]) -> str | None:
-    """Return it of times that belong to GPU operations, such as gaps before them."""
+    """Return the line with at least half of the times of GPU operations, such as the gaps before them."""
     return _most(work, ((work.source_of(i), ns) for i, ns in times_ns))
 
 
 def source_of_calls(work: GpuWork, calls: Iterable[int]) -> str | None:
-    """Return the line that made at least half of the time of calls, None without such a one."""
+    """Return the line that made at least half of the time of calls, None if no line did."""
     start, end, origins = work.trace.calls.start, work.trace.calls.end, work.launching.origins
     places = ((origins.of_call(i, ABSENT), end[i] - start[i]) for i in calls)
     return _most(work, ((origin.source if origin else None, ns) for origin, ns in places))

@@ -70,9 +70,9 @@ _ADDING = ("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "at
 
 
 def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group], float]:
-    """Return the products and convolutions that compute in a type, and their time, if it is worth a finding.
+    """Return the products and convolutions that compute in a type, and their time, if that is enough for a finding.
 
-    What only prepares them, such as a conversion of the layout, computes in no type.
+    A kernel that only prepares them, such as a conversion of the layout, computes in no type.
     """
     work = analysis.gpu_work
     products = [group for group in work.of_family("gemm", "conv") if _is_product_in(work.decoded(group), dtype)]
@@ -81,7 +81,7 @@ def _of_type(analysis: Analysis, dtype: str, least: float) -> tuple[list[Group],
 
 
 def _need_types(dtype: str, least: Threshold, *families: str) -> Need:
-    """Return the need that of no products it is open whether they compute in a type, which would be worth a finding."""
+    """Return the need that products of unknown type take too little time to make a finding about this type."""
     return need_known_kernels(
         TypesOfSomeUnknown(dtype),
         partial(_may_compute_in, dtype=dtype),
@@ -101,7 +101,7 @@ def _computes_in(dtype: str, families: Sequence[str], analysis: Analysis, group:
 
 
 def _may_compute_in(analysis: Analysis, group: Group, dtype: str) -> bool:
-    """Whether a product, or what may be one, computes in a type for all that is known, and is not known to."""
+    """Whether a product, or a kernel that may be one, could compute in a type but is not known to."""
     work, decoded = analysis.gpu_work, analysis.gpu_work.decoded(group)
     if decoded.dtype is not None or decoded.helper is not None or decoded.is_of("gemm", "conv") is NO:
         return False
@@ -122,7 +122,7 @@ class _SlowType(KernelFacts):
 
 
 def _slow_type(analysis: Analysis, least: float, dtype: str, faster: Sequence[str]) -> _SlowType | None:
-    """Return what there is to say of products in a type, None where it is not worth a finding."""
+    """Return the facts about products in a type, None if they are not enough for a finding."""
     work, (products, spent) = analysis.gpu_work, _of_type(analysis, dtype, least)
     if not products:
         return None
@@ -149,7 +149,7 @@ def _fp32_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Fi
 
 
 def _without_tf32(analysis: Analysis) -> tuple[Literal["gemm", "conv"], ...]:
-    """Return what computes in fp32 where TF32 is not allowed yet, as far as settings and kernels tell."""
+    """Return what computes in fp32 because TF32 is not allowed, as far as settings and kernels show."""
     if not has_tf32(analysis.trace):
         return ()
     work, metadata = analysis.gpu_work, analysis.trace.metadata
@@ -161,7 +161,7 @@ def _without_tf32(analysis: Analysis) -> tuple[Literal["gemm", "conv"], ...]:
     types: dict[str, set[str | None]] = {"gemm": set(), "conv": set()}
     for group in work.of_family(*_PRODUCT_FAMILIES):
         if (decoded := work.decoded(group)).helper is None:
-            # A convolution may be computed as a product; its own setting decides.
+            # A convolution may be computed as a product; the setting for convolutions decides.
             of_conv = decoded.family == "conv" or "conv" in (work.op_name(group) or "")
             types["conv" if of_conv else "gemm"].add(decoded.dtype)
     return tuple(
@@ -205,7 +205,7 @@ def _misaligned_gemm(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
 
 
 def odd_sizes(analysis: Analysis, group: Group) -> str | None:
-    """Return the sizes that are no multiple, such as "N=30522"; None where they fit or are not recorded."""
+    """Return the sizes that are not multiples, such as "N=30522"; None if all are, or if sizes are not recorded."""
     work = analysis.gpu_work
     if group.op < 0 or work.trace.names[group.op] not in _PRODUCTS:
         return None
@@ -230,7 +230,7 @@ def odd_sizes(analysis: Analysis, group: Group) -> str | None:
 
 
 def _may_be_odd(analysis: Analysis, group: Group) -> bool:
-    """Whether a kernel may be a product of odd sizes: its operator is not known, or what that one was given."""
+    """Whether a kernel may be a product of odd sizes: its operator or the operator's operands are unknown."""
     work, decoded = analysis.gpu_work, analysis.gpu_work.decoded(group)
     if decoded.helper is not None or decoded.dtype not in (*_UNIT, None) or decoded.is_of("gemm") is NO:
         return False
@@ -267,11 +267,11 @@ def _hidden_copy(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
 
 
 def _bias_copies(analysis: Analysis) -> Replies[int]:
-    """Ask each copy, and each kernel that copies or may, whether it puts a bias into the result of a product."""
+    """Ask each copy, and each kernel that copies or may copy, whether it puts a bias into the result of a product."""
     work, trace, launching = analysis.gpu_work, analysis.trace, analysis.launching
     copying = {name for name, decoded in work.named.items() if decoded.is_of("copy").may_be}
     asked = [*work.copies, *(i for i in work.kernels if trace.gpu.name[i] in copying)]
-    # Of most of them the operator is known, and no product.
+    # The operator of most of them is known, and is no product.
     product_of = dict(zip(asked, _products_around(analysis, asked), strict=True))
 
     def puts_bias(gpu_op: int) -> Reply:
@@ -290,7 +290,7 @@ def _bias_copies(analysis: Analysis) -> Replies[int]:
 
 
 def _products_around(analysis: Analysis, gpu_ops: Iterable[int]) -> list[str | None]:
-    """Return for each the product's operator if it, or a copy directly inside it, launched this; None for others."""
+    """Return for each operation the product's operator, if it or a copy directly inside it launched it; else None."""
     trace, op_of = analysis.trace, analysis.launching.op_of
     named, parent = trace.ops.name, trace.nesting.parent
     products = {i: name for i, name in enumerate(trace.names) if name in _ADDING}

@@ -1,4 +1,4 @@
-"""Findings about a GPU that idles although it has work: what was launched waits for something other than the host."""
+"""Findings about a GPU that idles although work is queued: launched work waits for something other than the host."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ def _queued_work_waits(analysis: Analysis, at: Mapping[Threshold, float]) -> Ite
         source=source_of_times(work, ((before, length) for length, before, _ in waits)),
         events=Events(gaps=tuple((end - length, end, before) for length, before, end in waits)),
         from_before_us=from_before_us,
-        # What waits in a graph, or for work that is not recorded, the program has launched in time.
+        # Operations that wait in a graph, or for work that is not recorded, were launched in time.
         saves_us=known_us / devices,
     )
 
 
 def _cpu_meanwhile(analysis: Analysis) -> tuple[float, str | None, str | None]:
-    """Return for how long the CPU waited for a GPU meanwhile, in which operator most of it, and in which range.
+    """Return for how long the CPU waited for a GPU meanwhile, and the operator and the range with most of that wait.
 
-    The operator is the one that the program called, else the call that waited.
+    The operator is the one that the program called; without an operator it is the call that waited.
     """
     trace, work, launching = analysis.trace, analysis.gpu_work, analysis.launching
     idle = intervals.merged((start, end) for start, end, _ in launched_waits(analysis))
@@ -96,7 +96,7 @@ def _cpu_meanwhile(analysis: Analysis) -> tuple[float, str | None, str | None]:
 
 
 def _range_around(trace: Trace, spans: Spans) -> str | None:
-    """Return the narrowest range of the program that holds at least half of the spans, None without such a range."""
+    """Return the narrowest range of the program that holds at least half of the spans, None if no range does."""
     notes, held = trace.annotations, intervals.length(spans)
     entered: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for i, name in enumerate(notes.name):
@@ -128,7 +128,7 @@ def _first_of_their_streams(work: GpuWork) -> set[int]:
 def waits_from_before(analysis: Analysis) -> list[tuple[int, int, int]]:
     """Return the waits of the first operation of a stream, in a recording that may begin anywhere.
 
-    What it waits for was launched before the recording, which has no event of it: the device may well have worked.
+    The work it waits for was launched before the recording and has no event: the device may well have been busy.
     """
     if analysis.trace.metadata is not None:
         return []
@@ -146,7 +146,7 @@ def waits_from_before(analysis: Analysis) -> list[tuple[int, int, int]]:
 
 @once
 def launched_waits(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
-    """Return from when to when a device idled after an operation's launch had returned, and the operation."""
+    """Return when a device idled after an operation's launch had returned (start, end), and the operation."""
     work, trace = analysis.gpu_work, analysis.trace
     call_of, returned = trace.links.call_of, trace.calls.end
     return [

@@ -1,4 +1,4 @@
-"""Findings about the ranks of a job together: who keeps the others waiting, who does something else."""
+"""Findings about the ranks of a job together: which rank keeps the others waiting, which does other work."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _WORTH = 0.1
 
 
 def find_in_job(job: Job) -> tuple[Finding, ...]:
-    """Return what the recordings of several ranks show together, each with the rank that it is about."""
+    """Return the findings that the recordings of several ranks show together, each with its rank."""
     return (*_straggler(job), *_rank_differs(job), *_exposed(job))
 
 
 def cause_of(job: Job) -> str:
-    """Return what the time in collectives is spent with: "skew-bound: ranks wait for each other"."""
+    """Return what the time in collectives goes into, such as "skew-bound: ranks wait for each other"."""
     return ExposedCommunication.CAUSES[job.kind]
 
 
 def _of_rank(look: Callable[[Job], Iterator[Straggler | OtherWorkOnRank]]) -> Callable[[Analysis], Iterator[Finding]]:
-    """Return what looks for the findings that are about the rank of an analysis."""
+    """Return a function that looks for the findings about the rank of an analysis."""
 
     def find(analysis: Analysis) -> Iterator[Finding]:
         if analysis.in_job is not None:

@@ -1,7 +1,8 @@
-"""Findings about what is computed again although its result is known.
+"""Findings about results that are computed again although they are known.
 
-Only what is surely the same. Recordings hold no addresses of operands and no values: of two copies, casts or operators
-with the same shapes at the same line nobody can say that they do the same twice, and most often they are two layers'.
+Only results that are surely the same count. Recordings hold neither addresses of operands nor their values: whether two
+copies, casts or operators with the same shapes at the same line do the same twice, nobody can say, and most often they
+belong to two layers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _calls(analysis: Analysis) -> list[int]:
 
 
 def _given(analysis: Analysis, op: int) -> tuple[str, ...] | None:
-    """Return what the operator was given, None where that is not recorded or a tensor, whose values nobody knows."""
+    """Return the operator's arguments, None if they are not recorded or include a tensor, whose values nobody knows."""
     inputs = analysis.trace.ops.inputs[op]
     types, settings = analysis.launching.operands(inputs)[0], analysis.launching.settings(inputs)
     if settings is None or types is None or any(word in DTYPES for word in types):
@@ -55,7 +56,7 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
     working = trace.nesting.around_all(launching.op_of[i] for part in launching.parts for i in part.gpu_ops)
     made: dict[_Constant, list[int]] = defaultdict(list)
     for op in calls:
-        # A compiler runs such operators to see what they give.
+        # A compiler runs such operators to see what they return.
         compiling = trace.compiling.cover(trace.ops.thread[op], trace.ops.start[op])
         if not compiling and (given := _given(analysis, op)) is not None:
             made[trace.names[trace.ops.name[op]], given, op in working].append(op)
@@ -86,7 +87,7 @@ def _repeated_constants(analysis: Analysis, at: Mapping[Threshold, float]) -> It
 
 
 def _written(constant: _Constant) -> str:
-    """Return ``aten::arange(0, 14)``: what the operator was given, without what is not there and False."""
+    """Return ``aten::arange(0, 14)``: the operator with its arguments, without None and False."""
     op, given, _ = constant
     return cut(f"{op}({', '.join(word for word in given if word not in ('', 'False'))})", 60)
 

@@ -1,4 +1,4 @@
-"""Findings about kernels that take far longer than the GPU's peaks ask for."""
+"""Findings about kernels that take far longer than the GPU needs at its peaks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _FarBelow(NamedTuple):
 
 
 def _below_roofline(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find kernels that take many times what the peaks of the GPU allow, by operations or by bytes."""
+    """Find kernels that take many times as long as the GPU needs at its peaks for their operations and bytes."""
     work, peak = analysis.gpu_work, peak_of_trace(analysis.trace)
     if peak is None:
         return
@@ -62,13 +62,13 @@ def _below_roofline(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
 
 
 def _far_below(analysis: Analysis, peak: Peak, times: float, small_us: float) -> list[_FarBelow]:
-    """Return the kernels that are, those that waste the most first."""
+    """Return the kernels far below their roofline, the most wasteful first."""
     candidates = (_slow(analysis, group, peak, times, small_us) for group in analysis.gpu_work.groups)
     return sorted((each for each in candidates if each is not None), key=lambda each: -each.wasted_us)
 
 
 def _slow(analysis: Analysis, group: Group, peak: Peak, times: float, small_us: float) -> _FarBelow | None:
-    """Return how far the group is below its roofline, None where it is not far or nobody knows."""
+    """Return how far the group is below its roofline, None if it is not far below or that is unknown."""
     work = analysis.gpu_work.operand_work(group)
     bound = _bound_us(analysis, group, work, peak)
     if bound is None or _explained(analysis, group):
@@ -79,7 +79,7 @@ def _slow(analysis: Analysis, group: Group, peak: Peak, times: float, small_us: 
 
 
 def _bound_us(analysis: Analysis, group: Group, work: OperandWork, peak: Peak) -> float | None:
-    """Return how long the GPU needs at its peaks, None where one of the two bounds is not known."""
+    """Return how long the GPU needs at its peaks, None if one of the two bounds is unknown."""
     if work.bytes is None or peak.gb_per_s is None:
         return None
     moving = work.bytes / peak.gb_per_s / 1e3
@@ -90,7 +90,7 @@ def _bound_us(analysis: Analysis, group: Group, work: OperandWork, peak: Peak) -
 
 
 def _bounds_known(analysis: Analysis, times: float, small_us: float, share: float) -> bool:
-    """Whether kernels of which a bound would be known if more were recorded could not waste enough with the others."""
+    """Whether kernels whose bound is unknown, as too little is recorded, could not waste enough to make a finding."""
     work, peak = analysis.gpu_work, peak_of_trace(analysis.trace)
     if peak is None:
         return False
@@ -100,7 +100,7 @@ def _bounds_known(analysis: Analysis, times: float, small_us: float, share: floa
 
 
 def _undecided_waste_us(analysis: Analysis, group: Group, peak: Peak, times: float, small_us: float) -> float:
-    """Return the most that a group wastes for all that is known, 0 where its bound is known or no formula tells it."""
+    """Return the most that a group of unknown bound may waste, 0 if its bound is known or has no formula."""
     work = analysis.gpu_work
     needed = work.operand_work(group)
     if _bound_us(analysis, group, needed, peak) is not None or not work.may_be_measured(group):
@@ -125,13 +125,13 @@ def _most_wasted_us(lengths_us: Iterable[float], times: float, least_us: float) 
 
 
 def _least_bound_us(work: OperandWork, peak: Peak) -> float:
-    """Return how long the GPU needs at its peaks at least, by what is known of the two bounds."""
+    """Return the least time the GPU needs at its peaks, by what is known of the two bounds."""
     moving = 0.0 if work.bytes is None or peak.gb_per_s is None else work.bytes / peak.gb_per_s / 1e3
     return max(moving, (work.flops or 0) / max(peak.tflops.values()) / 1e6)
 
 
 def _explained(analysis: Analysis, group: Group) -> bool:
-    """Whether another finding says why it is slow: a grid too small for the GPU, sizes that are not aligned."""
+    """Whether another finding says why the group is slow: a grid too small for the GPU, or unaligned sizes."""
     blocks = analysis.trace.gpu.blocks_per_sm
     return odd_sizes(analysis, group) is not None or all(0 <= blocks[i] < 1 for i in group.members)
 

@@ -1,4 +1,4 @@
-"""Findings about the CPU's own time: in which it was held up, and in which nothing is recorded."""
+"""Findings about the CPU's own time: when it was held up, and when nothing is recorded."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ALLOCATING = frozenset({"aten::empty", "aten::empty_strided", "aten::empty_like
 
 
 def _held_up(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find calls and operators that take microseconds and took a millisecond, of whichever kind they are."""
+    """Find calls and operators of any kind that usually take microseconds and took a millisecond."""
     trace, work = analysis.trace, analysis.gpu_work
     slow = _held_up_in(analysis, at)
     if not slow:
@@ -84,7 +84,7 @@ def _share_of(analysis: Analysis, slow: Sequence[tuple[Stretch, int]]) -> float:
 
 
 def _held_up_in(analysis: Analysis, at: Mapping[Threshold, float]) -> list[tuple[Stretch, int]]:
-    """Return the stretches that show a CPU that is held up; none of them where they are too few to say so."""
+    """Return the stretches in which the CPU was held up; none if they are too few to say so."""
     slow = _standing_still(analysis, at[TIMES])
     enough = len(slow) >= at[LEAST] and _views(analysis, slow) >= at[VIEWS]
     return slow if enough and _share_of(analysis, slow) >= at[HELD] else []
@@ -92,13 +92,13 @@ def _held_up_in(analysis: Analysis, at: Mapping[Threshold, float]) -> list[tuple
 
 @once
 def is_held_up(analysis: Analysis) -> bool:
-    """Return whether the CPU seems to be held up, by the thresholds as they come."""
+    """Return whether the CPU seems to be held up, by the default thresholds."""
     usual = {threshold: threshold.value for threshold in (TIMES, LEAST, VIEWS, HELD)}
     return len(analysis.trace.ops) > 0 and bool(_held_up_in(analysis, usual))
 
 
 def _standing_still(analysis: Analysis, times: float) -> list[tuple[Stretch, int]]:
-    """Return the stretches that are so many times as long as usual, and what is usual, in ns."""
+    """Return the stretches that are so many times as long as usual, each with the usual length in ns."""
     candidates, trace = list(_candidates(analysis)), analysis.trace
     usual_ns = {
         key: _usual_ns(trace, is_call=key[0], name=key[1])
@@ -115,7 +115,7 @@ def held_up(analysis: Analysis) -> Spans:
 
 
 def _candidates(analysis: Analysis) -> Iterator[Stretch]:
-    """Yield the long stretches in what by itself neither waits nor computes on the CPU, and is not done first."""
+    """Yield the long stretches of calls that neither wait nor compute on the CPU, and are not first calls."""
     trace, work, kinds = analysis.trace, analysis.gpu_work, analysis.trace.call_kinds
     launching = set(analysis.launching.op_of)
     launches = [stretch for stretch in work.stretches if stretch.is_call and kinds[stretch.name] is CallKind.LAUNCH]
@@ -135,14 +135,14 @@ def _candidates(analysis: Analysis) -> Iterator[Stretch]:
 
 
 def _usual_ns(trace: Trace, *, is_call: bool, name: int) -> int:
-    """Return the median length of the calls or operators of that name, all that is inside included."""
+    """Return the median length of the calls or operators of that name, their children included."""
     columns = trace.calls if is_call else trace.ops
     lengths = sorted([columns.end[i] - columns.start[i] for i in where(columns.name, {name})])
     return lengths[len(lengths) // 2]
 
 
 def _idle_us(work: GpuWork) -> float:
-    """Return how long a device idled, the one that did so for longest: no more can be won."""
+    """Return how long the device that idled longest idled: no more can be gained."""
     return work.window_us - min((intervals.length(busy) for busy in work.busy.values()), default=0) / 1000
 
 
@@ -171,7 +171,7 @@ def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
 
 
 def _operators_around(analysis: Analysis, gaps: Sequence[tuple[int, int]]) -> list[tuple[str | None, str | None]]:
-    """Return for each gap the outermost operators that ended last before it, and that begin first behind it."""
+    """Return for each gap the outermost operator that ended last before it and the one that begins first after it."""
     names, ops = analysis.trace.names, analysis.trace.ops
     by_end, by_start = (sorted(analysis.gpu_work.outermost, key=at.__getitem__) for at in (ops.end, ops.start))
     around: list[tuple[str | None, str | None]] = []
@@ -188,9 +188,9 @@ def _operators_around(analysis: Analysis, gaps: Sequence[tuple[int, int]]) -> li
 
 
 def silent_place(analysis: Analysis) -> tuple[str, str] | None:
-    """Return between which two outermost operators at least half of the time without events lies, in few long gaps.
+    """Return the two outermost operators between which at least half of the time without events lies, in few long gaps.
 
-    None without such operators. Program code between them does the same each time.
+    None if there are no such operators. The program's code between them does the same each time.
     """
     gaps = silent_times(analysis)
     longest = nlargest(_MOST_NAMED, gaps, key=lambda gap: gap[1] - gap[0])

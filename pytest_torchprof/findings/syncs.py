@@ -1,4 +1,4 @@
-"""Findings about synchronization: the host that waits for the GPU."""
+"""Findings about synchronization: the host waits for the GPU."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
 
 
 def _idle_in_calls(analysis: Analysis, most: float, longer_us: float) -> dict[int, int]:
-    """Return by call that blocks for longer, and in which the GPU works for less than that share, how long it idled."""
+    """Return for each call that blocks longer, and in which the GPU works less than this share, its idle time."""
     work, calls = analysis.gpu_work, analysis.trace.calls
     idle_ns: dict[int, int] = {}
     for i in analysis.gpu_work.blocking:
@@ -109,7 +109,7 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     inside = intervals.within(waited, [work.window])
     idle = max((intervals.without(inside, busy) for busy in work.busy.values()), key=intervals.length, default=[])
     idle_ns, held_ns = intervals.length(idle), intervals.length(intervals.within(idle, held))
-    # What runs dry behind the wait is won with it; what the GPU waits itself is not.
+    # Time in which the GPU runs dry after the wait is gained with it; time in which the GPU itself waits is not.
     free_us = (idle_ns - held_ns + after_waits_ns(analysis)) / 1000
     held_us = intervals.length(intervals.within(waited, held)) / 1000
     yield ImplicitSync(
@@ -124,14 +124,14 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         causes_idle_us={cause: idled[cause] / 1000 for cause, _ in causes.most_common()},
         source=source_of_calls(work, (i for i, op in (*around.items(), *copies.items()) if asked[op] is not None)),
         events=Events(calls=tuple(i for name in order for i in waits[name])),
-        # While the CPU waits for a busy GPU nothing is lost, and nothing can be won of what the GPU waits itself.
+        # While the CPU waits for a busy GPU nothing is lost, and the GPU's own waits cannot be gained.
         saves_us=min(max(total - held_us, 0.0), free_us),
     )
 
 
 @once
 def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, int], dict[int, str | None]]:
-    """Return the calls that block and those of copies that do, each with its operator, and what the program called."""
+    """Return the blocking calls and those of copies, each with its operator, and the operators that the program called."""
     trace = analysis.trace
     work = analysis.gpu_work
     around, copies = {i: trace.around_calls[i] for i in work.blocking}, work.waiting_copies
@@ -141,7 +141,7 @@ def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, 
 
 @once
 def waits_in_operators(analysis: Analysis) -> Spans:
-    """Return when calls made the CPU wait for which the program did not ask: operators made them."""
+    """Return when the CPU waited in calls that operators made: the program did not ask for them."""
     calls = analysis.trace.calls
     around, copies, asked = _waits_and_operators(analysis)
     waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
@@ -150,12 +150,12 @@ def waits_in_operators(analysis: Analysis) -> Spans:
 
 @once
 def held_on_gpu(analysis: Analysis) -> Spans:
-    """Return when a device idled although work was launched: who waits for it then waits for what it waits for."""
+    """Return when a device idled although work was queued: a CPU that waits then waits for the same thing."""
     return intervals.merged((start, end) for start, end, _ in launched_waits(analysis))
 
 
 def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
-    """Return by operator in which the CPU waited what it waited for."""
+    """Return for each operator in which the CPU waited what it waited for."""
     trace, op_of = analysis.trace, analysis.launching.op_of
     wanted = set(ops)
     directions: dict[int, set[str | None]] = defaultdict(set)
@@ -164,7 +164,7 @@ def _causes(analysis: Analysis, ops: Collection[int]) -> dict[int, WaitedFor]:
     for i in copies:
         if op_of[i] in wanted:
             directions[op_of[i]].add(direction[named[i]])
-    # Thousands of operators are in a few chains.
+    # Thousands of operators share a few chains.
     cause, chain = cache(_cause), analysis.launching.chain
     return {op: cause(chain(op), frozenset(directions[op])) for op in wanted}
 

@@ -1,4 +1,4 @@
-"""Findings about who sets the pace: the GPU that waits for the host, or is busy all of the time."""
+"""Findings about what limits the speed: a GPU that waits for the host, or one that is always busy."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
 def launching_ns(analysis: Analysis) -> int:
     """Return how long, inside the steps, the CPU was at work for the GPU, as far as events tell.
 
-    Left out are calls that wait for the GPU, copies that return only when they are done among them; what is done once,
-    which is the cold start's; data being loaded; the profiler's own buffers; and time in which nothing is recorded.
+    Left out are calls that wait for the GPU, such as copies that return only when they are done; what is done once,
+    which belongs to the cold start; loading of data; the profiler's own buffers; and time without any event.
     """
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
     waits = {*trace.blocking, *work.waiting_copies}
@@ -147,9 +147,9 @@ def _at_work_ns(analysis: Analysis) -> int:
 
 
 def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find idle time between GPU operations of which the next one was not yet launched; of several GPUs the mean.
+    """Find idle time of the GPU in which its next operation was not launched yet; of several GPUs the mean.
 
-    The classes are HTA's, by when the launch began. But what of a gap lies behind the launch's end is not the host's.
+    The classes are HTA's, by when the launch began. But the part of a gap after the launch's end is not the host's.
     """
     work = analysis.gpu_work
     idle = work.idle_by_cause
@@ -204,7 +204,7 @@ def _late_us(analysis: Analysis, spans: Spans) -> float:
 
 @once
 def _late_gaps(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
-    """Return the gaps, each up to the end of the launching call, that end with what was launched only in them."""
+    """Return the gaps that end with an operation launched only in them, each up to the end of the launching call."""
     trace = analysis.trace
     call_of, ends = trace.links.call_of, trace.calls.end
     return [
@@ -221,21 +221,21 @@ def late_gaps(analysis: Analysis) -> Spans:
 
 
 def _awaited(analysis: Analysis, gpu_op: int) -> str:
-    """Return the operator that launched it, else what it is called."""
+    """Return the name of the operator that launched it, else its own name."""
     launched_by = analysis.launching.op_name(analysis.launching.op_of[gpu_op])
     return launched_by or decode(analysis.trace.names[analysis.trace.gpu.name[gpu_op]]).short
 
 
 @once
 def after_waits_ns(analysis: Analysis) -> int:
-    """Return how long the late gaps are before which the CPU waited for the GPU, and launched the next work only then.
+    """Return the length of the late gaps that follow a wait of the CPU: it launched the next work only after the wait.
 
     A call that began in a gap did not make it: the GPU had run dry before.
     """
     calls, late = analysis.trace.calls, _late_gaps(analysis)
     waiting = {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
     begun, over = intervals.together(sorted([calls.start[i] for i in waiting]), sorted([calls.end[i] for i in waiting]))
-    # Each gap beside the end of the wait that began last before it, which is never where none did.
+    # Each gap with the end of the wait that began last before it; without a wait that end is never.
     last = map([-inf, *over].__getitem__, map(bisect_right, repeat(begun), [start for start, _, _ in late]))
     return sum([end - start for (start, end, _), waited in zip(late, last, strict=True) if start <= waited <= end])
 
@@ -247,7 +247,7 @@ def loading_times(trace: Trace) -> Spans:
 
 
 def _launch_delay(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find that the way from a launch to its kernel is long although the GPU has nothing else to do."""
+    """Find a long delay from launches to their kernels although the GPU has nothing else to do."""
     trace, work = analysis.trace, analysis.gpu_work
     call_of, launched = trace.links.call_of, trace.calls.start
     linked = [i for i in work.kernels if call_of[i] >= 0]

@@ -1,4 +1,4 @@
-"""Findings about parts of models that are written out, operator by operator: RMSNorm and rotary embeddings."""
+"""Findings about parts of models that are written operator by operator: RMSNorm and rotary embeddings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TURNED: Final = (
 
 
 def _unfused_norm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find RMSNorm written as operators, as many models of transformers have it: each is a kernel of its own."""
+    """Find RMSNorm written as single operators, as in many models of transformers: each is a kernel of its own."""
     work, norms = analysis.gpu_work, rms_norms(analysis)
     saved = saved_us(analysis, norms)
     if norms and saved >= at[SAVED] * work.kernel_time_us:
@@ -60,7 +60,7 @@ def _unfused_norm(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator
 
 
 def _unfused_rotary(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
-    """Find rotary embeddings written as operators, as models of transformers have them: each is a kernel of its own."""
+    """Find rotary embeddings written as single operators, as in models of transformers: each is a kernel of its own."""
     work, embeddings = analysis.gpu_work, rotary_embeddings(analysis)
     saved = saved_us(analysis, embeddings)
     if embeddings and saved >= at[SAVED] * work.kernel_time_us:
@@ -68,14 +68,14 @@ def _unfused_rotary(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
 
 
 class _WrittenOut(KernelFacts):
-    """The facts of a part that is written out; see `catalogue.kernels.WrittenOut`."""
+    """The facts of a part that is written operator by operator; see `catalogue.kernels.WrittenOut`."""
 
     chain: tuple[str, ...]
     kernel_share: float
 
 
 def _facts(analysis: Analysis, parts: Sequence[Sequence[int]]) -> _WrittenOut:
-    """Return what stands behind kernels that one kernel for each of these parts could compute."""
+    """Return the evidence for kernels that one kernel for each of these parts could compute."""
     work, launching = analysis.gpu_work, analysis.launching
     kernels = [i for part in parts for i in part]
     return {
@@ -105,7 +105,7 @@ def _rms_norms(analysis: Analysis, kernels: Sequence[int]) -> Iterator[list[int]
         first, last = mean - 1, mean + len(_CORE)
         if op != _MEAN or first < reached or last >= len(ops) or ops[first] not in _SQUARES:
             continue
-        # What is squared has had its mean taken off: that is another norm.
+        # The squared tensor has had its mean subtracted: that is another norm.
         if first > reached and ops[first - 1] in _CENTRES:
             continue
         if any(follows not in meant for follows, meant in zip(ops[mean + 1 : last + 1], _CORE, strict=True)):
@@ -124,12 +124,12 @@ def _rms_norms(analysis: Analysis, kernels: Sequence[int]) -> Iterator[list[int]
 
 
 def _may_have(analysis: Analysis, gpu_op: int, size: int | None) -> bool:
-    """Whether it computes on so many elements; True where sizes are not recorded."""
+    """Whether a kernel computes on this many elements; True if sizes are not recorded."""
     return size is None or _elements(analysis, gpu_op) in (size, None)
 
 
 def _elements(analysis: Analysis, gpu_op: int) -> int | None:
-    """Return how many elements the launching operator's largest operand has; None where that is not recorded."""
+    """Return the number of elements of the launching operator's largest operand; None if it is not recorded."""
     return elements(analysis.launching.inputs(analysis.launching.op_of[gpu_op])[1]) or None
 
 
@@ -152,13 +152,13 @@ def rotary_embeddings(analysis: Analysis) -> Sequence[Sequence[int]]:
 
 
 def _means_known(analysis: Analysis) -> bool:
-    """Whether it is known of each kernel that may compute a mean which operator launched it."""
+    """Whether the launching operator is known for each kernel that may compute a mean."""
     work = analysis.gpu_work
     return all(work.operator_known(group) or work.decoded(group).is_of("reduction") is NO for group in work.groups)
 
 
 def _joins_known(analysis: Analysis) -> bool:
-    """Whether it is known of each kernel that may join tensors which operator launched it."""
+    """Whether the launching operator is known for each kernel that may concatenate tensors."""
     work = analysis.gpu_work
     return all(work.operator_known(group) or work.decoded(group).is_of("index") is NO for group in work.groups)
 
