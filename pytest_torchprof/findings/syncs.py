@@ -131,7 +131,7 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
 
 @once
 def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, int], dict[int, str | None]]:
-    """Return the blocking calls and those of copies, each with its operator, and the operators that the program called."""
+    """Return the blocking calls and those of copies, each with its operator, and the operators the program called."""
     trace = analysis.trace
     work = analysis.gpu_work
     around, copies = {i: trace.around_calls[i] for i in work.blocking}, work.waiting_copies

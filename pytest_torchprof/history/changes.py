@@ -1,4 +1,4 @@
-"""Where what the code decides has changed: exactly, in both directions, without a threshold.
+"""Changes of what the code decides: exact, in both directions, without a threshold.
 
 A series is cut where a number or the kernels in launch order differ from those of the points before. What the same
 commit launches differently under the same versions is no change: the series is unsteady there, and is not cut.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """What became of a change."""
+    """Whether a change still holds."""
 
     CONFIRMED = "confirmed"
     """Later runs have it too."""
@@ -38,7 +38,7 @@ class State(StrEnum):
 
 
 class Cause(StrEnum):
-    """What can have made a change."""
+    """What can have caused a change."""
 
     COMMIT = "commit"
     RANGE = "range"
@@ -54,7 +54,7 @@ class Cause(StrEnum):
 
 
 class SeriesChange(Struct, frozen=True, kw_only=True):
-    """One series at a point where it changes."""
+    """One series at a point where it changes: the points before and after."""
 
     key: SeriesKey
     before: Point
@@ -69,7 +69,7 @@ class SeriesChange(Struct, frozen=True, kw_only=True):
 
 
 class BranchEvent(Struct, frozen=True, kw_only=True):
-    """Something that changed on a branch between two commits, and what can have made it."""
+    """A change on a branch between two commits, and its possible cause."""
 
     cause: Cause
     before: str
@@ -99,12 +99,12 @@ class HistoryEvent(BranchEvent, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the newest code still has it, in one of its tests."""
+        """Whether the newest code still has the change, in one of its tests."""
         return any(change.state in (State.CONFIRMED, State.LATEST) for change in self.changes)
 
 
 def events_of(branch: BranchRuns, all_series: Iterable[Series]) -> list[HistoryEvent]:
-    """Return the changes of all series in the order of their commits; what many tests share is one event."""
+    """Return the changes of all series in the order of their commits; a change that many tests share is one event."""
     place = {sha: at for at, sha in enumerate(branch.commits)}
     grouped: dict[tuple[str, str, Cause, str], list[SeriesChange]] = {}
     for series in all_series:
@@ -135,12 +135,12 @@ def unchanged(series: Series) -> list[list[Point]]:
 
 
 def unchanged_stretches(series: Series) -> list[list[SameRuns]]:
-    """Return what ``unchanged`` does without a point for each run."""
+    """Return the groups of ``unchanged`` as stretches of runs, without a point for each run."""
     return [segment for lane in lanes_of(series) for segment in _segments(lane)]
 
 
 def lanes_of(series: Series) -> list[list[SameRuns]]:
-    """Return the stretches of versions that follow one another; those that run side by side are not compared.
+    """Return lanes of stretches whose versions follow one another; versions in use side by side are not compared.
 
     A project that tests each commit with two versions of torch has two lanes, and an upgrade is a step in one.
     """
@@ -158,7 +158,7 @@ def lanes_of(series: Series) -> list[list[SameRuns]]:
 
 
 def _commit_place(series: Series, stretch: SameRuns, *, first: bool = False) -> int:
-    """Return where the commit of its first or last run stands."""
+    """Return the position of the commit of its first or last run."""
     return series.branch.places[stretch.indices[0 if first else -1]]
 
 
@@ -202,7 +202,7 @@ def _segments(lane: Iterable[SameRuns]) -> Iterator[list[SameRuns]]:
 
 
 def _differ(first: Point | SameRuns, second: Point | SameRuns) -> bool:
-    """Whether something differs that is known of both."""
+    """Whether something differs that is known on both sides."""
     structures = (first.measured.structure, second.measured.structure)
     return (None not in structures and structures[0] != structures[1]) or bool(_numbers(first, second))
 
@@ -236,7 +236,7 @@ def _cause(branch: BranchRuns, change: SeriesChange) -> Cause:
 
 
 def cause_of(branch: BranchRuns, before: Point, after: Point) -> Cause:
-    """Return what can have changed something between two points of a series."""
+    """Return the possible cause of a change between two points of a series."""
     moved = before.moved(after)
     if before.commit == after.commit:
         return Cause.ENVIRONMENT if moved else Cause.NONE

@@ -28,7 +28,7 @@ def changes_json(
     time_steps: Iterable[TimeEvent],
     judged: Iterable[JudgedTimes],
 ) -> dict[str, Any]:
-    """Return the events of a branch with their tests, those of its times, and what was judged and what is missing."""
+    """Return the events of a branch with their tests, the steps of its times, and what was judged or is missing."""
     return {
         "schema": SCHEMA,
         "branch": branch.branch,

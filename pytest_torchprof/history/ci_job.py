@@ -1,4 +1,4 @@
-"""What CI services tell of the job that runs the tests, in their variables."""
+"""The CI job that runs the tests, from the environment variables of CI services."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _PROVIDERS: Final = (
 
 
 def ci_job(variables: Mapping[str, str]) -> tuple[Event, CiJob | None]:
-    """Return why the tests run, and in which job; None for the job where these variables are no CI service's."""
+    """Return why the tests run, and in which job; the job is None if no CI service has set these variables."""
     provider = next((known for known in _PROVIDERS if variables.get(known.here)), None)
     if provider is None:
         unknown = variables.get("CI", "") not in ("", "0", "false")

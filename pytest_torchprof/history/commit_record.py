@@ -1,4 +1,4 @@
-"""What git tells of the commit that is measured."""
+"""The measured commit, from git."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMOTE: Final = re.compile(r"(?:\w[\w+.-]*://)?(?:[^@/]*@)?([^/:]+)(?::\d+(?=/)
 
 
 def commit_record(folder: Path, variables: Mapping[str, str], *, apart: Iterable[Path] = ()) -> CommitRecord | None:
-    """Return the commit that is checked out around pytest's root directory; None where git does not tell it.
+    """Return the commit that is checked out around pytest's root directory; None if git does not say.
 
     ``apart``: the folder or the files of the history, whose being new or changed is no change of the code.
     """
@@ -61,7 +61,7 @@ def _is_dirty(top: Path, apart: Iterable[Path]) -> bool:
 
 
 def _project(repository: Repository) -> str | None:
-    """Return the address of the remote without what may be secret in it; None for one that is a folder."""
+    """Return the address of the remote without secrets; None for a remote that is a folder."""
     try:
         address = ask_git(repository.top, "config", "--get", "remote.origin.url").strip()
     except GitRefused:

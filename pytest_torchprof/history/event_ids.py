@@ -1,4 +1,4 @@
-"""How an event is called: by what it is, so that it has the same id whoever asks, and another one if it is another."""
+"""The ids of events: made from what the event is, so that the same event always has the same id."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def change_id(change: SeriesChange) -> str:
 
 
 def event_id(event: HistoryEvent) -> str:
-    """Return the id of an event: another one as soon as it has another test."""
+    """Return the id of an event, which changes as soon as the event has another test."""
     return _digest(sorted(map(change_id, event.changes)))
 
 
 def accepted_because(event: HistoryEvent, notes: Notes) -> str | None:
-    """Return why an event is known; None where one of its tests is not."""
+    """Return why an event is accepted; None if one of its tests is not."""
     reasons = [notes.accepted.get(change_id(change)) for change in event.changes]
     known = [reason for reason in reasons if reason is not None]
     return known[0] if len(known) == len(reasons) else None

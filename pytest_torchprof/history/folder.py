@@ -1,4 +1,4 @@
-"""A folder of records: each lies in a file of its own, which is written once and never changed."""
+"""A folder of records, each in a file of its own that is written once and never changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTBOX: Final = ".torchprof/outbox"
 
 
 class HistoryFolder(Struct, frozen=True):
-    """Where the records of a project's runs lie; any number of processes may write to it at once."""
+    """A folder with the records of a project's runs; any number of processes may write to it at once."""
 
     path: Path
 

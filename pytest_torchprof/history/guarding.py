@@ -1,4 +1,4 @@
-"""What libraries of stores raise, as our own error: whatever it is, no verdict depends on a history."""
+"""Errors of the stores' libraries become our own: no verdict depends on a history."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def guarding(where: Where, failed: str) -> Iterator[None]:
 
 
 def reason_without_secrets(error: Exception, where: Where) -> str:
-    """Return the first line of an error's text, without what is secret in an address."""
+    """Return the first line of an error's text, without the secrets of an address."""
     # SQLAlchemy's own text holds the statement and its parameters.
     cause = getattr(error, "orig", None) or error
     text = first_line(str(cause)) or type(cause).__name__

@@ -1,4 +1,4 @@
-"""Whether a path lies on a disk of this machine, as far as Linux tells."""
+"""Whether a path lies on a disk of this machine, as far as Linux says."""
 
 from __future__ import annotations
 

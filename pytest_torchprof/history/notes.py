@@ -1,4 +1,4 @@
-"""What people say of a history: a test that was renamed, an event that is known, a remark on a commit or an event."""
+"""Notes of people in a history: a renamed test, an accepted event, a remark on a commit or an event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Text = Annotated[str, Meta(max_length=LONGEST)]
 
 
 class NoteKind(StrEnum):
-    """What a note is for."""
+    """The kind of a note."""
 
     ACCEPTED = "accepted"
     """One test's part of an event is known."""
@@ -44,7 +44,7 @@ class Note(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> str:
-        """What it is kept under: a later note under the same key takes its place."""
+        """The key of the note: a later note with the same key replaces it."""
         several = [self.text] if self.kind is NoteKind.REMARK else []
         return hashlib.sha256(msgspec.json.encode([self.kind, self.about, *several])).hexdigest()[:32]
 
@@ -71,7 +71,7 @@ class Notes(Struct, frozen=True, kw_only=True):
 
 
 def note_now(kind: NoteKind, about: str, text: str) -> Note:
-    """Return a note that is made at this moment."""
+    """Return a note with the present time."""
     return Note(kind=kind, about=about, text=text, when=datetime.now(UTC))
 
 
@@ -95,7 +95,7 @@ def encode_note(note: Note) -> bytes:
 
 
 def decode_note(name: str, data: bytes) -> Note | BadRecord:
-    """Return the note in a content that is called so, or what is wrong with it."""
+    """Return the note in a file's content, or what is wrong with the file of this name."""
     try:
         return msgspec.json.decode(data, type=Note)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

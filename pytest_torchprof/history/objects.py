@@ -33,13 +33,13 @@ class HistoryObjects:
     files: tuple[Path, ...] = ()
 
     def __init__(self, where: Where) -> None:
-        """Name the store; it is reached when it is asked."""
+        """Name the store; it is not reached before it is needed."""
         self.shown = where.shown
         self._where = where
 
     @property
     def is_there(self) -> bool:
-        """Whether a record is below the prefix; StoreUnusable where that cannot be told."""
+        """Whether a record is below the prefix; StoreUnusable if that cannot be decided."""
         with guarding(self._where, "cannot be read"):
             files, prefix = self._opened()
             return bool(_names(files, prefix))
@@ -111,7 +111,7 @@ class HistoryObjects:
                     yield shown, content
 
     def _refuse_cut_connection(self, contents: list[bytes | Exception]) -> None:
-        """Raise what is wrong with the connection, and not with one object: the answer would be that of a part."""
+        """Raise an error of the connection, which is not one object's: the answer would cover a part of the store."""
         for content in contents:
             if isinstance(content, Exception) and not isinstance(content, FileNotFoundError | PermissionError):
                 raise content
@@ -123,7 +123,7 @@ class HistoryObjects:
         return files, prefix.rstrip("/")
 
     def _settings(self) -> dict[str, Any]:
-        """Return what differs from the user's own settings of fsspec."""
+        """Return the settings that replace the user's own of fsspec."""
         if not self._where.address.startswith(f"{_S3}://"):
             return {}
         return {"config_kwargs": {**_ONE_TRY, **conf.get(_S3, {}).get("config_kwargs", {})}}

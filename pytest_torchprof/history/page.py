@@ -28,7 +28,7 @@ _MOST_LISTED: Final = 200
 
 
 def history_page(branch: BranchRuns, all_series: Sequence[Series], events: Sequence[HistoryEvent]) -> str:
-    """Return the page, in which a series is its stretches without a change, and no point."""
+    """Return the page, on which a series is drawn as its stretches without a change, not as points."""
     places = sorted(set(branch.places))
     at = {branch.commits[place]: number for number, place in enumerate(places)}
     of_series: dict[SeriesKey, list[int]] = {}
@@ -66,7 +66,7 @@ def history_page(branch: BranchRuns, all_series: Sequence[Series], events: Seque
 
 
 class _Drawing:
-    """Where the runs of a branch stand on the page: at the commits that were measured, side by side."""
+    """The positions of a branch's runs on the page: the measured commits side by side."""
 
     def __init__(self, branch: BranchRuns, places: Sequence[int]) -> None:
         numbers = {place: number for number, place in enumerate(places)}

@@ -21,9 +21,9 @@ def one_sided(lower: Sequence[float], higher: Sequence[float]) -> float:
 
 
 def least_share(before: int, after: int, probability: float) -> float | None:
-    """Return in which share of pairs the later value is larger where chance, in either direction, is at most this.
+    """Return the least share of pairs with a larger later value for which chance, in either direction, is at most this.
 
-    None where it never is.
+    None if there is no such share.
 
     ``before``, ``after``: the sizes of the groups.
     """
@@ -34,7 +34,7 @@ def least_share(before: int, after: int, probability: float) -> float | None:
 
 @lru_cache(maxsize=4096)
 def _tail(first: int, second: int) -> tuple[float, ...]:
-    """Return for each number of pairs how often there are so many or more where all orders are as probable.
+    """Return for each number of pairs the probability of that many or more if all orders are equally probable.
 
     The orders by their number of pairs are the coefficients of a Gaussian binomial, made factor by factor.
     """

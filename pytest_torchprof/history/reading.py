@@ -1,4 +1,4 @@
-"""Reading many runs: what a run has in common with the one before is the same object, and is read once.
+"""Reading many runs: what a run shares with the one before is the same object, and is read once.
 
 Of a measurement the bytes tell whether it is the one of the run before, as most are. Of what varies the times are read,
 into arrays: the numbers of millions of measurements would else be as many objects.
@@ -60,7 +60,7 @@ class StoredVarying(Struct, frozen=True, gc=False):
 
 
 class StoredRun(RunHead, frozen=True, kw_only=True):
-    """A run whose measurements are still bytes."""
+    """A run whose measurements are not decoded yet."""
 
     measurements: Annotated[tuple[Raw, ...], Meta(max_length=MOST_MEASUREMENTS)] = ()
     structures: tuple[Raw, ...] = ()
@@ -79,7 +79,7 @@ class RunTimes(Struct, frozen=True, kw_only=True):
 
 
 class HistoryRun(RunHead, frozen=True, kw_only=True):
-    """A run with what the code decides of it; what is the same in another run is the same object there."""
+    """A run with its measurements as the code decides them; runs that agree share the same objects."""
 
     measurements: tuple[MeasurementRecord, ...]
     times: RunTimes

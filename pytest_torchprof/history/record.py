@@ -1,4 +1,4 @@
-"""The record of a run: one JSON file, written once, in which all is data."""
+"""The record of a run: one JSON file, written once, that holds data and no sentences."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class CommitRecord(Struct, frozen=True, kw_only=True):
 
 
 class MachineRecord(Struct, frozen=True, kw_only=True):
-    """What times depend on besides the code; no host name."""
+    """The hardware and driver, on which times depend besides the code; no host name."""
 
     digest: str
     gpu: str | None = None
@@ -92,7 +92,7 @@ class KernelCount(Struct, frozen=True, array_like=True):
 
 
 class StructureRecord(Struct, frozen=True, array_like=True):
-    """What a structure launches: the kernels by their number, the most launched first."""
+    """The kernels that a structure launches, by their number, the most frequent first."""
 
     name: str
     """A hash of the kernels in launch order."""
@@ -136,7 +136,7 @@ class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunHead(Struct, frozen=True, kw_only=True):
-    """Which run it was, of what, and where."""
+    """The run itself: its time, its commit, its machine."""
 
     schema: int = SCHEMA
     uuid: Uuid
@@ -171,7 +171,7 @@ Head = TypeVar("Head", bound=RunHead)
 
 
 class BadRecord(TorchprofError):
-    """A file that is no record of a run, or none that may be believed; its text names it."""
+    """A file that is no record of a run, or one that may not be believed; the error's text names the file."""
 
     code = Code.BAD_RECORD
 
@@ -241,7 +241,7 @@ def unpacked(data: bytes, name: str) -> bytes:
 
 
 def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> Head:
-    """Return what a decoder makes of a record's JSON; BadRecord if it is none, or of a later schema."""
+    """Return a record's decoded JSON; BadRecord if it is no record, or one of a later schema."""
     try:
         record = decoder.decode(content)
         _refuse_newer(record.schema, name)

@@ -1,4 +1,4 @@
-"""The record of a run, made of its results."""
+"""The record of a run, made from its results."""
 
 from __future__ import annotations
 

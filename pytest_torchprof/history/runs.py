@@ -36,7 +36,7 @@ class LeftOut(StrEnum):
 
 
 class OrderedBy(StrEnum):
-    """What tells in which order commits came."""
+    """The source of the commits' order."""
 
     GIT = "git"
     """The first parents of a branch in a repository."""
@@ -77,10 +77,10 @@ def branch_runs(
     repository: Repository | None = None,
     notes: Notes = Notes(),  # noqa: B008 - it cannot be changed
 ) -> BranchRuns:
-    """Return the runs of a branch; without one, of "main", of "master", or of the only one there is.
+    """Return the runs of a branch; without a name those of "main", of "master", or of the only branch there is.
 
     ``kernels``: those of each structure, by its name.
-    TorchprofError where there is none, or which one is meant is not clear.
+    TorchprofError if there is no such branch, or if it is not clear which branch is meant.
     """
     left_out: Counter[LeftOut] = Counter()
     usable = []

@@ -1,4 +1,4 @@
-"""What was measured of one test from commit to commit, and what is missing."""
+"""Series: the measurements of one test from commit to commit, and what is missing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SeriesKey(Struct, frozen=True, kw_only=True):
 
     @property
     def in_order(self) -> tuple[str, ...]:
-        """What series are sorted by."""
+        """The key by which series are sorted."""
         return self.folder, self.name, self.hardware, self.device
 
 
@@ -73,7 +73,7 @@ class Point(Struct, frozen=True, kw_only=True):
 
 
 class SameRuns(Struct, frozen=True, kw_only=True):
-    """Runs that follow one another in a series, with the same versions, and measured the very same."""
+    """Runs that follow one another in a series with the same versions and the same measurement."""
 
     measured: MeasurementRecord
     environment: Environment
@@ -83,7 +83,7 @@ class SameRuns(Struct, frozen=True, kw_only=True):
     """For each run where the measurement stands in it."""
 
     def only(self, runs: Container[int]) -> SameRuns:
-        """Return it with these of its runs alone."""
+        """Return the stretch with only these of its runs."""
         kept = [at for at, index in enumerate(self.indices) if index in runs]
         indices, rows = [self.indices[at] for at in kept], array("H", [self.rows[at] for at in kept])
         return replace(self, indices=indices, rows=rows)
@@ -149,7 +149,7 @@ def series_of(branch: BranchRuns) -> list[Series]:
 
 
 class _Place(Struct):
-    """Where in a series the same measurement of several runs belongs."""
+    """The place in a series of the same measurement of several runs."""
 
     measured: MeasurementRecord
     environment: Environment | None
@@ -207,9 +207,9 @@ def _key(  # noqa: PLR0913, PLR0917 - what a series is made of
     latest: dict[SeriesKey, str],
     run: HistoryRun,
 ) -> SeriesKey:
-    """Return whose series a measurement belongs to.
+    """Return the key of the series that a measurement belongs to.
 
-    What was not measured may have no environment: it is a gap of the series that there was last.
+    A measurement that failed may have no environment: it is a gap in the latest series.
     """
     anywhere = SeriesKey(
         folder=folder,

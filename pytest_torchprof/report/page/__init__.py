@@ -1,1 +1,1 @@
-"""The report as one HTML file: what the page holds, and the page itself."""
+"""The report as one HTML file: its content, and the page itself."""

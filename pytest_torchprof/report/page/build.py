@@ -1,4 +1,4 @@
-"""From measurements to the page: what each of them adds to it, and how much of it there is room for."""
+"""From measurements to the page: what each measurement adds, and how much of it fits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TOGETHER: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """What stands above all measurements."""
+    """The heading above all measurements."""
 
     title: str
     lines: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ def page(several: Iterable[Measured], heading: Heading) -> str:
 
 
 def _details_and_recordings(measured: Measured, *, room: float) -> tuple[dict[str, Any], list[bytes]]:
-    """Return the details, and the compressed recordings of the measurement and of the one before where they fit."""
+    """Return the details, and the compressed recordings of the measurement and of the earlier side, if they fit."""
     analysis = measured.analysis
     if analysis is None:
         return {**details_of(measured), "missing": measured.missing}, []
@@ -104,7 +104,7 @@ def _ranks_of(measured: Measured, number: int) -> Iterator[RankOnPage]:
 
 
 def _with_jobs(details: Sequence[dict[str, Any]], ranks: Sequence[RankOnPage]) -> dict[str, bytes]:
-    """Let the details of each rank name its job; return what the page tells of the jobs by these names."""
+    """Let the details of each rank name its job, and return the page's payloads of the jobs by these names."""
     jobs = {}
     for count, job in enumerate(jobs_among(ranks)):
         jobs[f"job-{count}"] = compressed(as_json(job.facts))

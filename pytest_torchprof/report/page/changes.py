@@ -1,4 +1,4 @@
-"""What changed against another recording or a baseline, as plain data in the order of ``torchprof diff``."""
+"""The changes against another recording or a baseline, as plain data in the order of ``torchprof diff``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_LINES: Final = 60
 
 
 def changes_between(analysis: Analysis, before: Analysis) -> dict[str, Any]:
-    """Return what changed between two recordings, or why that is not known."""
+    """Return the changes between two recordings, or the reason why they are unknown."""
     try:
         return changes_in(diff(before, analysis), analysis.trace.device_kind)
     except NotMeasured as problem:
@@ -41,9 +41,9 @@ def changes_between(analysis: Analysis, before: Analysis) -> dict[str, Any]:
 
 
 def changes_in(comparison: Comparison, device: DeviceKind) -> dict[str, Any]:
-    """Return the numbers that changed, where the GPU time went, what came and went, and what became of kernels.
+    """Return the changed numbers, the GPU time by family, the kernels that came and went, and those that were replaced.
 
-    A comparison with a baseline has times by family, and none of single kernels.
+    A comparison with a baseline has times of families, but not of single kernels.
     """
     if not comparison.of_recordings:
         cost = cost_by_family(comparison.families, device)
@@ -85,7 +85,7 @@ def _is_small(change: Change) -> bool:
 
 
 def _changed_number(change: Change, cost: Cost, *, judged: bool) -> dict[str, Any]:
-    """Return a number before and now, with the factor where it decides something, or nothing is ``judged`` at all."""
+    """Return a number before and now, with the factor if the number is judged, or if nothing is (``judged``)."""
     decides_nothing = judged and not change.gated
     number = BY_NAME.get(change.what)
     row = {

@@ -1,4 +1,4 @@
-"""All that the page shows of a measurement, as plain data."""
+"""The details of a measurement on the page, as plain data."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _SHOWN: Final = ("message", "changes", "limits", "environment", "recording")
 
 
 def details_of(measured: Measured, marks: Marks | None = None) -> dict[str, Any]:
-    """Return what stands below the list of verdicts when the measurement is chosen there.
+    """Return the details that stand below the list of verdicts once the measurement is chosen.
 
-    ``marks`` are those of its recording, where that is drawn.
+    ``marks`` belong to its recording, if that is drawn.
     """
     result, analysis, before = measured.result, measured.analysis, measured.before
     plain = as_reported(result)
@@ -64,13 +64,13 @@ def details_of(measured: Measured, marks: Marks | None = None) -> dict[str, Any]
 
 
 def _with_differences(result: Result) -> Comparison | None:
-    """Return the comparison with the baseline where it has found any; an entry of another device is none."""
+    """Return the comparison with the baseline if there are differences; an entry of another device is no baseline."""
     comparison = result.comparison
     return comparison if comparison is not None and comparison.verdict != "new" and comparison.lines else None
 
 
 def as_json(value: object) -> bytes:
-    """Return plain data as JSON in ASCII; what is no finite number is null."""
+    """Return plain data as JSON in ASCII; a number that is not finite is null."""
     return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False, default=str).encode()
 
 
@@ -85,8 +85,8 @@ def _finite(value: Any) -> Any:
 def _numbers(measured: Measured) -> list[list[Any]]:
     """Return a row for each number that the device has: title, unit, which way is better, median, worst step, before.
 
-    Last stands what it is of, each "step" or the "window" of all steps. What is not measured is None; without a summary
-    on any side there are no rows.
+    The last column says whether the number is of each "step" or of the "window" of all steps. A number that was not
+    measured is None; there are no rows if neither side has a summary.
     """
     sides = [side for side in (measured, measured.before) if side is not None and side.result.summary is not None]
     return [
@@ -122,7 +122,7 @@ def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
 
 
 def _findings(findings: Sequence[Finding], marks: Marks | None) -> list[dict[str, Any]]:
-    """Return the findings, each with the place of its events among the marks of the recording, where it has any."""
+    """Return the findings, each with the index of its events among the marks of the recording, if it has events."""
     rows = []
     for number, finding in enumerate(findings, 1):
         row = {name: getattr(finding, name) for name in ("code", "title", "message", "remedy", "severity", "saves_us")}

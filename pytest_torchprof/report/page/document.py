@@ -1,4 +1,4 @@
-"""One HTML file that needs nothing beside it: the shell, its security policy, and what it carries."""
+"""One HTML file that needs no other file: the shell, its security policy, and its payloads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def document(
 
 
 def text(value: str, longest: int = 300) -> str:
-    """Return a text as HTML that shows it and does nothing else: names out of traces and test ids are data."""
+    """Return a text as HTML that only shows it: names from traces and test ids are data."""
     return escape(printable_line(value, longest))
 
 

@@ -1,4 +1,4 @@
-"""What the page shows of a slice beside its name and time: operands, source line, module, family, step."""
+"""What the page shows of a slice besides name and time: operands, source line, module, family, step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Facts:
     """Facts as numbers of texts, each text once: 1 is the first of a list, 0 stands for no text."""
 
     def __init__(self, analysis: Analysis) -> None:
-        """Look up where the work comes from; the rest when asked."""
+        """Look up where the work comes from; all else is looked up when it is needed."""
         self._analysis = analysis
         self._trace = analysis.trace
         self._launching = analysis.launching
@@ -47,7 +47,7 @@ class Facts:
 
     @property
     def worst_step(self) -> int:
-        """The index of the longest step, to the end of its last GPU operation: by the number beside its name."""
+        """The index of the longest step, to the end of its last GPU operation: the number beside its name."""
         ends = self._trace.gpu.end
         until = [
             max([step.end_ns, *map(ends.__getitem__, members)])
@@ -56,7 +56,7 @@ class Facts:
         return max(range(len(until)), key=lambda i: (until[i] - self._trace.steps[i].start_ns, -i))
 
     def of_operators(self, members: Sequence[int]) -> dict[str, Iterable[int]]:
-        """Return the columns that operators have beside those of all slices; those of zeros are left out."""
+        """Return the columns that only operators have; columns of zeros are left out."""
         given, origins = self._trace.ops.inputs, self._op_origins
         columns: dict[str, Iterable[int]] = {"inputs": [self._input(given[i]) for i in members]}
         if origins:
@@ -67,7 +67,7 @@ class Facts:
         return columns
 
     def of_gpu_ops(self, members: Sequence[int]) -> dict[str, Iterable[int]]:
-        """Return the columns that kernels, copies and fills have beside those of all slices."""
+        """Return the columns that only kernels, copies and fills have."""
         gpu, step_of = self._trace.gpu, self._trace.step_of_gpu_op
         decoded, origins = self._launching.decoded, self._gpu_origins
         columns: dict[str, Iterable[int]] = {
@@ -119,7 +119,7 @@ class Facts:
 
 
 def _shape_facts(recorded: bytes, occupancy: float, blocks_per_sm: float) -> dict[str, Any]:
-    """Return what is recorded of how a kernel was launched, without what is not."""
+    """Return the recorded launch settings of a kernel; those that are not recorded are left out."""
     grid, block, registers, shared = map(_read, recorded.split(b"\0"))
     facts = {
         "grid": _three(grid),

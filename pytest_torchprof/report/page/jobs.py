@@ -1,4 +1,4 @@
-"""The ranks of a job side by side: what each did, who waited for whom, and the step in which they waited longest."""
+"""The ranks of a job side by side: each rank's work, who waited for whom, and the step with the longest waits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RANK_IN_NAME: Final = re.compile(r"\.rank\d+of\d+(?=\.json)")
 
 
 class RankOnPage(NamedTuple):
-    """What is kept of a rank's recording, and where it stands on the page."""
+    """The part of a rank's recording that is kept, and its position on the page."""
 
     part: RankPart
     number: int | None
@@ -45,7 +45,7 @@ class JobOnPage(NamedTuple):
 
 
 def parts_beside(analysis: Analysis) -> tuple[RankPart, ...]:
-    """Return what is kept of the other ranks' recordings that a run left beside this one, if they can be read."""
+    """Return the parts kept of the other ranks' recordings that a run left beside this one, if they can be read."""
     path = Path(analysis.trace.path or "")
     own = _RANK_IN_NAME.search(path.name)
     if own is None:
@@ -70,12 +70,12 @@ def _part_in(path: Path) -> RankPart | None:
 
 
 def jobs_among(ranks: Iterable[RankOnPage]) -> list[JobOnPage]:
-    """Return the jobs of which the page has several ranks."""
+    """Return the jobs with several ranks on the page."""
     return [job for group in _groups(ranks) if (job := _job(group)) is not None]
 
 
 def _groups(ranks: Iterable[RankOnPage]) -> Iterator[list[RankOnPage]]:
-    """Yield the ranks that say the same of their run; where one rank is there twice, those of each folder."""
+    """Yield the ranks of each run; if a rank is there twice, the ranks of each folder."""
     by_run: defaultdict[object, list[RankOnPage]] = defaultdict(list)
     for rank in ranks:
         if rank.part.world_size > 1:

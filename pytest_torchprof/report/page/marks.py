@@ -1,4 +1,4 @@
-"""What the page marks in the timeline: the event of the headline, and those of each finding."""
+"""Marks in the page's timeline: the event of the headline, and the events of each finding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_OF_THE_RECORDING = ("source", "kind", "wait_share")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """The headline of a recording, and events in it, by which the page finds them."""
+    """The headline of a recording, and its marked events."""
 
     headline: Headline
     events: tuple[Events | None, ...]
@@ -31,7 +31,7 @@ class Marks:
 
 
 def marks_of(analysis: Analysis, findings: Sequence[Finding]) -> Marks:
-    """Return what is marked for these findings, which a test's run may have had from the same recording."""
+    """Return the marks for these findings, which a test's run may have made from the same recording."""
     headline = headline_of(analysis)
     located = {finding.code: finding for finding in find_with_events(analysis)} if findings else {}
     events = (_events(analysis, finding, located.get(finding.code)) for finding in findings)

@@ -1,4 +1,4 @@
-"""What the page shows, one measurement at a time: what a report tells of it, and its recording where it is at hand."""
+"""A measurement as the page shows it: its result in the report, and its recording if that is at hand."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Measured:
 
     @property
     def verdict(self) -> str:
-        """How it came out, as the page says it: an error is neither a limit's miss nor the profiler's."""
+        """The outcome as the page writes it: an error is neither a missed limit nor the profiler's failure."""
         result = self.result
         if isinstance(result.reason, EndedByError):
             return ERROR
@@ -102,9 +102,9 @@ class Measured:
         return _known(getattr(summary.worst, name)) if summary is not None and self._knows(name) else None
 
     def _knows(self, name: str) -> bool:
-        """Whether a number that is there is to be believed: zeros of what is not measured would be read as numbers.
+        """Whether a number can be believed: a zero of something that was not measured would be read as a number.
 
-        Of a recording without the GPU's side those are that need no GPU.
+        In a recording without the GPU's side, only numbers that need no GPU can.
         """
         doubt = self.result.reason if self.analysis is None else self.analysis.doubt
         if doubt is not None and doubt.code == Code.NO_GPU_SIDE:
@@ -115,7 +115,7 @@ class Measured:
 
 
 def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -> Measured:
-    """Return a recording that nothing was asked of; ``name`` is what it is called where no test has made it."""
+    """Return a recording without limits as a measurement; ``name`` is its name if no test made it."""
     nodeid, label = analysis.trace.of_test
     result = Result(
         nodeid=nodeid or name,
@@ -132,7 +132,7 @@ def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -
 
 
 def with_lines(analysis: Analysis) -> Analysis:
-    """Return the analysis with the lines and modules that a repeat recorded beside it tells, if there is one."""
+    """Return the analysis with the lines and modules of a repeat that was recorded with stacks, if there is one."""
     path = Path(analysis.trace.path or "")
     beside = path.with_name(stacks_name(path.name)) if path.name else path
     if not path.name or analysis.repeat is not None or not beside.is_file():
@@ -145,7 +145,7 @@ def with_lines(analysis: Analysis) -> Analysis:
 
 
 def in_page(results: Sequence[Result]) -> set[int]:
-    """Return the ``id`` of each result whose recording the page has room for: failures come first."""
+    """Return the ``id`` of each result whose recording fits on the page: failures come first."""
     kept = [result for result in results if result.recording]
     return {id(result) for result in sorted(kept, key=lambda result: not result.outcome.is_failure)[:MOST_DRAWN]}
 

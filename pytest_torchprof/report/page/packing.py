@@ -1,7 +1,7 @@
-"""A recording as compact columns: what the page draws its timeline and its flames from.
+"""A recording as compact columns, from which the page draws its timeline and its flame graph.
 
 The bytes are the length of a header, the header as JSON, and the columns that it lists. A column of whole numbers comes
-as planes: the lowest byte of each number, then the next higher of each, which is what compresses well.
+as planes: the lowest byte of each number, then the next higher byte of each, because that compresses well.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Packing:
         self._texts = {trace.names[name]: number for name, number in self._name_numbers.items()}
 
     def header(self, marks: Sequence[Events | None]) -> dict[str, Any]:
-        """Pack all columns; return what says how to read them."""
+        """Pack all columns and return the header, which says how to read them."""
         lanes = [self._lane(lane) for lane in self._lanes]
         memory, flames, marked = self._memory(), self._flames(), [self._mark(events) for events in marks]
         return {
@@ -147,7 +147,7 @@ class _Packing:
         return frozenset({*trace.blocking, *(trace.links.call_of[i] for i in copies)} - {trace.flush})
 
     def _mark(self, events: Events | None) -> dict[str, Any]:
-        """Pack the numbers of slices, and times without any; gaps are in order of time."""
+        """Pack the numbers of slices, and the times that have no slice; gaps are in order of time."""
         trace, unit = self._trace, self._unit_ns
         if events is None:
             return {"slices": 0, "gaps": 0, "chains": []}
@@ -284,6 +284,6 @@ def _zigzag_deltas(values: Sequence[int]) -> Iterable[int]:
 
 
 def _shown(text: str) -> str:
-    """Return a name with all that would hide in it or change its order made visible."""
+    """Return a name in which characters that are invisible or change the direction of text are made visible."""
     cut = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}... ({len(text):,} characters)"
     return printable(cut)

@@ -32,7 +32,7 @@ WAYS: Final = ("kernel", "family", "op", "module")
 
 
 def tables_of(analysis: Analysis, before: Analysis | None = None) -> dict[str, Table]:
-    """Return the tables in each of the `WAYS`; with ``before`` each row has the cells that its name has there too."""
+    """Return the tables in each of the `WAYS`; with ``before`` each row also has the cells of the same name there."""
     sides = [_rows(analysis), _rows(before) if before is not None else {}]
     tables = {}
     for way in WAYS:
@@ -43,7 +43,7 @@ def tables_of(analysis: Analysis, before: Analysis | None = None) -> dict[str, T
 
 
 def time_breakdown(analysis: Analysis) -> dict[str, Any] | None:
-    """Return where a step's time goes and what "other" is made of; None where the CPU is the device."""
+    """Return where a step's time goes and what "other" consists of; None if the CPU is the device."""
     if not analysis.trace.device_kind.has_launches or not len(analysis.trace.gpu):
         return None
     efficiency = analysis.efficiency
@@ -96,7 +96,7 @@ def _cells(columns: Sequence[RowColumn], row: Any, beside: Among) -> dict[str, A
 
 
 def as_table(columns: Sequence[RowColumn], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return rows by the keys of their columns as the page has them."""
+    """Return rows, keyed by column, in the page's form."""
     known = {column.key: column for column in columns}
     # A column in which nothing stands says nothing.
     keys = [key for key in rows[0] if any(row[key] is not None for row in rows)]
@@ -119,9 +119,10 @@ def _with_before(
     former: Sequence[Mapping[str, Any]],
     former_keys: Sequence[object],
 ) -> list[dict[str, Any]]:
-    """Return the rows with what the same name had before; what is no longer there has a row without calls.
+    """Return the rows with the earlier cells of the same name; a name that is gone has a row without calls.
 
-    Several kernels may have one key: numbers of generated kernels change. The first has what all of them had.
+    Several kernels may have one key: numbers of generated kernels change. The first row then has the sum of those
+    before.
     """
     compared = [column.key for column in columns if column.compared]
     sums: dict[object, dict[str, float]] = {}

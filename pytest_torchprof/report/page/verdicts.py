@@ -1,4 +1,4 @@
-"""The list of verdicts as HTML, which needs no script to be read."""
+"""The list of verdicts as HTML, which can be read without a script."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FACTS: Final = {column.key: column for column in TESTS if column.page and colum
 
 
 def worst_first(several: Iterable[tuple[int, Measured]]) -> list[tuple[int, Measured]]:
-    """Return the measurements, which have their numbers, with the failures in front."""
+    """Return the measurements with their numbers, failures first."""
     return sorted(several, key=lambda numbered: VERDICTS.index(numbered[1].verdict))
 
 
 def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
-    """Return the row of a measurement; ``columns`` are those shown, the last one perhaps a comparison."""
+    """Return the row of a measurement; ``columns`` are shown, the last of which may be a comparison."""
     outcome = measured.verdict
     cells = [
         f'<td class="verdict"><span class="v v-{outcome.replace(" ", "-")}">{_WORDS.get(outcome, outcome)}</span></td>',
@@ -45,7 +45,7 @@ def row(number: int, measured: Measured, columns: Sequence[str]) -> str:
 
 
 def table(rows: Sequence[str], columns: Sequence[str], verdicts: Counter[str], compared: str) -> str:
-    """Return the whole list with its filters; empty for a single recording that nothing was asked of."""
+    """Return the whole list with its filters; empty for a single recording without limits."""
     if len(rows) == 1 and verdicts[Outcome.RECORDED]:
         return ""
     titles = {"verdict": "verdict", "name": "test", **_TITLES}
@@ -74,7 +74,7 @@ def table(rows: Sequence[str], columns: Sequence[str], verdicts: Counter[str], c
 
 
 def columns_of(several: Sequence[Measured], *, two_sides: bool) -> tuple[str, ...]:
-    """Return the columns in which anything stands; the last one compares, with the other side or as the run did."""
+    """Return the columns that are not empty; the last one is the comparison with the other side or the run's own."""
     known = [number.name for number in SHOWN if any(measured.number(number.name) is not None for measured in several)]
     known += [
         key for key, column in _FACTS.items() if any(column.value(measured.result, Among()) for measured in several)
@@ -85,7 +85,7 @@ def columns_of(several: Sequence[Measured], *, two_sides: bool) -> tuple[str, ..
 
 
 def _split_name(name: str) -> str:
-    """Return the name with the file apart: the test is what one looks for."""
+    """Return the name with the file set apart: readers look for the test."""
     file, colons, test = name.partition("::")
     if not colons:
         return f"<bdi>{text(name)}</bdi>"
@@ -97,7 +97,7 @@ def _baseline_cell(measured: Measured) -> str:
 
 
 def _ratio_cell(measured: Measured) -> str:
-    """Return how much longer a step's work took than that of the other side."""
+    """Return how much longer a step's work took than the other side's."""
     if measured.before is None:
         return f'<td class="told" data-v="">{"-" if measured.outcome is Outcome.GONE else "new"}</td>'
     ratio = ratio_of(measured.before.number(GPU_TIME), measured.number(GPU_TIME))
