@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import contains
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.findings.catalogue.kernels import UnfusedNorm, UnfusedRotary
@@ -41,9 +42,10 @@ _CAST: Final = "aten::copy_"
 _WEIGHT: Final = ("aten::mul", "aten::mul_")
 
 
+_NEGATED: Final = "aten::neg"
 _TURNED: Final = (
     ("aten::mul", "aten::mul_"),
-    ("aten::neg",),
+    (_NEGATED,),
     ("aten::cat",),
     ("aten::mul", "aten::mul_"),
     ("aten::add", "aten::add_"),
@@ -141,13 +143,11 @@ def rotary_embeddings(analysis: Analysis) -> Sequence[Sequence[int]]:
     for ops in analysis.gpu_work.launched_together:
         kernels = [i for i in ops if kind[i] == KERNEL]
         names = [launching.op_name(launching.op_of[i]) for i in kernels]
-        first = 0
-        while first + len(_TURNED) <= len(names):
-            if all(name in meant for name, meant in zip(names[first:], _TURNED, strict=False)):
-                embeddings.append(kernels[first : first + len(_TURNED)])
-                first += len(_TURNED)
-            else:
-                first += 1
+        # Few models negate anything, so the negations are looked at, not each kernel; no two parts share one.
+        for first in (i - 1 for i, name in enumerate(names) if name == _NEGATED and i):
+            part = slice(first, first + len(_TURNED))
+            if len(names[part]) == len(_TURNED) and all(map(contains, _TURNED, names[part])):
+                embeddings.append(kernels[part])
     return embeddings
 
 
