@@ -456,7 +456,11 @@ class GpuWork:
 
     def worked_ns(self, start: int, end: int) -> int:
         """Return how long a device, the busiest one, ran something between two instants."""
-        return max((_covered_ns(busy, start, end) for busy in self.busy.values()), default=0)
+        return max([busy.ns_before(end) - busy.ns_before(start) for busy in self._coverage], default=0)
+
+    @cached_property
+    def _coverage(self) -> list[intervals.Coverage]:
+        return list(map(intervals.Coverage, self.busy.values()))
 
     @cached_property
     def gaps(self) -> list[Gap]:
@@ -542,11 +546,3 @@ class GpuWork:
 def _covers(spans: Spans, instant: int) -> bool:
     index = bisect_right(spans, instant, key=itemgetter(0)) - 1
     return index >= 0 and instant <= spans[index][1]
-
-
-def _covered_ns(busy: Spans, start: int, end: int) -> int:
-    index, covered = max(bisect_right(busy, (start, 0)) - 1, 0), 0
-    while index < len(busy) and busy[index][0] < end:
-        covered += max(0, min(end, busy[index][1]) - max(start, busy[index][0]))
-        index += 1
-    return covered

@@ -138,10 +138,12 @@ class Launching:
 
     def op_name(self, op: int) -> str | None:
         """Return the operator's name, None for none and for a region of compiled code."""
-        if op < 0:
-            return None
-        name = self._trace.names[self._trace.ops.name[op]]
-        return None if name.startswith(REGIONS) else name
+        return None if op < 0 else self._op_names[self._trace.ops.name[op]]
+
+    @cached_property
+    def _op_names(self) -> list[str | None]:
+        """The names of the recording, without those of regions of compiled code."""
+        return [None if name.startswith(REGIONS) else name for name in self._trace.names]
 
     def called_operator(self, op: int) -> str | None:
         """Return what the program called: the outermost aten operator around an operator, else the operator itself."""

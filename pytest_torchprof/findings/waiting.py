@@ -194,12 +194,18 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
 
 def _late_us(analysis: Analysis, spans: Spans) -> float:
     """Return how much of the late gaps passed in these spans; of several GPUs the mean."""
+    of_devices = _late_gaps_of_devices(analysis) if spans else ()
+    inside = sum(intervals.length(intervals.within(gaps, spans)) for gaps in of_devices)
+    return inside / 1000 / max(len(analysis.gpu_work.by_device), 1)
+
+
+@once
+def _late_gaps_of_devices(analysis: Analysis) -> Sequence[Spans]:
     of_device: dict[int, Spans] = defaultdict(list)
     process = analysis.trace.gpu.process
-    for start, end, before in _late_gaps(analysis) if spans else ():
+    for start, end, before in _late_gaps(analysis):
         of_device[process[before]].append((start, end))
-    inside = sum(intervals.length(intervals.within(gaps, spans)) for gaps in of_device.values())
-    return inside / 1000 / max(len(analysis.gpu_work.by_device), 1)
+    return [*of_device.values()]
 
 
 @once

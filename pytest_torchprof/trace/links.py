@@ -279,11 +279,17 @@ class Nesting:
     def around(self, thread: int, start: int, end: int) -> int:
         """Return the innermost range of the thread that holds [start, end] in ns; ABSENT without one."""
         call = Calls(name=[0], start=[start], end=[end], thread=[thread])
-        return self.around_each(call, (0,))[0]
+        return self.innermost_around(call, (0,))[0]
 
     def around_each(self, calls: Calls | Ranges, members: Iterable[int]) -> dict[int, int]:
         """Return by call the innermost range around each of the ``members``; ABSENT without one."""
-        innermost, ends, parent = {}, self._ranges.end, self.parent
+        listed = list(members)
+        return dict(zip(listed, self.innermost_around(calls, listed), strict=True))
+
+    def innermost_around(self, calls: Calls | Ranges, members: Iterable[int]) -> list[int]:
+        """Return the innermost range around each of the ``members``, in their order; ABSENT without one."""
+        innermost: list[int] = []
+        ends, parent = self._ranges.end, self.parent
         threads, began, until = calls.thread, calls.start, calls.end
         thread, starts, order = -1, _NOTHING, _NOTHING
         for call in members:
@@ -298,7 +304,7 @@ class Nesting:
                 least = start
             while holder >= 0 and ends[holder] < least:
                 holder = parent[holder]
-            innermost[call] = holder
+            innermost.append(holder)
         return innermost
 
     def next_start(self, thread: int, instant: int) -> int | None:

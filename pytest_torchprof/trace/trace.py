@@ -309,7 +309,7 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def around_calls(self) -> Sequence[int]:
         """For each call the innermost operator around it; ABSENT without one."""
-        return list(self.nesting.around_each(self.calls, range(len(self.calls))).values())
+        return self.nesting.innermost_around(self.calls, range(len(self.calls)))
 
     @cached_property
     def forward_of(self) -> Mapping[int, int]:
