@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import cached_property
-from operator import itemgetter
+from itertools import compress
+from operator import itemgetter, lt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis import gpu_time
 from pytest_torchprof.analysis.kernel_work import KernelVariants
 from pytest_torchprof.analysis.recaptures import recaptures
+from pytest_torchprof.analysis.step_time import STEP
 from pytest_torchprof.analysis.stretches import LONG_NS, Stretch, long_stretches
 from pytest_torchprof.analysis.waits import waiting_copies
 from pytest_torchprof.devices.kinds import CallKind
@@ -271,6 +273,27 @@ class GpuWork:
         """The operators that no other one holds, without those that ran when a CUDA graph was captured."""
         trace = self.trace
         return [i for i in where(trace.nesting.parent, {ABSENT}) if trace.ops.thread[i] != trace.captured.lane]
+
+    @cached_property
+    def unrecorded(self) -> Spans:
+        """When, inside the window, no operator, range, call or frame of Python ran, and no device did."""
+        begin, until = self.window
+        starts, ends = map(sorted, self._events())
+        # Nothing runs before a start exactly when as many events have ended as have begun.
+        before = bisect_left(ends, begin)
+        quiet_from, quiet_to = [begin] * (before + 1) + ends[before:], [*starts, until]
+        quiet = compress(zip(quiet_from, quiet_to, strict=True), map(lt, quiet_from, quiet_to))
+        return [(end, min(start, until)) for end, start in quiet if end < until]
+
+    def _events(self) -> tuple[list[int], list[int]]:
+        trace, ops, notes = self.trace, self.trace.ops, self.trace.annotations
+        kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(STEP)]
+        starts = [ops.start[i] for i in self.outermost] + [notes.start[i] for i in kept]
+        ends = [ops.end[i] for i in self.outermost] + [notes.end[i] for i in kept]
+        for part in (trace.calls, trace.frames, trace.gpu):
+            starts += part.start
+            ends += part.end
+        return starts, ends
 
     @cached_property
     def profilers_own_events(self) -> list[int]:

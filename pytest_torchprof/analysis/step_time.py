@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _LOADING_DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 _COMMUNICATING = ("nccl:", "gloo:")
-_STEP = "ProfilerStep#"
+STEP = "ProfilerStep#"
+"""What the names of the profiler's steps begin with."""
 _NEVER = 2**63
 
 _Ranges = tuple[list[int], list[int]]
@@ -63,38 +64,45 @@ class SilentTime(Struct, frozen=True, kw_only=True):
 
 
 def step_time(
-    trace: Trace, launched: Sequence[Sequence[int]], communication: Container[int], outermost: Sequence[int]
+    trace: Trace,
+    launched: Sequence[Sequence[int]],
+    communication: Container[int],
+    outermost: Sequence[int],
+    unrecorded: Spans,
 ) -> tuple[StepTime, tuple[SilentTime, ...]]:
     """Return the breakdown of the recording's steps, and what its "other" is made of, the longest first.
 
-    ``launched`` holds each step's GPU operations, ``communication`` the kernels that carry out a collective, and
-    ``outermost`` the operators that no other one holds.
+    ``launched`` holds each step's GPU operations, ``communication`` the kernels that carry out a collective,
+    ``outermost`` the operators that no other one holds, and ``unrecorded`` when neither CPU nor GPU has an event.
 
     Where ranges overlap, the priority of kineto's TensorBoard plugin decides: kernels, copies, fills, communication,
     calls of the runtime, loading of data, operators; each takes only what those before it left, and the rest is
     "other". A step ends with the last GPU operation that it launched, and begins where the one before ended. Unlike
     the plugin, no step at the end is left out.
     """
-    ranges, steps = [*_roles(trace, communication, outermost)], [*_plugins_steps(trace, launched)]
+    named, steps = _together(*_named(trace, (*_COMMUNICATING, *_LOADING_DATA))), [*_plugins_steps(trace, launched)]
     starts, ends = intervals.outside(steps)
     reached, spent = sum(ends) - sum(starts), []
-    for role_starts, role_ends in ranges:
+    for role_starts, role_ends in _roles(trace, communication):
         before = reached
         if role_starts:
             # What a role takes is what it adds to those before it.
             starts, ends = intervals.together(sorted(starts + role_starts), sorted(ends + role_ends))
             reached = sum(ends) - sum(starts)
         spent.append(reached - before)
-    spent.append(ends[-1] - starts[0] - reached)
+    silent = intervals.within(unrecorded, steps)
+    if named[0]:
+        # Those of them that another operator holds, or that were captured, are not among the recorded times.
+        silent = intervals.without(silent, intervals.merged(zip(*named, strict=True)))
+    other = intervals.length(silent)
+    spent += [ends[-1] - starts[0] - reached - other, other]
     names = [field.name for field in fields(StepTime)]
     breakdown = StepTime(**{name: ns / 1000 / len(trace.steps) for name, ns in zip(names, spent, strict=True)})
-    silent = list(zip(ends, islice(starts, 1, None), strict=False))
     return breakdown, _silent_times(trace, silent, steps, outermost)
 
 
 def _silent_times(trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]) -> tuple[SilentTime, ...]:
-    """Return the gaps by what is around them; a gap over the end of a step is one in each of the two."""
-    silent = intervals.within(silent, steps)
+    """Return the gaps of the steps by what is around them."""
     between: dict[tuple[str | None, str | None], Spans] = defaultdict(list)
     for gap, names in zip(silent, _neighbours(trace, silent, steps, outermost), strict=True):
         between[names].append(gap)
@@ -139,7 +147,7 @@ def _neighbours(
     None where that is in another step. Of several that end or begin together it is the longest, which is the outermost.
     """
     ops, notes, calls = trace.ops, trace.annotations, trace.calls
-    kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(_STEP)]
+    kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(STEP)]
     starts, ends, named = (
         [column[i] for i in outermost] + [noted[i] for i in kept] + called
         for column, noted, called in (
@@ -153,10 +161,8 @@ def _neighbours(
     began = [*map(starts.__getitem__, by_start), _NEVER]
     ended = [*map(ends.__getitem__, by_end), _NEVER]
     # In a gap nothing runs: as many ranges have begun before it as have ended, in the place before which the next is.
-    place, names = 0, trace.names
-    for (since, _), (begin, until) in zip(silent, _steps_of(silent, steps), strict=True):
-        while ended[place] <= since:
-            place += 1
+    places, names = map(bisect_right, repeat(ended), [since for since, _ in silent]), trace.names
+    for place, (begin, until) in zip(places, _steps_of(silent, steps), strict=True):
         after = before = None
         if place and ended[place - 1] > begin:
             last = by_end[place - 1]
@@ -193,8 +199,8 @@ def _plugins_steps(trace: Trace, launched: Sequence[Sequence[int]]) -> Iterator[
         yield begin, reached
 
 
-def _roles(trace: Trace, communication: Container[int], outermost: Sequence[int]) -> Iterator[_Ranges]:
-    """Yield the ranges of each role, in the order of priority."""
+def _roles(trace: Trace, communication: Container[int]) -> Iterator[_Ranges]:
+    """Yield the ranges of each role, in the order of priority; operators have what of the recorded time is left."""
     gpu, kind = trace.gpu, trace.gpu.kind
 
     def ran(members: list[int]) -> _Ranges:
@@ -207,11 +213,6 @@ def _roles(trace: Trace, communication: Container[int], outermost: Sequence[int]
     yield _together(ran([i for i in kernels if i in communication]), *_named(trace, _COMMUNICATING))
     yield trace.calls.start, trace.calls.end
     yield _together(*_named(trace, _LOADING_DATA))
-    ops, frames = trace.ops, trace.frames
-    alone = [ops.start[i] for i in outermost], [ops.end[i] for i in outermost]
-    notes = [i for i, name in enumerate(trace.annotations.name) if not trace.names[name].startswith(_STEP)]
-    noted = [trace.annotations.start[i] for i in notes], [trace.annotations.end[i] for i in notes]
-    yield _together(alone, noted, (frames.start, frames.end))
 
 
 def _together(*ranges: _Ranges) -> _Ranges:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from heapq import nlargest
-from itertools import accumulate, compress, repeat
-from operator import itemgetter, lt
+from itertools import accumulate
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.devices.kinds import CallKind
@@ -204,27 +204,11 @@ def silent_place(analysis: Analysis) -> tuple[str, str] | None:
 
 @once
 def silent_times(analysis: Analysis) -> Spans:
-    """Return when, inside the window, no event ran."""
-    begin, until = analysis.gpu_work.window
-    begun, ended = map(sorted, _events(analysis))
-    # Nothing runs before a start exactly when as many events have ended as have begun.
-    starts = [*begun, until]
-    ends = [begin, *repeat(begin, bisect_left(ended, begin)), *ended[bisect_left(ended, begin) :]]
-    quiet = compress(zip(ends, starts, strict=True), map(lt, ends, starts))
-    return [(end, min(start, until)) for end, start in quiet if end < until]
-
-
-def _events(analysis: Analysis) -> tuple[list[int], list[int]]:
-    """Return when events begin and end: operators, ranges, calls, Python's frames, the GPU's work, the profiler's."""
-    trace, outermost = analysis.trace, analysis.gpu_work.outermost
-    notes = [i for i, name in enumerate(trace.annotations.name) if not trace.names[name].startswith("ProfilerStep#")]
-    columns = (trace.calls, trace.frames, trace.gpu, trace.overheads)
-    starts = [trace.ops.start[i] for i in outermost] + [trace.annotations.start[i] for i in notes]
-    ends = [trace.ops.end[i] for i in outermost] + [trace.annotations.end[i] for i in notes]
-    for part in columns:
-        starts += part.start
-        ends += part.end
-    return starts, ends
+    """Return when, inside the window, no event ran, not even one of the profiler's own."""
+    own, unrecorded = analysis.trace.overheads, analysis.gpu_work.unrecorded
+    if not len(own):
+        return unrecorded
+    return intervals.without(unrecorded, intervals.merged(zip(own.start, own.end, strict=True)))
 
 
 RULES = (
