@@ -149,13 +149,13 @@ def _idle_us(work: GpuWork) -> float:
 def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find time of the window in which neither the CPU nor a GPU has any event."""
     work, gaps = analysis.gpu_work, silent_times(analysis)
-    silent_us = intervals.length(gaps) / 1000
+    longest_first_ns = sorted([end - start for start, end in gaps], reverse=True)
+    together = list(accumulate(longest_first_ns))
+    silent_us = together[-1] / 1000 if gaps else 0.0
     if not gaps or work.share_of_window(silent_us) < at[SILENT]:
         return
-    longest_first = sorted(gaps, key=lambda gap: gap[0] - gap[1])
-    together = list(accumulate(end - start for start, end in longest_first))
     few = 1 + next(i for i, ns in enumerate(together) if ns >= _MOST_OF_IT * together[-1])
-    ((after, before),) = _operators_around(analysis, longest_first[:1])
+    ((after, before),) = _operators_around(analysis, [max(gaps, key=_length)])
     yield NothingRecorded(
         time_us=silent_us,
         share=work.share_of_window(silent_us),
@@ -163,7 +163,7 @@ def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         longest_us=together[0] / 1000,
         few=few,
         few_us=together[few - 1] / 1000,
-        few_least_us=(longest_first[few - 1][1] - longest_first[few - 1][0]) / 1000,
+        few_least_us=longest_first_ns[few - 1] / 1000,
         after=after,
         before=before,
         stacks=len(analysis.trace.frames) > 0,
@@ -173,7 +173,7 @@ def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
 def _operators_around(analysis: Analysis, gaps: Sequence[tuple[int, int]]) -> list[tuple[str | None, str | None]]:
     """Return for each gap the outermost operator that ended last before it and the one that begins first after it."""
     names, ops = analysis.trace.names, analysis.trace.ops
-    by_end, by_start = (sorted(analysis.gpu_work.outermost, key=at.__getitem__) for at in (ops.end, ops.start))
+    by_end, by_start = _outermost_in_order(analysis)
     around: list[tuple[str | None, str | None]] = []
     for start, end in gaps:
         ended = bisect_right(by_end, start, key=ops.end.__getitem__)
@@ -187,13 +187,24 @@ def _operators_around(analysis: Analysis, gaps: Sequence[tuple[int, int]]) -> li
     return around
 
 
+@once
+def _outermost_in_order(analysis: Analysis) -> tuple[list[int], list[int]]:
+    """Return the outermost operators by their ends, and by their starts."""
+    outermost, ops = analysis.gpu_work.outermost, analysis.trace.ops
+    return sorted(outermost, key=ops.end.__getitem__), sorted(outermost, key=ops.start.__getitem__)
+
+
+def _length(gap: tuple[int, int]) -> int:
+    return gap[1] - gap[0]
+
+
 def silent_place(analysis: Analysis) -> tuple[str, str] | None:
     """Return the two outermost operators between which at least half of the time without events lies, in few long gaps.
 
     None if there are no such operators. The program's code between them does the same each time.
     """
     gaps = silent_times(analysis)
-    longest = nlargest(_MOST_NAMED, gaps, key=lambda gap: gap[1] - gap[0])
+    longest = nlargest(_MOST_NAMED, gaps, key=_length)
     spent: Counter[tuple[str, str]] = Counter()
     for (start, end), (after, before) in zip(longest, _operators_around(analysis, longest), strict=True):
         if after is not None and before is not None:
