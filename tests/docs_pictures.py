@@ -12,13 +12,13 @@ from typing import NamedTuple
 from terminal_picture import picture
 
 DOCS = Path(__file__).parents[1] / "docs"
-_BLOCK = re.compile(r"^```(?:console)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MOST_LINES = 32
 _LEAST_COLUMNS = 100
 
 
 class Shown(NamedTuple):
-    """What a picture shows: the block of a page that begins so, or its first lines."""
+    """What a picture shows: the first block of a page that begins so, or its first lines."""
 
     page: str
     begins: str
@@ -33,7 +33,7 @@ class Shown(NamedTuple):
     def text(self) -> str:
         """The text that it shows."""
         page = (DOCS / f"{self.page}.md").read_text()
-        (block,) = [block for block in _BLOCK.findall(page) if block.startswith(self.begins)]
+        block = next(block for block in _BLOCK.findall(page) if block.startswith(self.begins))
         return "".join(block.splitlines(keepends=True)[:_MOST_LINES])
 
 
@@ -45,9 +45,9 @@ PICTURES = (
     Shown("doctor", "ok  ", "What torchprof doctor says of a machine"),
     Shown("fleet", "$ torchprof fleet run", "Recordings of a night judged in a terminal"),
     Shown("history", "$ torchprof history changes history\nmain", "The changes of a history in a terminal"),
-    Shown("options", "$ torchprof explain max_kernels", "A limit explained in a terminal"),
+    Shown("not-measured", "$ torchprof explain needs-gpu", "A code explained in a terminal"),
     Shown("suite", "$ pytest --torchprof-suite", "A suite under a rule in a terminal"),
-    Shown("tutorial", "$ pytest test_model.py", "A missed limit in a terminal"),
+    Shown("tutorial", "$ pytest test_model.py\ntest_model.py F", "A missed limit in a terminal"),
 )
 
 
