@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 from operator import add
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,6 +49,8 @@ INDENT = 6
 MOST_PLACES = 3
 """The most places of one row on a screen of limited size."""
 LONGEST_OPS = 28
+_NARROWEST, _WIDEST = 40, 100
+"""The columns that rows of work are drawn for, at least and at most."""
 _LEAST_NAME = 16
 
 
@@ -65,6 +67,11 @@ class Screen:
     """Whether nothing may be left out (``-vv``)."""
     rest: str = "pytest -vv"
     """The command that shows what is left out; empty where none does."""
+
+    @classmethod
+    def of_columns(cls, columns: int | None, **more: Any) -> Self:
+        """Return the room of a terminal of so many columns; None where they are not known."""
+        return cls(width=min(max(columns or 80, _NARROWEST), _WIDEST), columns=columns or None, **more)
 
 
 DEFAULT = Screen()
