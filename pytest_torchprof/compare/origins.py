@@ -47,7 +47,7 @@ def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
     """
     steps = {records(step.kernels): step for step in reversed(analysis.steps)}
     concerned = [change for change in comparison.changes if change.direction == WORSE and change.launches]
-    located = {change: told_of_replay(change, steps[new.steps[change.step]]) for change in concerned}
+    located = {change: with_replay(change, steps[new.steps[change.step]]) for change in concerned}
     for change in concerned[:MOST_KERNELS]:
         step = new.steps[change.step]
         if (launched := _launch_places(change, step, steps[step], comparison.changes)) is not None:
@@ -70,7 +70,7 @@ def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
     )
 
 
-def told_of_replay(change: Change, step: StepProfile) -> Change:
+def with_replay(change: Change, step: StepProfile) -> Change:
     """Return the change of a step, with whether a replay launched those of its kernels that have no operator."""
     if not (names := {kernel.name for kernel in change.after if kernel.op is None}):
         return change

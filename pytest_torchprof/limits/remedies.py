@@ -8,7 +8,7 @@ from pytest_torchprof.findings.catalogue.waiting import ImplicitSync
 from pytest_torchprof.limits.evidence import FindingLine
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
-from pytest_torchprof.text import and_more, path_from_here
+from pytest_torchprof.text import path_from_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -169,12 +169,12 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]], came
 
 def _where(verdict: Verdict) -> str:
     """Return the lines to change, where all work that is shown is what must not run; else an empty text."""
-    rows = [row for row in verdict.rows if not row.also_ran]
-    line = next((row.line for row in rows if row.line is not None), None)
-    if verdict.limit not in _AT_ITS_LINES or line is None:
+    rows = [row for row in verdict.rows if not row.also_ran and row.line is not None]
+    if verdict.limit not in _AT_ITS_LINES or not rows:
         return ""
-    others = len({place.partition(" in ")[0] for row in rows for _, place in row.places}) - 1
-    return f"at {path_from_here(line[0])}:{line[1]}{and_more(others, 'place')}: "
+    file, number = rows[0].line or ("", 0)
+    is_one = len({row.line for row in rows}) == 1 and all(len(row.places) == 1 for row in rows)
+    return f"{'at' if is_one else 'beginning at'} {path_from_here(file)}:{number}: "
 
 
 def telling_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> Finding | None:

@@ -77,9 +77,9 @@ def table(rows: Sequence[str], columns: Sequence[str], verdicts: Counter[str], c
 
 def _bodies(rows: Sequence[str]) -> str:
     """Return the rows in parts: all but the first wait until the page is painted, where a script can show them."""
-    parts = [rows[place : place + _PART] for place in range(0, len(rows), _PART)]
+    parts = [rows[begin : begin + _PART] for begin in range(0, len(rows), _PART)]
     return "".join(
-        f"<tbody{' class=later' if place else ''}>{''.join(part)}</tbody>" for place, part in enumerate(parts)
+        f"<tbody{' class=later' if number else ''}>{''.join(part)}</tbody>" for number, part in enumerate(parts)
     )
 
 
