@@ -4,7 +4,8 @@
 
 Needs Chromium. Prints medians over rounds, each with a page that was not loaded before:
 
-- of a page with so many tests, the time to its first paint and until its script is done;
+- of a page with so many tests, the time to its first paint and until its script is done, and what that takes of the
+  main thread;
 - of the recording's page, the same, then the time of the main thread (of a core, as the browser counts it) until the
   whole page is there and until the timeline is drawn, and the time between two frames while the view pans, with what a
   frame takes of the main thread. A browser without a screen draws 60 frames a second: 16.7 ms is as fast as it gets.
@@ -63,13 +64,17 @@ def loaded(browser: Browser, page: Path) -> tuple[float, float]:
 
 def of_many(page: Path, rounds: int) -> None:
     """Print how fast the page of a run is there."""
-    paints, dones = [], []
+    paints, dones, works = [], [], []
     for _ in range(rounds):
         with Browser() as browser:
+            browser.call("Performance.enable", timeDomain="threadTicks")
+            before = main_thread_s(browser)
             paint, done = loaded(browser, page)
+            works.append(main_thread_s(browser) - before)
         paints.append(paint)
         dones.append(done)
     print(f"  first paint {median(paints):.0f} ms, script done {median(dones):.0f} ms")
+    print(f"  main thread: {median(works):.2f} s until the page is there")
 
 
 def of_one(page: Path, rounds: int) -> None:

@@ -1,4 +1,4 @@
-"""The documentation's pictures of the report: ``python tests/report_pictures.py RECORDING SLOWER FASTER JOB`` makes them anew."""
+"""The documentation's pictures of the report: ``python tests/report_pictures.py RECORDING SLOWER FASTER JOB HISTORY`` makes them anew."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from pytest_torchprof.cli import main
 PICTURES = Path(__file__).parents[1] / "docs" / "static"
 
 
-def make(recording: str, slower: str, faster: str, job: str) -> None:
-    """Write the pictures: a recording's top, a selection, its flames, what changed to another one, the ranks of a job."""
+def make(recording: str, slower: str, faster: str, job: str, history: str) -> None:
+    """Write the pictures: a recording's top, a selection, its flames, changes, the ranks of a job, a history."""
     with tempfile.TemporaryDirectory() as scratch, Browser() as browser:
-        one, pair, ranks = (Path(scratch) / f"{name}.html" for name in ("one", "pair", "ranks"))
+        one, pair, ranks, kept = (Path(scratch) / f"{name}.html" for name in ("one", "pair", "ranks", "kept"))
         main(["report", recording, "-o", str(one)])
         main(["report", slower, "--against", faster, "-o", str(pair)])
         main(["report", job, "-o", str(ranks)])
+        main(["history", "page", history, "-o", str(kept)])
         drawn = "document.querySelector('.timeline').dataset.slices > 0"
         browser.open(one, width=1120, height=1180)
         browser.wait(drawn)
@@ -35,6 +36,8 @@ def make(recording: str, slower: str, faster: str, job: str) -> None:
         browser.screenshot(PICTURES / "report-changes.png")
         browser.open(ranks, width=1120, height=640, fragment="#0/ranks")
         browser.screenshot(PICTURES / "report-ranks.png")
+        browser.open(kept, width=1120, height=560)
+        browser.screenshot(PICTURES / "history-page.png")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from html import escape, unescape
 
 _WIDTH, _HEIGHT, _MARGIN = 8.4, 19, 14
 _COLOURS = (
-    (re.compile(r"\d+ limits? missed|.* failed$"), "#ff7b72"),
+    (re.compile(r"\$ "), "#79c0ff"),
+    (re.compile(r"(?:\S+: )?\d+ limits? missed|(?:worse|slower) than |FAILED |wrong  |.* failed$"), "#ff7b72"),
     (re.compile(r"  do: "), "#7ee787"),
     (re.compile(r"-{10,}"), "#8b949e"),
     (re.compile(r"  \w+="), "#ffa657"),
@@ -15,7 +16,7 @@ _COLOURS = (
 _LINE = re.compile(r"<text [^>]*>(.*?)</text>")
 
 
-def picture(text: str, columns: int) -> str:
+def picture(text: str, columns: int, title: str = "A failure as a terminal shows it") -> str:
     """Return the SVG; every character has the width of a column, whichever font there is."""
     lines = text.rstrip("\n").split("\n")
     width, height = columns * _WIDTH + 2 * _MARGIN, len(lines) * _HEIGHT + 2 * _MARGIN
@@ -23,7 +24,7 @@ def picture(text: str, columns: int) -> str:
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img">',
-            "<title>A failure as a terminal shows it</title>",
+            f"<title>{escape(title)}</title>",
             f'<rect width="{width:g}" height="{height:g}" rx="8" fill="#0d1117"/>',
             '<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14">',
             *drawn,

@@ -169,6 +169,14 @@ def test_no_line_is_wider_than_the_screen(check, capsys, monkeypatch, columns):
     assert any("[not-recorded]" in line for line in lines), "a code is never broken"
 
 
+def test_nor_is_what_is_said_of_the_recording(shared_trace, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["check", str(shared_trace("rtx3060_cudagraph_steps")), "--limit", "max_launches=1000"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("1 GPU operation without ") for line in lines)
+    assert max(map(len, lines)) <= 40
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looked at on Linux")
 @pytest.mark.parametrize("columns", [40, 80])
 def test_nor_is_an_error_on_a_terminal(columns):

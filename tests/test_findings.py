@@ -233,6 +233,23 @@ def test_a_copy_that_waits_is_answered_by_where_it_goes(directions, advised, fin
     assert [way for way in ("from pinned memory", "into pinned memory") if way in found.remedy] == advised
 
 
+@pytest.mark.parametrize("name", ["cudaMemcpy", "hipMemcpyWithStream"])
+@pytest.mark.parametrize("within", [False, True], ids=["alone", "with a wait in it"])
+def test_a_copy_that_blocks_and_a_wait_within_it_are_one_wait(name, within, tmp_path):
+    builder = TraceBuilder(rocm=name.startswith("hip"))
+    builder.own(steps=1)
+    builder.step(0, 0, 1000)
+    builder.launched(MUL, 0, dur=700)
+    builder.op("aten::item", 90, 800)
+    builder.memcpy("DtoH", 720, 2, builder.call(name, 100, 750))
+    if within:
+        builder.sync(110, 700, what="stream sync")
+    profile = load(builder.write(tmp_path / "t.json"))
+    (found,) = [finding for finding in profile.findings if finding.code == "implicit-sync"]
+    assert (found.syncs, found.time_us, found.ops) == (1, 750, {"aten::item": 1})
+    assert sum(found.causes_us.values()) == 750
+
+
 def test_the_profilers_own_wait_is_no_finding(findings):
     builder = steps()
     builder.launched(MUL, 0)

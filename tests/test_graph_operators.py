@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from builder import TraceBuilder
@@ -10,7 +11,9 @@ from facts import says, why_not
 
 import pytest_torchprof
 from pytest_torchprof import LimitsMissed, NotMeasured, family, gemm
+from pytest_torchprof.baseline import entry_of
 from pytest_torchprof.cli import main
+from pytest_torchprof.compare import blame, compare
 from pytest_torchprof.reasons.limits import OperatorMatchUntold, OperatorUntold, RangeNotInStep, RangeOfGraphUnknown
 
 pytestmark = pytest.mark.any_torch
@@ -43,7 +46,7 @@ KNOWN = captured(PRODUCT, GELU)
 def profile(tmp_path):
     """Return a function that reads a recording of two steps, each with a replay of two kernels."""
 
-    def load(known=KNOWN, *, own=True, us=2, around=None, each=({}, {}), **args):
+    def load(known=KNOWN, *, own=True, us=2, around=None, each=({}, {}), count=2, **args):
         builder = TraceBuilder()
         if own:
             builder.own(steps=2, **({} if known is None else {"captured_graphs": [known]}))
@@ -52,7 +55,7 @@ def profile(tmp_path):
             if around is not None:
                 builder.op(around, 1000 * step + 5, 20)
             launch = builder.graph_launch(1000 * step + 10, us)
-            for node, name in enumerate(NAMES):
+            for node, name in enumerate(NAMES[:count]):
                 builder.kernel(name, 1000 * step + 30 + 10 * node, 5 + node, launch)
                 numbers = {"graph id": GRAPH, "graph node id": (GRAPH << 32) + node}
                 builder.events[-1]["args"] |= {**numbers, **each[node], **args}
@@ -188,6 +191,33 @@ def test_rows_of_modules_and_ranges(profile, rows):
 def test_numbers_stay_as_they_are(profile):
     with_it, without = profile(), profile(None)
     assert [step.numbers for step in with_it.steps] == [step.numbers for step in without.steps]
+
+
+def against_product(profile, known, capsys, tmp_path):
+    """Return what a baseline of the product alone and `torchprof diff` say of a kernel that came."""
+    before = profile(known, count=1)
+    first = shutil.copy(before.trace.path, tmp_path / "before.json")
+    old = entry_of(before, source_hash="")
+    after = profile(known)
+    new = entry_of(after, source_hash="")
+    lines = str(blame(after, new, compare(old, new)).comparison).splitlines()
+    assert main(["diff", str(first), after.trace.path]) == 1
+    return lines, capsys.readouterr().out.splitlines()
+
+
+def test_a_kernel_that_came_to_a_graph_has_the_operator_and_line_of_its_capture(profile, capsys, tmp_path):
+    lines, diff = against_product(profile, KNOWN, capsys, tmp_path)
+    assert lines[:2] == [
+        "  + pointwise gelu_kernel: 1 per step, launched by aten::gelu",
+        "    pointwise gelu_kernel from: model.py:8 in forward, MLP_0",
+    ]
+    assert diff[-1].endswith("pointwise gelu_kernel (aten::gelu)")
+
+
+def test_of_a_kernel_that_came_to_an_unknown_graph_the_replay_launched_it(profile, capsys, tmp_path):
+    lines, diff = against_product(profile, None, capsys, tmp_path)
+    assert lines[0].startswith("  + pointwise gelu_kernel: 1 per step, launched by the replay")
+    assert diff[-1].endswith("pointwise gelu_kernel (graph replay)")
 
 
 # ------------------------------------------------------------------- annotations of graphs' nodes, in others' recordings

@@ -228,13 +228,64 @@ def test_the_page_is_accessible(browser, run_page, pair_page, dark):
         assert not [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in serious]
 
 
-def test_two_thousand_tests_are_there_at_once(browser, tmp_path):
-    page = write(tmp_path / "many.html", *(result(i) for i in range(2000)))
-    browser.open(page)
+@pytest.fixture(scope="module")
+def long_page(tmp_path_factory):
+    """The page of a run of 2,000 tests."""
+    return write(tmp_path_factory.mktemp("long") / "page.html", *(result(i) for i in range(2000)))
+
+
+@pytest.fixture
+def busy_browser(browser):
+    """A browser that never comes to what can wait."""
+    added = browser.call("Page.addScriptToEvaluateOnNewDocument", source="requestIdleCallback = () => 0;")
+    yield browser
+    browser.call("Page.removeScriptToEvaluateOnNewDocument", **added)
+    browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_all_of_two_thousand_tests_are_listed_when_there_is_time(browser, long_page):
+    browser.open(long_page)
+    browser.wait("[...document.querySelectorAll('#tests tbody tr')].every((row) => row.checkVisibility())")
     assert len(texts(browser, "#tests tbody tr")) == 2000
-    browser.run("search.value = 'test_1999'; search.dispatchEvent(new Event('input'))")
-    assert len(texts(browser, "#tests tbody tr")) == 1
-    assert browser.run("performance.getEntriesByType('paint')[0].startTime") > 0
+
+
+def test_only_the_first_of_two_thousand_tests_hold_up_the_first_paint(busy_browser, long_page):
+    busy_browser.open(long_page)
+    assert len(texts(busy_browser, "#tests tbody tr")) == 200
+    assert busy_browser.run("performance.getEntriesByType('paint')[0].startTime") > 0
+
+
+@pytest.mark.parametrize("asked", ["search.value = 'test_1999'; search.dispatchEvent(new Event('input'))", ""])
+def test_what_is_searched_for_or_linked_to_is_shown_at_once(busy_browser, long_page, asked):
+    busy_browser.open(long_page, fragment="" if asked else "#1999")
+    busy_browser.run(asked)
+    assert texts(busy_browser, "#row-1999 bdi:first-child") == ["test_1999"]
+    assert len(texts(busy_browser, "#tests tbody tr")) == (1 if asked else 2000)
+
+
+def test_a_long_list_that_is_sorted_is_whole(busy_browser, long_page):
+    busy_browser.open(long_page)
+    busy_browser.click("#tests button[data-sort=kernels]")
+    counts = [int(text) for text in texts(busy_browser, "#tests td:nth-child(3)")]
+    assert len(counts) == 2000
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_without_scripts_and_on_paper_a_long_list_is_whole(busy_browser, long_page):
+    hidden = "[...document.querySelectorAll('#tests tbody tr')].filter((row) => !row.checkVisibility()).length"
+    busy_browser.open(long_page)
+    assert busy_browser.run(hidden) == 1800
+    busy_browser.call("Emulation.setEmulatedMedia", media="print")
+    assert busy_browser.run(hidden) == 0
+    busy_browser.call("Emulation.setEmulatedMedia", media="")
+    busy_browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    busy_browser.call("Page.navigate", url=long_page.resolve().as_uri())
+    while busy_browser.run("document.readyState") != "complete" or not busy_browser.run(
+        "document.querySelector('#row-1999')?.id"
+    ):
+        pass
+    assert busy_browser.run(hidden) == 0
 
 
 def test_equal_recordings_are_not_told_apart_row_by_row(browser, tmp_path):

@@ -87,6 +87,18 @@ def test_the_verdicts_are_a_line_of_json_behind_what_the_program_writes(program,
     assert [verdict["number"] for verdict in told["limits"]] == ([3] if status == 1 else [])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looked at on Linux")
+@pytest.mark.parametrize("columns", [40, 80])
+def test_no_line_of_what_was_missed_is_wider_than_the_terminal(program, columns):
+    from terminals import on_terminal
+
+    limits = ("--limit", "max_kernels=1", "--limit", "forbid_ops=aten::mm", "--limit", "max_syncs=0")
+    status, lines = on_terminal(["-c", COMMAND, "--device", "cpu", *limits, program()], columns)
+    assert status == 3
+    assert any(line.startswith("  do: ") for line in lines)
+    assert max(map(len, lines[1:])) <= columns
+
+
 def test_a_program_finds_its_arguments_and_modules_and_runs_once(program):
     done = run(program(), "--limit", "max_kernels=0", "--help")
     assert done.returncode == 0

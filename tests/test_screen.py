@@ -256,7 +256,7 @@ def test_a_command_stays_on_one_line(run_tests, monkeypatch):
 def test_where_nobody_knows_the_width_lines_of_prose_stay_whole(run_tests, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     text = run_tests(WIDE, "test_it.py::test_lines", in_process=False).stdout.str()
-    assert "  do: what was not measured never counts as a pass; `torchprof explain not-measured` says more\n" in text
+    assert "  do: `torchprof explain needs-gpu` says what to do; what was not measured never passes\n" in text
 
 
 def test_what_ended_the_measured_code_is_named(run_tests, pytester):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import chdir
 
 import pytest
 
@@ -11,6 +12,7 @@ pytestmark = [
     pytest.mark.any_torch,
     pytest.mark.skipif(sys.platform != "linux", reason="looked at on Linux"),
 ]
+WIDTHS = (40, 60, 80, 120, 200)
 BEFORE = """
 import torch
 
@@ -117,9 +119,7 @@ def too_wide(lines, columns):
     return [line for line in ours if len(line) > columns]
 
 
-@pytest.mark.parametrize(
-    ("quiet", "widths"), [((), (40, 60, 80, 120, 200)), (("-q",), (40, 120))], ids=["plain", "quiet"]
-)
+@pytest.mark.parametrize(("quiet", "widths"), [((), WIDTHS), (("-q",), (40, 120))], ids=["plain", "quiet"])
 def test_no_line_of_a_failure_is_wider_than_the_terminal(tests, quiet, widths):
     from terminals import on_terminal
 
@@ -134,8 +134,27 @@ def test_no_line_of_a_failure_in_ranks_is_wider_than_the_terminal(pytester):
 
     pytester.makepyfile(model=AFTER, test_it=IN_RANKS)
     words = ["-m", "pytest", "-p", "torchprof", "-p", "no:cacheprovider", "--disable-warnings"]
-    for quiet, columns in (([], 40), ([], 120), (["-q"], 60)):
+    for quiet, columns in (*(([], columns) for columns in WIDTHS), (["-q"], 60)):
         status, lines = on_terminal([*words, *quiet], columns, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", CI="")
         assert status == 1
         assert sum(line.startswith("rank 1 of 2: ") for line in lines) == 2
         assert too_wide(lines, columns) == []
+
+
+def test_no_line_about_another_commit_is_wider_than_the_terminal(tmp_path):
+    from repository import AUTHOR, Repository
+    from terminals import on_terminal
+
+    tests = TESTS[: TESTS.index("@pytest")] + TESTS[TESTS.index("@cpu") : TESTS.index("@pytest", TESTS.index("@cpu"))]
+    repository = Repository(tmp_path / "repository", {"model.py": BEFORE, "test_it.py": tests})
+    repository.write({"model.py": AFTER})
+    words = ["-m", "pytest", "-p", "torchprof", "-p", "no:cacheprovider", "--disable-warnings"]
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CI": "", "PY_COLORS": "0", **AUTHOR}
+    with chdir(repository.path):
+        for columns in WIDTHS:
+            status, lines = on_terminal([*words, "--torchprof-against=main"], columns, **environment)
+            assert status == 1
+            assert too_wide(lines, columns) == []
+            beside = [line for line in lines if line.startswith(("torchprof:", "base "))]
+            assert len(beside) >= 3
+            assert max(map(len, beside)) <= columns

@@ -106,6 +106,7 @@ SEVERAL = {
     "miss": "misses",
     "rule": "rules",
     "new entry": "new entries",
+    "more new kernel": "more new kernels",
     "more warning": "more warnings",
 }
 """Every noun that the package counts, and what several of them are called."""

@@ -22,6 +22,8 @@ from pytest_torchprof.limits.quantities import duration_us
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.report import Reference
+from pytest_torchprof.text import broken
+from pytest_torchprof.text.tables import screen_columns
 
 if TYPE_CHECKING:
     import argparse
@@ -139,9 +141,9 @@ class Request:
         return tuple(tree / root for root in dict.fromkeys((*usual, *self.roots)) if (tree / root).is_dir())
 
     def write_line(self, line: str, *, always: bool = False) -> None:
-        """Write a line to the terminal; with ``-q`` only one that must be seen."""
+        """Write a line, broken where a terminal ends; with ``-q`` only one that must be seen."""
         if always or self.config.option.verbose >= 0:
-            sys.stdout.write(f"{line}\n")
+            sys.stdout.write(f"{broken(line, screen_columns() if sys.stdout.isatty() else None)}\n")
             sys.stdout.flush()
 
 

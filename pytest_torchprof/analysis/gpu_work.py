@@ -15,7 +15,7 @@ from pytest_torchprof.analysis.kernel_work import KernelVariants
 from pytest_torchprof.analysis.recaptures import recaptures
 from pytest_torchprof.analysis.step_time import STEP
 from pytest_torchprof.analysis.stretches import LONG_NS, Stretch, long_stretches
-from pytest_torchprof.analysis.waits import waiting_copies
+from pytest_torchprof.analysis.waits import outermost, waiting_copies
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.text import parse
 from pytest_torchprof.kernels.names.words import only_lasts
@@ -525,16 +525,20 @@ class GpuWork:
 
     @cached_property
     def blocking(self) -> list[int]:
-        """The blocking calls of the steps, the profiler's own aside."""
+        """The blocking calls of the steps, the profiler's own and those within others aside."""
         trace = self.trace
         step_of, flush = trace.step_of_call, trace.flush
-        return [i for i in trace.blocking if i != flush and step_of[i] >= 0]
+        return outermost(trace, [i for i in trace.blocking if i != flush and step_of[i] >= 0])
 
     @cached_property
     def waiting_copies(self) -> dict[int, int]:
-        """The calls of copies from or to pageable memory that came back only when the copy was done, by operator."""
-        call_of, op_of = self.trace.links.call_of, self.launching.op_of
-        return {call_of[i]: op_of[i] for i in waiting_copies(self.trace, self.copies)}
+        """The calls of copies from or to pageable memory that came back only when the copy was done, by operator.
+
+        Those that block whatever the memory are among the blocking calls.
+        """
+        call_of, op_of, blocking = self.trace.links.call_of, self.launching.op_of, {*self.trace.blocking}
+        copies = waiting_copies(self.trace, self.copies)
+        return {call_of[i]: op_of[i] for i in copies if call_of[i] not in blocking}
 
     @cached_property
     def waiting_copies_of(self) -> dict[int, list[int]]:

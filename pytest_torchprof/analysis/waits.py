@@ -19,6 +19,16 @@ def blocking_calls(trace: Trace, calls: Iterable[int]) -> list[int]:
     return [i for i in calls if names[i] in blocking and i != trace.flush]
 
 
+def outermost(trace: Trace, calls: Iterable[int]) -> list[int]:
+    """Return the calls without those that were made within another of them: the CPU waits there once."""
+    threads, starts, ends = trace.calls.thread, trace.calls.start, trace.calls.end
+    kept: list[int] = []
+    for i in sorted(calls, key=lambda i: (threads[i], starts[i], -ends[i])):
+        if not kept or threads[i] != threads[kept[-1]] or ends[i] > ends[kept[-1]]:
+            kept.append(i)
+    return sorted(kept)
+
+
 def longest_poll(trace: Trace, calls: Iterable[int]) -> int:
     """Return how often in a row the steps' own thread asked whether the GPU is done, and made no other call.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UsageError, add_limits
 from pytest_torchprof.text import json_text, printable, printable_line, reason_line
+from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -86,7 +87,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _write_at_once(line: str) -> None:
-    sys.stdout.write(f"{reason_line(line)}\n")
+    sys.stdout.write(f"{on_screen(reason_line(line))}\n")
     sys.stdout.flush()
 
 

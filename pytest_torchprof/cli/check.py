@@ -67,6 +67,7 @@ def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
     from pytest_torchprof.limits import check_limits  # noqa: PLC0415
     from pytest_torchprof.profiles import load  # noqa: PLC0415
     from pytest_torchprof.text import counted  # noqa: PLC0415
+    from pytest_torchprof.text.tables import on_screen  # noqa: PLC0415
 
     own_kernels, asked = _read_asked(arguments, limits)
     trace = arguments.path
@@ -80,16 +81,18 @@ def _judge(arguments: Namespace, limits: dict[str, object]) -> int:
         write_json(verdicts, profile.why_missed)
         return _status(verdict.status for verdict in verdicts)
     _write_verdicts(verdicts, arguments.top)
+    notes = []
     if orphans := profile.trace.orphans:
-        sys.stdout.write(
+        notes.append(
             f"{counted(orphans, 'GPU operation')} without a launch in the recording, in no step: queued before it, "
             "or lost with the very first calls\n"
         )
     if profile.trace.metadata is None and not profile.trace.device_kind.has_launches:
-        sys.stdout.write(
+        notes.append(
             "work on threads that torch.profiler does not see is not in this recording; nothing says whether there was "
             "any\n"
         )
+    sys.stdout.write("".join(map(on_screen, notes)))
     return _status(verdict.status for verdict in verdicts)
 
 

@@ -15,6 +15,7 @@ from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.text import and_more, counted, enumerated, printable_line, show_bytes
+from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -176,9 +177,9 @@ def _run(arguments: Namespace) -> int:
         summary = folder.sum_up(frozen, records, shown.see)
     else:
         summary = summed(frozen.version, records.each(own, shown.see))
-    sys.stdout.writelines(f"{line}\n" for line in _lines(folder, summary, shown))
+    sys.stdout.writelines(f"{on_screen(line)}\n" for line in _lines(folder, summary, shown))
     if not shard.is_all:
-        sys.stdout.write(f"\n{shard}; the same command without --shard sums up all of them\n")
+        sys.stdout.write(on_screen(f"\n{shard}; the same command without --shard sums up all of them\n"))
     return _status(summary, arguments.max_bad)
 
 

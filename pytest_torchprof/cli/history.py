@@ -29,7 +29,7 @@ from pytest_torchprof.history.where import Where, where_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import counted, nearest, printable
-from pytest_torchprof.text.tables import terminal_width
+from pytest_torchprof.text.tables import on_screen, terminal_width
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -191,13 +191,14 @@ def _log(arguments: Namespace) -> int:
     sys.stdout.write("".join(f"{line}\n" for line in ["", *remarks] if remarks))
     events = events_of(branch, all_series)
     for series in _of_test(branch, all_series, arguments.test):
-        sys.stdout.write("\n" + "\n".join(log_lines(series, unchanged(series), arguments.number, width)) + "\n")
+        lines = log_lines(series, unchanged(series), arguments.number, width)
+        sys.stdout.write(on_screen("\n" + "\n".join(lines) + "\n"))
         for event in events:
             if any(change.key == series.key for change in event.changes):
                 sys.stdout.write("\n" + "\n".join(event_lines(event, branch.notes, width, series.key)) + "\n")
         own = [times for times in judged if times.times.series is series]
         for times in own:
-            sys.stdout.write("\n" + "\n".join(time_log_lines(times, width)) + "\n")
+            sys.stdout.write(on_screen("\n" + "\n".join(time_log_lines(times, width)) + "\n"))
         for step in time_events(branch, own):
             sys.stdout.write("\n" + "\n".join(time_event_lines(step, width)) + "\n")
     return DONE

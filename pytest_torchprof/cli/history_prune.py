@@ -11,6 +11,7 @@ from pytest_torchprof.cli import UsageError
 from pytest_torchprof.cli.history_read import believed, day, store_that_is_there
 from pytest_torchprof.history.reading import RunReader
 from pytest_torchprof.text import counted
+from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -56,5 +57,5 @@ def _prune(arguments: Namespace) -> int:
         sys.stdout.write(f"{counted(removed, 'record')}{which} removed, {stay}\n")
         return 0
     more = "; nothing is removed without --yes" if old else ""
-    sys.stdout.write(f"{counted(len(old), 'record')}{which} would be removed, {stay}{more}\n")
+    sys.stdout.write(on_screen(f"{counted(len(old), 'record')}{which} would be removed, {stay}{more}\n"))
     return 0

@@ -12,6 +12,7 @@ from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN, write_json
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.text import counted, printable_line
+from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -110,7 +111,7 @@ def _reason(problem: Exception | None) -> Reason | None:
 
 def _write_outcome(profile: Profile | None, problem: Exception | None, limits: int) -> None:
     if problem is not None:
-        sys.stdout.write(f"{problem}\n")
+        sys.stdout.write(f"{on_screen(str(problem))}\n")
     elif limits:
         sys.stdout.write(f"{counted(limits, 'limit')} {'holds' if limits == 1 else 'hold'}\n")
     elif profile is not None:

@@ -96,6 +96,8 @@ class Change(Struct, frozen=True, kw_only=True):
     undecided: Undecided | None = None
     launched: LaunchPlaces | None = None
     """The places at which the kernels were launched; None if they were not looked up or are not known."""
+    replayed: bool = False
+    """Whether the replay of a CUDA graph launched those of its new kernels that have no operator."""
     breaks: tuple[GraphBreak, ...] = ()
     """The graph breaks that it concerns, if their places are known."""
 

@@ -47,11 +47,11 @@ def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
     """
     steps = {records(step.kernels): step for step in reversed(analysis.steps)}
     concerned = [change for change in comparison.changes if change.direction == WORSE and change.launches]
-    located: dict[Change, Change] = {}
+    located = {change: with_replay(change, steps[new.steps[change.step]]) for change in concerned}
     for change in concerned[:MOST_KERNELS]:
         step = new.steps[change.step]
         if (launched := _launch_places(change, step, steps[step], comparison.changes)) is not None:
-            located[change] = replace(change, launched=launched)
+            located[change] = replace(located[change], launched=launched)
     origins = [place for change in located.values() if change.launched for place in change.launched.places]
     first = [(origin.file, origin.line) for origin in origins if origin.file is not None]
     if broken := next(
@@ -68,6 +68,14 @@ def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
         first=first[0] if first else None,
         unknown=tuple(reason for reason in reasons if reason),
     )
+
+
+def with_replay(change: Change, step: StepProfile) -> Change:
+    """Return the change of a step, with whether a replay launched those of its kernels that have no operator."""
+    if not (names := {kernel.name for kernel in change.after if kernel.op is None}):
+        return change
+    replayed = {kernel.name for kernel in step.kernels if kernel.in_graph and kernel.op is None}
+    return replace(change, replayed=True) if names <= replayed else change
 
 
 def _launch_places(

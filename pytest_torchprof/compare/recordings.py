@@ -12,6 +12,7 @@ from pytest_torchprof.compare.cost import cost_of, exchanged
 from pytest_torchprof.compare.difference import RULES, difference
 from pytest_torchprof.compare.kernel_changes import reordering
 from pytest_torchprof.compare.number_changes import median_changes
+from pytest_torchprof.compare.origins import with_replay
 from pytest_torchprof.compare.sameness import work_on_the_same
 from pytest_torchprof.compare.words import kind_of
 from pytest_torchprof.kernels.names import without_index
@@ -43,7 +44,8 @@ def diff(before: Analysis, after: Analysis) -> Comparison:
     delta = difference(records(first.kernels), records(second.kernels), RULES["normal"])
     differ = kinds[first] != kinds[second] or any(work_on_the_same(*pair) is NO for pair in delta.swapped)
     most = {max(analysis.steps, key=_count_kernels) for analysis in (before, after)}
-    changes = (*_kernel_changes(delta), *median_changes(before, after))
+    kernels = (with_replay(change, second) for change in _kernel_changes(delta))
+    changes = (*kernels, *median_changes(before, after))
     sampled = (before.trace.samples_hardware, after.trace.samples_hardware)
     alike = (_steps_alike(first, before.steps, kinds), _steps_alike(second, after.steps, kinds))
     return Comparison(

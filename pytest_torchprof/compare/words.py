@@ -69,6 +69,7 @@ _FAMILIES: Final = 5
 """The most families that a line names."""
 _SHOWN: Final = 4
 """The most names, or kinds of changes, that a line has room for."""
+_REPLAYED: Final = ", launched by the replay of a CUDA graph, which has no operator"
 MOST_PLACES: Final = 5
 """The most places of a kernel that a line names."""
 STALE: Final = "the test was edited after its baseline was recorded (stale)"
@@ -98,7 +99,7 @@ def noise_words(change: Change) -> str:
 
 def _count_words(change: Change) -> str:
     (kernel,) = change.after or change.before
-    launched = f", launched by {printable(kernel.op)}" if kernel.op else ""
+    launched = f", launched by {printable(kernel.op)}" if kernel.op else _REPLAYED if change.replayed else ""
     per_step = f"{change.old} -> {change.new} per step" if change.kind == "count" else f"{change.times} per step"
     return f"{kernel.short}: {per_step}{launched}"
 
@@ -153,7 +154,8 @@ def _replacement_words(change: Change) -> str:
     head = f"{became_words(change)}{times_words(change.times)}"
     if len(change.before) == len(change.after) == 1:
         return f"{head}: {_one_for_one_words(change.before[0], change.after[0])}"
-    return f"{head}: {' -> '.join(_list_names(side) for side in (change.before, change.after) if side)}"
+    names = [_list_names(change.before), _list_names(change.after, replayed=change.replayed)]
+    return f"{head}: {' -> '.join(filter(None, names))}"
 
 
 def _one_for_one_words(was: KernelRecord, now: KernelRecord) -> str:
@@ -212,9 +214,11 @@ def times_words(count: int) -> str:
     return f" ({count}x)" if count > 1 else ""
 
 
-def _list_names(kernels: Sequence[KernelRecord], shown: int = 4) -> str:
+def _list_names(kernels: Sequence[KernelRecord], shown: int = 4, *, replayed: bool = False) -> str:
+    launchers = [kernel.op or ("graph replay" if replayed else "") for kernel in kernels]
     words = [
-        f"{kernel.short}{f' ({kernel.op})' if kernel.op and kernel.op != kernel.short else ''}" for kernel in kernels
+        f"{kernel.short}{f' ({launcher})' if launcher and launcher != kernel.short else ''}"
+        for kernel, launcher in zip(kernels, launchers, strict=True)
     ]
     return first_of([printable_line(word) for word in words], shown)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 from operator import add
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pytest_torchprof.limits.evidence import FindingLine, WorkRow
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.remedies import remedies_of
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.reasons.reason import Verbatim
@@ -48,6 +49,8 @@ INDENT = 6
 MOST_PLACES = 3
 """The most places of one row on a screen of limited size."""
 LONGEST_OPS = 28
+_NARROWEST, _WIDEST = 40, 100
+"""The columns that rows of work are drawn for, at least and at most."""
 _LEAST_NAME = 16
 
 
@@ -64,6 +67,11 @@ class Screen:
     """Whether nothing may be left out (``-vv``)."""
     rest: str = "pytest -vv"
     """The command that shows what is left out; empty where none does."""
+
+    @classmethod
+    def of_columns(cls, columns: int | None, **more: Any) -> Self:
+        """Return the room of a terminal of so many columns; None where they are not known."""
+        return cls(width=min(max(columns or 80, _NARROWEST), _WIDEST), columns=columns or None, **more)
 
 
 DEFAULT = Screen()
@@ -193,9 +201,12 @@ def _failure_text(
     tail = _broken([f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)], screen)
     tail += ["", *more] if more else [""]
     caps = _caps(len(verdicts), screen)
-    tail += _what_to_do(verdicts, why, caps, screen) + _shown(varied, screen)
+    moved = _moved(others)
+    came = _first_come([line for line in moved if line.about == "came"])
+    tail += _what_to_do(verdicts, why, came, caps, screen) + _shown(varied, screen)
     sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
-    head = _broken([_headline(verdicts, analysis), ""], screen)
+    cause = f"; {_first_moved(moved)}" if moved else ""
+    head = _broken([f"{_headline(verdicts, analysis)}{cause}", ""], screen)
     return "\n".join([*head, *chain.from_iterable(sections), *tail])
 
 
@@ -396,6 +407,14 @@ def _first_moved(moved: Sequence[FailureLine]) -> str:
     return f"{_MOVED[first.about]}: {what}{and_more(len(moved) - 1)}"
 
 
+def _first_come(came: Sequence[FailureLine]) -> str:
+    """Return the first kernel that came as the object of a sentence; empty if none did."""
+    if not came:
+        return ""
+    named = " at ".join(filter(None, [printable_line(came[0].subject or came[0].text), came[0].file_line]))
+    return f"{named}{and_more(len(came) - 1, 'new kernel')}"
+
+
 def _brief_cause(verdict: Verdict) -> str:
     """Return the cause of a missed limit: the largest row of work, else the first line about it."""
     row = verdict.culprit
@@ -449,17 +468,22 @@ def _places_of(row: WorkRow) -> str:
     return f"{' ' * INDENT}{row.name}: {first_of(places, MOST_PLACES, between='; ')}"
 
 
+def _code_of(verdict: Verdict) -> str:
+    """Return the code under which it is explained why a limit is not measured."""
+    return (verdict.reason.code if verdict.reason is not None else None) or Code.NOT_MEASURED
+
+
 def _what_to_do(
     verdicts: tuple[Verdict, ...],
     why: Callable[[str], Sequence[Finding]],
+    came: str,
     caps: Caps,
     screen: Screen,
 ) -> list[str]:
-    remedies = remedies_of(verdicts, why)
+    remedies = remedies_of(verdicts, why, came=came)
     most = len(remedies) if caps.remedies is None else caps.remedies
-    todo = []
-    if any(verdict.status == NOT_MEASURED for verdict in verdicts):
-        todo.append("what was not measured never counts as a pass; `torchprof explain not-measured` says more")
+    codes = dict.fromkeys(_code_of(verdict) for verdict in verdicts if verdict.status == NOT_MEASURED)
+    todo = [f"`torchprof explain {code}` says what to do; what was not measured never passes" for code in codes]
     return [
         *_broken([f"{REMEDY}{line}" for line in remedies[:most]], screen),
         *_left(len(remedies) - most, "", len(REMEDY), screen),

@@ -8,6 +8,7 @@ from pytest_torchprof.findings.catalogue.waiting import ImplicitSync
 from pytest_torchprof.limits.evidence import FindingLine
 from pytest_torchprof.limits.limit import MISSED
 from pytest_torchprof.limits.seen import CarriedByNone, NothingWasCompiled
+from pytest_torchprof.text import path_from_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.limits.limit import Verdict
 
-_FEWER: Final = (
-    "drop or fuse what is launched beyond the limit (torch.compile, foreach and fused variants launch less), or raise "
-    "it if the new number is meant"
+_FEWER_OF: Final = (
+    "drop or fuse {what} (torch.compile, foreach and fused variants launch less), or raise {limit} if the new number "
+    "is meant"
 )
+_FEWER: Final = _FEWER_OF.format(what="what is launched beyond the limit", limit="it")
 _HIDDEN: Final = (
     "start communication earlier, or compute more while it runs (buckets, prefetching); change the limit if as much of "
     "it is meant to be exposed"
@@ -121,28 +123,34 @@ _TELLING: Final[Mapping[str, frozenset[str]]] = {
 }
 """By the limit, findings with a better remedy: what the compiler left out, which code made the CPU wait."""
 _MEANT: Final = {"max_syncs": "waits that are meant go into allow_syncs"}
+_AT_ITS_LINES: Final = frozenset(
+    {"forbid_kernels", "forbid_ops", "only_kernels", "max_memcpys", "max_memsets", "max_syncs"}
+)
+"""Limits that are missed by all work that is shown below them."""
 _OF_ANY: Final = "change the code, or the limit if what was seen is meant"
 """The remedy for a limit of another plugin."""
 _COMPILE: Final = "let the test call what torch.compile returned, or take the limit away if nothing is to be compiled"
 
 
-def remedies_of(verdicts: Iterable[Verdict], why: Callable[[str], Sequence[Finding]] = lambda _: ()) -> list[str]:
+def remedies_of(
+    verdicts: Iterable[Verdict], why: Callable[[str], Sequence[Finding]] = lambda _: (), *, came: str = ""
+) -> list[str]:
     """Return the remedies for the missed ones of these verdicts, once each; several say which limit each is for.
 
     ``why`` returns the findings that may explain why the limit of a name was missed: whatever broke a compiled graph
-    must be fixed first.
+    must be fixed first. ``came`` are the kernels that are new against a baseline, which tell what is too much.
     """
     subjects: dict[str, dict[str, None]] = {}
     for verdict in verdicts:
         if verdict.status == MISSED:
-            for subject, remedy in _remedies_of(verdict, why):
+            for subject, remedy in _remedies_of(verdict, why, came):
                 subjects.setdefault(remedy, {})[subject] = None
     if len(subjects) < 2:
         return [*subjects]
     return [f"for {', '.join(names)}: {remedy}" for remedy, names in subjects.items()]
 
 
-def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> list[tuple[str, str]]:
+def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]], came: str) -> list[tuple[str, str]]:
     """Return the limit, or the findings that it forbids, each with its remedy."""
     if any(_nothing_compiled(fact) for fact in verdict.seen):
         return [(verdict.name, _COMPILE)]
@@ -151,8 +159,22 @@ def _remedies_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> l
         return remedies
     finding = telling_of(verdict, why)
     if finding is None:
-        return [(verdict.name, REMEDIES.get(verdict.limit, _OF_ANY))]
-    return [(verdict.name, f"{finding.remedy}; {_MEANT[verdict.limit]}" if verdict.limit in _MEANT else finding.remedy)]
+        remedy = REMEDIES.get(verdict.limit, _OF_ANY)
+        if came and remedy is _FEWER:
+            return [(verdict.name, _FEWER_OF.format(what=came, limit="the limit"))]
+        return [(verdict.name, f"{_where(verdict)}{remedy}")]
+    meant = f"; {_MEANT[verdict.limit]}" if verdict.limit in _MEANT else ""
+    return [(verdict.name, f"{_where(verdict)}{finding.remedy}{meant}")]
+
+
+def _where(verdict: Verdict) -> str:
+    """Return the lines to change, where all work that is shown is what must not run; else an empty text."""
+    rows = [row for row in verdict.rows if not row.also_ran and row.line is not None]
+    if verdict.limit not in _AT_ITS_LINES or not rows:
+        return ""
+    file, number = rows[0].line or ("", 0)
+    is_one = len({row.line for row in rows}) == 1 and all(len(row.places) == 1 for row in rows)
+    return f"{'at' if is_one else 'beginning at'} {path_from_here(file)}:{number}: "
 
 
 def telling_of(verdict: Verdict, why: Callable[[str], Sequence[Finding]]) -> Finding | None:

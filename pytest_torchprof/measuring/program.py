@@ -21,6 +21,7 @@ import msgspec
 
 from pytest_torchprof import capture
 from pytest_torchprof.capture.measurement import why_unbelievable
+from pytest_torchprof.limits import Screen
 from pytest_torchprof.measuring.as_python import run_as_python
 from pytest_torchprof.measuring.script import device_for, judge, problem_of, stands_in
 from pytest_torchprof.profiles import Profile
@@ -30,6 +31,7 @@ from pytest_torchprof.reasons.measuring import NoRecordingOfProgram, ProgramEnde
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.recording.reader import read
 from pytest_torchprof.system.replacing import replacing
+from pytest_torchprof.text.tables import screen_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -158,7 +160,8 @@ def _outcome(program: Sequence[str], status: int, folder: Path, asked: Sequence[
         reason = reason or NoRecordingOfProgram()
         return ProgramOutcome(problem=not_measured(reason, ask_the_doctor=reason.for_the_doctor), profile=profile)
     verdicts = judge(profile, asked, stands_in=stands_in(device, ended.device or device))
-    return ProgramOutcome(problem=problem_of(verdicts, profile), profile=profile, verdicts=verdicts)
+    problem = problem_of(verdicts, profile, Screen.of_columns(screen_columns(), rest=""))
+    return ProgramOutcome(problem=problem, profile=profile, verdicts=verdicts)
 
 
 def _read_ended(folder: Path) -> _Ended | None:

@@ -250,9 +250,11 @@ def judge(measured: Profile, asked: Sequence[Asked], *, stands_in: bool) -> tupl
     return (something_ran(unknown),) if unknown else ()
 
 
-def problem_of(verdicts: Iterable[Verdict], measured: Profile) -> LimitsMissed | NotMeasured | None:
+def problem_of(
+    verdicts: Iterable[Verdict], measured: Profile, screen: Screen = _SCREEN
+) -> LimitsMissed | NotMeasured | None:
     """Return the error for verdicts that do not hold; None if all do."""
-    return error_for(verdicts, measured, measured.why_missed, screen=_SCREEN)
+    return error_for(verdicts, measured, measured.why_missed, screen=screen)
 
 
 def _call_again(path: Path, function: Callable[[], object], explanation: Explanation) -> None:

@@ -32,7 +32,7 @@ from pytest_torchprof.reasons.comparing import (
 )
 from pytest_torchprof.report.result import failure_lines
 from pytest_torchprof.testing.options import BaselineMode
-from pytest_torchprof.text import first_of, quoted, reason_line
+from pytest_torchprof.text import first_of, path_from_here, quoted, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -332,14 +332,15 @@ class BaselineCheck:
         yield from failure_lines(comparison)
         yield from (FailureLine(f"    lines: not known: {reason_line(str(why))}") for why in blame.unknown)
         yield from (FailureLine(line, "varies") for line in comparison.varied())
+        at = "" if blame.first is None else f" at {path_from_here(blame.first[0])}:{blame.first[1]}"
         if side is None:
             update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
-            yield FailureLine("fix the code, or accept the change: ", "remedy", update)
+            yield FailureLine(f"fix the code{at}, or accept the change: ", "remedy", update)
         else:
             allowed = compare.tolerance_for(comparison.changes)
             tolerance = ", ".join(f'"{name}": {more:g}' for name, more in allowed.items())
             allow = f", or allow it in the marker: tolerance={{{tolerance}}}" if tolerance else ""
-            yield FailureLine(f"fix the code{allow}", "remedy")
+            yield FailureLine(f"fix the code{at}{allow}", "remedy")
 
     def _missing_baseline(self, judgement: BaselineJudgement) -> Iterator[FailureLine]:
         missing = f"no baseline for this test and device in {self.run.shown(judgement.file)} (strict)"

@@ -18,7 +18,7 @@ from pytest_torchprof.testing.baseline_outcome import BaselineOutcome, baseline_
 from pytest_torchprof.testing.joint_judgement import judged_together
 from pytest_torchprof.testing.outcome import came_out
 from pytest_torchprof.testing.results import result_of
-from pytest_torchprof.text import and_more, printable_line
+from pytest_torchprof.text import and_more, broken, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +154,10 @@ def _keep(test: MeasuredTest, measurement: Measurement, result: Result) -> Path 
 
 def _rule_lines(test: MeasuredTest) -> str:
     rule = test.options.rule
-    return "" if rule is None else f"\n  rule: {', '.join(rule.asked_by)}; exceptions stand in {ALLOW_FILE}"
+    if rule is None:
+        return ""
+    line = f"  rule: {', '.join(rule.asked_by)}; exceptions stand in {ALLOW_FILE}"
+    return f"\n{broken(line, test.screen.columns)}"
 
 
 def _recording_lines(test: MeasuredTest, kept: Path | None) -> str:

@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.testing.session import RunState
 
-NARROWEST, WIDEST = 40, 100
-
 
 def screen_of(config: pytest.Config) -> Screen:
     """Return the room for a failure: as wide as the terminal is, and unlimited where ``-vv`` asks for it."""
     columns = config.stash.get(COLUMNS, None)
     everything = config.get_verbosity() >= 2
-    return Screen(width=min(max(columns or 80, NARROWEST), WIDEST), columns=columns or None, everything=everything)
+    return Screen.of_columns(columns, everything=everything)
 
 
 def write_section(state: RunState, terminalreporter: Any) -> None:

@@ -23,7 +23,8 @@ from pytest_torchprof.report.ci import PREFIX, properties
 from pytest_torchprof.report.result import BaselineState, Outcome
 from pytest_torchprof.testing.pytest_report import BriefFailure, OneLine
 from pytest_torchprof.testing.timed_results import with_times, without_times
-from pytest_torchprof.text import counted, first_line, first_of, printable_line
+from pytest_torchprof.testing.workers import COLUMNS
+from pytest_torchprof.text import broken, counted, first_line, first_of, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,7 +141,8 @@ class _Terminal:
     def write(self, line: str) -> None:
         if self.reporter is not None:
             self._end_line()
-            self.reporter.write_line(line)
+            columns = self.config.stash.get(COLUMNS, None) if self.reporter.isatty else None
+            self.reporter.write_line(broken(line, columns))
 
     def show(self, line: str) -> None:
         """Show a line until the next one is shown, on a terminal only."""
@@ -162,12 +164,13 @@ def _report(config: pytest.Config, before: Result, after: Result) -> None:
         xml.add_global_property(f"{PREFIX}.time[{printable_line(after.name)}]", compared.words)
     file, line = after.location or ("", 1)
     if after.outcome.is_failure and not before.outcome.is_failure:
+        text = broken(after.message, config.stash.get(COLUMNS, None))
         report = pytest.TestReport(
             nodeid=after.nodeid,
             location=(file, line - 1, after.nodeid.partition("::")[2]),
             keywords={},
             outcome="failed",
-            longrepr=BriefFailure(after.message, OneLine(first_line(after.message))),  # type: ignore[arg-type]
+            longrepr=BriefFailure(text, OneLine(first_line(after.message))),  # type: ignore[arg-type]
             when="call",
             user_properties=properties(after),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pytest_torchprof.text import WIDTH, and_more, cut, cut_inside, width_of, wrapped
+from pytest_torchprof.text import WIDTH, and_more, broken, cut, cut_inside, width_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +28,11 @@ def screen_columns() -> int | None:
     import shutil  # noqa: PLC0415 - as above
 
     return shutil.get_terminal_size(fallback=(0, 0)).columns or None
+
+
+def on_screen(text: str) -> str:
+    """Return prose as the screen shows it: its lines are broken where it ends, and stay whole in a file."""
+    return broken(text, screen_columns())
 
 
 class Column(NamedTuple):

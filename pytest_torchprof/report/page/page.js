@@ -130,4 +130,5 @@
   });
   await go();
   document.documentElement.dataset.ready = "true";
+  Tests.unfold();
 })();

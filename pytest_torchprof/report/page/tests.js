@@ -1,13 +1,25 @@
 // The list of verdicts: filter, search, sort and the way through it by keyboard. The file has the list without this, too.
 const Tests = (() => {
   const table = document.getElementById("tests");
-  const rows = table ? [...table.tBodies[0].rows] : [];
+  const rows = table ? [...table.tBodies].flatMap((body) => [...body.rows]) : [];
   const search = document.getElementById("search");
   const chips = [...document.querySelectorAll(".chip")];
   const chosen = new Set();
   const names = new Map(rows.map((row) => [row, row.querySelector(".name").textContent.toLowerCase()]));
 
+  // The parts of a long list that are not shown yet: one after another, when there is nothing else to do, or all at once.
+  const later = table ? [...table.querySelectorAll(".later")] : [];
+  const unfold = (parts = later.length) => {
+    for (const body of later.splice(0, parts)) body.classList.remove("later");
+  };
+  const whenIdle = (call) => (globalThis.requestIdleCallback ? requestIdleCallback(call, {timeout: 1000}) : setTimeout(call, 100));
+  const unfoldInTime = () => {
+    unfold(1);
+    if (later.length) whenIdle(unfoldInTime);
+  };
+
   const filter = () => {
+    unfold();
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let count = 0;
     for (const row of rows) {
@@ -41,6 +53,7 @@ const Tests = (() => {
       return (falling ? -order : order) || a.dataset.place - b.dataset.place;
     });
     rows.splice(0, rows.length, ...keyed.map(([, row]) => row));
+    unfold();
     table.tBodies[0].append(...rows);
   };
 
@@ -49,6 +62,7 @@ const Tests = (() => {
     table?.querySelector("[aria-current]")?.removeAttribute("aria-current");
     const row = document.getElementById(`row-${number}`);
     if (!row) return;
+    if (row.closest(".later")) unfold();
     row.classList.add("current");
     row.querySelector("a").setAttribute("aria-current", "true");
     const box = row.closest(".scroll");
@@ -79,9 +93,9 @@ const Tests = (() => {
     }
     for (const button of table.tHead.querySelectorAll("button")) button.addEventListener("click", () => sort(button));
     // A row is as good as its link.
-    table.tBodies[0].addEventListener("click", (event) => {
-      if (!event.target.closest("a") && !String(getSelection())) event.target.closest("tr")?.querySelector("a").click();
+    table.addEventListener("click", (event) => {
+      if (!event.target.closest("a, thead") && !String(getSelection())) event.target.closest("tr")?.querySelector("a").click();
     });
   }
-  return {mark, beside, first, search};
+  return {mark, beside, first, search, unfold: () => whenIdle(unfoldInTime)};
 })();

@@ -23,6 +23,8 @@ _WORDS: Final[Mapping[str, str]] = {
     Outcome.XFAILED: "failed as expected",
     Outcome.GONE: "only before",
 }
+_PART: Final = 200
+"""So many rows are laid out at a time; a list of thousands would hold up the first paint."""
 _TITLES: Final = {column.key: column.page for column in TESTS if column.page}
 _FACTS: Final = {column.key: column for column in TESTS if column.page and column.key not in BY_NAME}
 """Columns of what a result holds besides its numbers."""
@@ -69,7 +71,15 @@ def table(rows: Sequence[str], columns: Sequence[str], verdicts: Counter[str], c
         'autocomplete="off" spellcheck="false"></div>'
         '<p class="hint" id="count" role="status"></p>'
         '<div class="scroll" tabindex="0" role="region" aria-label="All tests"><table id="tests">'
-        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+        f"<thead><tr>{heads}</tr></thead>{_bodies(rows)}</table></div></section>"
+    )
+
+
+def _bodies(rows: Sequence[str]) -> str:
+    """Return the rows in parts: all but the first wait until the page is painted, where a script can show them."""
+    parts = [rows[begin : begin + _PART] for begin in range(0, len(rows), _PART)]
+    return "".join(
+        f"<tbody{' class=later' if number else ''}>{''.join(part)}</tbody>" for number, part in enumerate(parts)
     )
 
 
