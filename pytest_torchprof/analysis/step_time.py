@@ -103,6 +103,7 @@ def step_time(
 
 def _silent_times(trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]) -> tuple[SilentTime, ...]:
     """Return the gaps of the steps by what is around them."""
+    own = intervals.merged(zip(trace.overheads.start, trace.overheads.end, strict=True))
     between: dict[tuple[str | None, str | None], Spans] = defaultdict(list)
     for gap, names in zip(silent, _neighbours(trace, silent, steps, outermost), strict=True):
         between[names].append(gap)
@@ -116,20 +117,24 @@ def _silent_times(trace: Trace, silent: Spans, steps: Spans, outermost: Sequence
             longest_us=max(lasted) / 1000,
         )
         for (after, before), gaps in between.items()
-        for profiler, lasted in _by_profiler(trace, gaps).items()
+        for profiler, lasted in _by_profiler(trace, own, gaps).items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.time_us, row.after or "", row.before or "", row.profiler or "")))
 
 
-def _by_profiler(trace: Trace, gaps: Spans) -> dict[str | None, list[int]]:
-    """Return how long the parts of the gaps are, in ns, by what the profiler did then."""
-    own = trace.overheads
-    if not len(own):
+def _by_profiler(trace: Trace, at_work: Spans, gaps: Spans) -> dict[str | None, list[int]]:
+    """Return how long the parts of the gaps are, in ns, by what the profiler did then; it was ``at_work`` meanwhile."""
+    if not at_work:
         return {None: [end - start for start, end in gaps]}
+    own = trace.overheads
+    begun = [start for start, _ in at_work]
     parts_ns: dict[str | None, list[int]] = defaultdict(list)
     for gap in gaps:
         left = [gap]
-        for i in range(len(own)):
+        last = bisect_left(begun, gap[1])
+        # There are tens of thousands of gaps, and in most of them the profiler did nothing.
+        meanwhile = range(len(own)) if last and at_work[last - 1][1] > gap[0] else ()
+        for i in meanwhile:
             if own.start[i] < gap[1] and own.end[i] > gap[0]:
                 taken = intervals.within(left, [(own.start[i], own.end[i])])
                 left = intervals.without(left, taken)
