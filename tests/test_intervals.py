@@ -52,6 +52,11 @@ def test_a_difference_holds_what_only_the_first_holds(these, those):
     assert intervals.length(left) == len(moments(left))
 
 
+@given(either, st.integers(-5, 400))
+def test_the_coverage_before_an_instant_counts_the_moments_before_it(spans, instant):
+    assert intervals.Coverage(spans).ns_before(instant) == sum(moment < instant for moment in moments(spans))
+
+
 @given(either, st.lists(st.tuples(st.integers(0, 90), st.integers(0, 9)), max_size=30))
 def test_a_length_is_told_without_ranges_that_overlap_in_any_order(these, others):
     overlapping = [(start, start + length) for start, length in others]
