@@ -17,7 +17,7 @@ from pytest_torchprof.compare import change, comparison, cost, time_comparison
 from pytest_torchprof.findings.finding import Finding
 from pytest_torchprof.limits import evidence, seen
 from pytest_torchprof.limits.limit import Verdict
-from pytest_torchprof.reasons import collectives, no_gpu
+from pytest_torchprof.reasons import collectives, no_gpu, uncompiled
 from pytest_torchprof.reasons.catalogue import KINDS
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.report import result
@@ -238,8 +238,10 @@ NAMES_AND_VALUES = {
 """Fields whose names do not tell that they hold names and values, and of what."""
 IN_RECORDINGS = {
     "Comparison.disturbed": "what disturbed the machine",
+    "InsteadOfCompiling.what": "what kept Dynamo away, of earlier versions",
     "NoFittingCode.under": "a setting of Dynamo",
     "NoRecordsInTorch.missing": "records of Dynamo's, in recordings of earlier versions",
+    "NotCompiled.seen": "what kept Dynamo away, of earlier versions",
     "OtherThreadNotDone.what": "work of other threads",
     "RanOnOtherThread.what": "work of other threads",
     "RanUncompiled.under": "a setting of Dynamo",
@@ -250,14 +252,23 @@ IN_RECORDINGS = {
 }
 """Words that stand so in recordings, baselines and reports which have to be read for good."""
 STILL_WORDS = """
-    BaseUnmeasured.because InsteadOfCompiling.what NotCompiled.seen NotReadBack.cause Result.message
+    BaseUnmeasured.because NotReadBack.cause Result.message
 """
 """Words of ours that a fact still holds: each is to become facts of its own; no new one may come."""
 
 
 def kinds_of_facts():
     """Return the kinds of reasons, findings, verdicts, what limits see, changes and results."""
-    found = [*KINDS, *seen.KINDS, *evidence.KINDS, *collectives.KINDS, *no_gpu.KINDS, *below(Finding), Verdict]
+    found = [
+        *KINDS,
+        *seen.KINDS,
+        *evidence.KINDS,
+        *collectives.KINDS,
+        *no_gpu.KINDS,
+        *uncompiled.KINDS,
+        *below(Finding),
+        Verdict,
+    ]
     for module in (result, change, comparison, cost, time_comparison):
         own = [kind for kind in vars(module).values() if getattr(kind, "__module__", None) == module.__name__]
         found += [kind for kind in own if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]

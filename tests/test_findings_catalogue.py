@@ -17,6 +17,7 @@ from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
 from pytest_torchprof.findings import RULES, AnyFinding, OtherFinding
 from pytest_torchprof.findings.catalogue import KINDS, from_words
 from pytest_torchprof.reasons.collectives import OtherMessage
+from pytest_torchprof.reasons.uncompiled import NoneFits, SettingInForce, SkippedAsTorchs
 
 pytestmark = pytest.mark.any_torch
 
@@ -34,6 +35,10 @@ VALUES = {
     "Mapping[WaitedFor, float]": ({"value": 0.25}, {"to_cpu": 1500.0, "value": 990.0, "masks": 10.0}),
     "tuple[str, ...]": (("one",), ("one", "two", "three", "four", "five", "six")),
     "tuple[str, str]": (("one", "two"), ("one", "two")),
+    "tuple[AnyWhyUncompiled | str, ...]": (
+        (SettingInForce("<setting>"),),
+        (SkippedAsTorchs("<function>", "<file>", 3), NoneFits(3000)),
+    ),
     "tuple[int, ...]": ((1,), (3000, 20)),
     "tuple[str | None, ...]": (("ProfilerStep#1",), ("ProfilerStep#1", "ProfilerStep#2")),
     "tuple[AnyRankDifference | OtherCount | OtherStepCount, ...]": (
@@ -154,6 +159,15 @@ def test_a_finding_that_this_version_does_not_know_keeps_its_words():
     assert msgspec.convert(from_words(shown), AnyFinding).in_words() == shown
     other_facts = {**shown, "code": "hotspot"}
     assert msgspec.convert(from_words(other_facts), AnyFinding).in_words() == other_facts
+
+
+def test_causes_that_an_earlier_version_reported_as_texts_are_read():
+    kept = {"code": "not-compiled", "evidence": {"lookups_without_region": 0, "seen": ["the stance force_eager"]}}
+    finding = msgspec.convert(from_words({**kept, "saves_us": 0.0}), AnyFinding)
+    assert (
+        finding.message
+        == KINDS["not-compiled"](lookups_without_region=0, seen=(SettingInForce("the stance force_eager"),)).message
+    )
 
 
 def test_another_plugins_finding_travels_with_its_words():

@@ -21,7 +21,7 @@ from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
-from pytest_torchprof.reasons import articles, catalogue, collectives, no_gpu
+from pytest_torchprof.reasons import articles, catalogue, collectives, no_gpu, uncompiled
 from pytest_torchprof.reasons.adopting import InsteadOfFile, NoFileThere, NothingOfGpu, SignOfGpu
 from pytest_torchprof.reasons.capturing import (
     CuptiRefusal,
@@ -56,6 +56,7 @@ from pytest_torchprof.reasons.recordings import (
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
+from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled, SettingInForce, SkippedAsTorchs
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 pytestmark = pytest.mark.any_torch
@@ -69,6 +70,7 @@ CATALOGUES = {
     "evidence": (evidence.KINDS, AnyEvidence),
     "differences": (collectives.KINDS, AnyRankDifference),
     "no GPU": (no_gpu.KINDS, AnyWhyNoGpu),
+    "uncompiled": (uncompiled.KINDS, AnyWhyUncompiled),
 }
 OF_OTHERS = {Verbatim, InWords, LineInWords}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
@@ -113,6 +115,7 @@ FEW = {
     "GpuDriver | None": None,
     "AnyWhyNoGpu": NoErrorReported(),
     "tuple[CompileRecords, ...] | str": (CompileRecords.METRICS,),
+    "AnyWhyUncompiled | str": SettingInForce("<setting>"),
 }
 MANY = {
     "int": 3000,
@@ -152,6 +155,7 @@ MANY = {
     "GpuDriver | None": GpuDriver.NVIDIA,
     "AnyWhyNoGpu": CannotInitialize("<error>"),
     "tuple[CompileRecords, ...] | str": tuple(CompileRecords),
+    "AnyWhyUncompiled | str": SkippedAsTorchs("<function>", "<file>", 7),
 }
 
 
@@ -306,7 +310,7 @@ def test_all_kinds_are_in_a_catalogue():
     def below(kind):
         return {kind, *(one for sub in kind.__subclasses__() for one in below(sub))}
 
-    parts = {Statement, Reason, seen.Seen, evidence.Evidence, RankDifference, no_gpu.WhyNoGpu}
+    parts = {Statement, Reason, seen.Seen, evidence.Evidence, RankDifference, no_gpu.WhyNoGpu, uncompiled.WhyUncompiled}
     # Those of plugins, which other tests in this process have made, are in none.
     ours = {kind for kind in below(Statement) if kind.__module__.startswith("pytest_torchprof.")}
     assert ours - parts == {kind for kinds, _ in CATALOGUES.values() for kind in kinds}

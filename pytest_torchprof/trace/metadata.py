@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001 - as above
 from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.captured_graphs import CapturedGraph  # noqa: TC001 - msgspec reads the annotations
 
@@ -178,8 +179,8 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     given_up_earlier: tuple[GraphBreak, ...] = ()
     """Frames that had been left uncompiled before, and ran."""
     recompiles: tuple[Recompile, ...] = ()
-    seen_instead: tuple[str, ...] = ()
-    """Causes that may have kept the code from being compiled."""
+    seen_instead: tuple[AnyWhyUncompiled | str, ...] = ()
+    """Causes that may have kept the code from being compiled; in recordings of earlier versions texts."""
     cudagraph_skips: CudaGraphSkips = CudaGraphSkips()
     fx_graphs: tuple[InductorGraph, ...] = ()
     graphs_are_marked: bool | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 
 from pytest_torchprof.findings.finding import Finding, OfKernels
+from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001  (as above)
 
 
 class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
@@ -87,13 +88,13 @@ class NotCompiled(Finding, frozen=True, kw_only=True, tag="not-compiled"):
     _NONE_FITS = "{lookups_without_region:call} looked for compiled code, found none that fits, and ran as written"
 
     lookups_without_region: int
-    seen: tuple[str, ...]
-    """What kept Dynamo away."""
+    seen: tuple[AnyWhyUncompiled | str, ...]
+    """What kept Dynamo away; in recordings and reports of earlier versions texts."""
 
     @property
     def hints(self) -> str:
         """What kept Dynamo away."""
-        return "; ".join(self.seen)
+        return "; ".join(map(str, self.seen))
 
     @property
     def message(self) -> str:
