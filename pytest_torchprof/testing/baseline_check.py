@@ -17,6 +17,7 @@ from pytest_torchprof.kernels.operand_types import hides_types
 from pytest_torchprof.limits import FailureLine
 from pytest_torchprof.limits.limit import unmeasured
 from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.commit_gaps import OnOtherDevice
 from pytest_torchprof.reasons.comparing import (
     AdoptedWithoutTimes,
     BaselineElsewhere,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare import Blame, Comparison
     from pytest_torchprof.limits import Verdict
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons.commit_gaps import CommitGap
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions, TestOptions
@@ -253,13 +255,12 @@ class BaselineCheck:
             return
         files = baseline.files_of(self.path, self.run.rootdir, self.run.baseline_dir).values()
         if any(judgement.key in self.files.entries(file) for file in files):
-            reason: str | None = "it was measured on another device: compare with --torchprof-against-fresh"
+            gap: CommitGap | None = OnOtherDevice()
         else:
-            reason = base_outcomes(side.results).why_not(self.nodeid, own_tests=side.own_tests)
-        if reason is not None:
+            gap = base_outcomes(side.results).why_not(self.nodeid, own_tests=side.own_tests)
+        if gap is not None:
             own = side.own_tests or self.nodeid in base_outcomes(side.results).codes
-            hint = "" if own else "; --torchprof-against-tests=own runs at each side the tests that it has"
-            why = BaseUnmeasured(side.reference.shown, f"{reason}{hint}")
+            why = BaseUnmeasured(side.reference.shown, gap, of_working_tree=not own)
             yield unmeasured(why).on("against", side.reference.ref)
 
     def lost_numbers(self, judgement: BaselineJudgement | None, profile: Profile) -> Iterator[Verdict]:
