@@ -16,6 +16,7 @@ from pytest_torchprof import load
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
 from pytest_torchprof.findings import RULES, AnyFinding, OtherFinding
 from pytest_torchprof.findings.catalogue import KINDS, from_words
+from pytest_torchprof.findings.finding import ACTION_WIDTH
 from pytest_torchprof.reasons.collectives import OtherMessage
 from pytest_torchprof.reasons.uncompiled import NoneFits, SettingInForce, SkippedAsTorchs
 
@@ -110,12 +111,21 @@ def examples(code, kind):
     return [example(kind, 0), last, *(msgspec.structs.replace(last, **facts) for facts in MORE.get(code, ()))]
 
 
+def read_as(finding):
+    return finding.message, finding.remedy, finding.action
+
+
 def written():
     lines = []
     for code, kind in sorted(KINDS.items()):
         lines += [f"{code}: {kind.TITLE} ({kind.SEVERITY})"]
-        for told in dict.fromkeys((one.message, one.remedy) for one in examples(code, kind) if one.message):
-            lines += [f"  {told[0]}", f"    -> {told[1]}"]
+        for message, remedy, action in dict.fromkeys(map(read_as, examples(code, kind))):
+            if message:
+                lines += [
+                    f"  {message}",
+                    f"    -> {remedy}",
+                    *([f"    in a line: {action}"] if action != remedy else []),
+                ]
     return "\n".join(lines) + "\n"
 
 
@@ -135,6 +145,12 @@ def test_each_row_says_what_to_do_and_uses_facts_that_there_are(kind):
     assert kind.REMEDY
     for sentence in (value for name, value in vars(kind).items() if name.isupper() and isinstance(value, str)):
         assert all(hasattr(kind, name) for name in re.findall(r"\{(\w+)", sentence)), sentence
+
+
+@pytest.mark.parametrize("code", KINDS)
+def test_what_to_do_first_is_a_line_of_its_own_and_no_part_of_the_remedy_that_is_cut_off(code):
+    actions = [finding.action for finding in examples(code, KINDS[code]) if finding.message]
+    assert [action for action in actions if not 0 < len(action) <= ACTION_WIDTH] == []
 
 
 @pytest.mark.parametrize("which", [0, 1])
