@@ -8,7 +8,7 @@ from repository import PACKAGE, TESTS, Repository
 from pytest_torchprof.reasons.commit_gaps import (
     Deselected,
     EndedEarlier,
-    LeftOut,
+    LeftUncollected,
     NoOutcomes,
     NotTheWorkingTrees,
     TestFailed,
@@ -203,7 +203,7 @@ def test_it_says_why(repository, gaps):
         "it failed: baseline=update: not measured: nothing ran on the device in step 1 of 5",
         "tests/test_imports.py cannot be collected: ImportError: cannot import name 'added' from 'waves'",
         str(Deselected()),
-        str(LeftOut()),
+        str(LeftUncollected()),
         str(NotTheWorkingTrees("tests/test_ignored.py")),
         "[base-not-measured]",
     ):

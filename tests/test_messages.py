@@ -359,6 +359,7 @@ def test_all_kinds_are_in_a_catalogue():
         uncompiled.WhyUncompiled,
         unreadable.WhyUnreadable,
         unreadable.OfPath,
+        commit_gaps.CommitGap,
     }
     # Those of plugins, which other tests in this process have made, are in none.
     ours = {kind for kind in below(Statement) if kind.__module__.startswith("pytest_torchprof.")}

@@ -16,7 +16,7 @@ from pytest_torchprof.reasons.commit_gaps import (
     CommitGap,
     Deselected,
     EndedEarlier,
-    LeftOut,
+    LeftUncollected,
     MeasuredNothing,
     NoOutcomes,
     NotCollectable,
@@ -99,7 +99,7 @@ class BaseOutcomes:
         function, bracket, _ = nodeid.partition("[")
         if bracket and any(other.startswith(f"{function}[") for other in (*self.passed, *self.troubles)):
             return None
-        return LeftOut()
+        return LeftUncollected()
 
     def trouble(self, nodeid: str) -> CommitGap | None:
         """Return how a test, or its file, failed there; None if it passed or did not run."""

@@ -77,7 +77,7 @@ class MeasuredNothing(CommitGap, frozen=True):
     SENTENCE = "it passed, and measured nothing of this name"
 
 
-class LeftOut(CommitGap, frozen=True):
+class LeftUncollected(CommitGap, frozen=True):
     """The test's file was collected there, and the test was not."""
 
     SENTENCE = "it was not collected: the code there, or a conftest.py, leaves it out"
