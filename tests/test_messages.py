@@ -71,6 +71,8 @@ from pytest_torchprof.reasons.unreadable import (
     TooLarge,
     WrongEntry,
 )
+from pytest_torchprof.report import account
+from pytest_torchprof.report.account import AnyAccount, FromReport, ReportedByPytest
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 pytestmark = pytest.mark.any_torch
@@ -78,6 +80,8 @@ pytestmark = pytest.mark.any_torch
 SENTENCES = Path(__file__).with_name("messages.txt")
 PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
 
+# Those that speak of a result's limits or times are asked for where these are.
+ACCOUNTS = tuple(kind for kind in account.KINDS if "text_of" not in vars(kind))
 CATALOGUES = {
     "reasons": (catalogue.KINDS, AnyReason),
     "seen": (seen.KINDS, AnySeen),
@@ -86,9 +90,10 @@ CATALOGUES = {
     "no GPU": (no_gpu.KINDS, AnyWhyNoGpu),
     "uncompiled": (uncompiled.KINDS, AnyWhyUncompiled),
     "commit gaps": (commit_gaps.KINDS, AnyCommitGap),
+    "accounts": (ACCOUNTS, AnyAccount),
     "unreadable": (unreadable.KINDS, AnyWhyUnreadable),
 }
-OF_OTHERS = {Verbatim, InWords, LineInWords}
+OF_OTHERS = {Verbatim, InWords, LineInWords, FromReport, ReportedByPytest}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
 
 HOTSPOT = Hotspot(subject="<subject>", time_us=1500.0, share=0.5, kernel_share=0.75, kernels=(), ops=(), count=2)
@@ -360,6 +365,8 @@ def test_all_kinds_are_in_a_catalogue():
         unreadable.WhyUnreadable,
         unreadable.OfPath,
         commit_gaps.CommitGap,
+        account.Account,
+        *set(account.KINDS).difference(ACCOUNTS),
     }
     # Those of plugins, which other tests in this process have made, are in none.
     ours = {kind for kind in below(Statement) if kind.__module__.startswith("pytest_torchprof.")}

@@ -155,7 +155,7 @@ def _judged(task: FileTask) -> FileRecord:
             ranks=ranks,
             device=task.question.device or "auto",
             outcome=outcome,
-            message="",
+            account=(),
             reason=why,
             limits=verdicts,
             structure=structure_hash(profile) if known else None,
