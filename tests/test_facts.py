@@ -293,6 +293,7 @@ SENTENCES_OF_OTHERS = {
     "OtherFinding.remedy": "a plugin's",
 }
 NAMES_AND_VALUES = {
+    "BaselineFailure.blamed": "a file",
     "BaselineFailure.gone": "tests",
     "Change.what": "a kernel, or a number",
     "EndedItsRun.goal": "a point of the run, as the rank announced it",

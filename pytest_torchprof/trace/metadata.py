@@ -180,7 +180,7 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     """Frames that had been left uncompiled before, and ran."""
     recompiles: tuple[Recompile, ...] = ()
     seen_instead: tuple[AnyWhyUncompiled | str, ...] = ()
-    """Causes that may have kept the code from being compiled; in recordings of earlier versions texts."""
+    """What may have kept the code from being compiled, each with its kind as ``cause``; of earlier versions texts."""
     cudagraph_skips: CudaGraphSkips = CudaGraphSkips()
     fx_graphs: tuple[InductorGraph, ...] = ()
     graphs_are_marked: bool | None = None
