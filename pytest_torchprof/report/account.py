@@ -221,26 +221,26 @@ class EndedOnRank(Account, frozen=True, kw_only=True):
 class ReportedByPytest(Account, frozen=True):
     """A rank of the job failed, as the line of pytest's report says."""
 
-    SENTENCE = "{said}"
+    SENTENCE = "{error}"
 
-    said: str
+    error: str
 
 
 class RankLost(Account, frozen=True):
     """A rank of the job came to no end, or ended in the middle."""
 
-    SENTENCE = "not measured: {said}"
+    SENTENCE = "not measured: {problem}"
 
-    said: str
+    problem: str
     """The line about it in the job's report."""
 
 
 class FromReport(Account, frozen=True):
     """The text that stands in a report of results."""
 
-    SENTENCE = "{said}"
+    SENTENCE = "{explanation}"
 
-    said: str
+    explanation: str
 
 
 KINDS: Final[tuple[type[Account], ...]] = tuple(Account.__subclasses__())
