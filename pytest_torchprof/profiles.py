@@ -367,7 +367,7 @@ def _unless_other_json(file: str, device: str | None) -> Profile | None:
     try:
         return load_file(file, device=device)
     except UnreadableRecording as refused:
-        if refused.other_json:
+        if refused.cause is not None and refused.cause.OTHER_JSON:
             return None
         raise
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_torchprof import NotMeasured
+from pytest_torchprof import NotMeasured, UnreadableRecording
 from pytest_torchprof.reasons.catalogue import from_plain
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.reasons.unreadable import WhyUnreadable
 
 
 def says(reason: Reason | None, kind: type[Reason], **facts: object) -> bool:
@@ -31,6 +32,14 @@ def why_not(judge: Callable[[], object]) -> Reason:
     with pytest.raises(NotMeasured) as raised:
         judge()
     return raised.value.reason
+
+
+def why_unreadable(read: Callable[[], object]) -> WhyUnreadable:
+    """Return for which reason a file is refused."""
+    with pytest.raises(UnreadableRecording) as raised:
+        read()
+    assert raised.value.cause is not None
+    return raised.value.cause
 
 
 def reasons_in(report: Path) -> list[Reason]:

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.report import RunResults
+from pytest_torchprof.report.account import FromReport
 from pytest_torchprof.report.html_report import render
 from pytest_torchprof.report.result import Outcome, Result, decode
 
@@ -68,7 +69,8 @@ def result(number: int = 0, *, name: str = "", **more: Any) -> Result:
         "kernels": kernels,
         "environment": {"torch": "2.14", "gpu": "NVIDIA H200"},
     }
-    (made,) = decode([{**found, **more}])
+    account = [FromReport(more.pop("message")).to_plain()] if "message" in more else []
+    (made,) = decode([{**found, "account": account, **more}])
     return made
 
 

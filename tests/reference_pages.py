@@ -210,6 +210,7 @@ _WORDS = {
     "int": "whole number",
     "str": "text",
     "StoredReason": "reason",
+    "AnyWhyUncompiled": "object",
     "float": "number",
     "bool": "true or false",
 }

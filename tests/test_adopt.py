@@ -17,6 +17,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.comparing import AdoptedWithoutTimes
 from pytest_torchprof.reasons.reason import Reason, Verbatim
 from pytest_torchprof.reasons.recordings import LossNoted, NoGpuOperations, NoSuchRange
+from pytest_torchprof.report.account import NotJudgedOnCpu
 
 ADOPTING = """
 import contextlib, gzip, json, os, shutil, threading, time
@@ -534,7 +535,7 @@ def test_lost_launches_make_an_adopted_recording_not_measured(shared):
 def test_without_any_gpu_a_recording_of_the_cpu_is_not_judged(adopt):
     result = adopt(one_test("torchprof.adopt(child, max_kernels=1)", GPU), "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*body passed; not judged without a GPU: max_kernels*"])
+    result.stdout.fnmatch_lines([f"*body passed; {NotJudgedOnCpu(('max_kernels',))}*"])
 
 
 @pytest.mark.parametrize(

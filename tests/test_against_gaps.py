@@ -5,6 +5,16 @@ from __future__ import annotations
 import pytest
 from repository import PACKAGE, TESTS, Repository
 
+from pytest_torchprof.reasons.commit_gaps import (
+    Deselected,
+    EndedEarlier,
+    LeftUncollected,
+    NoOutcomes,
+    NotTheWorkingTrees,
+    TestFailed,
+    TestSkipped,
+)
+
 pytestmark = pytest.mark.any_torch
 
 CASES = """
@@ -188,13 +198,13 @@ def test_what_the_other_commit_has_and_cannot_measure_fails(gaps):
 
 def test_it_says_why(repository, gaps):
     for said in (
-        "at main (SHA) it failed: assert not True; --torchprof-against-tests=own runs at each side the tests that it has",
-        "it was skipped: not before the change",
+        f"at main (SHA) {TestFailed('assert not True')}; --torchprof-against-tests=own",
+        str(TestSkipped("not before the change")),
         "it failed: baseline=update: not measured: nothing ran on the device in step 1 of 5",
         "tests/test_imports.py cannot be collected: ImportError: cannot import name 'added' from 'waves'",
-        "it was deselected, as it was not in the working tree",
-        "it was not collected: the code there, or a conftest.py, leaves it out",
-        "tests/test_ignored.py was not the working tree's: git ignores it, or",
+        str(Deselected()),
+        str(LeftUncollected()),
+        str(NotTheWorkingTrees("tests/test_ignored.py")),
         "[base-not-measured]",
     ):
         assert said.replace("SHA", repository.git("rev-parse", "main")[:7]) in " ".join(gaps.out.split())
@@ -237,7 +247,7 @@ def test_what_did_not_run_there_before_it_ended_is_not_measured(tmp_path):
     made.write({"waves.py": PACKAGE + "\nadded = wave\n"})
     run = made.against("main")
     assert run.rows == {"test_wave": ("same", "passed"), "test_after": ("unknown", "not measured")}
-    assert "pytest ended with status 2, and nothing was measured of it before" in " ".join(run.out.split())
+    assert str(EndedEarlier(2)) in " ".join(run.out.split())
 
 
 def test_a_commit_that_pytest_cannot_start_at_is_not_measured(repository, tmp_path):
@@ -249,7 +259,7 @@ def test_a_commit_that_pytest_cannot_start_at_is_not_measured(repository, tmp_pa
     run = other.against("main")
     assert run.status == 1
     assert "base main (" in run.out
-    assert "not measured: pytest ended there with status 4" in run.out
+    assert f"not measured: {NoOutcomes(4)}" in run.out
     assert "  | E   ValueError: no such wave" in run.out
     assert run.rows == {"test_wave": ("unknown", "not measured")}
     assert "nothing was compared; there nothing was measured, and here something [nothing-compared]" in run.out

@@ -22,6 +22,7 @@ from pytest_torchprof.compare.paired import chance_of_sum, hodges_lehmann, inter
 from pytest_torchprof.reasons.comparing import SideName
 from pytest_torchprof.reasons.timing import OtherConditions, PairsUndecided, ProcessWithoutTest, StepTooShort
 from pytest_torchprof.report import Reference
+from pytest_torchprof.report.account import FromReport
 from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.timed_results import with_times
 
@@ -121,7 +122,9 @@ def side(tmp_path):
 def test_times_that_fail_a_test_are_shown_once(side, outcome):
     """By its failure; where the test had failed before, and that was shown already, by the section at the end."""
     measured = TimedMeasurement(pace=pace_of(pairs(*CLEAR, *CLEAR)))
-    told = with_times(replaced(PASSED, outcome=outcome, message="missed"), measured, side, seed=1, budget_s=60)
+    told = with_times(
+        replaced(PASSED, outcome=outcome, account=(FromReport("missed"),)), measured, side, seed=1, budget_s=60
+    )
     time = told.against_time
     assert (told.outcome, time.verdict, time.fails) == (Outcome.FAILED, "worse", True)
     assert told.message.endswith(time.failure("main (aaaaaaa)"))

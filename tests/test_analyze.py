@@ -16,10 +16,8 @@ from pytest_torchprof import load
 from pytest_torchprof.analysis.numbers import BY_NAME, OF_STEP
 from pytest_torchprof.cli import COMMANDS, main
 from pytest_torchprof.cli.analyze import WAYS
-from pytest_torchprof.findings.catalogue import KINDS
-from pytest_torchprof.findings.catalogue.actions import ACTIONS
 from pytest_torchprof.report.analysis_text import text
-from pytest_torchprof.text import first_clause, show_us
+from pytest_torchprof.text import show_us
 
 pytestmark = pytest.mark.any_torch
 
@@ -392,27 +390,6 @@ def test_the_first_screen_says_in_a_line_what_to_do_about_what_most_stands_out(a
     assert first.remedy.startswith(line.removeprefix("What to do: ").removesuffix("."))
     assert len(line) <= min(width, 80)
     assert "What to do: " not in analyze(path, "--no-findings")
-
-
-def test_what_to_do_in_a_line_is_of_findings_that_there_are_and_fits_the_line():
-    assert set(ACTIONS) <= set(KINDS)
-    assert [action for action in ACTIONS.values() if len(f"What to do: {action}.") > 80] == []
-
-
-@pytest.mark.parametrize(
-    ("sentence", "clause"),
-    [
-        ("use one stream", "use one stream"),
-        ("use one stream for both; a second one costs as much", "use one stream for both"),
-        ("use one stream (stream=None, by default), not more than that", "use one stream"),
-        ("use one stream, which waits for none of the other streams", "use one stream"),
-        ("use one stream: waiting for another one takes much longer", "use one stream"),
-        ("call wait(first, second) on the event, not on the device", "call wait(first, second) on the event"),
-        ("there is nothing at which this long sentence could well end", None),
-    ],
-)
-def test_the_first_clause_of_a_sentence_is_never_cut_within(sentence, clause):
-    assert first_clause(sentence, 40) == (clause or sentence)
 
 
 @pytest.mark.parametrize("stacks", [False, True])

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_torchprof.baseline import file as baseline_file
 from pytest_torchprof.baseline import read
+from pytest_torchprof.report.account import NotJudgedOnCpu
 
 pytestmark = pytest.mark.any_torch
 
@@ -368,7 +369,7 @@ def test_block():
     for mode in ("compare", "update", "add"):
         result = run_tests(source, f"--torchprof-baseline={mode}", "-rs")
         result.assert_outcomes(skipped=1)
-        result.stdout.fnmatch_lines(["*not judged without a GPU: baseline*"])
+        result.stdout.fnmatch_lines([f"*{NotJudgedOnCpu(('baseline',))}*"])
     run_tests(source, "--torchprof-baseline=strict").assert_outcomes(failed=1)
     run_tests(source, "--torchprof-device=cpu").assert_outcomes(passed=1)
 

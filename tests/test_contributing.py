@@ -111,6 +111,16 @@ def test_every_example_is_carried_out_below():
     assert PAGE.count("```diff") == len(COSTS)
 
 
+def test_who_asks_why_a_test_is_not_measured_is_led_to_modules_that_know_it():
+    (paragraph,) = re.findall(r"^\*\*Why a test was not measured\*\*.*?\n\n", PAGE, re.MULTILINE | re.DOTALL)
+    modules = re.findall(r"`(\w+\.py)`", paragraph)
+    assert len(modules) >= 5
+    testing = ROOT / "pytest_torchprof/testing"
+    assert [
+        name for name in modules if not re.search(r"NotMeasured|why_not|Reason", (testing / name).read_text())
+    ] == []
+
+
 @pytest.mark.parametrize("name", COSTS)
 def test_an_example_does_what_it_says(name, tmp_path, recording):
     patch, code = EXAMPLES[name]

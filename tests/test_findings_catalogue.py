@@ -16,7 +16,9 @@ from pytest_torchprof import load
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount
 from pytest_torchprof.findings import RULES, AnyFinding, OtherFinding
 from pytest_torchprof.findings.catalogue import KINDS, from_words
+from pytest_torchprof.findings.finding import ACTION_WIDTH
 from pytest_torchprof.reasons.collectives import OtherMessage
+from pytest_torchprof.reasons.uncompiled import NoneFits, SettingInForce, SkippedAsTorchs
 
 pytestmark = pytest.mark.any_torch
 
@@ -34,6 +36,10 @@ VALUES = {
     "Mapping[WaitedFor, float]": ({"value": 0.25}, {"to_cpu": 1500.0, "value": 990.0, "masks": 10.0}),
     "tuple[str, ...]": (("one",), ("one", "two", "three", "four", "five", "six")),
     "tuple[str, str]": (("one", "two"), ("one", "two")),
+    "tuple[AnyWhyUncompiled | str, ...]": (
+        (SettingInForce("<setting>"),),
+        (SkippedAsTorchs("<function>", "<file>", 3), NoneFits(3000)),
+    ),
     "tuple[int, ...]": ((1,), (3000, 20)),
     "tuple[str | None, ...]": (("ProfilerStep#1",), ("ProfilerStep#1", "ProfilerStep#2")),
     "tuple[AnyRankDifference | OtherCount | OtherStepCount, ...]": (
@@ -105,12 +111,21 @@ def examples(code, kind):
     return [example(kind, 0), last, *(msgspec.structs.replace(last, **facts) for facts in MORE.get(code, ()))]
 
 
+def read_as(finding):
+    return finding.message, finding.remedy, finding.action
+
+
 def written():
     lines = []
     for code, kind in sorted(KINDS.items()):
         lines += [f"{code}: {kind.TITLE} ({kind.SEVERITY})"]
-        for told in dict.fromkeys((one.message, one.remedy) for one in examples(code, kind) if one.message):
-            lines += [f"  {told[0]}", f"    -> {told[1]}"]
+        for message, remedy, action in dict.fromkeys(map(read_as, examples(code, kind))):
+            if message:
+                lines += [
+                    f"  {message}",
+                    f"    -> {remedy}",
+                    *([f"    in a line: {action}"] if action != remedy else []),
+                ]
     return "\n".join(lines) + "\n"
 
 
@@ -130,6 +145,12 @@ def test_each_row_says_what_to_do_and_uses_facts_that_there_are(kind):
     assert kind.REMEDY
     for sentence in (value for name, value in vars(kind).items() if name.isupper() and isinstance(value, str)):
         assert all(hasattr(kind, name) for name in re.findall(r"\{(\w+)", sentence)), sentence
+
+
+@pytest.mark.parametrize("code", KINDS)
+def test_what_to_do_first_is_a_line_of_its_own_and_no_part_of_the_remedy_that_is_cut_off(code):
+    actions = [finding.action for finding in examples(code, KINDS[code]) if finding.message]
+    assert [action for action in actions if not 0 < len(action) <= ACTION_WIDTH] == []
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -154,6 +175,15 @@ def test_a_finding_that_this_version_does_not_know_keeps_its_words():
     assert msgspec.convert(from_words(shown), AnyFinding).in_words() == shown
     other_facts = {**shown, "code": "hotspot"}
     assert msgspec.convert(from_words(other_facts), AnyFinding).in_words() == other_facts
+
+
+def test_causes_that_an_earlier_version_reported_as_texts_are_read():
+    kept = {"code": "not-compiled", "evidence": {"lookups_without_region": 0, "seen": ["the stance force_eager"]}}
+    finding = msgspec.convert(from_words({**kept, "saves_us": 0.0}), AnyFinding)
+    assert (
+        finding.message
+        == KINDS["not-compiled"](lookups_without_region=0, seen=(SettingInForce("the stance force_eager"),)).message
+    )
 
 
 def test_another_plugins_finding_travels_with_its_words():

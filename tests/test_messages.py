@@ -21,7 +21,7 @@ from pytest_torchprof.findings.catalogue.costs import Hotspot
 from pytest_torchprof.limits import InWords, LineInWords, evidence, seen
 from pytest_torchprof.limits.evidence import AnyEvidence
 from pytest_torchprof.limits.seen import AnySeen, NoFinding, NumberSeen
-from pytest_torchprof.reasons import articles, catalogue, collectives, no_gpu
+from pytest_torchprof.reasons import articles, catalogue, collectives, commit_gaps, no_gpu, uncompiled, unreadable
 from pytest_torchprof.reasons.adopting import InsteadOfFile, NoFileThere, NothingOfGpu, SignOfGpu
 from pytest_torchprof.reasons.capturing import (
     CuptiRefusal,
@@ -37,7 +37,8 @@ from pytest_torchprof.reasons.capturing import (
 from pytest_torchprof.reasons.catalogue import AnyReason
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.collectives import AnyRankDifference, Gap, OtherMessage, OtherOrder, RankDifference
-from pytest_torchprof.reasons.comparing import OtherSidesCode, SideName
+from pytest_torchprof.reasons.commit_gaps import AnyCommitGap, MeasuredNothing, TestFailed
+from pytest_torchprof.reasons.comparing import BaseUnmeasured, OtherSidesCode, SideName
 from pytest_torchprof.reasons.compiling import CompileRecords, NoRecordsInTorch
 from pytest_torchprof.reasons.composed import OfRank
 from pytest_torchprof.reasons.explained import EXPLAINED, Explained
@@ -56,6 +57,22 @@ from pytest_torchprof.reasons.recordings import (
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_title import StepTitle
 from pytest_torchprof.reasons.testing import CallsOfRank, Trait
+from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled, SettingInForce, SkippedAsTorchs
+from pytest_torchprof.reasons.unreadable import (
+    AnyWhyUnreadable,
+    EmptyFile,
+    Excess,
+    Expected,
+    JsonCutOff,
+    JsonInvalid,
+    NoSuchFile,
+    OddEvent,
+    Oddity,
+    TooLarge,
+    WrongEntry,
+)
+from pytest_torchprof.report import account
+from pytest_torchprof.report.account import AnyAccount, FromReport, ReportedByPytest
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
 pytestmark = pytest.mark.any_torch
@@ -63,14 +80,20 @@ pytestmark = pytest.mark.any_torch
 SENTENCES = Path(__file__).with_name("messages.txt")
 PAGE = Path(__file__).parents[1] / "docs" / "messages.md"
 
+# Those that speak of a result's limits or times are asked for where these are.
+ACCOUNTS = tuple(kind for kind in account.KINDS if "text_of" not in vars(kind))
 CATALOGUES = {
     "reasons": (catalogue.KINDS, AnyReason),
     "seen": (seen.KINDS, AnySeen),
     "evidence": (evidence.KINDS, AnyEvidence),
     "differences": (collectives.KINDS, AnyRankDifference),
     "no GPU": (no_gpu.KINDS, AnyWhyNoGpu),
+    "uncompiled": (uncompiled.KINDS, AnyWhyUncompiled),
+    "commit gaps": (commit_gaps.KINDS, AnyCommitGap),
+    "accounts": (ACCOUNTS, AnyAccount),
+    "unreadable": (unreadable.KINDS, AnyWhyUnreadable),
 }
-OF_OTHERS = {Verbatim, InWords, LineInWords}
+OF_OTHERS = {Verbatim, InWords, LineInWords, FromReport, ReportedByPytest}
 KINDS = [(kind, union) for kinds, union in CATALOGUES.values() for kind in kinds if kind not in OF_OTHERS]
 
 HOTSPOT = Hotspot(subject="<subject>", time_us=1500.0, share=0.5, kernel_share=0.75, kernels=(), ops=(), count=2)
@@ -113,6 +136,11 @@ FEW = {
     "GpuDriver | None": None,
     "AnyWhyNoGpu": NoErrorReported(),
     "tuple[CompileRecords, ...] | str": (CompileRecords.METRICS,),
+    "AnyWhyUncompiled | str": SettingInForce("<setting>"),
+    "AnyWhyUnreadable": EmptyFile(),
+    "AnyCommitGap | str": MeasuredNothing(),
+    "AnyCommitGap | str | None": None,
+    "Verbatim": Verbatim("<problem>", Code.NO_TEST),
 }
 MANY = {
     "int": 3000,
@@ -152,6 +180,11 @@ MANY = {
     "GpuDriver | None": GpuDriver.NVIDIA,
     "AnyWhyNoGpu": CannotInitialize("<error>"),
     "tuple[CompileRecords, ...] | str": tuple(CompileRecords),
+    "AnyWhyUncompiled | str": SkippedAsTorchs("<function>", "<file>", 7),
+    "AnyWhyUnreadable": NoSuchFile("<path>"),
+    "AnyCommitGap | str": TestFailed("<error>"),
+    "AnyCommitGap | str | None": TestFailed("<error>"),
+    "Verbatim": Verbatim("<problem>"),
 }
 
 
@@ -202,7 +235,10 @@ EXAMPLES = {
         RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), "<test>"),
         RankElsewhere(1, 30.0, RankProcess(4711, "<host>"), "<test>", not_collected="<test>"),
     ),
-    NotReadBack: (NotReadBack("<cause>", Code.RECORDING_DAMAGED), NotReadBack("<cause>", Code.RECORDING_CUT_OFF)),
+    NotReadBack: tuple(NotReadBack(cause, cause.CODE) for cause in (JsonInvalid("<error>"), JsonCutOff())),
+    TooLarge: tuple(TooLarge(excess, 3000) for excess in Excess),
+    OddEvent: tuple(OddEvent("<key>", 7, oddity, "<value>") for oddity in Oddity),
+    WrongEntry: tuple(WrongEntry("<name>", expected) for expected in Expected),
 }
 
 
@@ -262,6 +298,18 @@ def test_records_that_an_earlier_version_named_in_a_text_are_read_in_its_words()
     assert catalogue.from_plain(plain).text == NoRecordsInTorch((CompileRecords.METRICS,)).text
 
 
+def test_a_cause_that_an_earlier_version_gave_in_words_is_read_in_these():
+    reason = NotReadBack(JsonCutOff(), Code.RECORDING_CUT_OFF)
+    plain = {"reason": "not-read-back", "cause": str(reason.cause), "known_as": "recording-cut-off"}
+    assert str(catalogue.from_plain(plain)) == str(reason)
+
+
+def test_a_gap_of_the_commit_that_an_earlier_version_gave_in_words_is_read_in_these():
+    reason = BaseUnmeasured("main", MeasuredNothing())
+    plain = {"reason": "base-unmeasured", "commit": "main", "because": str(MeasuredNothing())}
+    assert str(catalogue.from_plain(plain)) == str(reason)
+
+
 def test_a_text_of_an_earlier_version_is_read_as_it_stands():
     assert str(catalogue.from_stored("the profiler lost events [lost-kernels]")) == (
         "the profiler lost events [lost-kernels]"
@@ -306,7 +354,20 @@ def test_all_kinds_are_in_a_catalogue():
     def below(kind):
         return {kind, *(one for sub in kind.__subclasses__() for one in below(sub))}
 
-    parts = {Statement, Reason, seen.Seen, evidence.Evidence, RankDifference, no_gpu.WhyNoGpu}
+    parts = {
+        Statement,
+        Reason,
+        seen.Seen,
+        evidence.Evidence,
+        RankDifference,
+        no_gpu.WhyNoGpu,
+        uncompiled.WhyUncompiled,
+        unreadable.WhyUnreadable,
+        unreadable.OfPath,
+        commit_gaps.CommitGap,
+        account.Account,
+        *set(account.KINDS).difference(ACCOUNTS),
+    }
     # Those of plugins, which other tests in this process have made, are in none.
     ours = {kind for kind in below(Statement) if kind.__module__.startswith("pytest_torchprof.")}
     assert ours - parts == {kind for kinds, _ in CATALOGUES.values() for kind in kinds}

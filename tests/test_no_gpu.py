@@ -21,6 +21,7 @@ from pytest_torchprof.reasons.no_gpu import (
     GpusHidden,
     NoGpuOfThese,
 )
+from pytest_torchprof.report.account import NotJudgedOnCpu
 
 REPOSITORY = Path(__file__).parents[1]
 cuda_build = pytest.mark.skipif(torch.version.cuda is None, reason="needs a CUDA build of torch")
@@ -122,7 +123,7 @@ def hidden(tmp_path, pytester, monkeypatch):
 def test_a_test_that_is_not_judged_for_want_of_a_gpu_says_what_hides_it(hidden):
     result = hidden("-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"*not judged without a GPU: max_kernels; torch sees none: {HIDDEN.text}*"])
+    result.stdout.fnmatch_lines([f"*{NotJudgedOnCpu(('max_kernels',))}; torch sees none: {HIDDEN.text}*"])
 
 
 @cuda_build

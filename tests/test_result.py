@@ -15,11 +15,12 @@ from pytest_torchprof.compare.time_comparison import TimeChange, TimeComparison
 from pytest_torchprof.findings import OtherFinding
 from pytest_torchprof.findings.catalogue.compiling import GraphBroke
 from pytest_torchprof.findings.catalogue.recordings import ProfilerGap
-from pytest_torchprof.limits import MISSED, NOT_MEASURED, Verdict
+from pytest_torchprof.limits import MISSED, NOT_MEASURED, Failure, Verdict
 from pytest_torchprof.limits.evidence import WorkRow
 from pytest_torchprof.limits.seen import NumberSeen
 from pytest_torchprof.reasons.recordings import LostKernels, StepsOverlap
 from pytest_torchprof.reasons.timing import BudgetSpent
+from pytest_torchprof.report.account import BodyFailed, Kept, LimitsNotHeld
 from pytest_torchprof.report.result import (
     BaselineState,
     KernelCalls,
@@ -55,7 +56,8 @@ WHOLE = Result(
     source="f3a1",
     of_rule=True,
     outcome=Outcome.FAILED,
-    message="missed",
+    account=(BodyFailed("ValueError"),),
+    for_ranks=True,
     reason=StepsOverlap("step 1", "step 2"),
     baseline_state=BaselineState.CHANGED,
     comparison=Comparison(
@@ -101,7 +103,26 @@ def test_a_result_is_the_same_after_it_has_travelled(result):
 
 
 def test_a_result_is_the_same_after_it_was_reported():
-    assert decode([from_report(json.loads(json.dumps(as_reported(WHOLE))))]) == (WHOLE,)
+    (there,) = decode([from_report(json.loads(json.dumps(as_reported(WHOLE))))])
+    assert there.message == WHOLE.message == f"rank 1 of 4: {BodyFailed('ValueError')}"
+    assert replace(there, account=WHOLE.account, for_ranks=True) == WHOLE
+
+
+def test_a_failure_travels_as_facts_and_is_put_into_words_where_somebody_reads_it():
+    not_held = LimitsNotHeld(failure=Failure(steps=5), judged=1, kept=Kept(recording="kept/a.json.gz"))
+    failed = replace(WHOLE, for_ranks=False, account=(not_held,))
+    assert MISSED_LIMIT.text not in json.dumps(encode([failed])[0]["account"])
+    (there,) = decode(json.loads(json.dumps(encode([failed]))))
+    assert there.message == failed.message
+    assert there.message.startswith("decode: 1 limit missed")
+    assert there.message.endswith("kept/a.json.gz")
+
+
+def test_what_only_warns_is_no_part_of_a_failure_and_the_other_way_round():
+    not_held = LimitsNotHeld(failure=Failure(steps=5), judged=1)
+    failed, warned = (replace(WHOLE, account=(replace(not_held, warns=warns),)) for warns in (False, True))
+    assert (MISSED_LIMIT.written in failed.message, LOST.written in failed.message) == (True, False)
+    assert (MISSED_LIMIT.written in warned.message, LOST.written in warned.message) == (False, True)
 
 
 def test_a_report_has_the_words_for_what_a_limit_saw():

@@ -6,6 +6,7 @@ import pytest
 from builder import TraceBuilder, own_recording
 
 from pytest_torchprof.cli import main
+from pytest_torchprof.report.account import NotJudgedOnCpu
 
 NOTHING = "nothing ran on the device in step 1 of 5"
 THREAD = "on another thread, whose operators torch.profiler does not record"
@@ -170,7 +171,7 @@ def test_without_a_gpu_a_test_that_does_nothing_is_skipped(run_tests):
     """What it does on a GPU cannot be told here, where its body may return early for want of one."""
     result = run_tests("@pytest.mark.torchprof\ndef test_it():\n    if not torch.cuda.is_available(): return", "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*not judged without a GPU: *"])
+    result.stdout.fnmatch_lines([f"*{NotJudgedOnCpu(('',))}*"])
 
 
 # ---------------------------------------------------------------------------------------------------- ends of a test

@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.any_torch
 
@@ -16,10 +20,25 @@ SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in TE
 CHANGING = {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
 PYTESTS = {"obj"}
 """What our items share with pytest's, whose function is exchanged for the time of a call."""
+OF_RESULTS = ("compare", "findings/catalogue", "reasons", "report")
+"""The folders in which everything is a fact of a result, or its form in a report."""
 RESULTS = (
-    *("report/result.py", "report/__init__.py", "report/page/measured.py", "cli/report_sources.py"),
-    *("testing/handed_over.py", "testing/judgement.py", "testing/ranks/task.py", "testing/ranks/launch.py"),
+    *(
+        path.relative_to(PACKAGE).as_posix()
+        for folder in OF_RESULTS
+        for path in sorted((PACKAGE / folder).rglob("*.py"))
+    ),
+    *("cli/report_sources.py", "limits/evidence.py", "limits/failure.py", "limits/limit.py", "limits/seen.py"),
+    *("testing/conclusion.py", "testing/handed_over.py", "testing/judgement.py", "testing/outcome.py"),
+    *("testing/ranks/task.py", "testing/ranks/launch.py", "testing/ranks/verdict.py"),
 )
+OPEN = {
+    "limits/limit.py": ("the function that reads a value as the user wrote it", "read"),
+    "report/columns.py": ("functions of the rows of any table", "of show"),
+    "report/page/jobs.py": ("the page's JSON", "facts"),
+    "report/perfetto.py": ("ids of threads as any recording has them", "pid tid id"),
+}
+"""What is open to anything, and what it is."""
 
 
 def is_frozen(found: ast.ClassDef) -> bool:
@@ -68,14 +87,58 @@ def holder(changed: ast.expr) -> ast.expr:
     return changed
 
 
+def by_name(node: ast.AST) -> ast.Attribute | None:
+    """Return the field that ``setattr``, ``delattr`` or ``vars`` changes by its name."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+        holding = node.value
+        of_vars = isinstance(holding, ast.Call) and isinstance(holding.func, ast.Name) and holding.func.id == "vars"
+        of_dict = isinstance(holding, ast.Attribute) and holding.attr == "__dict__"
+        if (of_vars or of_dict) and isinstance(node.slice, ast.Constant):
+            owner = holding.args[0] if isinstance(holding, ast.Call) else holding.value
+            return ast.Attribute(owner, str(node.slice.value), ast.Store())
+    if isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in {"setattr", "delattr", "__setattr__", "__delattr__"}:
+            return ast.Attribute(node.args[0], str(node.args[1].value), ast.Store())
+    return None
+
+
+def aliases(tree: ast.AST) -> dict[tuple[ast.AST, str], ast.Attribute]:
+    """Return the variables, by their functions, to which a field itself is assigned."""
+    found = {}
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                value = node.value if isinstance(node, ast.Assign | ast.NamedExpr) else None
+                targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+                for target in targets if isinstance(value, ast.Attribute) else []:
+                    if isinstance(target, ast.Name):
+                        found[function, target.id] = value
+    return found
+
+
+def changes_in(source: str) -> Iterator[tuple[int, ast.Attribute]]:
+    """Yield the line and the field of each change to a field: at itself, by its name, or by a variable that holds it."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        field = by_name(node) or ((one := changed(node)) and holder(one))
+        if isinstance(field, ast.Attribute):
+            yield node.lineno, field
+    for (function, variable), field in aliases(tree).items():
+        for node in ast.walk(function):
+            one = changed(node)
+            # A variable that is assigned anew changes nothing; what it holds may be changed.
+            if one is not None and isinstance(inner := holder(one), ast.Name) and inner.id == variable:
+                yield node.lineno, field
+
+
 def writes_from_outside(sources: dict[str, str]) -> list[str]:
     """Return where a module changes a field that only classes of other modules have."""
     state, found = state_of(sources), set()
     for module, source in sources.items():
-        for node in ast.walk(ast.parse(source)):
-            field = (one := changed(node)) and holder(one)
-            if isinstance(field, ast.Attribute) and not is_own(field) and module not in state.get(field.attr, {module}):
-                found.add(f"{module}:{node.lineno}: {ast.unparse(field)}")
+        for line, field in changes_in(source):
+            if not is_own(field) and module not in state.get(field.attr, {module}):
+                found.add(f"{module}:{line}: {ast.unparse(field)}")
     return sorted(found)
 
 
@@ -118,6 +181,12 @@ class Run:
         "run.told['a'].append('b')",
         "del run.told['a']",
         "run.labels += ['a']",
+        "setattr(run, 'error', 'none')",
+        "object.__setattr__(run, 'error', 'none')",
+        "vars(run)['error'] = 'none'",
+        "run.__dict__['error'] = 'none'",
+        "def hide(run):\n    labels = run.labels\n    labels.append('a')",
+        "def hide(run):\n    if told := run.told:\n        del told['a']",
     ],
 )
 def test_a_write_from_outside_is_found(line):
@@ -127,7 +196,8 @@ def test_a_write_from_outside_is_found(line):
 
 @pytest.mark.parametrize("module", RESULTS)
 def test_what_a_result_holds_has_a_type(module):
-    assert untyped_results((PACKAGE / module).read_text()) == []
+    _, known = OPEN.get(module, ("", ""))
+    assert untyped_results((PACKAGE / module).read_text()) == known.split()
 
 
 def test_an_untyped_field_is_found():

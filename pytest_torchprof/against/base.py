@@ -24,7 +24,9 @@ from pytest_torchprof.against.own_files import free_path, own_folder, remove
 from pytest_torchprof.against.pairs import TIMED
 from pytest_torchprof.against.request import within
 from pytest_torchprof.against.start import SideStart
+from pytest_torchprof.reasons.commit_gaps import NoOutcomes, NotStarted
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableBaseline
+from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.text import counted, last_lines, printable
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ LAST_LINES: Final = 30
 """The number of output lines that are shown of a run that did not reach its tests."""
 _OWN_SETTINGS: Final = "torchprof-against"
 _KEPT: Final = "kept from an earlier run"
+_FORM: Final = "facts of outcomes"
+"""What results of another form lack; they are not read, as if they were none."""
 _COMMIT: Final = re.compile(r"[0-9a-f]{40,64}")
 
 
@@ -112,6 +116,7 @@ def _key(request: Request) -> str:
         "settings": "" if settings is None else settings.read_text(encoding="utf-8", errors="surrogateescape"),
         "recordings": str(request.keeps_recordings),
         "roots": [str(root) for root in request.roots],
+        "form": _FORM,
         **environment.described(request.python),
     }
     return _hash_of(parts)
@@ -185,10 +190,16 @@ def _measure(request: Request, names: TestNames) -> BaseOutcomes:
     try:
         status = request.run(_start_at_commit(request), request.results / "log")
     except TorchprofError as problem:
-        return BaseOutcomes(status=-1, names=names, broken=str(problem))
+        return not_started(problem, names)
     outcomes = read_outcomes(request.results)
-    broken = outcomes.broken and f"pytest ended there with status {status}"
+    broken = outcomes.broken and NoOutcomes(status)
     return replace(outcomes, status=status, names=names, broken=broken)
+
+
+def not_started(problem: TorchprofError, names: TestNames | None = None) -> BaseOutcomes:
+    """Return the outcomes of a commit at which the tests could not be run at all."""
+    why = NotStarted(Verbatim.of(problem.text, problem.code))
+    return BaseOutcomes(status=-1, names=names or TestNames(), broken=why)
 
 
 def _installed(request: Request) -> Path:
@@ -276,7 +287,7 @@ def _report(request: Request, origin: str) -> None:
         )
         files = {place: why for place, why in outcomes.troubles.items() if "::" not in place}
         for file, why in files.items():
-            _quote(request, f"base {request.reference.shown}: {file or 'a folder'}:", why.splitlines())
+            _quote(request, f"base {request.reference.shown}: {file or 'a folder'}:", why.whole.splitlines())
         return
     request.write_line(f"base {request.reference.shown}: not measured: {outcomes.broken}", always=True)
     if output := log_end(request.results):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from pytest_torchprof.against import history
-from pytest_torchprof.against.base import log_end, obtain_results
+from pytest_torchprof.against.base import log_end, not_started, obtain_results
 from pytest_torchprof.against.folders import run_folders
 from pytest_torchprof.against.measured import read_measured
-from pytest_torchprof.against.outcomes import BaseOutcomes, write_outcomes
+from pytest_torchprof.against.outcomes import write_outcomes
 from pytest_torchprof.against.request import refuse_clashes, repository_of, request_for, seed_arguments
 from pytest_torchprof.against.start import ended_in_order
 from pytest_torchprof.against.warm import warm_python
@@ -21,7 +21,7 @@ from pytest_torchprof.limits import MISSED, NOT_MEASURED, check_limits
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.report import Reference
-from pytest_torchprof.text import counted, last_line, reason_line
+from pytest_torchprof.text import counted, reason_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -253,13 +253,13 @@ class _Search:
         measured = self._measure(self._bad.sha)
         known = {measured.test_of(name) for name in self._names}
         troubles = measured.outcomes.troubles
-        return {test: last_line(why) for test, why in troubles.items() if test not in known}
+        return {test: why.in_one_line for test, why in troubles.items() if test not in known}
 
     def _why_nothing(self) -> str:
         """Return why the bad commit measured nothing; TorchprofError if there is no such test."""
         outcomes = self._measure(self._bad.sha).outcomes
         if outcomes.troubles:
-            return next(iter(outcomes.troubles.values()))
+            return next(iter(outcomes.troubles.values())).whole
         if outcomes.tests:
             return "nothing was measured: the test has neither the torchprof marker nor the fixture"
         output = "\n".join(f"  | {line}" for line in log_end(self._request.results / self._bad.sha))
@@ -284,7 +284,7 @@ class _Search:
         try:
             obtain_results(replace(self._request, reference=reference, results=results, is_fresh=is_fresh))
         except TorchprofError as problem:  # Its files are missing, which does not concern other commits.
-            write_outcomes(results, BaseOutcomes(status=-1, broken=str(problem)))
+            write_outcomes(results, not_started(problem))
         return read_measured(results)
 
     def _judge(self, sha: str) -> Judged:
@@ -328,7 +328,7 @@ class _Search:
         lacking = next((name for name in self._names if name not in measured.entries), None)
         if lacking is None:
             return None
-        return self._with_name(lacking, measured.why_not(lacking))
+        return self._with_name(lacking, str(measured.why_not(lacking)))
 
     def _with_name(self, name: str, what: str) -> str:
         """Return a text about a measurement, with its name if there are others."""

@@ -9,6 +9,7 @@ from pytest_torchprof import baseline
 from pytest_torchprof.against.outcomes import read_outcomes
 from pytest_torchprof.against.side import RECORDINGS
 from pytest_torchprof.profiles import load_file
+from pytest_torchprof.reasons.commit_gaps import NoSuchMeasurement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.against.outcomes import BaseOutcomes
     from pytest_torchprof.baseline import Entry
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons.commit_gaps import CommitGap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +45,9 @@ class CommitMeasurements:
         test_file, _, key = name.partition("::")
         return f"{test_file}::{baseline.split_key(key)[0]}"
 
-    def why_not(self, name: str) -> str:
+    def why_not(self, name: str) -> CommitGap:
         """Return why there is no measurement of this name."""
-        return self.outcomes.broken or self.outcomes.trouble(self.test_of(name)) or "it has no test that measures this"
+        return self.outcomes.broken or self.outcomes.trouble(self.test_of(name)) or NoSuchMeasurement()
 
 
 def read_measured(results: Path) -> CommitMeasurements:

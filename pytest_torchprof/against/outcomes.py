@@ -11,7 +11,20 @@ import pytest
 from msgspec import json
 
 from pytest_torchprof.against.overlay import ANY
-from pytest_torchprof.text import first_line, raised_line
+from pytest_torchprof.reasons.commit_gaps import (
+    AnyCommitGap,
+    CommitGap,
+    Deselected,
+    EndedEarlier,
+    LeftUncollected,
+    MeasuredNothing,
+    NoOutcomes,
+    NotCollectable,
+    NotTheWorkingTrees,
+    TestFailed,
+    TestSkipped,
+)
+from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,17 +66,17 @@ class BaseOutcomes:
     """The exit status of pytest there."""
     passed: tuple[str, ...] = ()
     """The tests that ran to their end."""
-    troubles: Mapping[str, str] = field(default_factory=dict)
+    troubles: Mapping[str, AnyCommitGap] = field(default_factory=dict)
     """Test id or file -> why it failed, was skipped or could not be collected."""
     codes: Mapping[str, str] = field(default_factory=dict)
     """Test id -> the code of our error that made it fail."""
     deselected: tuple[str, ...] = ()
     """The tests that were collected and left out."""
     names: TestNames = field(default_factory=TestNames)
-    broken: str | None = None
+    broken: AnyCommitGap | None = None
     """Why no test ran at all."""
 
-    def why_not(self, nodeid: str, *, own_tests: bool) -> str | None:
+    def why_not(self, nodeid: str, *, own_tests: bool) -> CommitGap | None:
         """Return why a test was not measured there; None if the commit is known not to have it.
 
         ``own_tests``: the commit ran its own tests, which may measure less than the working tree's.
@@ -76,31 +89,29 @@ class BaseOutcomes:
             has_it = nodeid in self.troubles or not {ANY, *names}.isdisjoint(self.names.own.get(file, ()))
             return self.trouble(nodeid) if has_it else None
         if file not in self.names.here:
-            return (
-                f"{file} was not the working tree's: git ignores it, or neither its name nor its folder is one of tests"
-            )
+            return NotTheWorkingTrees(file)
         return None if self.names.are_new(file, names) else self.trouble(nodeid) or self._why_missing(nodeid)
 
-    def _why_missing(self, nodeid: str) -> str | None:
+    def _why_missing(self, nodeid: str) -> CommitGap | None:
         """Return why the same test file left no measurement of a test; None if only this side has the case."""
         if nodeid in self.passed:
-            return "it passed, and measured nothing of this name"
+            return MeasuredNothing()
         function, bracket, _ = nodeid.partition("[")
         if bracket and any(other.startswith(f"{function}[") for other in (*self.passed, *self.troubles)):
             return None
-        return "it was not collected: the code there, or a conftest.py, leaves it out"
+        return LeftUncollected()
 
-    def trouble(self, nodeid: str) -> str | None:
+    def trouble(self, nodeid: str) -> CommitGap | None:
         """Return how a test, or its file, failed there; None if it passed or did not run."""
         file = nodeid.partition("::")[0]
         if nodeid in self.troubles:
             return self.troubles[nodeid]
         if nodeid in self.deselected:
-            return "it was deselected, as it was not in the working tree"
+            return Deselected()
         if file in self.troubles:
-            return f"{file} cannot be collected: {raised_line(self.troubles[file])}"
+            return self.troubles[file]
         if self.status not in _TO_THE_END:
-            return f"pytest ended with status {self.status}, and nothing was measured of it before"
+            return EndedEarlier(self.status)
         return None
 
     @property
@@ -113,7 +124,7 @@ def read_outcomes(folder: Path) -> BaseOutcomes:
     """Return the outcomes that a side has left; a side that left none was ended too early."""
     path = folder / _FILE
     if not path.is_file():
-        return BaseOutcomes(status=-1, broken="its run ended before its tests did")
+        return BaseOutcomes(status=-1, broken=NoOutcomes())
     return json.decode(path.read_bytes(), type=BaseOutcomes)
 
 
@@ -132,7 +143,7 @@ class OutcomeKeeper:
     def __init__(self, side: Side) -> None:
         self._side = side
         self._passed: dict[str, None] = {}
-        self._troubles: dict[str, str] = {}
+        self._troubles: dict[str, AnyCommitGap] = {}
         self._codes: dict[str, str] = {}
         self._deselected: dict[str, None] = {}
 
@@ -145,7 +156,8 @@ class OutcomeKeeper:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._troubles[report.nodeid] = _longrepr(report)
+            error_text = str(report.longrepr).strip()[-_LONGEST:]
+            self._troubles[report.nodeid] = NotCollectable(report.nodeid, error_text)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
@@ -153,9 +165,8 @@ class OutcomeKeeper:
         elif not report.passed:
             if (code := getattr(report, "torchprof_code", None)) is not None:
                 self._codes.setdefault(report.nodeid, code)
-            self._troubles.setdefault(
-                report.nodeid, f"it {'was skipped' if report.skipped else 'failed'}: {_longrepr(report)}"
-            )
+            kind = TestSkipped if report.skipped else TestFailed
+            self._troubles.setdefault(report.nodeid, kind(_longrepr(report)))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -171,10 +182,8 @@ class OutcomeKeeper:
 
 
 def _longrepr(report: Any) -> str:
-    """Return a line on a failure or a skip from a report; for a file that cannot be collected, from the traceback."""
+    """Return a line on a failure or a skip from a report."""
     longrepr = report.longrepr
-    if isinstance(report, pytest.CollectReport):
-        return str(longrepr).strip()[-_LONGEST:]
     if isinstance(longrepr, tuple):
         return str(longrepr[2]).removeprefix("Skipped: ")
     if hasattr(report, "torchprof_brief"):  # The short form of a failure of a measurement, wrapped for a screen.

@@ -22,6 +22,7 @@ from pytest_torchprof.reasons.compiling import (
     RanUncompiled,
     ReplayedWithoutCode,
 )
+from pytest_torchprof.reasons.uncompiled import NeverUsed, NoneFits
 from pytest_torchprof.text import counted
 from pytest_torchprof.trace.metadata import GraphBreak, Recompile
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.regions import Region, Regions
     from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled
     from pytest_torchprof.trace import Span, Trace
     from pytest_torchprof.trace.caches import CompileCaches
     from pytest_torchprof.trace.metadata import CompileEvidence, InductorGraph
@@ -181,9 +183,6 @@ def _aten_calls_by_step(trace: Trace, spans: list[Span]) -> dict[int, Counter[st
     return by_step
 
 
-NOT_USED = "torch.compile was not used"
-
-
 class Compile(Struct, frozen=True, kw_only=True):
     """Compile evidence of one recording; None where it cannot be known, with the reason beside."""
 
@@ -199,8 +198,9 @@ class Compile(Struct, frozen=True, kw_only=True):
     compiled_in_window: bool
     skipped_frames: tuple[GraphBreak, ...]
     """The breaks that left a whole frame uncompiled."""
-    nothing: tuple[str, ...] | None
-    """If nothing was compiled at all: what was seen instead, possibly empty; else None."""
+    nothing: tuple[AnyWhyUncompiled | str, ...] | None
+    """If nothing was compiled at all: what was seen instead, possibly empty, in recordings of earlier versions as
+    texts; else None."""
     lookups_without_region: int
     """Calls that found no compiled code that fits, and ran uncompiled."""
     cuda_graphs: CudaGraphs
@@ -346,12 +346,11 @@ def _recompiles(
     return (None if unknown and not evidence.recompiles else evidence.recompiles), unknown
 
 
-def _seen_instead(evidence: CompileEvidence | None, seen: Regions) -> tuple[str, ...] | None:
+def _seen_instead(evidence: CompileEvidence | None, seen: Regions) -> tuple[AnyWhyUncompiled | str, ...] | None:
     if evidence is None or seen.regions or evidence.compiled or evidence.on_threads:
         return None
     if not evidence.dynamo:
-        return (NOT_USED,)
+        return (NeverUsed(),)
     if not seen.lookups_without_region:
         return evidence.seen_instead
-    calls = counted(seen.lookups_without_region, "call")
-    return (*evidence.seen_instead, f"{calls} found no compiled code that fits, and ran uncompiled")
+    return (*evidence.seen_instead, NoneFits(seen.lookups_without_region))

@@ -7,10 +7,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_torchprof.analysis.parts import ListedPart
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.text import printable_line
+from pytest_torchprof.reasons.unreadable import RangesOverlap
 from pytest_torchprof.trace import StepRange
 from pytest_torchprof.trace.columns import ABSENT
 from pytest_torchprof.trace.links import Intervals
@@ -227,11 +226,8 @@ _MOST_HELD = 10_000_000
 
 def _refuse_too_many(trace: Trace, name: str, held: int) -> None:
     if held > _MOST_HELD:
-        raise UnreadableRecording(
-            f'{trace.path} is not a recording that can be judged: its ranges "{printable_line(name)}" overlap so much '
-            f"that {held:,} times a call or an operator is inside one of them; up to {_MOST_HELD:,} are looked at.",
-            Code.RECORDING_TOO_LARGE,
-        )
+        path = str(trace.path)
+        raise UnreadableRecording.of(RangesOverlap(path, name, held, _MOST_HELD), path)
 
 
 class HeldOperators:

@@ -24,6 +24,7 @@ from pytest_torchprof.capture.torch_packages import packages_marked
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.reasons.catalogue import to_stored
 from pytest_torchprof.reasons.compiling import GivenUpBefore, LeftAlone, NoRecordsInTorch, RecordsCleared
+from pytest_torchprof.reasons.uncompiled import SettingInForce, SkippedAsTorchs
 from pytest_torchprof.trace.caches import CompileCaches
 from pytest_torchprof.trace.metadata import CompileEvidence, CudaGraphSkips, Untold
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.capture.compile_log import CompileLog
     from pytest_torchprof.capture.torch_compile import Attempt
     from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled
     from pytest_torchprof.trace.caches import CacheUses
     from pytest_torchprof.trace.metadata import GraphBreak
 
@@ -251,14 +253,14 @@ class CompileWatch:
         line = f"{ran.co_filename}:{ran.co_firstlineno}"
         return LeftAlone(ran.co_name, line, forgotten=bool(self._history.lost))
 
-    def _seen_instead(self, before: _Before) -> list[str]:
-        """Return texts on what may have kept the code from being compiled."""
+    def _seen_instead(self, before: _Before) -> list[AnyWhyUncompiled]:
+        """Return what may have kept the code from being compiled."""
         left_alone = [
-            f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) is torch's own code: torch.compile skips it"
+            SkippedAsTorchs(code.co_qualname, code.co_filename, code.co_firstlineno)
             for code in self._newly_considered(before)
             if observers.is_library_code(torch_compile.CodeLine.of(code)) and torch_compile.dynamo_skips(code)
         ]
-        return [*sorted(self._settings), *left_alone[:3]]
+        return [*map(SettingInForce, sorted(self._settings)), *left_alone[:3]]
 
     def _cudagraph_skips(self, before: _Before) -> CudaGraphSkips:
         count = torch_compile.counters("inductor").get("cudagraph_skips", 0) - before.inductor.get("cudagraph_skips", 0)

@@ -42,7 +42,6 @@ from pytest_torchprof.capture.session import (
 from pytest_torchprof.capture.torch_profiler import this_process
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.reasons.capturing import CodeRaised, LoopLeft, NothingHeld, NotReadBack
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, UnreadableRecording, describe, reason_of
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.lines import OthersTakeNoPart
@@ -235,7 +234,9 @@ def why_unbelievable(path: Path, check: Callable[[Path], Reason | None]) -> Reas
     try:
         return check(path)
     except UnreadableRecording as problem:
-        raise NotMeasured(NotReadBack(problem.cause or problem.text, Code(problem.code))) from None
+        if problem.cause is None:
+            raise
+        raise NotMeasured(NotReadBack(problem.cause, problem.cause.CODE)) from None
 
 
 @dataclass(slots=True, kw_only=True)

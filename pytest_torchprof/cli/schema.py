@@ -27,7 +27,7 @@ from pytest_torchprof.history.runs import OrderedBy
 from pytest_torchprof.history.times import Launched
 from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.report import Disuse, analysis_json, json_report, ranks_report, verdicts
-from pytest_torchprof.report.result import Result
+from pytest_torchprof.report.result import IN_MESSAGE, Result
 from pytest_torchprof.trace.metadata import Environment
 
 if TYPE_CHECKING:
@@ -329,6 +329,10 @@ def bisection() -> Schema:
 def report() -> Schema:
     """Return the schema of ``--torchprof-report=FILE.json``."""
     result = of_type(Result)
+    for name in IN_MESSAGE:
+        del result["properties"][name]
+    result["required"] = [*(name for name in result["required"] if name not in IN_MESSAGE), "message"]
+    result["properties"]["message"] = TEXT
     result["properties"] |= {
         "summary": {"anyOf": [SUMMARY, {"type": "object", "maxProperties": 0}]},
         "environment": of_type(Environment, whole=False),

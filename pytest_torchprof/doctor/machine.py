@@ -122,10 +122,10 @@ def of_torch(machine: Machine) -> Iterator[Answer]:
         return
     import torch
 
-    kind = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
-    built = kind if torch.version.cuda or torch.version.hip else "for the CPU"
+    kinds = (torch.version.cuda and f"for CUDA {torch.version.cuda}", torch.version.hip and f"ROCm {torch.version.hip}")
+    built = next(filter(None, kinds), "for the CPU")
     where = f"Python {platform.python_version()}, {platform.system()}-{platform.machine()}"
-    yield Answer("torch", OK, f"{torch.__version__}, built {built.replace('CUDA', 'for CUDA')}; {where}")
+    yield Answer("torch", OK, f"{torch.__version__}, built {built}; {where}")
 
 
 def of_kineto(machine: Machine) -> Iterator[Answer]:
@@ -162,18 +162,19 @@ _ATTACHED = "another profiling tool is attached, and CUPTI serves one"
 _RUN_WITHOUT = "run the tests without it, or with --torchprof=off"
 
 # Name, effect, the remedy if that is wrong on a machine with a GPU ("": it is not wrong).
+_UNSET = "unset {name}"
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"(CUDA|HIP|ROCR)_VISIBLE_DEVICES", "chooses the GPUs that torch sees", ""),
     (r"NSYS_PROFILING_SESSION_ID", _ATTACHED, _RUN_WITHOUT),
     (r"CUDA_INJECTION(64|32)_PATH", "loads a profiling tool into each process", _RUN_WITHOUT),
     (r"NSYS_\w+", "a setting of nsys", ""),
-    (r"CUDA_LAUNCH_BLOCKING|HIP_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL", _WAITING, "unset it"),
+    (r"CUDA_LAUNCH_BLOCKING|HIP_LAUNCH_BLOCKING|AMD_SERIALIZE_KERNEL", _WAITING, _UNSET),
     (r"TEARDOWN_CUPTI", "1 shuts CUPTI down after each session: graphs and first records may suffer", ""),
     (r"DISABLE_CUPTI_LAZY_REINIT|CUPTI_\w+", "a setting of CUPTI", ""),
     (r"KINETO_CONFIG", "kineto takes settings from this file, its activities and buffers too", ""),
     (r"KINETO_USE_DAEMON", "a daemon, such as dynolog, may start profilers in this process", ""),
     (r"KINETO_\w+", "a setting of kineto", ""),
-    (r"PYTORCH_NO_(CUDA|HIP)_MEMORY_CACHING", "peak memory is not measured without the cache", "unset it"),
+    (r"PYTORCH_NO_(CUDA|HIP)_MEMORY_CACHING", "peak memory is not measured without the cache", _UNSET),
     (r"PYTORCH_\w*ALLOC\w*", "settings of torch's allocator", ""),
     (r"LD_LIBRARY_PATH", "folders searched for libraries first", ""),
     (r"LD_PRELOAD", "libraries put before all others", ""),
@@ -201,11 +202,7 @@ def _variable_answer(name: str, value: str, *, gpu: bool) -> Answer | None:
         return None
     what, do = meaning
     text = f"{name}={printable_line(public(value), _LONGEST)}: {what}"
-    return (
-        Answer("environment", WRONG, text, do.replace("unset it", f"unset {name}"))
-        if do and gpu
-        else Answer("environment", OK, text)
-    )
+    return Answer("environment", WRONG, text, do.format(name=name)) if do and gpu else Answer("environment", OK, text)
 
 
 _FIRST = "nothing can be measured on a GPU until this is put right"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.analysis.compilation import FX_GRAPH, NOT_USED
+from pytest_torchprof.analysis.compilation import FX_GRAPH
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.compiling import (
     BackwardNotCompiled,
@@ -41,6 +41,7 @@ from pytest_torchprof.reasons.findings import (
     RecompilesUntold,
     SkipsUntold,
 )
+from pytest_torchprof.reasons.uncompiled import NeverUsed
 from pytest_torchprof.text import path_from_here
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY
@@ -113,7 +114,7 @@ def _not_compiled(analysis: Analysis) -> Iterator[Finding]:
     compiled = analysis.compile
     calls = compiled.lookups_without_region
     # That Dynamo is loaded means little: any earlier test may have loaded it.
-    seen = tuple(hint for hint in compiled.nothing or () if hint != NOT_USED)
+    seen = tuple(cause for cause in compiled.nothing or () if not isinstance(cause, NeverUsed))
     if seen or calls:
         yield NotCompiled(lookups_without_region=calls, seen=seen)
 

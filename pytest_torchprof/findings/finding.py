@@ -37,6 +37,8 @@ Severity = Literal["recording", "warning", "information"]
 """About the recording itself; about time that could be saved; good to know."""
 _NO_FACTS = ("finding", "saves_us", "events")
 _PLACES: Final[Mapping[Severity, int]] = {"recording": 0, "warning": 1, "information": 2}
+ACTION_WIDTH: Final = 67
+"""Columns of what to do first, where it does not fit any other line."""
 Fact: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 """A JSON value."""
 
@@ -60,6 +62,8 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     TITLE: ClassVar[str]
     SENTENCE: ClassVar[str]
     REMEDY: ClassVar[str] = ""
+    ACTION: ClassVar[str] = ""
+    """What to do, in the room of a line; empty where the remedy is as short."""
     SEVERITY: ClassVar[Severity] = "warning"
 
     saves_us: float = 0.0
@@ -91,6 +95,11 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
     def remedy(self) -> str:
         """What to do about it."""
         return self.words(self.REMEDY)
+
+    @property
+    def action(self) -> str:
+        """What to do about it first, in the room of a line."""
+        return self.words(self.ACTION) or self.remedy
 
     @property
     def severity(self) -> Severity:

@@ -25,7 +25,8 @@ from pytest_torchprof.reasons.catalogue import AnyReason, portable
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording, describe, reason_of
 from pytest_torchprof.reasons.fleet import ChangedSinceListed, JudgingFailed
-from pytest_torchprof.reasons.reason import Verbatim
+from pytest_torchprof.reasons.recordings import Unreadable
+from pytest_torchprof.reasons.unreadable import OfPath
 from pytest_torchprof.recording.bounds import UNPACKED
 from pytest_torchprof.report.page.measured import of_recording
 from pytest_torchprof.report.result import Outcome, Result, with_numbers
@@ -154,7 +155,7 @@ def _judged(task: FileTask) -> FileRecord:
             ranks=ranks,
             device=task.question.device or "auto",
             outcome=outcome,
-            message="",
+            account=(),
             reason=why,
             limits=verdicts,
             structure=structure_hash(profile) if known else None,
@@ -165,9 +166,8 @@ def _judged(task: FileTask) -> FileRecord:
 
 def _reason(problem: TorchprofError, file: Listed, *, unpacked: str = "") -> AnyReason:
     """Return why a file is not judged; where a member was ``unpacked`` is gone when somebody reads it."""
-    if isinstance(problem, UnreadableRecording):
-        words = problem.cause or problem.text
-        return Verbatim.of(words.replace(unpacked, file.name) if unpacked else words, problem.code)
+    if isinstance(problem, UnreadableRecording) and (cause := problem.cause) is not None:
+        return Unreadable(replace(cause, path=file.name) if unpacked and isinstance(cause, OfPath) else cause)
     return portable(reason_of(problem))
 
 

@@ -222,7 +222,7 @@ def compile_pattern(value: object) -> Pattern:
             )
         return NamePattern(value)
     if (call := selector_call(value)) is not None:
-        problem = f"{call.partition('(')[0]} is the function that makes a selector; call it: {call}"
+        problem = f"{getattr(value, '__name__', '')} is the function that makes a selector; call it: {call}"
         raise UnknownLimit(problem, Code.BAD_PATTERN)
     raise UnknownLimit(f"expected {_KERNELS_TEXT}, got {value!r}", Code.BAD_PATTERN)
 

@@ -11,7 +11,16 @@ from pytest_torchprof.limits.asked import Asked, check_limits, needs_flops, noth
 from pytest_torchprof.limits.communication_limits import COMMUNICATION_LIMITS
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.evidence import FindingLine, LineInWords
-from pytest_torchprof.limits.failure import FailureLine, Screen, error_for, in_one_line
+from pytest_torchprof.limits.failure import (
+    DEFAULT,
+    Failure,
+    FailureLine,
+    Screen,
+    error_for,
+    failure_of,
+    failure_text,
+    in_one_line,
+)
 from pytest_torchprof.limits.kernel_limits import KERNEL_LIMITS
 from pytest_torchprof.limits.limit import (
     COMPILE,
@@ -44,12 +53,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPILE",
+    "DEFAULT",
     "GPU",
     "HOLDS",
     "LIMITS",
     "MISSED",
     "NOT_MEASURED",
     "Asked",
+    "Failure",
     "FailureLine",
     "InWords",
     "Limit",
@@ -62,6 +73,8 @@ __all__ = [
     "check_limits",
     "divided",
     "error_for",
+    "failure_of",
+    "failure_text",
     "in_one_line",
     "needs_flops",
     "nothing_known",

@@ -112,7 +112,7 @@ _ADDRESS = re.compile(r"<function ([\w.]+) at 0x[0-9a-f]+>")
 def _refused(name: str, value: object, problem: UnknownLimit) -> UnknownLimit:
     """Return the error for a value that cannot be read, with the value as it is written in the marker."""
     if problem.code is Code.BAD_PATTERN and (call := selector_call(value)) is not None:
-        function = call.partition("(")[0]
+        function = getattr(value, "__name__", "")
         return UnknownLimit(f"{name}={function} is a function; call it: {name}={call}", problem.code)
     written = _ADDRESS.sub(r"\1", repr(value))
     return UnknownLimit(f"{name}={written}: {problem.text}", problem.code)

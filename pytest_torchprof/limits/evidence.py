@@ -17,6 +17,7 @@ from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspe
 from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.statement import Statement
 from pytest_torchprof.reasons.step_title import StepTitle  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import and_more, counted, path_from_here, show_bytes, show_us
 from pytest_torchprof.trace.caches import CacheUse, CacheUses
 
@@ -178,7 +179,8 @@ class InsteadOfCompiling(Evidence, frozen=True):
 
     SENTENCE = "{what}"
 
-    what: str
+    what: AnyWhyUncompiled | str
+    """In recordings and reports of earlier versions a text."""
 
 
 class WhyNothingIsCompiled(Evidence, frozen=True):

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pytest_torchprof.findings.catalogue import AnyFinding  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.limits.evidence import FindingLine, WorkRow
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.remedies import remedies_of
+from pytest_torchprof.reasons.catalogue import AnyReason, portable
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
     from pytest_torchprof.limits.evidence import AnyEvidence
+    from pytest_torchprof.reasons.reason import Reason
 
 MOST_WITH_PLACES = 18
 """Up to this many lines of work have their places below each; with more, all kernels are named before any place."""
@@ -81,7 +84,7 @@ _MOVED = {"came": "new", "changed": "changed", "went": "gone"}
 """The subjects of lines about a kernel, and a word for each; the likeliest cause comes first."""
 
 
-class FailureLine(Struct, frozen=True):
+class FailureLine(NamedTuple):
     """A line about a failure other than a missed limit, and its subject."""
 
     text: str
@@ -93,6 +96,21 @@ class FailureLine(Struct, frozen=True):
     """The kernel that came, changed or went; for a headline, its gist."""
     file_line: str = ""
     """Where it was launched, as far as that is known for sure."""
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """What a recording tells of limits that do not hold, beside the verdicts on them."""
+
+    steps: int
+    """How many steps it has."""
+    causes: dict[str, tuple[AnyFinding, ...]] = {}
+    """By the names of limits that were missed, the findings that may explain it."""
+    unlocated: tuple[AnyReason, ...] = ()
+    """Why rows name no lines, though lines were looked for."""
+
+    def why(self, limit: str) -> tuple[AnyFinding, ...]:
+        """Return the findings that may explain why the limit of a name was missed."""
+        return self.causes.get(limit, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +191,7 @@ def error_for(
     failed, others = [verdict for verdict in verdicts if verdict.status != HOLDS], tuple(also)
     if not failed and not others:
         return None
-    text = _failure_text(_with_numbers(failed), analysis, why, others, screen)
+    text = failure_text(failed, failure_of(failed, analysis, why), others, screen)
     error: LimitsMissed | NotMeasured = LimitsMissed(text)
     if unmeasured := [verdict for verdict in failed if verdict.status == NOT_MEASURED]:
         reasons = [verdict.reason or Verbatim(verdict.text) for verdict in unmeasured]
@@ -183,13 +201,22 @@ def error_for(
     return error
 
 
-def _failure_text(
-    verdicts: tuple[Verdict, ...],
-    analysis: Analysis,
-    why: Callable[[str], Sequence[Finding]],
-    others: tuple[FailureLine, ...],
-    screen: Screen,
-) -> str:
+def failure_of(
+    verdicts: Sequence[Verdict], analysis: Analysis, why: Callable[[str], Sequence[Finding]] = lambda _: ()
+) -> Failure:
+    """Return what the analysis tells of limits that do not hold; ``why`` is as in ``error_for``."""
+    missed = dict.fromkeys(verdict.limit for verdict in verdicts if verdict.status == MISSED)
+    causes = {limit: tuple(why(limit)) for limit in missed}
+    return Failure(
+        steps=len(analysis.trace.steps),
+        causes={limit: findings for limit, findings in causes.items() if findings},
+        unlocated=_unlocated(verdicts, analysis),
+    )
+
+
+def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen) -> str:
+    """Return what does not hold, in words: of limits that do not hold, and of lines of other failures."""
+    verdicts, why = _with_numbers(verdicts), failure.why
     most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
     # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
@@ -198,7 +225,7 @@ def _failure_text(
     more = [*_shown(details[:most], screen), *left, *_shown(remedies, screen)]
     if not verdicts:
         return "\n".join([*more, *_shown(varied, screen)])
-    tail = _broken([f"  lines: not known: {reason}" for reason in _unlocated(verdicts, analysis)], screen)
+    tail = _broken([f"  lines: not known: {reason_line(str(reason))}" for reason in failure.unlocated], screen)
     tail += ["", *more] if more else [""]
     caps = _caps(len(verdicts), screen)
     moved = _moved(others)
@@ -206,13 +233,13 @@ def _failure_text(
     tail += _what_to_do(verdicts, why, came, caps, screen) + _shown(varied, screen)
     sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
     cause = f"; {_first_moved(moved)}" if moved else ""
-    head = _broken([f"{_headline(verdicts, analysis)}{cause}", ""], screen)
+    head = _broken([f"{_headline(verdicts, failure.steps)}{cause}", ""], screen)
     return "\n".join([*head, *chain.from_iterable(sections), *tail])
 
 
 def _with_colon(lines: Sequence[FailureLine]) -> list[FailureLine]:
     """Return the lines, with a colon after the headline if the others are its details."""
-    return [replace(lines[0], text=f"{lines[0].text}:"), *lines[1:]] if _has_details(lines) else list(lines)
+    return [lines[0]._replace(text=f"{lines[0].text}:"), *lines[1:]] if _has_details(lines) else list(lines)
 
 
 def _shown(lines: Iterable[FailureLine], screen: Screen) -> list[str]:
@@ -316,7 +343,7 @@ def _with_numbers(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
     return tuple(replace(verdict, evidence=tuple(map(numbered, verdict.evidence))) for verdict in verdicts)
 
 
-def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:
+def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> tuple[Reason, ...]:
     """Return the reasons why rows name no lines, though lines were looked for."""
     steps = {step.name: (step,) for step in analysis.steps}
     shown = [
@@ -325,16 +352,15 @@ def _unlocated(verdicts: Iterable[Verdict], analysis: Analysis) -> list[str]:
         if verdict.rows
         for step in (analysis.steps if verdict.range is not None else steps.get(verdict.step, ()))
     ]
-    return [reason_line(str(why)) for why in dict.fromkeys(step.places.why_not for step in shown) if why]
+    return tuple(portable(why) for why in dict.fromkeys(step.places.why_not for step in shown) if why)
 
 
-def _headline(verdicts: tuple[Verdict, ...], analysis: Analysis) -> str:
+def _headline(verdicts: tuple[Verdict, ...], steps: int) -> str:
     parts = []
     for status in (MISSED, NOT_MEASURED):
         names = [verdict.name for verdict in verdicts if verdict.status == status]
         if names:
             parts.append(f"{counted(len(names), 'limit')} {status}: {', '.join(names)}")
-    steps = len(analysis.trace.steps)
     # What the compiler did, or what was not measured, does not belong to a step.
     of_step = any(verdict.status == MISSED and verdict.in_step for verdict in verdicts)
     return "; ".join(parts) + (f" (worst of {steps} steps)" if steps > 1 and of_step else "")

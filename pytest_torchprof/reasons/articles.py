@@ -67,6 +67,8 @@ _VALUES: Final[Mapping[str, Any]] = {
     "AnyWhyNoGpu": CannotInitialize("<error>"),
     "tuple[CompileRecords, ...] | str": "<records>",
     "tuple[CuptiRefusal, ...]": (),
+    "AnyCommitGap | str": "<why>",
+    "AnyCommitGap | str | None": "<why>",
     "StepTitle": StepTitle(step=3000, steps=3000),
     "StepTitle | None": None,
     "AnyRankDifference": OtherOrder(3000, 3000, 3000, ("one",), ("two",)),

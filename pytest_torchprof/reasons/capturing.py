@@ -9,6 +9,7 @@ from msgspec import Struct
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.statement import Phrase
+from pytest_torchprof.reasons.unreadable import AnyWhyUnreadable  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -567,7 +568,8 @@ class RanksUnreachable(Reason, frozen=True):
 class NotReadBack(Reason, frozen=True):
     """What was recorded cannot be read."""
 
-    cause: str
+    cause: AnyWhyUnreadable | str
+    """In reports of earlier versions a text."""
     known_as: Code
     """What the reader's error is called."""
 

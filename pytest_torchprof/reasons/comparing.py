@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.commit_gaps import AnyCommitGap  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.text import first_of
 
@@ -98,7 +99,6 @@ class BaseUnmeasured(Reason, frozen=True):
     """The commit has no measurement to compare with."""
 
     CODE = Code.BASE_NOT_MEASURED
-    SENTENCE = "at {commit} {because}"
     MEANING = "the commit has the test, and there it failed, was skipped, or could not be collected or measured"
     ADVICE = (
         "look at the reason; where the working tree's test needs something that the commit lacks, "
@@ -106,7 +106,18 @@ class BaseUnmeasured(Reason, frozen=True):
     )
 
     commit: str
-    because: str
+    because: AnyCommitGap | str
+    """In reports of earlier versions a text."""
+    of_working_tree: bool = False
+    """Whether the working tree's tests ran there, and its own might measure it."""
+
+    @property
+    def sentence(self) -> str:
+        return f"at {self.commit} {self.because}"
+
+    @property
+    def remedy(self) -> str:
+        return "--torchprof-against-tests=own runs at each side the tests that it has" if self.of_working_tree else ""
 
 
 class TimesMeanNothing(Reason, frozen=True):

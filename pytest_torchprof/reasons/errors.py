@@ -13,6 +13,7 @@ from pytest_torchprof.text import first_line
 
 if TYPE_CHECKING:
     from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.reasons.unreadable import WhyUnreadable
 
 
 class TorchprofError(Exception):
@@ -141,12 +142,15 @@ class UnreadableRecording(TorchprofError):
     __module__ = "pytest_torchprof"
 
     code = Code.RECORDING_DAMAGED
-    cause: str | None = None
-    """What is wrong with the file, without its name, where that is known."""
-    other_json = False
-    """Whether the file is sound JSON of another kind, such as may lie beside recordings in a folder of them."""
-    is_final = False
-    """Whether the file is whole as it is, and no waiting makes a recording of it."""
+    cause: WhyUnreadable | None = None
+    """What is wrong with the file, as data, where its content was read."""
+
+    @classmethod
+    def of(cls, cause: WhyUnreadable, path: str) -> UnreadableRecording:
+        """Return the error for a file."""
+        refused = cls(cause.of_file(path), cause.CODE)
+        refused.cause = cause
+        return refused
 
 
 class UnreadableBaseline(TorchprofError):

@@ -8,6 +8,7 @@ from pytest_torchprof.reasons import cupti_versions
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
 from pytest_torchprof.reasons.statement import Phrase
+from pytest_torchprof.reasons.unreadable import AnyWhyUnreadable  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,22 @@ def ranges_instead(name: str, near: str | None, there: Sequence[str]) -> str:
     if near is not None:
         return f"did you mean {near!r}?{unrecorded}"
     return f"ranges in the recording: {first_of(there, _MOST_NAMES)}{unrecorded}"
+
+
+class Unreadable(Reason, frozen=True):
+    """The file cannot be read as a recording."""
+
+    FOR_THE_DOCTOR = False
+
+    cause: AnyWhyUnreadable
+
+    @property
+    def code(self) -> Code:
+        return self.cause.CODE
+
+    @property
+    def sentence(self) -> str:
+        return self.cause.sentence
 
 
 class UnknownWork(Reason, frozen=True):

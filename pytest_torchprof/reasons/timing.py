@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.commit_gaps import AnyCommitGap  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.comparing import SideName  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.reason import Reason
 
@@ -32,12 +33,12 @@ class ProcessWithoutTest(Reason, frozen=True):
     side: SideName
     """Where it ran."""
     status: int
-    error: str | None
-    """The error of the test there, or of the process."""
+    error: AnyCommitGap | str | None
+    """The error of the test there, or of the process; in reports of earlier versions a text."""
 
     @property
     def sentence(self) -> str:
-        because = "it was not measured there" if self.error is None else self.error
+        because = "it was not measured there" if self.error is None else str(self.error)
         return f"a process {self.side} that ended with status {self.status}: {because}"
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.unreadable import TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from pytest_torchprof.reasons.unreadable import Excess, WhyUnreadable
 
 MIB = 1024**2
 UNPACKED = 1024 * MIB
@@ -37,16 +39,26 @@ KERNEL_NAMES = 10_000
 """Fewer names than kernels.names keeps decoded: with more, each kernel would be decoded anew."""
 
 
-def too_large(what: str) -> UnreadableRecording:
+class RefusedError(UnreadableRecording):
+    """What is read has something that no recording has: the error before somebody adds which file it is."""
+
+    cause: WhyUnreadable
+
+    def __init__(self, cause: WhyUnreadable) -> None:
+        super().__init__(cause.sentence, cause.CODE)
+        self.cause = cause
+
+
+def too_large(excess: Excess, most: int) -> RefusedError:
     """Return the error for a file that exceeds one of these bounds."""
-    return UnreadableRecording(f"it {what}. Record fewer steps, or less of each.", Code.RECORDING_TOO_LARGE)
+    return RefusedError(TooLarge(excess, most))
 
 
-def bounded(parts: Iterable[bytes], most: int, what: str) -> Iterator[bytes]:
-    """Yield the parts of a text; UnreadableRecording as soon as they exceed ``most`` bytes together."""
+def bounded(parts: Iterable[bytes], most: int, excess: Excess) -> Iterator[bytes]:
+    """Yield the parts of a text; RefusedError as soon as they exceed ``most`` bytes together."""
     size = 0
     for part in parts:
         size += len(part)
         if size > most:
-            raise too_large(f"{what} more than {most // MIB:,} MiB of text")
+            raise too_large(excess, most // MIB)
         yield part

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, defstruct
 
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.unreadable import Excess
 from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, MIB, too_large
 from pytest_torchprof.recording.event_args import Allocation, Args, Fraction, Whole, annotations_of, messages_of
 from pytest_torchprof.recording.stamps import EXACT, WHOLE, in_ns, times_ns
@@ -282,17 +283,17 @@ class Columns:
                 part.correlation.extend([event.args.correlation for event in members])
 
     def count(self, events: int) -> None:
-        """Count the events; UnreadableRecording if there are more than any recording has."""
+        """Count the events; RefusedError if there are more than any recording has."""
         self.events += events
         if self.events > EVENTS:
-            raise too_large(f"has more than {EVENTS:,} events")
+            raise too_large(Excess.EVENTS, EVENTS)
 
     def _weigh(self, known: tuple[int, int]) -> None:
         """Refuse more distinct names and operands than a program has; the ``known`` first ones were weighed before."""
         for numbers, before in zip((self.names, self.inputs), known, strict=True):
             self._weight += sum(map(getsizeof, islice(reversed(numbers), len(numbers) - before)))
         if self._weight > DISTINCT:
-            raise too_large(f"has more than {DISTINCT // MIB} MiB of different names and operands")
+            raise too_large(Excess.DISTINCT, DISTINCT // MIB)
 
     def _fold_others(self, events: list[Any], types: Kinds, stamps: str) -> None:
         """Append arrows from forward to backward, and allocations."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
-from pytest_torchprof.recording.bounds import LARGEST, LATEST_US
+from pytest_torchprof.reasons.unreadable import NoEvent, OddEvent, Oddity
+from pytest_torchprof.recording.bounds import LARGEST, LATEST_US, RefusedError
 from pytest_torchprof.recording.event_args import Args
 from pytest_torchprof.recording.events import GPU, ROLES
 
@@ -84,7 +84,7 @@ def events_of(text: bytes | msgspec.Raw, types: Kinds, before: int) -> list[Any]
 
 def _event(item: Any, types: Kinds, number: int) -> Any:
     if not isinstance(item, dict):
-        raise UnreadableRecording(f"event {number} is no object but {_shown(item)}")
+        raise RefusedError(NoEvent(number, _shown(item)))
     category = str(item.get("cat"))
     if category.lower() not in ROLES or item.get("ph", "X") != "X":
         return types.other()
@@ -150,16 +150,15 @@ def _quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:
 def _number(value: Any, key: str, number: int) -> int | Decimal:
     read = _quantity(value, LATEST_US)
     if read is None:
-        wrong = "should be a number of microseconds but is"
-        if isinstance(value, int | Decimal) and not isinstance(value, bool):
-            wrong = "is larger than any time stamp in microseconds:"
-        raise UnreadableRecording(f'"{key}" of event {number} {wrong} {_shown(value)}')
+        is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+        oddity = Oddity.TOO_LATE if is_number else Oddity.NO_TIME
+        raise RefusedError(OddEvent(key, number, oddity, _shown(value)))
     return read
 
 
 def _name(value: Any, number: int) -> str:
     if not isinstance(value, str):
-        raise UnreadableRecording(f'"name" of event {number} should be text but is {_shown(value)}')
+        raise RefusedError(OddEvent("name", number, Oddity.NO_TEXT, _shown(value)))
     return value
 
 
@@ -170,7 +169,7 @@ def _identity(value: Any, key: str, number: int) -> int | str:
     if not isinstance(value, str) and whole is not None and whole == int(whole):
         return int(whole)
     if not isinstance(value, str):
-        raise UnreadableRecording(f'"{key}" of event {number} should be a number or text but is {_shown(value)}')
+        raise RefusedError(OddEvent(key, number, Oddity.NO_IDENTITY, _shown(value)))
     return value
 
 

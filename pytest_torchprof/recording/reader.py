@@ -8,9 +8,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.unreadable import (
+    BinaryData,
+    EmptyFile,
+    EventsNoList,
+    Excess,
+    GzipCutOff,
+    GzipDamaged,
+    InPerfettosFormat,
+    IsFolder,
+    JsonCutOff,
+    JsonInvalid,
+    ListOfOthers,
+    NestedBeyondTraces,
+    NoSuchFile,
+    NotOpened,
+    NotUtf8,
+    NumberBeyondStamps,
+    SpecialFile,
+    WithoutEvents,
+    ZeroByteInPath,
+)
 from pytest_torchprof.recording import text
 from pytest_torchprof.recording.bounds import (
     AROUND,
@@ -20,6 +40,7 @@ from pytest_torchprof.recording.bounds import (
     MIB,
     STEPS,
     UNCUT,
+    RefusedError,
     bounded,
     too_large,
 )
@@ -31,8 +52,6 @@ from pytest_torchprof.recording.corrections import (
 from pytest_torchprof.recording.events import Columns, kinds
 from pytest_torchprof.recording.stamps import EXACT, STAMPS, WHOLE, TooFineError
 from pytest_torchprof.recording.text import (
-    PERFETTO_REFUSAL,
-    SPECIAL,
     DamagedGzipError,
     UncuttableError,
     inflated,
@@ -47,67 +66,50 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
+    from pytest_torchprof.reasons.unreadable import OfPath
+
 _Read = TypeVar("_Read")
 _EVENTS = "traceEvents"
-_AGAIN = "Record or copy it again."
 
 
-class _NoTraceError(Exception):
-    """The file cannot be read as a trace; the text says why, and ``code`` is the error's code."""
-
-    def __init__(self, text: str, code: Code = Code.NO_RECORDING) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-class _OtherJsonError(_NoTraceError):
-    """The file is sound JSON without a trace's events."""
-
-
-class _PerfettoError(_NoTraceError):
-    """The file is in Perfetto's own format."""
+class _NoTraceError(RefusedError):
+    """The file, or the piece of it, cannot be read as a trace."""
 
 
 def read(path: str | os.PathLike[str]) -> Trace:
     """Return the recording in the file, gzipped or plain; UnreadableRecording with the cause and what to do."""
     path = fspath(path)
     if "\0" in path:
-        raise UnreadableRecording(
-            f"There is no recording {shown(path)}: no path holds a zero byte. Check the path.", _MISSING
-        )
+        raise _unreadable(ZeroByteInPath, path)
     if is_special(path):
-        message = f"{shown(path)} is not a recording: {SPECIAL}."
-        raise UnreadableRecording(message, Code.NO_RECORDING)
+        raise _unreadable(SpecialFile, path)
     try:
         try:
             columns = Columns()
             return _trace(path, columns, _in_pieces(path, columns))
         except UncuttableError as odd:
             return _whole(path, _uncut(path, odd.__cause__))
-    except (_NoTraceError, UnreadableRecording) as error:
-        message = error.text if isinstance(error, UnreadableRecording) else str(error)
-        refused = UnreadableRecording(f"{shown(path)} is not a recording that can be read: {message}", error.code)
-        refused.cause = message
-        refused.other_json = isinstance(error, _OtherJsonError)
-        refused.is_final = isinstance(error, _PerfettoError)
-        raise refused from None
+    except RefusedError as error:
+        raise UnreadableRecording.of(error.cause, shown(path)) from None
     except tuple(_CAUSES) as error:
-        text, code = next(cause for kind, cause in _CAUSES.items() if isinstance(error, kind))
-        cause = getattr(error, "strerror", None) or error
-        raise UnreadableRecording(text.format(path=shown(path), cause=cause, again=_AGAIN), code) from None
+        kind = next(kind for raised, kind in _CAUSES.items() if isinstance(error, raised))
+        raise _unreadable(kind, path) from None
+    except (DamagedGzipError, OSError) as error:
+        kind = GzipDamaged if isinstance(error, DamagedGzipError) else NotOpened
+        raise _unreadable(kind, path, str(getattr(error, "strerror", None) or error)) from None
 
 
-_MISSING, _UNREADABLE, _CUT_OFF = Code.RECORDING_MISSING, Code.RECORDING_UNREADABLE, Code.RECORDING_CUT_OFF
-_DAMAGED, _NONE = Code.RECORDING_DAMAGED, Code.NO_RECORDING
-_CAUSES: dict[type[Exception], tuple[str, Code]] = {
-    FileNotFoundError: ("There is no recording {path}: no such file. Check the path.", _MISSING),
-    IsADirectoryError: ("{path} is a folder, not a recording. Name one of the trace files in it.", _NONE),
-    EOFError: ("{path} ends in the middle of its gzip data: it was cut off when written or copied. {again}", _CUT_OFF),
-    DamagedGzipError: ("{path} is damaged, its gzip data cannot be unpacked ({cause}). {again}", _DAMAGED),
-    OSError: ("{path} cannot be read: {cause}.", _UNREADABLE),
-    UnicodeDecodeError: ("{path} is damaged: a text in it is not UTF-8, as all text of JSON is. {again}", _DAMAGED),
-    OverflowError: ("{path} is not a recording: a number in it is larger than any time stamp. {again}", _DAMAGED),
-    RecursionError: ("{path} is not a recording: its lists or objects are nested deeper than any trace's.", _NONE),
+def _unreadable(kind: Callable[..., OfPath], path: str, *facts: str) -> UnreadableRecording:
+    return UnreadableRecording.of(kind(shown(path), *facts), shown(path))
+
+
+_CAUSES: dict[type[Exception], type[OfPath]] = {
+    FileNotFoundError: NoSuchFile,
+    IsADirectoryError: IsFolder,
+    EOFError: GzipCutOff,
+    UnicodeDecodeError: NotUtf8,
+    OverflowError: NumberBeyondStamps,
+    RecursionError: NestedBeyondTraces,
 }
 
 
@@ -186,8 +188,8 @@ def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:
 def _uncut(path: str, cause: BaseException | None) -> bytes:
     """Return all of the text, if it is small enough for that; ``cause`` is why it was not read in pieces."""
     try:
-        return b"".join(bounded(inflated(path), UNCUT, "holds, without a border between two events,"))
-    except UnreadableRecording:
+        return b"".join(bounded(inflated(path), UNCUT, Excess.UNCUT))
+    except RefusedError:
         if type(cause) is msgspec.DecodeError:
             # The position in the message is one in a piece.
             raise _syntax(str(cause).partition(" (byte")[0]) from None
@@ -196,17 +198,16 @@ def _uncut(path: str, cause: BaseException | None) -> bytes:
 
 def _whole(path: str, text: bytes) -> Trace:
     if not text.strip():
-        raise _NoTraceError(f"it is empty. {_AGAIN}")
+        raise _NoTraceError(EmptyFile())
     if is_perfetto(text):
-        raise _PerfettoError(PERFETTO_REFUSAL)
+        raise _NoTraceError(InPerfettosFormat())
     read = partial(_decoded, path)
     try:
         # A text that is neither an object nor a list would be repaired to "null", which is sound JSON of another kind.
         return repaired(text, read) if text.lstrip()[:1] in b"{[" else read(text)
     except msgspec.DecodeError as error:
         binary = b"\0" in text[:4096]
-        why = _NoTraceError("it is binary data, not the JSON of a trace.") if binary else _syntax(str(error), len(text))
-        raise why from None
+        raise (_NoTraceError(BinaryData()) if binary else _syntax(str(error), len(text))) from None
 
 
 def _decoded(path: str, text: bytes | msgspec.Raw) -> Trace:
@@ -215,7 +216,7 @@ def _decoded(path: str, text: bytes | msgspec.Raw) -> Trace:
     if bytes(text).lstrip()[:1] == b"[":
         listed = msgspec.json.decode(text)
         if not any(isinstance(item, dict) and "ph" in item for item in listed):
-            raise _OtherJsonError("it is a JSON list, but not of trace events.")
+            raise _NoTraceError(ListOfOthers())
         _fold_events(columns, text)
     else:
         document = _document(text)
@@ -231,23 +232,21 @@ def _document(text: bytes) -> dict[str, msgspec.Raw]:
     except msgspec.ValidationError:
         document = {}
     if bytes(document.get(_EVENTS, b""))[:1] != b"[":
-        kind = _NoTraceError if _EVENTS in document else _OtherJsonError
-        raise kind('it is JSON, but no trace: a trace has a list "traceEvents".')
+        raise _NoTraceError(EventsNoList() if _EVENTS in document else WithoutEvents())
     return document
 
 
 def _header(document: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     if sum(map(len, document)) + sum(len(bytes(value)) for value in document.values()) > AROUND:
-        raise too_large(f"has more than {AROUND // MIB} MiB of text around its events")
+        raise too_large(Excess.AROUND, AROUND // MIB)
     return {key: msgspec.json.decode(value) for key, value in document.items()}
 
 
 def _syntax(error: str, length: int | None = None) -> _NoTraceError:
     # A number at the end of the text may go on.
     if "truncated" in error or error.endswith(f"(byte {length})"):
-        message = f"it ends in the middle of the JSON: it was cut off while it was written or copied. {_AGAIN}"
-        return _NoTraceError(message, Code.RECORDING_CUT_OFF)
-    return _NoTraceError(f"it is not valid JSON ({error}).", Code.RECORDING_DAMAGED)
+        return _NoTraceError(JsonCutOff())
+    return _NoTraceError(JsonInvalid(error))
 
 
 def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
@@ -255,7 +254,7 @@ def _trace(path: str, columns: Columns, header: dict[str, Any]) -> Trace:
         adoption, own = parse_adoption(header.pop(KEY, None))
         metadata = None if own is None else parse(own)
     except MalformedError as malformed:
-        raise _NoTraceError(str(malformed), malformed.code) from None
+        raise _NoTraceError(malformed.cause) from None
     names = list(columns.names)
     name_operators(names, columns.ops)
     name_fills_and_copies(names, columns.gpu)
@@ -296,13 +295,13 @@ def _check_counts(trace: Trace) -> None:
     """Refuse more GPU operations, devices, names or steps than any recording has."""
     gpu = trace.gpu
     if len(gpu) > GPU_OPERATIONS:
-        raise too_large(f"has more than {GPU_OPERATIONS:,} GPU operations")
+        raise too_large(Excess.GPU_OPERATIONS, GPU_OPERATIONS)
     if len(trace.processes) > DEVICES:
-        raise too_large(f"has work of more than {DEVICES:,} devices")
+        raise too_large(Excess.DEVICES, DEVICES)
     if len(trace.names) > KERNEL_NAMES and len(set(gpu.name)) > KERNEL_NAMES:
-        raise too_large(f"has GPU operations of more than {KERNEL_NAMES:,} names")
+        raise too_large(Excess.NAMES, KERNEL_NAMES)
     if len(trace.ops) + len(trace.annotations) > STEPS and len(trace.spans("ProfilerStep#")) > STEPS:
-        raise too_large(f"has more than {STEPS:,} steps")
+        raise too_large(Excess.STEPS, STEPS)
 
 
 def shown(path: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_torchprof.reasons.errors import UnreadableRecording
-from pytest_torchprof.recording.bounds import LATEST_US
+from pytest_torchprof.reasons.unreadable import StampTooLate
+from pytest_torchprof.recording.bounds import LATEST_US, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,4 +49,4 @@ def in_ns(times: list[Any], stamps: str) -> list[int]:
 def _check(stamps: Iterable[Any]) -> None:
     """Refuse exact time stamps, for which msgspec knows no bounds, that are larger than any is."""
     if (stamp := next((stamp for stamp in stamps if not -LATEST_US <= stamp <= LATEST_US), None)) is not None:
-        raise UnreadableRecording(f"a time stamp is larger than any in microseconds: {str(stamp)[:40]}")
+        raise RefusedError(StampTooLate(str(stamp)[:40]))

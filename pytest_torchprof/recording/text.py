@@ -8,6 +8,7 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.reasons.adopting import InsteadOfFile
+from pytest_torchprof.reasons.unreadable import Excess
 from pytest_torchprof.recording.bounds import AROUND, MEMBERS, UNPACKED, bounded, too_large
 
 try:
@@ -58,13 +59,13 @@ def is_special(path: str | os.PathLike[str]) -> bool:
 def inflated(path: str) -> Iterator[bytes]:
     """Yield the file's bytes, unpacked.
 
-    UnreadableRecording if it unpacks to more than any recording has, DamagedGzipError if it is damaged, EOFError if it
+    RefusedError if it unpacks to more than any recording has, DamagedGzipError if it is damaged, EOFError if it
     is cut off.
     """
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib's import costs more than a small file
         part = file.read(_SLICE)
         if part[:2] == GZIP:
-            yield from bounded(_unpacked(file, part), UNPACKED, "unpacks to")
+            yield from bounded(_unpacked(file, part), UNPACKED, Excess.UNPACKED)
             return
         while part:
             yield part
@@ -101,7 +102,7 @@ def _unpacked(file: FileIO, part: bytes) -> Iterator[bytes]:
         if part[:2] == GZIP:
             unpack, members = gunzip.decompressobj(wbits=31), members + 1
             if members > MEMBERS:
-                raise too_large(f"is packed in more than {MEMBERS:,} parts")
+                raise too_large(Excess.MEMBERS, MEMBERS)
         else:
             part = file.read(_SLICE)
     if not unpack.eof:
@@ -163,11 +164,6 @@ def border(part: bytes, mark: bytes) -> tuple[int, int] | None:
             return before.start() + 1, at
     return None
 
-
-PERFETTO_REFUSAL = (
-    "it is in Perfetto's own format (.pftrace), not JSON. Write it again under a name in which .pftrace does not "
-    'occur: profiler.export_chrome_trace("trace.json.gz").'
-)
 
 _PACKET = re.compile(rb"\n([\x80-\xff]{0,9}[\x00-\x7f])")
 """The first field of the file's one message, a packet, and its length."""

@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
 from pytest_torchprof.findings import RULES, find, standing_out
-from pytest_torchprof.findings.catalogue.actions import action_of
 from pytest_torchprof.findings.catalogue.headlines import NotMeasuredHeadline
+from pytest_torchprof.findings.finding import ACTION_WIDTH
 from pytest_torchprof.findings.headline import headline_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.limits import ClocksLocked
@@ -25,6 +25,7 @@ from pytest_torchprof.text import (
     cut_inside,
     path_from_here,
     printable,
+    printable_line,
     show_rate,
     show_share,
     show_us,
@@ -140,11 +141,14 @@ def _first_findings(findings: Sequence[Finding]) -> str:
 
 
 def _first_remedy(findings: Sequence[Finding], width: int) -> str:
-    """Return what to do about what most stands out, as much of it as a line holds: the rest stands at the end."""
+    """Return what to do about what most stands out, in so many words as a line holds: the others stand at the end."""
     first = next((finding for finding in findings if finding.severity != "information"), None)
     if first is None or not first.remedy:
         return ""
-    return f"{_TO_DO}{action_of(first, min(width, _LONGEST) - len(_TO_DO) - len('.'))}."
+    room = min(width, _LONGEST) - len(_TO_DO) - len(".")
+    remedy = printable_line(first.remedy)
+    # A plugin's remedy has no other words for a line.
+    return f"{_TO_DO}{remedy if width_of(remedy) <= room else printable_line(first.action, ACTION_WIDTH)}."
 
 
 def _what_to_do(analysis: Analysis, findings: Sequence[Finding], width: int) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.numbers import TABLE
 from pytest_torchprof.limits import HOLDS, FailureLine, in_one_line
+from pytest_torchprof.report.account import difference_lines
 from pytest_torchprof.report.markdown import escaped, fenced, unused_entries
-from pytest_torchprof.report.result import BaselineState, failure_lines
+from pytest_torchprof.report.result import BaselineState
 from pytest_torchprof.report.terminal import closing, describe_environment
 from pytest_torchprof.text import and_more, printable
 
@@ -56,7 +57,7 @@ def _in_one_line(result: Result, run: RunResults) -> str:
     others: list[FailureLine] = []
     if result.baseline_fails and result.comparison is not None:
         headline = "worse than the baseline" if run.against is None else f"worse than at {run.against.shown}"
-        others = [FailureLine(headline, "headline"), *failure_lines(result.comparison)]
+        others = [FailureLine(headline, "headline"), *difference_lines(result.comparison)]
     return in_one_line(missed, tuple(others)) if missed or others else ""
 
 

@@ -13,15 +13,16 @@ from pytest_torchprof.baseline.entry import Times, times_of
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
-from pytest_torchprof.limits import FailureLine, Verdict
+from pytest_torchprof.limits import Verdict  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.catalogue import AnyReason, from_plain
 from pytest_torchprof.reasons.reason import Verbatim
+from pytest_torchprof.report.account import AccountSubject, AnyAccount, FromReport, text_of
 from pytest_torchprof.report.verdicts import words_for
 from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
@@ -109,8 +110,10 @@ class Result(Struct, frozen=True, kw_only=True):
     source: str | None = None
     """A hash of the test's source; as ``structure``, only for later readers."""
     outcome: Outcome
-    message: str = ""
-    """The text of its failure, or why it was skipped or not measured; empty when it passed."""
+    account: tuple[AnyAccount, ...] = ()
+    """What its failure is, or why it was skipped or not measured; empty when it passed."""
+    for_ranks: bool = False
+    """Whether it stands for all ranks of its job: it came out worst on this one."""
     reason: AnyReason | None = None
     """Why it is not measured, as a reason, if there is one."""
     baseline_state: BaselineState | None = None
@@ -150,6 +153,12 @@ class Result(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The test and, where there is one, the label."""
         return self.nodeid + (f" ({self.label})" if self.label else "")
+
+    @property
+    def message(self) -> str:
+        """The text of its failure, or why it was skipped or not measured; empty when it passed."""
+        text = text_of(self.account, AccountSubject(self.label, self.limits, self.against_time))
+        return f"rank {self.rank} of {self.ranks}: {text}" if text and self.for_ranks else text
 
     @property
     def baseline(self) -> str | None:
@@ -205,21 +214,21 @@ def decode(plain: Iterable[Mapping[str, Any]]) -> tuple[Result, ...]:
     return convert(plain, tuple[Result, ...])
 
 
-def failure_lines(comparison: Comparison) -> Iterator[FailureLine]:
-    """Yield what the code decides of a comparison that fails a test, as the lines below the headline."""
-    for line in comparison.decided_lines():
-        yield FailureLine(f"  {line.text}", line.about, subject=line.subject, file_line=line.file_line)
+IN_MESSAGE: Final = ("account", "for_ranks")
+"""What readers of a report have in its message."""
 
 
 def as_reported(result: Result) -> dict[str, Any]:
     """Return a result as JSON values for the readers of a report, with the words for its facts."""
-    (plain,), time = encode([result]), result.against_time
+    (plain,), time = encode([replace(result, account=())]), result.against_time
 
     def why(limit: str) -> tuple[Finding, ...]:
         return (result.telling[limit],) if limit in result.telling else ()
 
+    facts = {name: fact for name, fact in plain.items() if name not in IN_MESSAGE}
     return {
-        **plain,
+        **facts,
+        "message": result.message,
         "baseline": result.baseline,
         "changes": list(result.change_lines),
         "noise": list(result.varied_lines),
@@ -240,8 +249,10 @@ def from_report(plain: Mapping[str, Any]) -> dict[str, Any]:
     shown, time = plain.get("findings", ()), plain.get("against_time")
     telling = plain.get("telling", {})
     limits = plain.get("limits", [])
+    message = plain.get("message")
     return {
         **_with_reason(plain),
+        **({"account": [FromReport(message).to_plain()]} if message and isinstance(message, str) else {}),
         "limits": list(map(_with_reason, limits)) if isinstance(limits, list) else limits,
         "findings": list(map(from_words, shown)) if isinstance(shown, list) else shown,
         "telling": {limit: from_words(of_limit) for limit, of_limit in telling.items()}

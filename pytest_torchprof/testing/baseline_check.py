@@ -14,9 +14,9 @@ from pytest_torchprof.against.outcomes import base_outcomes
 from pytest_torchprof.capture.rank import this_rank
 from pytest_torchprof.compare.words import change_words
 from pytest_torchprof.kernels.operand_types import hides_types
-from pytest_torchprof.limits import FailureLine
 from pytest_torchprof.limits.limit import unmeasured
-from pytest_torchprof.reasons.catalogue import from_stored
+from pytest_torchprof.reasons.catalogue import from_stored, portable
+from pytest_torchprof.reasons.commit_gaps import OnOtherDevice
 from pytest_torchprof.reasons.comparing import (
     AdoptedWithoutTimes,
     BaselineElsewhere,
@@ -30,9 +30,9 @@ from pytest_torchprof.reasons.comparing import (
     TypesUnknown,
     WorkersShareDevice,
 )
-from pytest_torchprof.report.result import failure_lines
+from pytest_torchprof.report.account import BaselineFailure
 from pytest_torchprof.testing.options import BaselineMode
-from pytest_torchprof.text import first_of, path_from_here, quoted, reason_line
+from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.compare import Blame, Comparison
     from pytest_torchprof.limits import Verdict
     from pytest_torchprof.profiles import Profile
+    from pytest_torchprof.reasons.commit_gaps import CommitGap
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.testing.baseline_files import BaselineFiles
     from pytest_torchprof.testing.options import RunOptions, TestOptions
@@ -253,13 +254,12 @@ class BaselineCheck:
             return
         files = baseline.files_of(self.path, self.run.rootdir, self.run.baseline_dir).values()
         if any(judgement.key in self.files.entries(file) for file in files):
-            reason: str | None = "it was measured on another device: compare with --torchprof-against-fresh"
+            gap: CommitGap | None = OnOtherDevice()
         else:
-            reason = base_outcomes(side.results).why_not(self.nodeid, own_tests=side.own_tests)
-        if reason is not None:
+            gap = base_outcomes(side.results).why_not(self.nodeid, own_tests=side.own_tests)
+        if gap is not None:
             own = side.own_tests or self.nodeid in base_outcomes(side.results).codes
-            hint = "" if own else "; --torchprof-against-tests=own runs at each side the tests that it has"
-            why = BaseUnmeasured(side.reference.shown, f"{reason}{hint}")
+            why = BaseUnmeasured(side.reference.shown, gap, of_working_tree=not own)
             yield unmeasured(why).on("against", side.reference.ref)
 
     def lost_numbers(self, judgement: BaselineJudgement | None, profile: Profile) -> Iterator[Verdict]:
@@ -315,44 +315,20 @@ class BaselineCheck:
     def _not_measured(self, reason: Reason) -> Verdict:
         return unmeasured(reason).on("baseline", str(self.run.baseline))
 
-    def failure_lines(self, judgement: BaselineJudgement, blame: Blame) -> Iterator[FailureLine]:
-        """Yield what fails the test, a line each: what is worse, with its places, first; what varies anyway, last."""
+    def failure_of(self, judgement: BaselineJudgement, blame: Blame) -> BaselineFailure | None:
+        """Return how a comparison fails the test; None where it does not."""
         if not self.is_failed_by(judgement):
-            return
-        if judgement.comparison.verdict == "new":
-            yield from self._missing_baseline(judgement)
-            return
-        comparison, side = blame.comparison, self.run.against
-        compared_with = (
-            f"the baseline {self.run.shown(judgement.file)}" if side is None else f"at {side.reference.shown}"
+            return None
+        side = self.run.against
+        return BaselineFailure(
+            comparison=blame.comparison,
+            nodeid=self.nodeid,
+            file=self.run.shown(judgement.file),
+            commit=None if side is None else side.reference.shown,
+            gone=tuple(gone.test for gone in judgement.formers),
+            unlocated=tuple(map(portable, blame.unknown)),
+            blamed=blame.first,
         )
-        is_worse = comparison.verdict == "worse"
-        headline = f"worse than {compared_with}" if is_worse else f"ambiguous against {compared_with} (strict)"
-        yield FailureLine(headline, "headline", subject="worse than the baseline" if is_worse and side is None else "")
-        yield from failure_lines(comparison)
-        yield from (FailureLine(f"    lines: not known: {reason_line(str(why))}") for why in blame.unknown)
-        yield from (FailureLine(line, "varies") for line in comparison.varied())
-        at = "" if blame.first is None else f" at {path_from_here(blame.first[0])}:{blame.first[1]}"
-        if side is None:
-            update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
-            yield FailureLine(f"fix the code{at}, or accept the change: ", "remedy", update)
-        else:
-            allowed = compare.tolerance_for(comparison.changes)
-            tolerance = ", ".join(f'"{name}": {more:g}' for name, more in allowed.items())
-            allow = f", or allow it in the marker: tolerance={{{tolerance}}}" if tolerance else ""
-            yield FailureLine(f"fix the code{at}{allow}", "remedy")
-
-    def _missing_baseline(self, judgement: BaselineJudgement) -> Iterator[FailureLine]:
-        missing = f"no baseline for this test and device in {self.run.shown(judgement.file)} (strict)"
-        if not judgement.formers:
-            yield FailureLine(missing, "headline")
-            yield FailureLine("", "remedy", f"pytest {quoted(self.nodeid)} --torchprof-baseline=add")
-            return
-        formers = first_of([gone.test for gone in judgement.formers])
-        rename = "run the command that the end of this run names (torchprof baseline rename)"
-        yield FailureLine(f"{missing}, and its kernels are those of {formers}, which is gone", "headline")
-        yield FailureLine(f"if it was renamed, {rename}", "remedy")
-        yield FailureLine("if it is new, remove the entries of what is gone: ", "remedy", "torchprof baseline prune")
 
     def is_failed_by(self, judgement: BaselineJudgement) -> bool:
         """Return whether a comparison fails the test, as far as the mode of the run lets it."""

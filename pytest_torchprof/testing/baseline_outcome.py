@@ -48,7 +48,7 @@ def baseline_outcome(test: MeasuredTest, judgement: Judgement, *, writable: bool
     if writes:
         state = BaselineState.WRITTEN if this_rank().writes else BaselineState.LEFT_TO_RANK_0
         return BaselineOutcome(state=state, comparison=comparison, note=note)
-    state, fails = BaselineState(compared.comparison.verdict), bool(judgement.baseline_failure)
+    state, fails = BaselineState(compared.comparison.verdict), judgement.baseline_failure is not None
     if state is BaselineState.AMBIGUOUS and not fails:
         # This warning is never made an error: only strict fails a test that the samples do not decide.
         with suppress(TorchprofWarning):

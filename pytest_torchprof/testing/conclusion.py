@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from pytest_torchprof.capture.rank import this_rank
+from pytest_torchprof.limits import HOLDS, failure_of
+from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.reasons.composed import Several
 from pytest_torchprof.reasons.errors import LimitsMissed, NotMeasured
 from pytest_torchprof.recording.files import stacks_name
+from pytest_torchprof.report.account import Kept, LimitsNotHeld, NotJudgedOnCpu, WithoutMeasurement
 from pytest_torchprof.report.ci import properties
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.testing.allow_list import ALLOW_FILE
@@ -18,18 +21,20 @@ from pytest_torchprof.testing.baseline_outcome import BaselineOutcome, baseline_
 from pytest_torchprof.testing.joint_judgement import judged_together
 from pytest_torchprof.testing.outcome import came_out
 from pytest_torchprof.testing.results import result_of
-from pytest_torchprof.text import and_more, broken, printable_line
+from pytest_torchprof.text import and_more, printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_torchprof.limits import Screen
+    from pytest_torchprof.report.account import AnyAccount
     from pytest_torchprof.report.result import Result
     from pytest_torchprof.testing.ending import Ending
     from pytest_torchprof.testing.judgement import JudgedAlone, Judgement
     from pytest_torchprof.testing.measured_test import MeasuredTest
     from pytest_torchprof.testing.measurement import Measurement
+    from pytest_torchprof.testing.outcome import CameOut
     from pytest_torchprof.testing.run_baselines import BaselineNote
 
 LEAST_LINES: Final = 12
@@ -95,9 +100,9 @@ def error_of(conclusions: Sequence[Conclusion], screen: Screen) -> LimitsMissed 
 
 
 def _failure_texts(failures: Sequence[Conclusion], screen: Screen) -> list[str]:
-    """Return the texts for the screen: as reports have them, unless it shows everything or several share its lines."""
-    if len(failures) == 1 and not screen.everything:
-        return [failures[0].result.message]
+    """Return the texts for the screen, whose lines several share."""
+    if len(failures) == 1:
+        return [failures[0].text(screen)]
     shared = replace(screen, lines=max(screen.lines // len(failures), LEAST_LINES))
     return [failure.text(shared) for failure in failures]
 
@@ -120,24 +125,15 @@ def _conclude_one(
     compared = baseline_outcome(test, judgement, writable=writable) if judgement.profile else BaselineOutcome()
     result = result_of(test, judgement, came, compared)
     kept = _keep(test, judgement.measurement, result)
-    below = _rule_lines(test) + _recording_lines(test, kept)
-    if came.problem is not None:
-        message = _labelled(judgement, f"{came.problem}{below}")
-    elif came.outcome is Outcome.WARNED:
-        message = _labelled(judgement, str(came.warning))
-    elif came.unanswerable:
-        message = f"not judged without a GPU: {', '.join(came.unanswerable)}"
-    else:
-        message = ending.by_itself
-    shown = test.state.options.shown(kept) if kept else None
+    named = _named_below(test, kept)
     return Conclusion(
         judgement=judgement,
-        result=structs.replace(result, message=message, recording=shown),
+        result=structs.replace(result, account=_account(judgement, came, named, ending), recording=named.recording),
         problem=came.problem,
         unanswerable=came.unanswerable,
         brief=_labelled(judgement, (came.problem and came.problem.brief) or ""),
         in_one_line=_labelled(judgement, (came.problem and came.problem.in_one_line) or ""),
-        below=below,
+        below=named.lines(test.screen.columns),
         note=compared.note,
     )
 
@@ -152,20 +148,37 @@ def _keep(test: MeasuredTest, measurement: Measurement, result: Result) -> Path 
     return state.keep(recording, result, stacks=stacks)
 
 
-def _rule_lines(test: MeasuredTest) -> str:
-    rule = test.options.rule
-    if rule is None:
-        return ""
-    line = f"  rule: {', '.join(rule.asked_by)}; exceptions stand in {ALLOW_FILE}"
-    return f"\n{broken(line, test.screen.columns)}"
+def _account(judgement: Judgement, came: CameOut, named: Kept, ending: Ending) -> tuple[AnyAccount, ...]:
+    """Return what there is to say of how a measurement came out."""
+    if came.problem is not None or came.outcome is Outcome.WARNED:
+        return (_not_held(judgement, named, warns=came.problem is None),)
+    if came.unanswerable:
+        return (NotJudgedOnCpu(came.unanswerable),)
+    return () if ending.by_itself is None else (ending.by_itself,)
 
 
-def _recording_lines(test: MeasuredTest, kept: Path | None) -> str:
-    if kept is None:
-        return ""
-    shown = test.state.options.shown
-    beside = kept.with_name(stacks_name(kept.name))
-    return f"\n  recording: {shown(kept)}" + (f"\n  with lines: {shown(beside)}" if beside.is_file() else "")
+def _not_held(judgement: Judgement, named: Kept, *, warns: bool) -> LimitsNotHeld | WithoutMeasurement:
+    """Return what does not hold; ``warns``: of what only warns, of which nobody reads more than that."""
+    profile, kept = judgement.profile, Kept() if warns else named
+    if profile is None:
+        why, asks_doctor = portable(judgement.why_not), judgement.measurement.ask_the_doctor
+        return WithoutMeasurement(why=why, asks_doctor=asks_doctor, kept=kept)
+    failed = [verdict for verdict in (judgement.warnings if warns else judgement.verdicts) if verdict.status != HOLDS]
+    failure = failure_of(failed, profile) if warns else failure_of(failed, profile, profile.why_missed)
+    baseline = None if warns else judgement.baseline_failure
+    return LimitsNotHeld(failure=failure, judged=len(judgement.verdicts), warns=warns, baseline=baseline, kept=kept)
+
+
+def _named_below(test: MeasuredTest, kept: Path | None) -> Kept:
+    """Return what stands below a failure: the rules of the suite that reach the test, and its recordings."""
+    rule, shown = test.options.rule, test.state.options.shown
+    beside = None if kept is None else kept.with_name(stacks_name(kept.name))
+    return Kept(
+        rules=() if rule is None else tuple(rule.asked_by),
+        allow_file="" if rule is None else ALLOW_FILE,
+        recording=None if kept is None else shown(kept),
+        with_lines=shown(beside) if beside is not None and beside.is_file() else None,
+    )
 
 
 def _labelled(judgement: Judgement, text: str) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_torchprof.report.account import BodyFailed, BodySkipped
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 class Ending:
     """How a test ended; by default it ran to its end, so that everything it asked for is judged."""
 
-    by_itself: str = ""
+    by_itself: BodyFailed | BodySkipped | None = None
     """Why the test failed or skipped itself, where that counts and its measurements are only recorded."""
     skipped: bool = False
     """Whether it ended by a skip."""
@@ -38,14 +40,14 @@ def ending_of(raised: BaseException | None, measurements: Collection[Measurement
         # It hides a missed limit, never a measurement that failed.
         return Ending(cut_off=True)
     if not is_skip:
-        return Ending(by_itself=f"the test itself failed: {type(raised).__name__}")
+        return Ending(by_itself=BodyFailed(type(raised).__name__))
     if skipped_at_gate(measurements):
         # The test looked at a number that this run does not have; what the CPU can answer may still fail it.
         return Ending()
     if any(measurement.was_refused for measurement in measurements):
         # What was not measured counts, however the test goes on; what the skip cuts off does not.
         return Ending(cut_off=True, asks_no_more=True)
-    return Ending(by_itself=f"the test skipped itself: {raised}", skipped=True)
+    return Ending(by_itself=BodySkipped(str(raised)), skipped=True)
 
 
 def skipped_at_gate(measurements: Collection[Measurement]) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.profiles import READABLE_WITHOUT_GPU, Profile
+from pytest_torchprof.report.account import NotJudgedOnCpu
 from pytest_torchprof.testing.measurement import Gate
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ def guarded(test: MeasuredTest, measurement: Measurement) -> Measurement:
     if (profile := measurement.profile) is None:
         return measurement
     if measurement.stands_in:
-        names = ", ".join(measurement.unanswerable) or "GPU numbers"
-        gate = Gate(f"body passed so far; not judged without a GPU: {names}{test.why_no_gpu()}", READABLE_WITHOUT_GPU)
+        unanswered = NotJudgedOnCpu(tuple(measurement.unanswerable) or ("GPU numbers",))
+        gate = Gate(f"body passed so far; {unanswered}{test.why_no_gpu()}", READABLE_WITHOUT_GPU)
     elif options.replay is not None and profile.trace.adoption is None:
         gate = Gate("a replay does not run the measured code, so there is no result", None)
     profile = profile.with_context(rules=test.state.rules, gate=gate).with_explainer(measurement.explanation)

@@ -14,7 +14,6 @@ from pytest_torchprof.compare import Blame
 from pytest_torchprof.limits import (
     COMPILE,
     HOLDS,
-    FailureLine,
     Verdict,
     check_limits,
     error_for,
@@ -23,6 +22,7 @@ from pytest_torchprof.limits import (
 )
 from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR, NotMeasured, TorchprofError
 from pytest_torchprof.reasons.testing import FixtureUnused, NotRunToEnd
+from pytest_torchprof.report.account import BaselineFailure  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.text import broken, reason_line
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class Judgement:
     """Whether nothing fails the test, not even that nothing was measured."""
     baseline: BaselineJudgement | None = None
     """None where it is not compared."""
-    baseline_failure: tuple[FailureLine, ...] = ()
-    """Why the baseline fails the test, a line each."""
+    baseline_failure: BaselineFailure | None = None
+    """How the baseline fails the test; None where it does not."""
     blamed: tuple[str, int] | None = None
     """The file and line by which the baseline fails the test, where it is known."""
     stands_in: bool = False
@@ -75,13 +75,14 @@ class Judgement:
         """Whether it fails by work of which a repeat with stacks would tell the lines."""
         if self.profile is None or self.profile.launching.origins.recorded:
             return False
-        worse = self.baseline is not None and bool(self.baseline_failure) and self.baseline.has_worse_kernels
+        worse = self.baseline is not None and self.baseline_failure is not None and self.baseline.has_worse_kernels
         return (worse and not self.stands_in) or any(verdict.wants_lines for verdict in self.verdicts)
 
     def error(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
         """Return the error that says what does not hold; None where everything holds."""
         if (profile := self.profile) is not None:
-            return error_for(self.verdicts, profile, profile.why_missed, also=self.baseline_failure, screen=screen)
+            lines = () if self.baseline_failure is None else self.baseline_failure.lines()
+            return error_for(self.verdicts, profile, profile.why_missed, also=lines, screen=screen)
         return None if self.only_warns else self._not_measured(screen)
 
     def warning(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
@@ -91,8 +92,13 @@ class Judgement:
             return error_for(self.warnings, profile, lambda _: (), screen=screen)
         return self._not_measured(screen) if self.only_warns else None
 
+    @property
+    def why_not(self) -> Reason:
+        """Why there is no measurement, where there is none."""
+        return self.measurement.why_not or NotRunToEnd()
+
     def _not_measured(self, screen: Screen) -> NotMeasured:
-        reason = self.measurement.why_not or NotRunToEnd()
+        reason = self.why_not
         brief = broken(f"not measured: {reason_line(str(reason))}", screen.columns)
         doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.measurement.ask_the_doctor else ""
         error = NotMeasured(reason, screen=f"{brief}{doctor}")
@@ -107,7 +113,7 @@ class JudgedOnRank(Struct, frozen=True, kw_only=True):
     entry: EntryFields | None = None
     """The entry that the rank would leave in the baseline, where one is to be written."""
     verdicts: tuple[Verdict, ...] = ()
-    baseline_failure: tuple[FailureLine, ...] = ()
+    baseline_failure: BaselineFailure | None = None
     lacks_lines: bool = False
     """Whether it fails there by work of which a repeat with stacks would tell the lines."""
 
@@ -196,9 +202,7 @@ def judge_measurement(
         warnings=tuple(own for own, warns in zip(verdicts, warned, strict=True) if warns),
         only_warns=test.options.warns_of(""),
         baseline=baseline,
-        baseline_failure=tuple(check.failure_lines(baseline, blame))
-        if baseline is not None and blame is not None
-        else (),
+        baseline_failure=check.failure_of(baseline, blame) if baseline is not None and blame is not None else None,
         blamed=blame.first if blame is not None else None,
         stands_in=stands_in,
         only_elsewhere=stands_in and check.only_elsewhere(label, profile),

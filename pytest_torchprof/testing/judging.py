@@ -9,6 +9,7 @@ import pytest
 
 from pytest_torchprof.reasons.errors import LimitsMissed
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.report.account import NotJudgedOnCpu
 from pytest_torchprof.testing.conclusion import conclude, error_of
 from pytest_torchprof.testing.ending import ending_of, skipped_at_gate
 
@@ -50,7 +51,7 @@ def judge(run: TestRun, raised: BaseException | None = None) -> None:
         unanswerable = dict.fromkeys(name for conclusion in conclusions for name in conclusion.unanswerable)
         unanswerable = {name: None for name in unanswerable if not test.options.warns_of(name)}
         if unanswerable:
-            pytest.skip(f"body passed; not judged without a GPU: {', '.join(unanswerable)}{test.why_no_gpu()}")
+            pytest.skip(f"body passed; {NotJudgedOnCpu(tuple(unanswerable))}{test.why_no_gpu()}")
         if (reason := skipped_at_gate([own.measurement for own in taken])) is not None:
             # The skip at that look may have been caught by the test.
             pytest.skip(reason)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.reasons.reason import Reason
+    from pytest_torchprof.reasons.unreadable import WhyUnreadable
     from pytest_torchprof.trace import Trace
 
     Stamp = tuple[int, int]
@@ -80,7 +81,16 @@ class _Candidate:
     @property
     def is_something_else(self) -> bool:
         """Whether it is sound JSON without a trace's events, such as tools leave beside their traces."""
-        return self.problem is not None and self.problem.other_json
+        return self._cause is not None and self._cause.OTHER_JSON
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is whole as it is, and no waiting makes a recording of it."""
+        return self._cause is not None and self._cause.IS_FINAL
+
+    @property
+    def _cause(self) -> WhyUnreadable | None:
+        return None if self.problem is None else self.problem.cause
 
 
 def left_in(place: Path, wanted: int | Literal["any"], *, timeout_s: float, patient: bool) -> list[LeftRecording]:
@@ -157,7 +167,7 @@ def _refuse_at_once(files: Sequence[_Candidate]) -> None:
             raise NotMeasured(NoFileThere(file.name, instead))
         if file.path.name.endswith((".pftrace", ".pftrace.gz")):
             raise NotMeasured(PerfettoFile(file.name))
-        if file.problem is not None and (file.problem.code in _FINAL or file.problem.is_final):
+        if file.problem is not None and (file.problem.code in _FINAL or file.is_final):
             raise NotMeasured(reason_of(file.problem))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pytest_torchprof import baseline
-from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, FailureLine, Verdict
+from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.evidence import OtherwiseOnRank, WorstRank
 from pytest_torchprof.limits.rank_limits import ON_ALL_RANKS
 from pytest_torchprof.reasons.errors import NotMeasured
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_torchprof.baseline import Entry
+    from pytest_torchprof.report.account import BaselineFailure
     from pytest_torchprof.testing.baseline_check import BaselineCheck
     from pytest_torchprof.testing.judgement import Judgement
     from pytest_torchprof.testing.measured_test import MeasuredTest
@@ -117,9 +118,6 @@ def _worst(of_rank: Mapping[int, Verdict]) -> int:
     return (min if least else max)(numbers, key=lambda rank: numbers[rank])
 
 
-def _baseline_of_others(of_ranks: Sequence[JudgedOnRank]) -> tuple[FailureLine, ...]:
-    for rank, judged in enumerate(of_ranks):
-        if judged.baseline_failure:
-            headline, *lines = judged.baseline_failure
-            return structs.replace(headline, text=f"rank {rank}: {headline.text}"), *lines
-    return ()
+def _baseline_of_others(of_ranks: Sequence[JudgedOnRank]) -> BaselineFailure | None:
+    failures = ((rank, judged.baseline_failure) for rank, judged in enumerate(of_ranks))
+    return next((structs.replace(failure, rank=rank) for rank, failure in failures if failure is not None), None)

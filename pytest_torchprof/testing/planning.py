@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError, not_measured
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.testing import BodyUnrepeatable, MarkedTooLate, RanksMarkedTooLate, Trait
+from pytest_torchprof.report.account import WithoutMeasurement
 from pytest_torchprof.report.ci import PREFIX
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.testing import REFUSAL, RUN, STATE
@@ -99,8 +99,7 @@ def late_marker(item: pytest.Item, *, fixture_measured: bool = False) -> NotMeas
     """Return, and note in the run, why a test that got a marker after it was set up is not measured."""
     reason = MarkedTooLate(item.nodeid, fixture_measured)
     if (state := item.config.stash.get(STATE, None)) is not None:
-        message = coded(f"not measured: {reason.cause}", Code.LATE_MARKER)
-        state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, message)
+        state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, WithoutMeasurement(why=reason))
     return not_measured(reason)
 
 

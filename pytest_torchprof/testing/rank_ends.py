@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
-from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.catalogue import portable
+from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import NotMeasured, describe
+from pytest_torchprof.report.account import EndedOnRank, WithoutMeasurement
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.testing import PASSED, RUN
 from pytest_torchprof.testing.pytest_report import CODE, line_of
@@ -35,7 +37,7 @@ def end_on_all_ranks(state: RunState, report: pytest.TestReport, item: pytest.It
         ends = others.end_phase(nodeid_of(item), own, after_test=report.when == "teardown")
     except NotMeasured as problem:
         _become_failure(report, f"not measured: {problem}")
-        state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, f"not measured: {problem}")
+        state.overrule(nodeid_of(item), Outcome.NOT_MEASURED, WithoutMeasurement(why=portable(problem.reason)))
         return
     if HAND_OVER in item.config.stash:
         return  # The process that started these ranks makes one test of their reports.
@@ -69,10 +71,9 @@ def _own_end(report: pytest.TestReport, item: pytest.Item) -> PhaseEnd:
 
 
 def _take_over(state: RunState, report: pytest.TestReport, number: int, end: PhaseEnd, item: pytest.Item) -> None:
-    where = f"rank {number}" if report.when == "call" else f"rank {number}, in its teardown"
-    message = f"{end.outcome} on {where}{f': {end.why}' if end.why else ''}"
+    ended = EndedOnRank(outcome=end.outcome, rank=number, in_teardown=report.when != "call", explanation=end.why)
+    message = ended.text
     if end.outcome == "failed":
-        message = coded(message, Code.OTHER_RANK)
         _become_failure(report, message)
     else:
         vars(report).pop("wasxfail", None)
@@ -80,7 +81,7 @@ def _take_over(state: RunState, report: pytest.TestReport, number: int, end: Pha
         report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {message}")
         if end.outcome == "xfailed":
             report.wasxfail = message
-    state.overrule(nodeid_of(item), _RESULTS[end.outcome], message)
+    state.overrule(nodeid_of(item), _RESULTS[end.outcome], ended)
 
 
 def _become_failure(report: pytest.TestReport, message: str) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.limits import Limit
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.report import Reporter
+    from pytest_torchprof.report.account import AnyAccount
     from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.recordings import Recordings
     from pytest_torchprof.testing.run_baselines import BaselineNote, RunBaselines
@@ -183,11 +184,11 @@ class RunState:
             if result.nodeid == nodeid and result.outcome is Outcome.FAILED:
                 self.results[key] = replace(result, outcome=Outcome.XFAILED)
 
-    def overrule(self, nodeid: str, outcome: Outcome, reason: str) -> None:
+    def overrule(self, nodeid: str, outcome: Outcome, account: AnyAccount) -> None:
         """Replace the outcome of a test's measurements."""
         for key, result in self.results.items():
             if result.nodeid == nodeid:
-                self.results[key] = replace(result, outcome=outcome, message=reason)
+                self.results[key] = replace(result, outcome=outcome, account=(account,))
 
     def leave_baseline(self, nodeid: str) -> None:
         """Take note that a test has not passed in all phases, and writes no baseline."""

@@ -13,6 +13,7 @@ from pytest_torchprof.compare.pace import LEAST_PAIRS, slowdown
 from pytest_torchprof.compare.time_comparison import TimeChange, TimeComparison
 from pytest_torchprof.reasons.composed import FurtherPairsLost, PairsLost
 from pytest_torchprof.reasons.timing import BudgetForTooFewPairs, BudgetSpent, PairsUndecided, SlowdownNotConfirmed
+from pytest_torchprof.report.account import TimesFail
 from pytest_torchprof.report.result import Outcome
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ def with_times(result: Result, measured: TimedMeasurement, side: Side, *, seed: 
 
 
 def _failed(result: Result, compared: TimeComparison, side: Side) -> Result:
-    text = compared.failure(side.reference.shown)
+    times = TimesFail(side.reference.shown)
     if result.outcome.is_failure:
-        return replace(result, against_time=compared, message=f"{result.message}\n{text}")
-    failed = replace(result, against_time=compared, outcome=Outcome.FAILED, message=text)
+        return replace(result, against_time=compared, account=(*result.account, times))
+    failed = replace(result, against_time=compared, outcome=Outcome.FAILED, account=(times,))
     if compared.step is not None:
         return failed
     return replace(failed, outcome=Outcome.NOT_MEASURED, reason=compared.reason)

@@ -7,7 +7,6 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -244,26 +243,6 @@ def and_more(left_out: int, noun: str = "") -> str:
 def first_line(text: str) -> str:
     """Return the first line of a text that is not blank; empty if all are blank."""
     return next(filter(None, map(str.strip, text.splitlines())), "")
-
-
-def first_clause(sentence: str, width: int) -> str:
-    """Return as much of the sentence's beginning as has its sense and fits; its shortest clause where none fits.
-
-    It ends before a semicolon, else before what is in parentheses, else before a comma or a colon, all outside of
-    parentheses.
-    """
-    ends = [len(sentence)]
-    depth = 0
-    first: dict[str, int] = {}
-    for i, (character, following) in enumerate(pairwise(f"{sentence} ")):
-        if character == "(" and depth == 0 and i > 0 and sentence[i - 1] == " ":
-            first.setdefault("(", i - 1)
-        depth += (character == "(") - (character == ")")
-        if depth == 0 and character in ";,:" and following == " ":
-            first.setdefault(character, i)
-    ends += [first[mark] for mark in ";(,:" if mark in first]
-    clauses = [sentence[:end].rstrip() for end in ends]
-    return next((clause for clause in clauses if width_of(clause) <= width), min(clauses, key=len))
 
 
 def last_line(text: str) -> str:

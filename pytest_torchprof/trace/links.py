@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from pytest_torchprof.devices.kinds import COPIES, LAUNCHES, CallKind
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
+from pytest_torchprof.reasons.unreadable import NestedOperators
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, Calls, where
 
 if TYPE_CHECKING:
@@ -338,10 +338,7 @@ def nest(ranges: Ranges, path: str | None) -> Nesting:
     """Return the tree of ranges; UnreadableRecording if it is deeper than any program's."""
     nesting = Nesting(ranges)
     if nesting.depth > _DEEPEST:
-        cause = f"{nesting.depth:,} of its operators are inside one another; no program nests more than {_DEEPEST:,}."
-        refused = UnreadableRecording(f"{path} is not a recording that can be read: {cause}", Code.RECORDING_TOO_LARGE)
-        refused.cause = cause
-        raise refused
+        raise UnreadableRecording.of(NestedOperators(nesting.depth, _DEEPEST), str(path))
     return nesting
 
 

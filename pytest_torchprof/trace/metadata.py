@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import StoredReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001 - as above
+from pytest_torchprof.reasons.unreadable import Expected, KeyOfOthers, NewerSchema, WhyUnreadable, WrongEntry
 from pytest_torchprof.trace.caches import CompileCaches  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.captured_graphs import CapturedGraph  # noqa: TC001 - msgspec reads the annotations
 
@@ -178,8 +179,8 @@ class CompileEvidence(Struct, frozen=True, kw_only=True):
     given_up_earlier: tuple[GraphBreak, ...] = ()
     """Frames that had been left uncompiled before, and ran."""
     recompiles: tuple[Recompile, ...] = ()
-    seen_instead: tuple[str, ...] = ()
-    """Causes that may have kept the code from being compiled."""
+    seen_instead: tuple[AnyWhyUncompiled | str, ...] = ()
+    """What may have kept the code from being compiled, each with its kind as ``cause``; of earlier versions texts."""
     cudagraph_skips: CudaGraphSkips = CudaGraphSkips()
     fx_graphs: tuple[InductorGraph, ...] = ()
     graphs_are_marked: bool | None = None
@@ -313,20 +314,19 @@ _ONLY_IF_KNOWN = (
 )
 _WHOLES: Mapping[str, type[Struct]] = {"compile": CompileEvidence, "timing": Timing}
 _LISTS = {
-    **dict.fromkeys(("threads", "problems", "triton_kernels"), "texts"),
-    **dict.fromkeys(("devices_used", "graph_replays", "numbers"), "whole numbers"),
-    **dict.fromkeys(("tensor_lists", "captured_graphs"), "objects"),
-    **dict.fromkeys(("untraced_step_times_us", "step_cpu_times_us"), "numbers"),
+    **dict.fromkeys(("threads", "problems", "triton_kernels"), Expected.TEXTS),
+    **dict.fromkeys(("devices_used", "graph_replays", "numbers"), Expected.COUNTS),
+    **dict.fromkeys(("tensor_lists", "captured_graphs"), Expected.OBJECTS),
+    **dict.fromkeys(("untraced_step_times_us", "step_cpu_times_us"), Expected.NUMBERS),
 }
-_NOUNS = {"int": "a whole number", "str": "a text", "bool": "true or false", "object": "an object"}
 
 
 class MalformedError(Exception):
-    """The key's value cannot be read; the text says why, and ``code`` is the error's code."""
+    """The key's value cannot be read; ``cause`` says why."""
 
-    def __init__(self, text: str, code: Code = Code.RECORDING_DAMAGED) -> None:
-        super().__init__(text)
-        self.code = code
+    def __init__(self, cause: WhyUnreadable) -> None:
+        super().__init__(cause)
+        self.cause = cause
 
 
 def parse(value: Any) -> Metadata:
@@ -363,20 +363,13 @@ def parse_adoption(value: Any) -> tuple[Adoption | None, Any]:
 def _check_schema(value: Any) -> None:
     schema: Any = value.get("schema") if isinstance(value, Mapping) else None
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 0:
-        raise MalformedError(f'its key "{KEY}" has no whole number "schema", so this project did not write it.')
+        raise MalformedError(KeyOfOthers())
     if schema > SCHEMA:
-        raise MalformedError(
-            f"it was recorded by a newer pytest-torchprof (schema {schema}, this version reads up to {SCHEMA}). "
-            "Upgrade pytest-torchprof.",
-            Code.RECORDING_NEWER,
-        )
+        raise MalformedError(NewerSchema(schema, SCHEMA))
 
 
 def _malformed(error: msgspec.ValidationError) -> MalformedError:
-    name, expected = _wrong_entry(str(error))
-    return MalformedError(
-        f'"{name}" in its key "{KEY}" is not {expected}, so it was changed or damaged. Record it again.'
-    )
+    return MalformedError(_wrong_entry(str(error)))
 
 
 def encode(metadata: Metadata) -> bytes:
@@ -419,10 +412,10 @@ def _fits(value: Any, kind: Any) -> bool:
     return True
 
 
-def _wrong_entry(error: str) -> tuple[str, str]:
+def _wrong_entry(error: str) -> WrongEntry:
     """Return which entry msgspec's sentence is about, and what it should be."""
     if missing := re.search(r"missing required field `(\w+)`", error):
-        return missing[1], _NOUNS["int"]
+        return WrongEntry(missing[1], Expected.INT)
     named, expected = re.findall(r"`\$\.(\w+)", error), re.findall(r"Expected `(\w+)", error)[0]
     name = named[-1] if named else ADOPTED
-    return name, f"a list of {_LISTS[name]}" if name in _LISTS else _NOUNS.get(expected, expected)
+    return WrongEntry(name, _LISTS.get(name) or Expected[expected.upper()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  (the types of fields, which msgspec looks up)
 
 from pytest_torchprof.findings.finding import Finding, OfKernels
+from pytest_torchprof.reasons.uncompiled import AnyWhyUncompiled  # noqa: TC001  (as above)
 
 
 class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
@@ -13,6 +14,7 @@ class GraphBroke(Finding, frozen=True, kw_only=True, tag="graph-break"):
     TITLE = "Graph breaks"
     SENTENCE = "{count:graph break}, the first: {first}{where}"
     REMEDY = "move what Dynamo cannot trace out of the compiled function; fullgraph=True raises at the place"
+    ACTION = "move what Dynamo cannot trace out of the compiled function"
 
     breaks: tuple[Mapping[str, str | int | None], ...]
     """Reason, file, line, function and count of each."""
@@ -43,6 +45,7 @@ class CompiledAgain(Finding, frozen=True, kw_only=True, tag="recompile"):
         "keep what guards look at the same (sizes, types, Python values), or mark sizes as dynamic: "
         "torch._dynamo.mark_dynamic, torch.compile(dynamic=True)"
     )
+    ACTION = "keep what guards look at the same"
 
     recompiles: tuple[Mapping[str, str | None], ...]
     """Reason and function of each."""
@@ -69,6 +72,7 @@ class CompiledInWindow(Finding, frozen=True, kw_only=True, tag="compile-in-windo
     TITLE = "Compiled while measured"
     SENTENCE = "{time_us:us} ({share:percent} of the time) went into compiling inside the steps"
     REMEDY = "more warm-up calls (warmup=); if it compiles at each call, see its recompiles"
+    ACTION = "more warm-up calls (warmup=)"
 
     time_us: float
     share: float
@@ -84,16 +88,17 @@ class NotCompiled(Finding, frozen=True, kw_only=True, tag="not-compiled"):
         "torch.compile(module) instead of module.compile() for modules of torch.nn; look for disable(), stances and "
         "the recompile limit"
     )
+    ACTION = "torch.compile(module) instead of module.compile()"
     _NONE_FITS = "{lookups_without_region:call} looked for compiled code, found none that fits, and ran as written"
 
     lookups_without_region: int
-    seen: tuple[str, ...]
-    """What kept Dynamo away."""
+    seen: tuple[AnyWhyUncompiled | str, ...]
+    """What kept Dynamo away; in recordings and reports of earlier versions texts."""
 
     @property
     def hints(self) -> str:
         """What kept Dynamo away."""
-        return "; ".join(self.seen)
+        return "; ".join(map(str, self.seen))
 
     @property
     def message(self) -> str:
@@ -106,6 +111,7 @@ class CudaGraphSkipped(Finding, frozen=True, kw_only=True, tag="cuda-graph-skipp
     TITLE = "CUDA graph skipped"
     SENTENCE = "Inductor skipped CUDA graphs {count:time}, the first because: {first}"
     REMEDY = "remove the cause (inputs on the CPU, mutated inputs, dynamic sizes), or do without the mode"
+    ACTION = "remove what kept torch from using a CUDA graph"
 
     reasons: tuple[str, ...]
 
@@ -131,6 +137,7 @@ class BackwardNotCompiled(Finding, frozen=True, kw_only=True, tag="backward-not-
         'a backend with AOTAutograd (the default "inductor" has it, "eager" has not), no graph breaks in the forward, '
         "gradients required when it is compiled"
     )
+    ACTION = "compile with a backend that has AOTAutograd (inductor)"
 
     time_us: float
     share: float
@@ -150,6 +157,7 @@ class GraphHashChanges(Finding, frozen=True, kw_only=True, tag="graph-hash-chang
     TITLE = "Other graphs in other steps"
     SENTENCE = "{count} of {of_steps} steps run other compiled graphs than the rest: {first:list}"
     REMEDY = "the inputs differ between steps (sizes, types, a Python value): each combination has code of its own"
+    ACTION = "keep sizes, types and Python values of inputs as they are"
 
     steps: tuple[str, ...]
     of_steps: int
@@ -179,6 +187,7 @@ class GuardOverhead(Finding, frozen=True, kw_only=True, tag="guard-overhead"):
         "compile larger pieces, so that fewer calls check more work; "
         "torch.compiler.set_stance(skip_guard_eval_unsafe=True) where nothing changes"
     )
+    ACTION = "compile larger pieces, so that fewer calls check more work"
 
     time_us: float
     share: float
@@ -196,6 +205,7 @@ class CopiesIntoGraphs(OfKernels, frozen=True, kw_only=True, tag="cudagraph-inpu
         "inputs at the same address each time: mark them with torch._dynamo.mark_static_address, or write new data "
         "into the same tensor"
     )
+    ACTION = "keep inputs at the same address (mark_static_address)"
 
     bytes: int
 
@@ -213,6 +223,7 @@ class CompileOverhead(Finding, frozen=True, kw_only=True, tag="compile-overhead"
         "compile more at once, so that one look-up pays for many operators, or leave it uncompiled; "
         'mode="reduce-overhead" on a GPU'
     )
+    ACTION = "compile more at once"
 
     time_us: float
     share: float

@@ -16,6 +16,7 @@ class Hotspot(Finding, frozen=True, kw_only=True, tag="hotspot"):
     REMEDY = "start here: this is where faster kernels save most"
     SEVERITY = "information"
     _IDLE = "the GPU idles {idle_share:percent} of the time: first give it work to do, then look at its kernels"
+    _GIVE_WORK = "the GPU idles {idle_share:percent} of the time: first give it work to do"
 
     subject: str
     time_us: float
@@ -32,6 +33,10 @@ class Hotspot(Finding, frozen=True, kw_only=True, tag="hotspot"):
         return self.REMEDY if self.idle_share is None else self.words(self._IDLE)
 
     @property
+    def action(self) -> str:
+        return self.REMEDY if self.idle_share is None else self.words(self._GIVE_WORK)
+
+    @property
     def place(self) -> int:
         """Behind what else is good to know, where the GPU idles: its kernels are not what takes the time."""
         return super().place if self.idle_share is None else 3
@@ -43,10 +48,13 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     TITLE = "Many small calls"
     SENTENCE = "in a step {calls}; a launch of this recording keeps the CPU busy for {launch_us:us} in the median"
     REMEDY = "batch them (one call on stacked tensors, _foreach_ and fused variants), or let torch.compile fuse them"
+    ACTION = "batch the calls, or let torch.compile fuse them"
     _BY_MASKS = (
         "select by torch.where instead of masks, or index once by stacked masks: how many elements a mask selects only "
         "the GPU knows, so that torch.compile cannot fuse it"
     )
+    _INSTEAD_OF_MASKS = "select by torch.where instead of masks"
+    _IN_A_GRAPH = "launch them in a CUDA graph"
     _OF_OTHERS = "launch them in a CUDA graph, or see whether the library whose operators these are has larger kernels"
 
     time_us: float
@@ -60,10 +68,24 @@ class ManySmallCalls(Finding, frozen=True, kw_only=True, tag="many-small-calls")
     """The median length of a launch."""
 
     @property
+    def _is_by_masks(self) -> bool:
+        return next(iter(self.ops), None) == "aten::nonzero"
+
+    @property
+    def _is_of_torch(self) -> bool:
+        return any(op.startswith("aten::") for op in self.ops)
+
+    @property
     def remedy(self) -> str:
-        if next(iter(self.ops), None) == "aten::nonzero":
+        if self._is_by_masks:
             return self._BY_MASKS
-        return self.REMEDY if any(op.startswith("aten::") for op in self.ops) else self._OF_OTHERS
+        return self.REMEDY if self._is_of_torch else self._OF_OTHERS
+
+    @property
+    def action(self) -> str:
+        if self._is_by_masks:
+            return self._INSTEAD_OF_MASKS
+        return self.ACTION if self._is_of_torch else self._IN_A_GRAPH
 
     @property
     def calls(self) -> str:
@@ -91,6 +113,9 @@ class CopiesTakeLong(Finding, frozen=True, kw_only=True, tag="copies-take-long")
         "copy less within the GPU's memory: views in place of copies, operators that write where it is needed (out=)"
     )
     _PIN = "pin the memory (pin_memory), which is pageable for {pageable_us:us} of it; "
+    _PIN_FIRST = "pin the memory (pin_memory)"
+    _COPY_LESS = "copy less within the GPU's memory"
+    _COPY_ONCE = "keep data on the GPU, copy it once, or while kernels run"
 
     time_us: float
     share: float
@@ -106,9 +131,20 @@ class CopiesTakeLong(Finding, frozen=True, kw_only=True, tag="copies-take-long")
     longest: str
 
     @property
+    def is_within(self) -> bool:
+        """Whether copies within the GPU's memory take longest."""
+        return next(iter(self.directions_us), "") == "DtoD"
+
+    @property
     def way(self) -> str:
         """What to do about copies in the direction that takes longest."""
-        return self._WITHIN if next(iter(self.directions_us), "") == "DtoD" else self._ACROSS
+        return self._WITHIN if self.is_within else self._ACROSS
+
+    @property
+    def action(self) -> str:
+        if self.pageable_us:
+            return self._PIN_FIRST
+        return self._COPY_LESS if self.is_within else self._COPY_ONCE
 
     @property
     def pin(self) -> str:
@@ -129,6 +165,7 @@ class CopyKernels(OfKernels, frozen=True, kw_only=True, tag="copy-kernels"):
         "keep one type and one layout through the model, weights in the type that computes; torch.compile puts casts "
         "into the kernels beside them"
     )
+    ACTION = "keep one type and one layout through the model"
 
     kernel_share: float
     of_norms_us: float = 0.0
@@ -197,6 +234,7 @@ class RepeatedConstant(Finding, frozen=True, kw_only=True, tag="repeated-constan
         "make it once on the device where it is used, and keep it: register_buffer in a module, functools.cache around "
         "a function; with what follows from it alone, such as masks and index tables"
     )
+    ACTION = "make it once on the device where it is used"
     SEVERITY = "information"
 
     time_us: float

@@ -19,6 +19,7 @@ class SmallGrid(OfKernels, frozen=True, kw_only=True, tag="small-grid"):
         f"{{count:kernel}} with fewer blocks than the GPU has multiprocessors took {_KERNEL_SHARE}, most {{longest}}"
     )
     REMEDY = "larger batches or sequences; several small products as one batched one; streams side by side"
+    ACTION = "larger batches or sequences"
 
     kernel_share: float
     unused_us: float
@@ -33,6 +34,7 @@ class LowOccupancy(OfKernels, frozen=True, kw_only=True, tag="low-occupancy"):
         f"{{count:kernel}} ran with {{occupancy:percent}} of the warps that fit, {_KERNEL_SHARE}, most {{longest}}"
     )
     REMEDY = "fewer registers or less shared memory per block, larger blocks; in Triton block sizes and num_warps"
+    ACTION = "fewer registers or less shared memory per block, larger blocks"
 
     kernel_share: float
     occupancy: float
@@ -66,6 +68,7 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
         "; the peaks of this GPU are not known, so half of it counts as what a faster type could save"
     )
     REMEDY = "autocast or a model in {faster}{tf32}"
+    ACTION = "autocast or a model in {half}"
     _SETTINGS: ClassVar[Mapping[str, str]] = {
         "gemm": 'torch.set_float32_matmul_precision("high") for products',
         "conv": "torch.backends.cudnn.allow_tf32 for convolutions",
@@ -82,9 +85,14 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
         return "" if self.peaks_known else self._ASSUMED
 
     @property
-    def faster(self) -> str:
+    def half(self) -> str:
         """The type in which the device computes products faster."""
-        return "bf16" if self.fast_bf16 else "fp16 (the GPU is older than Ampere and slow in bf16)"
+        return "bf16" if self.fast_bf16 else "fp16"
+
+    @property
+    def faster(self) -> str:
+        """That type, and why it is not the usual one."""
+        return self.half if self.fast_bf16 else f"{self.half} (the GPU is older than Ampere and slow in bf16)"
 
     @property
     def tf32(self) -> str:
@@ -102,6 +110,7 @@ class Tf32Products(SlowType, frozen=True, kw_only=True, tag="tf32-gemm"):
         "fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): autocast or "
         "a model in bf16 moves half of the bytes and computes twice as fast"
     )
+    ACTION = "use autocast, or a model in bf16"
 
 
 class UnaskedFp64(OfKernels, frozen=True, kw_only=True, tag="unasked-fp64"):
@@ -116,6 +125,7 @@ class UnaskedFp64(OfKernels, frozen=True, kw_only=True, tag="unasked-fp64"):
         "find where float64 comes in: numpy arrays and Python floats made to tensors without a dtype, .double(), "
         "torch.set_default_dtype"
     )
+    ACTION = "find where float64 comes in"
 
     kernel_share: float
 
@@ -138,6 +148,7 @@ class MisalignedProducts(OfKernels, frozen=True, kw_only=True, tag="misaligned-g
         "pad the size to a multiple of 8 for 16-bit types (4 for TF32, 16 for 8-bit types), the vocabulary of a "
         "language model to a multiple of 64"
     )
+    ACTION = "pad the size to a multiple of 8 for 16-bit types"
 
     product_share: float
     sizes: tuple[str, ...]
@@ -161,12 +172,18 @@ class BelowRoofline(OfKernels, frozen=True, kw_only=True, tag="below-roofline"):
         f"{{count:such kernel}} took {_KERNEL_SHARE}"
     )
     REMEDY = "contiguous operands: what is transposed, sliced or expanded is read in pieces; torch.compile to fuse it"
+    ACTION = "make its operands contiguous, or let torch.compile fuse it"
     _REMEDIES: ClassVar[Mapping[str, str]] = {
         "conv": "channels_last, a type that tensor cores take, torch.backends.cudnn.benchmark = True; few input "
         "channels padded to 4 or 8, a patch embedding written as reshape and product",
         "gemm": "larger sizes where one of M, N, K is small (several products as one), contiguous operands, another "
         'kernel (torch.compile(mode="max-autotune"), torch.backends.cuda.preferred_blas_library)',
         "attention": "another backend (torch.nn.attention.sdpa_kernel); longer sequences or larger batches",
+    }
+    _ACTIONS: ClassVar[Mapping[str, str]] = {
+        "conv": "channels_last, and a type that tensor cores take",
+        "gemm": "larger sizes where one of M, N, K is small",
+        "attention": "another backend (torch.nn.attention.sdpa_kernel)",
     }
 
     kernel_share: float
@@ -195,6 +212,10 @@ class BelowRoofline(OfKernels, frozen=True, kw_only=True, tag="below-roofline"):
     def remedy(self) -> str:
         return self._REMEDIES.get(self.family or "", self.REMEDY)
 
+    @property
+    def action(self) -> str:
+        return self._ACTIONS.get(self.family or "", self.ACTION)
+
 
 class HiddenCopy(Finding, frozen=True, kw_only=True, tag="hidden-copy"):
     """Copies put the bias into a product's result before the product adds to it."""
@@ -208,6 +229,7 @@ class HiddenCopy(Finding, frozen=True, kw_only=True, tag="hidden-copy"):
         "a bias of one dimension, which the product adds by itself (nn.Linear), or a Triton product with the addition "
         'as epilogue (torch.compile(mode="max-autotune"))'
     )
+    ACTION = "use a bias of one dimension, which the product adds by itself"
     _MOVED = ", {bytes:bytes}"
 
     time_us: float
@@ -256,6 +278,7 @@ class UnfusedAttention(Finding, frozen=True, kw_only=True, tag="unfused-attentio
         "torch.nn.functional.scaled_dot_product_attention in bf16 or fp16, without weights asked for "
         "(need_weights=False) and with masks that a fused kernel takes"
     )
+    ACTION = "torch.nn.functional.scaled_dot_product_attention in bf16 or fp16"
     _MATH = " (aten::_scaled_dot_product_attention_math: no fused kernel takes these operands)"
 
     time_us: float
@@ -301,6 +324,7 @@ class UnfusedNorm(WrittenOut, frozen=True, kw_only=True, tag="unfused-norm"):
         "use torch.compile, which fuses them, or torch.nn.RMSNorm (torch.nn.functional.rms_norm), which recent "
         "versions of torch compute in one kernel on GPUs"
     )
+    ACTION = "use torch.compile, which fuses them, or torch.nn.RMSNorm"
 
     norms: int
     """How many."""
@@ -315,6 +339,7 @@ class UnfusedRotary(WrittenOut, frozen=True, kw_only=True, tag="unfused-rotary")
         "{kernel_share:percent} of the kernel time"
     )
     REMEDY = "use torch.compile, which fuses them, or a kernel that does it at once, such as Liger's or flash-attn's"
+    ACTION = "use torch.compile, which fuses them"
 
     embeddings: int
     """How many."""
@@ -326,6 +351,7 @@ class LayoutConversion(OfKernels, frozen=True, kw_only=True, tag="layout-convers
     TITLE = "Layout conversions"
     SENTENCE = f"{{count:kernel}} that only {{count:changes|change}} a layout took {_KERNEL_SHARE}"
     REMEDY = "model and images in channels_last (.to(memory_format=torch.channels_last)), which tensor cores want"
+    ACTION = "model and images in channels_last"
 
     kernel_share: float
 
@@ -339,6 +365,7 @@ class OptimizerOfSingleTensors(OfKernels, frozen=True, kw_only=True, tag="single
         "{cpu_step_us:us} on the CPU)"
     )
     REMEDY = "foreach=True or, where it exists, fused=True for the optimizer{gradients}"
+    ACTION = "give the optimizer foreach=True or fused=True"
     _GRADIENTS = "; zero_grad(set_to_none=True), which spares {zeroing:kernel} per step"
 
     optimizer: str

@@ -17,6 +17,7 @@ class NothingLaunched(Finding, frozen=True, kw_only=True, tag="no-gpu-work"):
         "nothing was launched{where}: the code ran on another device, or a compiler removed results that nobody uses"
     )
     REMEDY = "check that model and inputs are on the GPU, and return what the code computes"
+    ACTION = "check that model and inputs are on the GPU"
     SEVERITY = "recording"
     _NO_CALL = (
         "nothing was launched, and the recording has no call to a GPU at all: the code ran on the CPU, or the profiler "
@@ -27,6 +28,8 @@ class NothingLaunched(Finding, frozen=True, kw_only=True, tag="no-gpu-work"):
         '(--device cpu, load(path, device="cpu"))'
     )
 
+    _RECORD_GPU = "where the code ran on a GPU, record it too (ProfilerActivity.CUDA)"
+    _STOP_LATER = "stop the profiler after the last whole step"
     _ENDS_EARLY = (
         "the last of {of_steps:step} is empty: no operator began in it, so the profiler was stopped before its work "
         "began; the figures of this step say nothing"
@@ -56,6 +59,12 @@ class NothingLaunched(Finding, frozen=True, kw_only=True, tag="no-gpu-work"):
         return self.words(self.REMEDY if self.calls_recorded else self._RECORD_IT)
 
     @property
+    def action(self) -> str:
+        if self.ends_early:
+            return self._STOP_LATER
+        return self.ACTION if self.calls_recorded else self._RECORD_GPU
+
+    @property
     def severity(self) -> Severity:
         """That the recording ends early is good to know, and says nothing against it."""
         return "information" if self.ends_early else self.SEVERITY
@@ -73,6 +82,7 @@ class KernelsLost(Finding, frozen=True, kw_only=True, tag="lost-kernels"):
     TITLE = "Lost kernels"
     SENTENCE = "{lost_kernels} of {launches:launch} {lost_kernels:has|have} no kernel in the recording: {cause}"
     REMEDY = "synchronize every device before the profiler stops; look for a second profiler (nsys, ncu, DCGM)"
+    ACTION = "synchronize every device before the profiler stops"
     SEVERITY = "recording"
 
     lost_kernels: int
@@ -109,6 +119,7 @@ class ProfilerGap(Finding, frozen=True, kw_only=True, tag="profiler-gap"):
         "without the profiler it does not occur"
     )
     REMEDY = "none needed; record more steps to see that it does not come back in each"
+    ACTION = "nothing, unless it comes back in each step"
     SEVERITY = "information"
 
     time_us: float
@@ -125,6 +136,7 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
 
     TITLE = "Cold start"
     REMEDY = "more warm-up calls before the recorded ones (warmup=), or the schedule's warmup"
+    ACTION = "more warm-up calls before the recorded ones"
     _FIRST_STEP = (
         "the first step takes {first_step_took_us:us}, the median of the others is {other_steps_us:us}, "
         "the slowest of them {slowest_other_us:us}"
@@ -173,6 +185,7 @@ class KernelTimeVaries(Finding, frozen=True, kw_only=True, tag="kernel-time-vari
         "{took_us:us} instead of {usual_us:us}"
     )
     REMEDY = "clocks, heat, or another program on the GPU: compare medians, not means; lock the clocks to be sure"
+    ACTION = "lock the clocks, and compare medians"
 
     time_us: float
     share: float

@@ -23,6 +23,7 @@ class CpuHeldUp(Finding, frozen=True, kw_only=True, tag="cpu-held-up"):
         "see what else the machine runs on these cores (other ranks, workers that load data, a container's quota of "
         "CPU time), and give each process cores of its own; gaps and waits in this recording may follow from it"
     )
+    ACTION = "see what else the machine runs on these cores"
     SEVERITY = "recording"
 
     time_us: float
@@ -64,6 +65,10 @@ class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"
         "program with torch.profiler.record_function",
         True: "mark parts of the program with torch.profiler.record_function; look at other threads and processes",
     }
+    _FIRST_WAYS: ClassVar[Mapping[bool, str]] = {
+        False: "record Python's functions too (with_stack=True)",
+        True: "mark parts of the program with torch.profiler.record_function",
+    }
 
     time_us: float
     share: float
@@ -101,3 +106,7 @@ class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"
     def way(self) -> str:
         """How to see more."""
         return self._WAYS[self.stacks]
+
+    @property
+    def action(self) -> str:
+        return self._FIRST_WAYS[self.stacks]

@@ -39,12 +39,14 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
         "more work per launch (larger batches), fewer launches (torch.compile, foreach or fused variants), or one "
         'launch for all (mode="reduce-overhead")'
     )
+    ACTION = "more work per launch: larger batches, fused code, CUDA graphs"
 
     _MOSTLY_ELSE = (
         "most of the recording is set-up, compilation or other work of the CPU: the GPU was busy for {busy_us:us} and "
         "waited for launches for {time_us:us}, {longest_us:us} of it before {longest_before}"
     )
     _WARM_UP = "record warm steps: more warm-up calls (warmup=), and what is done once before them"
+    _WARM_STEPS = "record warm steps: more warm-up calls (warmup=)"
     _TOO_LARGE = 100
     """As a ratio from here on it says nothing about launches."""
 
@@ -79,6 +81,10 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
     def remedy(self) -> str:
         return self.REMEDY if self.launch_ratio <= self._TOO_LARGE else self._WARM_UP
 
+    @property
+    def action(self) -> str:
+        return self.ACTION if self.launch_ratio <= self._TOO_LARGE else self._WARM_STEPS
+
 
 class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
     """The GPU computes nearly all of the time."""
@@ -94,6 +100,7 @@ class ComputeBound(Finding, frozen=True, kw_only=True, tag="compute-bound"):
     _NEARLY_ALL = 0.75
     """Of the GPU's time, from where on the host is next to hold it up."""
     REMEDY = "look at the longest kernels: their types, their sizes, and what could be fused"
+    ACTION = "look at types and sizes of the longest kernels"
     SEVERITY = "information"
 
     time_us: float
@@ -123,7 +130,10 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
         "(stacks show Python); then "
     )
     _SILENT_PLACE = ", most of it between {silent_after} and {silent_before}"
+    ACTION = "fewer and larger launches, {graphs_in_use}"
     _LOAD = "load data in the background (num_workers, pin_memory)"
+    _LONGER_WARM_UP = "warm up longer (warmup=)"
+    _LOOK_FIRST = "first look at what the program does while no event is recorded"
     _WARM_UP = "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs; "
     _NO_WAITS = ", and no synchronization in between ({after_waits_us:us} of it came after one)"
     _GRAPHS: ClassVar[Mapping[bool, str]] = {False: "CUDA graphs", True: "more of the work in the CUDA graphs"}
@@ -176,9 +186,14 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
         return "" if self.silent_after is None or self.silent_before is None else self.words(self._SILENT_PLACE)
 
     @property
+    def is_silent(self) -> bool:
+        """Whether most of it has no event."""
+        return 2 * self.silent_us >= self.time_us
+
+    @property
     def silence(self) -> str:
         """That something else than launching takes the time, where most of it has no event."""
-        return self.words(self._SILENT) if 2 * self.silent_us >= self.time_us else ""
+        return self.words(self._SILENT) if self.is_silent else ""
 
     @property
     def remedy(self) -> str:
@@ -190,6 +205,15 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
             (self.loads_long, last),
         )
         return self.words("".join(way for is_there, way in ways if is_there))
+
+    @property
+    def action(self) -> str:
+        ways = (
+            (self.loads_long and self.is_for_data, self._LOAD),
+            (self.capturing_us, self._LONGER_WARM_UP),
+            (self.is_silent, self._LOOK_FIRST),
+        )
+        return next((way for is_there, way in ways if is_there), super().action)
 
     @property
     def no_waits(self) -> str:
@@ -213,6 +237,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     _MEANWHILE = "; for {cpu_waited_us:us} of it the CPU waited for the GPU, most of that in {cpu_waited_in}{in_range}"
     _IN_RANGE = " in the range {cpu_waited_within}"
     REMEDY = "look at what the operation waits for: {causes}"
+    ACTION = "look at what the operation waits for"
     _TITLE_LACKING = "Work that is not recorded"
     _LACKING = (
         "; {inside_graphs_us:us} of it lie between operations of one graph, which wait for nothing outside of it: the "
@@ -228,6 +253,8 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     )
     _TITLE_BEFORE = "Work from before the recording"
     _SHOW_ALL = "record more steps, or synchronize before the first one (torch.cuda.synchronize())"
+    _MORE_STEPS = "record more steps, or synchronize before the first one"
+    _NO_GRAPHS = "do not act on idle times yet: record without CUDA graphs"
     _EARLIER = "work from before the recording, which the file does not have: nothing ran before on its stream"
     _DEVICE = "another GPU, whose work ended just before"
     _GRAPH = "the start of a CUDA graph (a first launch uploads it: replay it once more in the warm-up)"
@@ -323,6 +350,12 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
         return self._SHOW_GRAPHS if self.lacks_work else self.words(self.REMEDY)
 
     @property
+    def action(self) -> str:
+        if self.is_from_before:
+            return self._MORE_STEPS
+        return self._NO_GRAPHS if self.lacks_work else self.ACTION
+
+    @property
     def causes(self) -> str:
         """What it may wait for, as far as the recording has such a thing."""
         graphs = self._GRAPHS_AGAIN if 2 * self.graphs_again_us >= self.graph_starts_us else self._GRAPH
@@ -348,6 +381,7 @@ class LaunchDelay(Finding, frozen=True, kw_only=True, tag="launch-delay"):
         "a late first kernel is start-up (the profiler's buffers, loading of code): warm up longer; a late median on "
         "an idle GPU is the driver or a throttled CPU"
     )
+    ACTION = "warm up longer if only the first kernel comes late"
     SEVERITY = "information"
 
     first_us: float
@@ -365,6 +399,7 @@ class SyncOverLittleWork(Finding, frozen=True, kw_only=True, tag="sync-over-litt
         "launched late, is itself waiting, or runs elsewhere"
     )
     REMEDY = "leave the synchronization out, or do it once at the end; queue the work before waiting for it"
+    ACTION = "leave the synchronization out, or do it once at the end"
 
     time_us: float
     share: float
@@ -394,14 +429,20 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     REMEDY = "{ways}"
     _IDLED = "of which the GPU idled {idle_us:us}"
     _HELD = " ({held_us:us} of it before work that was launched, and waited itself)"
-    _VALUE = "keep the value on the GPU or read it once after the loop"
-    _MASKS = "masks by torch.where instead of indexing"
-    _INDICES = "indices that are on the GPU already, made there once, instead of lists and tensors of the CPU"
-    _COPIES = "copies with non_blocking=True and pinned memory"
-    _TO_GPU = "copies with non_blocking=True from pinned memory"
-    _TO_CPU = (
-        "copies to the CPU into pinned memory with non_blocking=True, and an event to wait for only where they are read"
-    )
+    _WAYS: ClassVar[Mapping[WaitedFor, str]] = {
+        "value": "keep the value on the GPU or read it once after the loop",
+        "masks": "masks by torch.where instead of indexing",
+        "indices": "indices that are on the GPU already, made there once, instead of lists and tensors of the CPU",
+        "copies": "copies with non_blocking=True and pinned memory",
+        "to_gpu": "copies with non_blocking=True from pinned memory",
+        "to_cpu": "copies to the CPU into pinned memory with non_blocking=True, and an event to wait for only where "
+        "they are read",
+    }
+    _FIRST_WAYS: ClassVar[Mapping[WaitedFor, str]] = {
+        "indices": "indices that are on the GPU already, made there once",
+        "to_cpu": "copies to the CPU into pinned memory with non_blocking=True",
+    }
+    """Where the way does not fit a line."""
     _WORTH = 0.05
     """Of the time, below which a way is not named."""
 
@@ -422,21 +463,21 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
     """And for how much of that the GPU idled."""
 
     @property
-    def ways(self) -> str:
-        """What to do about what was waited for, where that was long."""
-        ways = {
-            "value": self._VALUE,
-            "masks": self._MASKS,
-            "indices": self._INDICES,
-            "to_gpu": self._TO_GPU,
-            "to_cpu": self._TO_CPU,
-            "copies": self._COPIES,
-        }
+    def causes(self) -> tuple[WaitedFor, ...]:
+        """What was waited for long, the longest first."""
         # To wait for a GPU that works costs nothing.
         spent = self.causes_idle_us if sum(self.causes_idle_us.values()) > 0 else self.causes_us
         order = sorted(spent, key=lambda cause: -spent[cause])
-        worth = (cause for cause in order if spent[cause] >= self._WORTH * sum(spent.values()) or cause == order[0])
-        return "; ".join(ways[cause] for cause in worth)
+        return tuple(cause for cause in order if spent[cause] >= self._WORTH * sum(spent.values()) or cause == order[0])
+
+    @property
+    def ways(self) -> str:
+        """What to do about what was waited for, where that was long."""
+        return "; ".join(self._WAYS[cause] for cause in self.causes)
+
+    @property
+    def action(self) -> str:
+        return next((self._FIRST_WAYS.get(cause) or self._WAYS[cause] for cause in self.causes), "")
 
     @property
     def named(self) -> str:
@@ -465,6 +506,7 @@ class GraphRecaptured(Finding, frozen=True, kw_only=True, tag="graph-recaptured"
         "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
         "is made in the loop; sizes are the same; TORCH_LOGS=cudagraphs tells more"
     )
+    ACTION = "find what makes them capture anew"
 
     time_us: float
     share: float
@@ -482,6 +524,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "compute meanwhile{cause}"
     )
     REMEDY = "overlap it with computation ({ways:list}){needed}{compare}"
+    ACTION = "overlap it with computation"
     _COMPARE = "; a collective that only waits shows that another rank is late: compare the ranks"
     _NEEDED: ClassVar[str] = ", where the next kernels do not need its result, as in tensor parallelism they do"
     _WAYS: ClassVar[Mapping[str, str]] = {"ddp": "DDP buckets", "fsdp": "prefetch in FSDP"}
@@ -516,6 +559,14 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "{computing_us:us} of computation is there to overlap it with ({ways:list}){needed}"
     )
     _SEND_LESS = "overlap it with computation, send less (types, buckets), or use faster links"
+    _ACTIONS: ClassVar[Mapping[str | None, str]] = {
+        "skew-bound": "find what makes the last rank late",
+        "inconclusive": "record all ranks, on hosts whose clocks agree",
+    }
+    _OF_ANY_RANK = "overlap it with computation, send less, or use faster links"
+    _LATE_FIRST = "first find which rank comes late, and why"
+    _CORES_FIRST = "first give each process cores of its own"
+    _RANKS_FIRST = "compare the ranks first"
     CAUSES: ClassVar[Mapping[str, str]] = {
         "skew-bound": "skew-bound: ranks wait for each other",
         "transfer-bound": "transfer-bound: sending takes the time",
@@ -594,6 +645,15 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
             return self.words(self._COMPARE_FIRST if 2 * self.computing_us < self.time_us else self.REMEDY)
         return (self._FIND_LATE if self.is_late else "") + self.words(self.REMEDY)
 
+    @property
+    def action(self) -> str:
+        if self.rank is not None:
+            return self._ACTIONS.get(self.kind, self._OF_ANY_RANK)
+        if self.is_late:
+            return self._CORES_FIRST if self.cpu_held_up else self._LATE_FIRST
+        is_short = self.kind is None and self.computing_us is not None and 2 * self.computing_us < self.time_us
+        return self._RANKS_FIRST if is_short else self.ACTION
+
 
 class Straggler(Finding, frozen=True, kw_only=True, tag="straggler"):
     """A rank comes last in most of the waiting at collectives."""
@@ -604,6 +664,7 @@ class Straggler(Finding, frozen=True, kw_only=True, tag="straggler"):
         "compare its steps with another rank's (torchprof diff A B): more work, a slower device, a busy CPU, data that "
         "comes late"
     )
+    ACTION = "compare its steps with another rank's"
 
     rank: int
     caused_us: float
@@ -616,6 +677,7 @@ class OtherWorkOnRank(Finding, frozen=True, kw_only=True, tag="rank-differs"):
 
     TITLE = "A rank does something else"
     REMEDY = "where it is not meant (in pipelines it is): a branch on the rank, or a fallback kernel on one device"
+    ACTION = "look for a branch on the rank, or a fallback on one device"
     _ALONE = "rank {rank} has collectives that the other recordings of its group have not: {alone}"
     _UNLIKE = "rank {rank} does not do the same as the others: {first}{more}"
     _KERNELS = "rank {rank} against rank {against}: {first}{more}"

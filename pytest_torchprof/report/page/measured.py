@@ -18,6 +18,7 @@ from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
+from pytest_torchprof.report.account import Doubted
 from pytest_torchprof.report.columns import TESTS
 from pytest_torchprof.report.result import Outcome, Result, summary_of
 from pytest_torchprof.text import is_huge
@@ -121,7 +122,7 @@ def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -
         nodeid=nodeid or name,
         label=label,
         outcome=Outcome.NOT_MEASURED if analysis.why_not else Outcome.RECORDED,
-        message=analysis.why_not or "",
+        account=() if analysis.doubt is None else (Doubted(portable(analysis.doubt)),),
         reason=None if analysis.doubt is None else portable(analysis.doubt),
         summary=summary_of(analysis.median, analysis.worst),
         findings=standing_out(analysis, find(analysis, rules)),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.report.account import RankLost, ReportedByPytest
 from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.handed_over import ProcessResults
 from pytest_torchprof.testing.ranks.reports import brief_of, code_of, expected_of, failure, short_of, text_of
@@ -195,16 +196,17 @@ def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults
     of_label: dict[str | None, list[Result]] = {}
     for rank, handed in zip(verdict.ranks, of_ranks, strict=True):
         for result in handed.results:
-            message = f"{rank.rank}: {result.message}" if result.message and not rank.process else result.message
-            of_label.setdefault(result.label, []).append(replace(result, message=message))
+            of_label.setdefault(result.label, []).append(replace(result, for_ranks=not rank.process))
     worst = {label: min(those, key=_place) for label, those in of_label.items()}
     if verdict.outcome == "failed" and verdict.first.lost:
         known = worst.get(None) or next(iter(worst.values()), Result(nodeid=nodeid, label=None, outcome=Outcome.FAILED))
-        message = f"not measured: {verdict.line}"
-        worst[None] = replace(known, label=None, outcome=Outcome.NOT_MEASURED, message=message)
+        lost = RankLost(verdict.line)
+        worst[None] = replace(known, label=None, outcome=Outcome.NOT_MEASURED, account=(lost,), for_ranks=False)
     elif verdict.outcome == "failed" and not any(result.outcome.is_failure for result in worst.values()):
         # A rank failed before it measured, or after.
-        yield from (replace(result, outcome=Outcome.FAILED, message=verdict.line) for result in worst.values())
+        reported = ReportedByPytest(verdict.line)
+        for result in worst.values():
+            yield replace(result, outcome=Outcome.FAILED, account=(reported,), for_ranks=False)
         return
     yield from worst.values()
 

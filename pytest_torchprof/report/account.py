@@ -1,0 +1,257 @@
+"""What there is to say of how a result came out: facts, put into words where somebody reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Union
+
+from msgspec import Struct
+
+from pytest_torchprof import compare
+from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.limits import DEFAULT, HOLDS, Failure, FailureLine, failure_text
+from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.errors import ASK_THE_DOCTOR
+from pytest_torchprof.reasons.statement import Statement
+from pytest_torchprof.text import broken, first_of, path_from_here, printable_line, quoted, reason_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_torchprof.compare.time_comparison import TimeComparison
+    from pytest_torchprof.limits import Screen, Verdict
+
+
+class BaselineFailure(Struct, frozen=True, kw_only=True):
+    """How a comparison with a baseline, or with a commit, fails a test."""
+
+    comparison: Comparison
+    nodeid: str
+    file: str
+    """The baseline's."""
+    commit: str | None = None
+    """The commit that is compared with; None for the baseline."""
+    gone: tuple[str, ...] = ()
+    """The tests that are gone and may be this one, where it has no baseline."""
+    unlocated: tuple[AnyReason, ...] = ()
+    """Why it is not known where kernels are launched."""
+    blamed: tuple[str, int] | None = None
+    """The file and line that launches what is worse, where it is known."""
+    rank: int | None = None
+    """The rank that it fails on, where it is another one."""
+
+    def lines(self) -> Iterator[FailureLine]:
+        """Yield what fails the test, a line each: what is worse, with its places, first; what varies anyway, last."""
+        on_rank = "" if self.rank is None else f"rank {self.rank}: "
+        if self.comparison.verdict == "new":
+            yield from self._lines_without_baseline(on_rank)
+            return
+        compared_with = f"the baseline {self.file}" if self.commit is None else f"at {self.commit}"
+        is_worse = self.comparison.verdict == "worse"
+        headline = f"worse than {compared_with}" if is_worse else f"ambiguous against {compared_with} (strict)"
+        gist = "worse than the baseline" if is_worse and self.commit is None else ""
+        yield FailureLine(f"{on_rank}{headline}", "headline", subject=gist)
+        yield from difference_lines(self.comparison)
+        yield from (FailureLine(f"    lines: not known: {reason_line(str(why))}") for why in self.unlocated)
+        yield from (FailureLine(line, "varies") for line in self.comparison.varied())
+        at = "" if self.blamed is None else f" at {path_from_here(self.blamed[0])}:{self.blamed[1]}"
+        if self.commit is None:
+            update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
+            yield FailureLine(f"fix the code{at}, or accept the change: ", "remedy", update)
+        else:
+            allowed = compare.tolerance_for(self.comparison.changes)
+            tolerance = ", ".join(f'"{name}": {more:g}' for name, more in allowed.items())
+            allow = f", or allow it in the marker: tolerance={{{tolerance}}}" if tolerance else ""
+            yield FailureLine(f"fix the code{at}{allow}", "remedy")
+
+    def _lines_without_baseline(self, on_rank: str) -> Iterator[FailureLine]:
+        missing = f"{on_rank}no baseline for this test and device in {self.file} (strict)"
+        if not self.gone:
+            yield FailureLine(missing, "headline")
+            yield FailureLine("", "remedy", f"pytest {quoted(self.nodeid)} --torchprof-baseline=add")
+            return
+        rename = "run the command that the end of this run names (torchprof baseline rename)"
+        yield FailureLine(f"{missing}, and its kernels are those of {first_of(self.gone)}, which is gone", "headline")
+        yield FailureLine(f"if it was renamed, {rename}", "remedy")
+        yield FailureLine("if it is new, remove the entries of what is gone: ", "remedy", "torchprof baseline prune")
+
+
+def difference_lines(comparison: Comparison) -> Iterator[FailureLine]:
+    """Yield what the code decides of a comparison that fails a test, as the lines below the headline."""
+    for line in comparison.decided_lines():
+        yield FailureLine(f"  {line.text}", line.about, subject=line.subject, file_line=line.file_line)
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """What a failure names besides: the rules that asked for it, and the recordings that were kept."""
+
+    rules: tuple[str, ...] = ()
+    allow_file: str = ""
+    """Where exceptions to the rules stand."""
+    recording: str | None = None
+    with_lines: str | None = None
+    """The repeat with stacks."""
+
+    def lines(self, columns: int | None) -> str:
+        """Return the lines below a failure, each begun by the end of the line above."""
+        rule = f"  rule: {', '.join(self.rules)}; exceptions stand in {self.allow_file}"
+        shown = (
+            broken(rule, columns) if self.rules else "",
+            f"  recording: {self.recording}" if self.recording else "",
+            f"  with lines: {self.with_lines}" if self.with_lines else "",
+        )
+        return "".join(f"\n{line}" for line in shown if line)
+
+
+class AccountSubject(NamedTuple):
+    """What an account speaks of."""
+
+    label: str | None
+    """The measurement's."""
+    limits: tuple[Verdict, ...]
+    time: TimeComparison | None
+    """How its time compares with a commit's."""
+
+    @property
+    def label_before(self) -> str:
+        """The label as it stands in front of a text about the measurement."""
+        return f"{printable_line(self.label)}: " if self.label else ""
+
+
+class Account(Statement, frozen=True, tag_field="account"):
+    """A fact about how a result came out."""
+
+    def text_of(self, about: AccountSubject, screen: Screen) -> str:  # noqa: ARG002 - limits are no part of it
+        """Return it in words, at the length that the screen allows."""
+        return self.text
+
+
+class LimitsNotHeld(Account, frozen=True, kw_only=True):
+    """Limits of the result do not hold, or it is worse than its baseline."""
+
+    failure: Failure
+    judged: int
+    """How many of the result's limits fail the test: the first ones; those behind them only warn."""
+    warns: bool = False
+    """Whether it is those that only warn."""
+    baseline: BaselineFailure | None = None
+    kept: Kept = Kept()
+
+    def text_of(self, about: AccountSubject, screen: Screen) -> str:
+        limits = about.limits[self.judged :] if self.warns else about.limits[: self.judged]
+        lines = () if self.baseline is None else tuple(self.baseline.lines())
+        not_held = [verdict for verdict in limits if verdict.status != HOLDS]
+        text = failure_text(not_held, self.failure, lines, screen)
+        return f"{about.label_before}{text}{self.kept.lines(screen.columns)}"
+
+
+class WithoutMeasurement(Account, frozen=True, kw_only=True):
+    """There is no measurement to judge."""
+
+    why: AnyReason
+    asks_doctor: bool = False
+    """Whether the profiler or the device is the cause."""
+    kept: Kept = Kept()
+
+    def text_of(self, about: AccountSubject, screen: Screen) -> str:
+        brief = broken(f"not measured: {reason_line(str(self.why))}", screen.columns)
+        doctor = f"\n  do: {ASK_THE_DOCTOR}" if self.asks_doctor else ""
+        return f"{about.label_before}{brief}{doctor}{self.kept.lines(screen.columns)}"
+
+
+class Doubted(Account, frozen=True):
+    """The recording's numbers cannot be believed."""
+
+    SENTENCE = "{why}"
+
+    why: AnyReason
+
+
+class NotJudgedOnCpu(Account, frozen=True):
+    """The CPU stood in for a GPU that is missing, and cannot answer all that was asked."""
+
+    SENTENCE = "not judged without a GPU: {numbers:list}"
+
+    numbers: tuple[str, ...]
+
+
+class BodyFailed(Account, frozen=True):
+    """The test's own code raised an error."""
+
+    SENTENCE = "the test itself failed: {error}"
+
+    error: str
+    """The error's class."""
+
+
+class BodySkipped(Account, frozen=True):
+    """The test's own code skipped it."""
+
+    SENTENCE = "the test skipped itself: {explanation}"
+
+    explanation: str
+
+
+class TimesFail(Account, frozen=True):
+    """Its times, compared with a commit's, fail it."""
+
+    commit: str
+
+    def text_of(self, about: AccountSubject, screen: Screen) -> str:  # noqa: ARG002 - its lines are as long as they are
+        return "" if about.time is None else about.time.failure(self.commit)
+
+
+class EndedOnRank(Account, frozen=True, kw_only=True):
+    """The test ended worse on another rank of the job."""
+
+    outcome: str
+    """As pytest calls it, or "xfailed"."""
+    rank: int
+    in_teardown: bool = False
+    explanation: str = ""
+    """What pytest reports there."""
+
+    @property
+    def sentence(self) -> str:
+        where = f"rank {self.rank}, in its teardown" if self.in_teardown else f"rank {self.rank}"
+        text = f"{self.outcome} on {where}{f': {self.explanation}' if self.explanation else ''}"
+        return coded(text, Code.OTHER_RANK) if self.outcome == "failed" else text
+
+
+class ReportedByPytest(Account, frozen=True):
+    """A rank of the job failed, as the line of pytest's report says."""
+
+    SENTENCE = "{error}"
+
+    error: str
+
+
+class RankLost(Account, frozen=True):
+    """A rank of the job came to no end, or ended in the middle."""
+
+    SENTENCE = "not measured: {problem}"
+
+    problem: str
+    """The line about it in the job's report."""
+
+
+class FromReport(Account, frozen=True):
+    """The text that stands in a report of results."""
+
+    SENTENCE = "{explanation}"
+
+    explanation: str
+
+
+KINDS: Final[tuple[type[Account], ...]] = tuple(Account.__subclasses__())
+
+if TYPE_CHECKING:
+    AnyAccount = Account
+else:
+    # A field of this type is decoded to the kind whose tag it has.
+    AnyAccount = Union[KINDS]  # noqa: UP007 - of as many as there are
+
+
+def text_of(account: tuple[AnyAccount, ...], about: AccountSubject) -> str:
+    """Return an account in words, with lines as long as they are."""
+    return "\n".join(part.text_of(about, DEFAULT) for part in account)
