@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import fresh
 import hypothesis
+import installed
 import postgres
 import pytest
 from _pytest.pytester import SysModulesSnapshot  # it has no public name
@@ -76,6 +77,7 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     pytester._Pytester__take_sys_modules_snapshot = snapshot
     # A module that is written twice in a second would be taken for the same.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr("importlib.metadata.distributions", installed.distributions)
     return pytester
 
 
