@@ -49,17 +49,18 @@ x = torch.ones(8, 8)
 """
 
 
+def recording_of(name: str) -> Path:
+    """Return the path of a shared recording by name; skip where the folder is not there."""
+    path = SHARED_TRACES / f"{name}.json.gz"
+    if not path.is_file():
+        pytest.skip(f"needs the shared recording {name}")
+    return path
+
+
 @pytest.fixture
 def shared_trace() -> Callable[[str], Path]:
-    """Return the path of a shared recording by name; skip where the folder is not there."""
-
-    def find(name: str) -> Path:
-        path = SHARED_TRACES / f"{name}.json.gz"
-        if not path.is_file():
-            pytest.skip(f"needs the shared recording {name}")
-        return path
-
-    return find
+    """Return what finds the path of a shared recording by its name, or skips the test."""
+    return recording_of
 
 
 @pytest.fixture
