@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import fresh
 import hypothesis
+import installed
 import postgres
 import pytest
 from _pytest.pytester import SysModulesSnapshot  # it has no public name
@@ -48,17 +49,18 @@ x = torch.ones(8, 8)
 """
 
 
+def recording_of(name: str) -> Path:
+    """Return the path of a shared recording by name; skip where the folder is not there."""
+    path = SHARED_TRACES / f"{name}.json.gz"
+    if not path.is_file():
+        pytest.skip(f"needs the shared recording {name}")
+    return path
+
+
 @pytest.fixture
 def shared_trace() -> Callable[[str], Path]:
-    """Return the path of a shared recording by name; skip where the folder is not there."""
-
-    def find(name: str) -> Path:
-        path = SHARED_TRACES / f"{name}.json.gz"
-        if not path.is_file():
-            pytest.skip(f"needs the shared recording {name}")
-        return path
-
-    return find
+    """Return what finds the path of a shared recording by its name, or skips the test."""
+    return recording_of
 
 
 @pytest.fixture
@@ -76,6 +78,7 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     pytester._Pytester__take_sys_modules_snapshot = snapshot
     # A module that is written twice in a second would be taken for the same.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr("importlib.metadata.distributions", installed.distributions)
     return pytester
 
 

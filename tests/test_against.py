@@ -198,7 +198,6 @@ def compared(repository, before, tmp_path_factory):
     files = [f"--torchprof-report={told / name}" for name in ("run.json", "run.md")]
     run = repository.against(
         *("main", "-rA", *files, f"--junitxml={told / 'junit.xml'}", f"--torchprof-save={told / 'kept'}"),
-        by_fork=False,
         GITHUB_ACTIONS="true",
         GITHUB_STEP_SUMMARY=str(told / "summary.md"),
     )

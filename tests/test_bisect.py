@@ -56,7 +56,7 @@ def before(repository):
 
 @pytest.fixture(scope="module")
 def by_limit(repository, before):
-    return repository.torchprof("bisect", *LIMIT, TEST, "--good", "the-first", by_fork=False)
+    return repository.torchprof("bisect", *LIMIT, TEST, "--good", "the-first")
 
 
 def answers(repository, out: str) -> dict[str, str]:

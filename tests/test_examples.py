@@ -37,6 +37,10 @@ def test_the_examples_pass_and_measure(tmp_path):
     assert done.returncode == 0, done.stdout
     assert set(outcomes.values()) == {"passed"}
     assert len(outcomes) >= 18
+    if shutil.which("g++"):  # Without a compiler those of the cookbook are skipped.
+        measured = {test.partition("::")[0] for test in outcomes}
+        cookbook = (ROOT / "examples" / "cookbook").glob("test_*.py")
+        assert {f"examples/cookbook/{path.name}" for path in cookbook} <= measured
 
 
 @pytest.mark.any_torch

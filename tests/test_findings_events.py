@@ -30,10 +30,19 @@ def count_of(finding: Finding) -> int:
     return sum(map(len, parts))
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
-def test_a_finding_has_as_many_events_as_it_says(path):
-    profile = load(path)
-    for finding in find_with_events(profile):
+@pytest.fixture(scope="module", params=RECORDINGS, ids=lambda path: path.name)
+def profile(request):
+    """Return each recording's profile; all tests of one come before those of the next, so that each is read once."""
+    return load(request.param)
+
+
+@pytest.fixture(scope="module")
+def findings(profile):
+    return find_with_events(profile)
+
+
+def test_a_finding_has_as_many_events_as_it_says(findings):
+    for finding in findings:
         facts = finding.evidence
         if finding.code in OWN_NUMBER:
             assert count_of(finding) == OWN_NUMBER[finding.code](facts), finding.code
@@ -46,11 +55,9 @@ def test_a_finding_has_as_many_events_as_it_says(path):
             assert done_once == sum(facts["setup"].values())
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
-def test_the_events_take_the_time_that_the_finding_says(path):
-    profile = load(path)
+def test_the_events_take_the_time_that_the_finding_says(profile, findings):
     gpu, devices = profile.trace.gpu, max(len(profile.gpu_work.by_device), 1)
-    for finding in find_with_events(profile):
+    for finding in findings:
         events, facts = finding.events, finding.evidence
         if finding.code in ("launch-gaps", "overhead-bound", "queued-work-waits"):
             gaps = events.gaps
@@ -73,24 +80,26 @@ def test_the_events_take_the_time_that_the_finding_says(path):
 
 def test_events_stay_with_the_recording_and_are_no_facts():
     profile = load(RECORDINGS[0])
-    findings, with_events = find(profile), find_with_events(profile)
-    assert [finding.code for finding in findings] == [finding.code for finding in with_events]
-    assert all(finding.events is None for finding in findings)
-    assert [finding.evidence for finding in findings] == [finding.evidence for finding in with_events]
+    without, with_events = find(profile), find_with_events(profile)
+    assert [finding.code for finding in without] == [finding.code for finding in with_events]
+    assert all(finding.events is None for finding in without)
+    assert [finding.evidence for finding in without] == [finding.evidence for finding in with_events]
     assert all("events" not in finding.in_words() for finding in with_events)
 
 
-def test_a_chain_is_made_of_kernels_that_were_launched_one_after_the_other():
-    chains = 0
-    for path in RECORDINGS:
-        profile = load(path)
-        for finding in find_with_events(profile):
-            if finding.code not in CHAINS:
-                continue
-            at, launched = 0, [profile.trace.calls.start[call] for call in profile.trace.links.call_of]
-            for length in finding.events.chains:
-                chain = finding.events.gpu_ops[at : at + length]
-                assert [*chain] == sorted(chain, key=launched.__getitem__)
-                assert len([*groupby(profile.trace.step_of_gpu_op[i] for i in chain)]) == 1
-                at, chains = at + length, chains + 1
-    assert chains or not SHARED_TRACES.exists()
+def test_a_chain_is_made_of_kernels_that_were_launched_one_after_the_other(profile, findings):
+    for finding in findings:
+        if finding.code not in CHAINS:
+            continue
+        at, launched = 0, [profile.trace.calls.start[call] for call in profile.trace.links.call_of]
+        assert finding.events.chains
+        for length in finding.events.chains:
+            chain = finding.events.gpu_ops[at : at + length]
+            assert [*chain] == sorted(chain, key=launched.__getitem__)
+            assert len([*groupby(profile.trace.step_of_gpu_op[i] for i in chain)]) == 1
+            at += length
+
+
+def test_some_recording_has_chains(shared_trace):
+    """Those above would hold without any."""
+    assert {finding.code for finding in find(load(shared_trace("a100_graphs_nccl_orphans")))} & CHAINS.keys()

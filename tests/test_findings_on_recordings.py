@@ -6,10 +6,11 @@ import gzip
 
 import msgspec
 import pytest
+from conftest import recording_of
 from findings_on_recordings import FINDINGS, HEALTHY, TOLD_BY
 
 from pytest_torchprof import load
-from pytest_torchprof.findings import find
+from pytest_torchprof.findings import RULES, find
 from pytest_torchprof.kernels.names import decode
 
 pytestmark = pytest.mark.any_torch
@@ -23,28 +24,42 @@ def figure(finding):
     return len(value) if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("recording", FINDINGS)
-def test_the_findings_are_those_a_person_found_right(recording, shared_trace):
-    found = {finding.code: figure(finding) for finding in find(load(shared_trace(recording)))}
+@pytest.fixture(scope="module", params=FINDINGS)
+def recording(request):
+    """Return the name of each recording; all tests of one come before those of the next, so that each is read once."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def profile(recording):
+    return load(recording_of(recording))
+
+
+@pytest.fixture(scope="module")
+def findings(profile):
+    """Return all that is found in a recording, whether it stands out or not."""
+    return find(profile)
+
+
+def test_the_findings_are_those_a_person_found_right(recording, findings):
+    found = {finding.code: figure(finding) for finding in findings}
     expected = {code: number for code, (number, _) in FINDINGS[recording].items()}
     assert sorted(found) == sorted(expected)
     assert found == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("recording", HEALTHY)
-def test_nothing_warns_on_a_healthy_recording(recording, shared_trace):
-    assert {finding.severity for finding in load(shared_trace(recording)).findings} <= {"information"}
+@pytest.mark.parametrize("recording", HEALTHY, indirect=True)
+def test_nothing_warns_on_a_healthy_recording(profile):
+    assert {finding.severity for finding in profile.findings} <= {"information"}
 
 
-@pytest.mark.parametrize("recording", FINDINGS)
-def test_what_does_not_stand_out_is_about_little_time_or_told_by_another(recording, shared_trace):
-    profile = load(shared_trace(recording))
+def test_what_does_not_stand_out_is_about_little_time_or_told_by_another(recording, profile, findings):
     start = min(step.start_ns for step in profile.trace.steps)
     window_us = (max([*profile.trace.gpu.end, *(step.end_ns for step in profile.trace.steps)]) - start) / 1000
     told = TOLD_BY.get(recording, {})
     assert set(told.values()) <= {one.code for one in profile.findings}
     assert not told.keys() & {one.code for one in profile.findings}
-    for finding in (one for one in find(profile) if one not in profile.findings):
+    for finding in (one for one in findings if one not in profile.findings):
         assert finding.code in told or max(finding.share, finding.saves_us / window_us) < 0.01
     for finding in profile.findings:
         if finding.severity != "recording" and "share" in finding.evidence:
@@ -141,12 +156,11 @@ EVIDENCE = {
 ABSENT = {"no-gpu-work": {"cpu_only_steps"}, "nothing-recorded": set(FINDINGS)}
 
 
-@pytest.mark.parametrize("recording", FINDINGS)
-def test_a_finding_goes_when_its_evidence_goes(recording, shared_trace, tmp_path):
-    path = shared_trace(recording)
+def test_a_finding_goes_when_its_evidence_goes(recording, findings, tmp_path):
+    path = recording_of(recording)
     whole = msgspec.json.decode(gzip.decompress(path.read_bytes()))
     events = whole if isinstance(whole, list) else whole["traceEvents"]
-    for finding in find(load(path)):
+    for finding in findings:
         if recording in ABSENT.get(finding.code, ()):
             continue
         gone = EVIDENCE[finding.code](finding)
@@ -154,4 +168,5 @@ def test_a_finding_goes_when_its_evidence_goes(recording, shared_trace, tmp_path
         assert len(kept) < len(events)
         cut = tmp_path / "cut.json"
         cut.write_bytes(msgspec.json.encode(kept if isinstance(whole, list) else {**whole, "traceEvents": kept}))
-        assert subject(finding) not in map(subject, find(load(cut))), finding.code
+        (rule,) = (rule for rule in RULES if rule.code == finding.code)
+        assert subject(finding) not in map(subject, find(load(cut), [rule])), finding.code

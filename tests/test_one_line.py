@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
+import fresh
 import pytest
 
 pytestmark = pytest.mark.any_torch
@@ -108,10 +109,10 @@ def test_junits_message_is_that_line_and_its_text_is_whole(failed, pytester):
     assert "--torchprof-baseline=update" in messages["test_baseline"].text
 
 
-def test_an_annotation_begins_with_it(failed, monkeypatch, pytester, run_tests):
+def test_an_annotation_begins_with_it(failed, monkeypatch):
     failed()
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    lines = pytester.runpytest_subprocess("-p", "torchprof", "-p", "no:cacheprovider").outlines
+    lines = fresh.run_pytest("-p", "no:cacheprovider").outlines
     begins = [line.partition("::")[2].partition("::")[2].partition("%0A")[0] for line in lines if "::error " in line]
     measured = ("test_limit", "test_baseline", "test_two", "test_not_measured")
     assert [line for line in map(without_reason, begins) if line in SAID.values()] == [SAID[name] for name in measured]

@@ -46,23 +46,20 @@ def test_each_marker_of_the_cookbook_has_its_case():
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiled code on the CPU needs a C++ compiler")
-@pytest.mark.parametrize("limit", CASES)
-def test_the_marker_holds_and_is_missed(run_tests, limit):
-    right, wrong = CASES[limit]
-    result = run_tests(
-        OPERATORS
-        + "".join(
-            f"""
+def test_each_marker_holds_and_is_missed(run_tests):
+    """In one run, which imports what compiles once."""
+    cases = [
+        f"""
 @pytest.mark.torchprof(device="cpu", {limit})
-def test_{name}(torchprof):
+def test_{name}_{number}(torchprof):
     torchprof(compiled({function}), floats)
 """
-            for name, function in (("right", right), ("wrong", wrong))
-        ),
-        in_process=False,
-    )
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["FAILED *::test_wrong *"])
+        for number, (limit, functions) in enumerate(CASES.items())
+        for name, function in zip(("right", "wrong"), functions, strict=True)
+    ]
+    result = run_tests(OPERATORS + "".join(cases), in_process=False)
+    result.assert_outcomes(passed=len(CASES), failed=len(CASES))
+    result.stdout.fnmatch_lines([f"FAILED *::test_wrong_{number} *" for number in range(len(CASES))])
 
 
 def test_an_eager_operator_is_counted_as_a_compiled_one_is(run_tests):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from textwrap import dedent
 
+import fresh
 import pytest
 from browser import CHROMIUM, Browser
 from jobs import rank_of, reduce
@@ -100,8 +101,7 @@ def test_recordings_that_are_not_of_one_job_say_why(tmp_path):
     assert "[mixed-jobs]" in told["why_not"]
 
 
-def test_a_test_of_several_ranks_has_the_others_whose_recordings_the_run_kept(pytester, monkeypatch):
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+def test_a_test_of_several_ranks_has_the_others_whose_recordings_the_run_kept(pytester):
     pytester.makepyfile(
         dedent(
             """
@@ -115,8 +115,7 @@ def test_a_test_of_several_ranks_has_the_others_whose_recordings_the_run_kept(py
         )
     )
     words = ("--torchprof-save=kept", "--torchprof-report=run.html", "--torchprof-report=run.json")
-    run = pytester.runpytest_subprocess("-p", "torchprof", *words)
-    run.assert_outcomes(passed=1)
+    fresh.run_pytest(*words).assert_outcomes(passed=1)
     assert main(["report", str(pytester.path / "run.json"), "-o", str(pytester.path / "later.html")]) == 0
     for name in ("run.html", "later.html"):
         ((numbers, told),) = jobs(Page((pytester.path / name).read_text()))

@@ -6,7 +6,10 @@ import os
 import pty
 import re
 import sys
+from contextlib import suppress
+from multiprocessing.connection import Connection
 
+import fresh
 import pytest
 
 pytestmark = pytest.mark.any_torch
@@ -29,14 +32,18 @@ def shown(pytester, monkeypatch):
     def run(*options, **environment):
         for name, value in {"TERM": "xterm", "CI": "", **environment}.items():
             monkeypatch.setenv(name, value)
-        output = bytearray()
-
-        def read(fd):
-            output.extend(data := os.read(fd, 4096))
-            return data
-
+        terminal, its_end = pty.openpty()
+        screen = Connection(its_end, readable=False)
         words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
-        assert os.waitstatus_to_exitcode(pty.spawn(words, read)) == 0
+        started = fresh.Fresh(fresh.as_python, *words, environment=os.environ, outputs=[screen, screen])
+        screen.close()
+        output = bytearray()
+        with suppress(OSError):  # So ends what is written to a terminal.
+            while data := os.read(terminal, 4096):
+                output.extend(data)
+        os.close(terminal)
+        started.process.join()
+        assert started.process.exitcode == 0
         return SHOWN.findall(output.decode(errors="replace")), output.decode(errors="replace")
 
     return run

@@ -162,7 +162,7 @@ class Analysis(HasViews, AllAttributes):
             return self._recorded_steps
         return tuple(step.with_places(self.repeat.places_of) for step in self._recorded_steps)
 
-    @property
+    @shared
     def doubt(self) -> Reason | None:
         """Why the numbers cannot be believed; None if they can."""
         return validity.doubt_of(self.trace)
