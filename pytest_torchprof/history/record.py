@@ -11,9 +11,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.history.launched import Launched  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.text import DamagedGzipError, inflated_bytes
@@ -133,6 +134,12 @@ class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     baseline: BaselineState | None = None
     findings: tuple[str, ...] = ()
     """The codes of what stands out."""
+    launched: int | None = None
+    """Which of the run's launch orders its steps have."""
+    also: dict[str, float] = {}
+    """What a baseline keeps of it besides the numbers, as times by the kernels' families."""
+    samples_hardware: bool = False
+    """Whether the GPU's units were sampled too, at locked clocks."""
 
 
 class RunHead(Struct, frozen=True, kw_only=True):
@@ -165,6 +172,8 @@ class RunRecord(RunHead, frozen=True, kw_only=True):
     structures: tuple[StructureRecord, ...] = ()
     varying: tuple[VaryingRecord, ...] = ()
     """One for each of the measurements."""
+    launched: Launched | UnsetType = UNSET
+    """What later runs are compared with; earlier versions did not record it."""
 
 
 Head = TypeVar("Head", bound=RunHead)
@@ -219,8 +228,11 @@ def decode(data: bytes, name: str) -> RunRecord:
     if len(record.varying) != len(record.measurements):
         raise other_number_of_times(len(record.measurements), len(record.varying), name)
     structures = {structure.name for structure in record.structures}
-    for measured in record.measurements:
+    orders = 0 if record.launched is UNSET else len(record.launched.orders)
+    for measured, varying in zip(record.measurements, record.varying, strict=True):
         refuse_unknown_places(measured, len(record.environments), structures, name)
+        if varying.launched is not None and not 0 <= varying.launched < orders:
+            raise BadRecord(f"{name}: {measured.test} names a launch order that is not in the record")
     return record
 
 
