@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import zlib
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
@@ -187,6 +188,8 @@ class BadRecord(TorchprofError):
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 _DECODER: Final = msgspec.json.Decoder(RunRecord)
+_HEAD_DECODER: Final = msgspec.json.Decoder(RunHead)
+_LONGEST_HEAD: Final = 1 << 20
 
 
 def encode(record: RunRecord) -> bytes:
@@ -263,6 +266,17 @@ def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> He
             _refuse_newer(_SCHEMA_DECODER.decode(content).schema, name)
         raise BadRecord(f"{name}: no record of a run: {error}") from None
     return record
+
+
+def read_head(data: bytes, name: str) -> RunHead:
+    """Return which run a record is of, without reading what it has measured; BadRecord as `decode` raises it."""
+    with suppress(zlib.error):
+        begin = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(data, _LONGEST_HEAD)
+        # No text of JSON holds a quotation mark by itself.
+        head, behind, _ = begin.partition(b',"measurements":[')
+        if behind:
+            return parsed(_HEAD_DECODER, head + b"}", name)
+    return parsed(_HEAD_DECODER, unpacked(data, name), name)
 
 
 def _refuse_newer(schema: int, name: str) -> None:

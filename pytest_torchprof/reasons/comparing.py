@@ -187,7 +187,6 @@ class SameKernelsUnknown(Reason, frozen=True):
     """Whether kernels are those of the baseline cannot be told."""
 
     CODE = Code.NOT_RECORDED
-    REMEDY = "after a look at them, record the entry again with --torchprof-baseline=update"
     MEANING = (
         "products, convolutions or attention kernels have other names than in the baseline, or names that stand for "
         "several types, and [what they work on](baselines.md#what-a-name-does-not-say) is not told on both sides, "
@@ -195,6 +194,12 @@ class SameKernelsUnknown(Reason, frozen=True):
     )
 
     kernels: tuple[str, ...]
+    of_branch: bool = False
+    """Whether the baseline is a run of a branch."""
+
+    @property
+    def remedy(self) -> str:
+        return f"after a look at them, {_renewed(of_branch=self.of_branch)}"
 
     @property
     def sentence(self) -> str:
@@ -231,7 +236,6 @@ class EntryIncomplete(Reason, frozen=True):
         "{lacking:list}: the entry in the baseline {file} lacks what is to be compared (edited by hand, written by an "
         "earlier version, or recorded where it was not known)"
     )
-    REMEDY = "record it again with --torchprof-baseline=update"
     MEANING = (
         "the entry does not have this number: it was edited by hand, merged, or recorded where the number was not "
         "known; or it does not say [on what types](baselines.md#what-a-name-does-not-say) kernels work"
@@ -239,3 +243,15 @@ class EntryIncomplete(Reason, frozen=True):
 
     lacking: tuple[str, ...]
     file: str
+    of_branch: bool = False
+    """Whether the baseline is a run of a branch."""
+
+    @property
+    def remedy(self) -> str:
+        return _renewed(of_branch=self.of_branch)
+
+
+def _renewed(*, of_branch: bool) -> str:
+    if of_branch:
+        return "measure the branch again, with --torchprof-history"
+    return "record it again with --torchprof-baseline=update"

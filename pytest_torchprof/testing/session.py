@@ -85,6 +85,7 @@ class RunState:
             results=tuple(self.results.values()),
             unused=tuple(self.unused),
             against=None if side is None else side.reference,
+            history=None if (branch := self.options.history_branch) is None else branch.shown,
             gone=self.gone,
             rootdir=str(self.options.rootdir),
         )
