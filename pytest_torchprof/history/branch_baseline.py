@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pytest_torchprof import baseline
 from pytest_torchprof.baseline import Entry, RankEntry
 from pytest_torchprof.history.launched import entry_in
-from pytest_torchprof.history.notes import Notes, notes_by_subject
+from pytest_torchprof.history.notes import Note, Notes, notes_by_subject
 from pytest_torchprof.history.record import BadRecord, MeasurementRecord, RunHead, RunRecord, read_head
 from pytest_torchprof.history.runs import LeftOut, newest_first, why_never
 from pytest_torchprof.history.store import records_of
@@ -66,7 +66,9 @@ class BranchBaseline(Struct, frozen=True, kw_only=True):
     left_out: Mapping[LeftOut | None, int]
     """How many of its runs are no points of it, by the reason; None: they were stopped."""
     refused: tuple[BadRecord, ...]
-    """What is wrong with records that cannot be believed."""
+    """What is wrong with records of which it is not known whether they are of the branch."""
+    damaged: tuple[BadRecord, ...]
+    """What is wrong with records of runs that tests would have been looked for in."""
 
 
 def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:
@@ -79,11 +81,13 @@ def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:
     ordered = newest_first(heads, branch)
     chosen = _chosen([run for run in ordered if run.complete])
     left_out = Counter(why_never(head) for head in heads if head.commit is not None and head.commit.branch == branch)
+    damaged: list[BadRecord] = []
     return BranchBaseline(
-        known=_known(store, chosen, refused),
+        known=_known(store, chosen, damaged),
         devices={slug: name for run in chosen for slug, name in _devices(run).items()},
         left_out={**left_out, None: sum(not run.complete for run in ordered)},
         refused=tuple(refused),
+        damaged=tuple(damaged),
     )
 
 
@@ -105,17 +109,17 @@ def _believed(read: Iterable[Read | BadRecord], refused: list[BadRecord]) -> Ite
             yield one_read
 
 
-def _known(store: Store, chosen: Sequence[RunHead], refused: list[BadRecord]) -> dict[Key, Known]:
+def _known(store: Store, chosen: Sequence[RunHead], damaged: list[BadRecord]) -> dict[Key, Known]:
     """Return what the newest of these runs that has a measurement tells of it."""
-    notes = notes_by_subject(_believed(store.notes(), refused))
+    notes = notes_by_subject(note for note in store.notes() if isinstance(note, Note))
     uuids = {run.uuid: at for at, run in enumerate(chosen)}
-    records = [*_believed(records_of(store, uuids.keys()), refused)] if chosen else []
+    records = [*_believed(records_of(store, uuids.keys()), damaged)] if chosen else []
     known: dict[Key, Known] = {}
     for record in sorted(records, key=lambda record: uuids[record.uuid], reverse=True):
         try:
             known.update(dict(_known_in(record, notes)))
         except ValueError as problem:
-            refused.append(BadRecord(f"{store.shown}: {record.uuid}: no record of a run: {problem}"))
+            damaged.append(BadRecord(f"{store.shown}: {record.uuid}: no record of a run: {problem}"))
     return known
 
 
@@ -126,7 +130,7 @@ def _chosen(runs: Iterable[RunHead]) -> list[RunHead]:
     for run in runs:
         slugs = _devices(run)
         if any(taken[slug] < MOST_RUNS for slug in slugs):
-            taken.update(slugs)
+            taken.update(slugs.keys())
             chosen.append(run)
     return chosen
 
@@ -151,7 +155,7 @@ def _known_in(record: RunRecord, notes: Notes) -> Iterator[tuple[Key, Known]]:
         if measured.environment is None or not measured.counts:
             yield (None, test, measured.label), Known(run=run, outcome=measured.outcome, code=measured.code)
             continue
-        key = (baseline.device_slug(record.environments[measured.environment]), test, measured.label)
+        key: Key = (baseline.device_slug(record.environments[measured.environment]), test, measured.label)
         of_ranks.setdefault(key, {})[measured.rank or 0] = _entry(record, at)
         outcomes.setdefault(key, measured)
     for key, entries in of_ranks.items():

@@ -70,6 +70,17 @@ class LaunchOrderUnknown(Reason, frozen=True):
     version: str
 
 
+class RecordDamaged(Reason, frozen=True):
+    """A record of the branch, which may have the test, cannot be believed."""
+
+    CODE = Code.BAD_RECORD
+    SENTENCE = "a record of the branch {branch} cannot be believed, and no other one has this test: {problem}"
+    REMEDY = "remove the record, or put back what it was"
+
+    branch: str
+    problem: str
+
+
 class UnmeasuredOnBranch(Reason, frozen=True):
     """The branch has the test, and did not measure it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
@@ -25,14 +24,14 @@ from pytest_torchprof.reasons.branch import (
     LaunchOrderUnknown,
     NoRunOfBranch,
     OtherDevices,
+    RecordDamaged,
     UnmeasuredOnBranch,
 )
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.reasons.errors import TorchprofError, TorchprofWarning
+from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.waiting import within
 from pytest_torchprof.testing.history import PATIENCE_S
 from pytest_torchprof.testing.workers import HISTORY, HISTORY_KEY, is_of_xdist
-from pytest_torchprof.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.trace.metadata import Environment
 
 _FACTS: Final = "known.json"
-_MOST_NAMED: Final = 5
-"""How many records that cannot be believed are named."""
 
 
 class HistoryBaseline(Struct, frozen=True, kw_only=True):
@@ -65,6 +62,10 @@ class HistoryBaseline(Struct, frozen=True, kw_only=True):
     """By device, test and label, the run whose entry it is."""
     reasons: dict[str, AnyReason] = {}
     """In the same way, why there is no entry; without device: on none."""
+    damaged: str = ""
+    """What is wrong with a record of the branch in which tests are looked for; empty if all can be believed."""
+    refused: tuple[str, ...] = ()
+    """What is wrong with records that were left out, for the end of the run."""
 
     def run_of(self, environment: Environment, test: str, label: str | None) -> RunOfBranch | None:
         """Return the run that a measurement is compared with; None if there is none."""
@@ -78,6 +79,8 @@ class HistoryBaseline(Struct, frozen=True, kw_only=True):
             return self.reason
         if (reason := self.reasons.get(key) or self.reasons.get(_key((None, test, label)))) is not None:
             return reason
+        if self.damaged:
+            return RecordDamaged(self.branch, self.damaged)
         if device in self.devices:
             return None
         named = tuple(dict.fromkeys(sorted(self.devices.values())))
@@ -114,7 +117,7 @@ def _read(asked: HistoryBranch, options: RunOptions, folder: Path) -> HistoryBas
         below = folder_below(Repository.around(options.rootdir), options.rootdir)
     try:
         own = within(PATIENCE_S, lambda: branch_baseline(store_at(asked.where), asked.branch, below))
-        _warn_of_refused(own)
+        nothing = replace(nothing, refused=tuple(map(str, (*own.refused, *own.damaged))))
         if not own.devices:
             return replace(nothing, reason=_no_run(asked, own))
         return _with_entries(nothing, own, options.rootdir)
@@ -153,16 +156,13 @@ def _with_entries(nothing: HistoryBaseline, own: BranchBaseline, rootdir: Path) 
             runs[key] = run
     for file, entries in files.items():
         baseline.update(file, entries)
-    return replace(nothing, devices=dict(own.devices), runs=runs, reasons=reasons)
-
-
-def _warn_of_refused(own: BranchBaseline) -> None:
-    named = [f"--torchprof-baseline: left out: {printable(str(problem))}" for problem in own.refused]
-    more = f"{len(named) - _MOST_NAMED} more records cannot be believed: torchprof history verify names them"
-    for line in [*named[:_MOST_NAMED], *([more] if len(named) > _MOST_NAMED else [])]:
-        # It is no failure: older runs are compared with in its place, and named.
-        with suppress(TorchprofWarning):
-            warnings.warn(line, TorchprofWarning, stacklevel=2)
+    return replace(
+        nothing,
+        devices=dict(own.devices),
+        runs=runs,
+        reasons=reasons,
+        damaged=str(own.damaged[0]) if own.damaged else "",
+    )
 
 
 def _key(key: Key) -> str:
