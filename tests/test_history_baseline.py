@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof import baseline, load
 from pytest_torchprof.cli import main
-from pytest_torchprof.history.launched import entry_in
+from pytest_torchprof.history.entries import entry_in
 from pytest_torchprof.history.record import SUFFIX, Event, RunRecord, decode, encode, read
 from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.history.store import records_of

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof import baseline
 from pytest_torchprof.baseline import Entry, RankEntry
-from pytest_torchprof.history.launched import entry_in
+from pytest_torchprof.history.entries import entry_in
 from pytest_torchprof.history.notes import Note, Notes, notes_by_subject
 from pytest_torchprof.history.record import BadRecord, MeasurementRecord, RunHead, RunRecord, read_head
 from pytest_torchprof.history.runs import LeftOut, newest_first, why_never

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.history.launched import Launched  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.history.launched import LaunchRecord  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.text import DamagedGzipError, inflated_bytes
@@ -173,7 +173,7 @@ class RunRecord(RunHead, frozen=True, kw_only=True):
     structures: tuple[StructureRecord, ...] = ()
     varying: tuple[VaryingRecord, ...] = ()
     """One for each of the measurements."""
-    launched: Launched | UnsetType = UNSET
+    launched: LaunchRecord | UnsetType = UNSET
     """What later runs are compared with; earlier versions did not record it."""
 
 

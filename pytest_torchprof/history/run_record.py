@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_torchprof.baseline import EntryFields
-    from pytest_torchprof.history.launched import Launched
+    from pytest_torchprof.history.launched import LaunchRecord
     from pytest_torchprof.report.result import Result
     from pytest_torchprof.trace.metadata import Environment
 
@@ -50,7 +50,7 @@ def measurements_of(results: Iterable[Result], environments: Sequence[Environmen
     return tuple(_measurement(result, environments) for result in results)
 
 
-def varying_of(results: Sequence[Result]) -> tuple[tuple[VaryingRecord, ...], Launched]:
+def varying_of(results: Sequence[Result]) -> tuple[tuple[VaryingRecord, ...], LaunchRecord]:
     """Return what varies from run to run, one for each result, and the launch orders that they name."""
     entries = tuple(_entry(result) for result in results)
     launched, orders = launched_of(entries)

@@ -10,10 +10,12 @@ class HistoryUnread(Reason, frozen=True):
     """The history that holds the baseline cannot be read."""
 
     CODE = Code.UNUSABLE_STORE
-    SENTENCE = "the baseline {history} {why}"
+    SENTENCE = "the baseline {history} {problem}"
+    MEANING = "the store of the history does not answer, or is damaged, so that no test can be judged by it"
+    ADVICE = "`torchprof history verify STORE` asks the store in the same way"
 
     history: str
-    why: str
+    problem: str
 
 
 class NoRunOfBranch(Reason, frozen=True):
@@ -86,14 +88,15 @@ class UnmeasuredOnBranch(Reason, frozen=True):
 
     CODE = Code.NO_HISTORY
     MEANING = "on the branch the test failed before it was measured, was skipped, or could not be measured"
+    ADVICE = "look at that run; from the next one on that measures the test, it is judged by it"
 
     history: str
     commit: str
     outcome: str
-    why: str | None = None
+    known_as: str | None = None
     """The code of the reason."""
 
     @property
     def sentence(self) -> str:
-        why = f" ({self.why})" if self.why else ""
+        why = f" ({self.known_as})" if self.known_as else ""
         return f"the run of {self.commit} in {self.history} has no measurement of this test: {self.outcome}{why}"

@@ -194,12 +194,12 @@ class SameKernelsUnknown(Reason, frozen=True):
     )
 
     kernels: tuple[str, ...]
-    of_branch: bool = False
-    """Whether the baseline is a run of a branch."""
+    of_file: bool = True
+    """Whether the baseline is a file, and not a run of a branch."""
 
     @property
     def remedy(self) -> str:
-        return f"after a look at them, {_renewed(of_branch=self.of_branch)}"
+        return f"after a look at them, {_renewed('the entry', of_file=self.of_file)}"
 
     @property
     def sentence(self) -> str:
@@ -243,15 +243,15 @@ class EntryIncomplete(Reason, frozen=True):
 
     lacking: tuple[str, ...]
     file: str
-    of_branch: bool = False
-    """Whether the baseline is a run of a branch."""
+    of_file: bool = True
+    """Whether the baseline is a file, and not a run of a branch."""
 
     @property
     def remedy(self) -> str:
-        return _renewed(of_branch=self.of_branch)
+        return _renewed("it", of_file=self.of_file)
 
 
-def _renewed(*, of_branch: bool) -> str:
-    if of_branch:
-        return "measure the branch again, with --torchprof-history"
-    return "record it again with --torchprof-baseline=update"
+def _renewed(entry: str, *, of_file: bool) -> str:
+    if of_file:
+        return f"record {entry} again with --torchprof-baseline=update"
+    return "measure the branch again, with --torchprof-history"

@@ -301,15 +301,15 @@ class BaselineCheck:
             yield self._not_measured(NumberLost(tuple(lost)))
         comparison = judgement.comparison
         if not self.run.baseline.updates and comparison.unknown and not comparison.fails():
-            yield self._not_measured(SameKernelsUnknown(tuple(map(change_words, comparison.unknown)), self._of_branch))
+            yield self._not_measured(SameKernelsUnknown(tuple(map(change_words, comparison.unknown)), self._of_file))
         if (self.writes(old) or not comparison.fails()) and (blank := self._of_no_type(judgement, profile)):
             yield self._not_measured(TypesUnknown(tuple(blank)))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
-            yield self._not_measured(EntryIncomplete(tuple(lacking), self._entry_name(judgement), self._of_branch))
+            yield self._not_measured(EntryIncomplete(tuple(lacking), self._entry_name(judgement), self._of_file))
 
     @property
-    def _of_branch(self) -> bool:
-        return self.run.history_branch is not None
+    def _of_file(self) -> bool:
+        return self.run.history_branch is None
 
     def _entry_name(self, judgement: BaselineJudgement) -> str:
         branch = self.run.history_branch

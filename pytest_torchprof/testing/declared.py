@@ -21,7 +21,7 @@ _OPTIONS: tuple[tuple[str, str, str], ...] = (
     (
         "baseline",
         "MODE",
-        "compare (default), update, add, strict, off or update,times; history:STORE@BRANCH: what baselines are for",
+        "what baselines are for: compare (default), update, add, strict, off; or history:STORE@BRANCH, to compare with",
     ),
     ("baseline-dir", "DIR", "folder of the baselines (default: __torchprof__ beside each test file)"),
     ("device", "DEVICE", "auto (default) or a device of torch, such as cpu or cuda:0; wins over the marker here"),

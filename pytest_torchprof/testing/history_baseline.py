@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct, json
+from msgspec import json
 from msgspec.structs import replace
 
 from pytest_torchprof import baseline
 from pytest_torchprof.against.git import Repository
 from pytest_torchprof.baseline.path import baseline_path
-from pytest_torchprof.history.branch_baseline import BranchBaseline, RunOfBranch, branch_baseline
+from pytest_torchprof.history.branch_baseline import branch_baseline
 from pytest_torchprof.history.commit_record import folder_below
 from pytest_torchprof.history.runs import LeftOut
 from pytest_torchprof.history.store import StoreUnusable
@@ -23,14 +23,12 @@ from pytest_torchprof.reasons.branch import (
     HistoryUnread,
     LaunchOrderUnknown,
     NoRunOfBranch,
-    OtherDevices,
-    RecordDamaged,
     UnmeasuredOnBranch,
 )
-from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.system.waiting import within
 from pytest_torchprof.testing.history import PATIENCE_S
+from pytest_torchprof.testing.known_branch import KnownBranch, key_in_file
 from pytest_torchprof.testing.workers import HISTORY, HISTORY_KEY, is_of_xdist
 
 if TYPE_CHECKING:
@@ -39,55 +37,14 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_torchprof.baseline import Entry
-    from pytest_torchprof.history.branch_baseline import Key
+    from pytest_torchprof.history.branch_baseline import BranchBaseline, RunOfBranch
+    from pytest_torchprof.reasons.catalogue import AnyReason
     from pytest_torchprof.testing.options import HistoryBranch, RunOptions
-    from pytest_torchprof.trace.metadata import Environment
 
 _FACTS: Final = "known.json"
 
 
-class HistoryBaseline(Struct, frozen=True, kw_only=True):
-    """What the tests of a run are compared with: files of entries, and why some have none."""
-
-    branch: str
-    history: str
-    """What messages call it."""
-    folder: str
-    """The folder of the entries, as ``--torchprof-baseline-dir`` has them."""
-    reason: AnyReason | None = None
-    """Why there is nothing to be compared with, for any test."""
-    devices: dict[str, str] = {}
-    """The GPUs, or CPUs, on which the branch was measured, by their names in files."""
-    runs: dict[str, RunOfBranch] = {}
-    """By device, test and label, the run whose entry it is."""
-    reasons: dict[str, AnyReason] = {}
-    """In the same way, why there is no entry; without device: on none."""
-    damaged: str = ""
-    """What is wrong with a record of the branch in which tests are looked for; empty if all can be believed."""
-    refused: tuple[str, ...] = ()
-    """What is wrong with records that were left out, for the end of the run."""
-
-    def run_of(self, environment: Environment, test: str, label: str | None) -> RunOfBranch | None:
-        """Return the run that a measurement is compared with; None if there is none."""
-        return self.runs.get(_key((baseline.device_slug(environment), test, label)))
-
-    def why_not(self, environment: Environment, test: str, label: str | None) -> AnyReason | None:
-        """Return why a measurement has nothing to be compared with; None if it has, or if its test is a new one."""
-        device = baseline.device_slug(environment)
-        key = _key((device, test, label))
-        if self.reason is not None or key in self.runs:
-            return self.reason
-        if (reason := self.reasons.get(key) or self.reasons.get(_key((None, test, label)))) is not None:
-            return reason
-        if self.damaged:
-            return RecordDamaged(self.branch, self.damaged)
-        if device in self.devices:
-            return None
-        named = tuple(dict.fromkeys(sorted(self.devices.values())))
-        return OtherDevices(self.history, self.branch, named, environment.gpu or environment.cpu or device)
-
-
-def history_baseline(config: pytest.Config, options: RunOptions) -> HistoryBaseline | None:
+def history_baseline(config: pytest.Config, options: RunOptions) -> KnownBranch | None:
     """Return what the run's tests are compared with; None where that is not asked of a history.
 
     The process that the user started reads the history, when it is asked first.
@@ -98,7 +55,7 @@ def history_baseline(config: pytest.Config, options: RunOptions) -> HistoryBasel
     if HISTORY not in config.stash:
         given: Mapping[str, Any] = getattr(config, "workerinput", {})
         config.stash[HISTORY] = given[HISTORY_KEY] if is_of_xdist(config) else _read_into_folder(config, asked, options)
-    return json.decode(Path(config.stash[HISTORY], _FACTS).read_bytes(), type=HistoryBaseline)
+    return json.decode(Path(config.stash[HISTORY], _FACTS).read_bytes(), type=KnownBranch)
 
 
 def _read_into_folder(config: pytest.Config, asked: HistoryBranch, options: RunOptions) -> str:
@@ -110,8 +67,8 @@ def _read_into_folder(config: pytest.Config, asked: HistoryBranch, options: RunO
     return temporary.name
 
 
-def _read(asked: HistoryBranch, options: RunOptions, folder: Path) -> HistoryBaseline:
-    nothing = HistoryBaseline(branch=asked.branch, history=asked.history, folder=str(folder))
+def _read(asked: HistoryBranch, options: RunOptions, folder: Path) -> KnownBranch:
+    nothing = KnownBranch(branch=asked.branch, history=asked.history, folder=str(folder))
     below = ""
     with suppress(TorchprofError):
         below = folder_below(Repository.around(options.rootdir), options.rootdir)
@@ -140,12 +97,12 @@ def _no_run(asked: HistoryBranch, own: BranchBaseline) -> NoRunOfBranch:
     )
 
 
-def _with_entries(nothing: HistoryBaseline, own: BranchBaseline, rootdir: Path) -> HistoryBaseline:
+def _with_entries(nothing: KnownBranch, own: BranchBaseline, rootdir: Path) -> KnownBranch:
     files: defaultdict[Path, dict[str, Entry]] = defaultdict(dict)
     runs: dict[str, RunOfBranch] = {}
     reasons: dict[str, AnyReason] = {}
     for (device, test, label), known in own.known.items():
-        key, run = _key((device, test, label)), known.run
+        key, run = key_in_file((device, test, label)), known.run
         if device is None:
             reasons[key] = UnmeasuredOnBranch(nothing.history, run.shown, str(known.outcome), known.code)
         elif known.entry is None:
@@ -163,7 +120,3 @@ def _with_entries(nothing: HistoryBaseline, own: BranchBaseline, rootdir: Path) 
         reasons=reasons,
         damaged=str(own.damaged[0]) if own.damaged else "",
     )
-
-
-def _key(key: Key) -> str:
-    return json.encode(key).decode()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.where import Where
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Limit
-    from pytest_torchprof.testing.history_baseline import HistoryBaseline
+    from pytest_torchprof.testing.known_branch import KnownBranch
     from pytest_torchprof.testing.suite_file import Suite
     from pytest_torchprof.testing.suite_rules import RuleOfTest
 
@@ -120,7 +120,7 @@ class RunOptions:
     """Which side of a comparison with a commit this process is; None where nothing is compared."""
     suite: Suite | None = None
     """The rules for tests that ask for nothing themselves; None where nobody asks for them."""
-    history_baseline: HistoryBaseline | None = None
+    history_baseline: KnownBranch | None = None
     """What a history tells of its branch, once a process has looked."""
     keep: Keep | None = None
     """Of which measurements the recording is kept with ``save``, beside a record of the run; None: of all, without."""
