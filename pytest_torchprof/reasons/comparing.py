@@ -199,7 +199,7 @@ class SameKernelsUnknown(Reason, frozen=True):
 
     @property
     def remedy(self) -> str:
-        return f"after a look at them, {_renewed('the entry', of_file=self.of_file)}"
+        return "after a look at them, " + _renewed("the entry", of_file=self.of_file)
 
     @property
     def sentence(self) -> str:
