@@ -2,8 +2,8 @@
 
     python benchmarks/own_history.py STORE [--commits 20]
 
-Every commit's examples are run by the plugin as it stands here, on the device that this machine has, so that a change is
-one of the examples or of what they call, and not one of how the plugin counts. Measured are the commits that
+Every commit has its examples run by the plugin as it stands here, on the device that this machine has, so that a change
+is one of the examples or of what they call, and not one of how the plugin counts. Measured are the commits that
 changed a file of examples, and others evenly between them. torchprof history page STORE -o PAGE then draws it.
 """
 

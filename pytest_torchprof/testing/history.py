@@ -74,7 +74,7 @@ def _sent_later(state: RunState, record: RunRecord) -> str:
 
 
 def _record(state: RunState, session: pytest.Session, apart: Sequence[Path]) -> RunRecord:
-    results = tuple(state.results.values())
+    results = state.recorded
     environments = environments_of(results)
     event, job = ci_job(os.environ)
     varying, launched = varying_of(results)

@@ -19,6 +19,7 @@ from pytest_torchprof.recording.files import hide, stacks_name
 from pytest_torchprof.report import Commit, ci
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing import two_sides
+from pytest_torchprof.testing.handed_over import ProcessResults
 from pytest_torchprof.testing.history import leave_record
 from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.suite import suite_problems, unneeded
@@ -38,6 +39,9 @@ def finish(state: RunState, session: pytest.Session) -> None:
         if is_worker(session.config):
             hand_over(session.config, state.handed_over())
             return
+        if state.options.history is not None and state.other_ranks is not None:
+            for text in state.other_ranks.hand_in(state.handed_over().to_json()).values():
+                state.merge_rank(ProcessResults.from_json(text))
         if this_rank().writes:
             _end_comparison(state, session)
             _end_suite(state, session)
