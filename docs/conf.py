@@ -19,6 +19,7 @@ html_theme = "furo"
 html_title = project
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_extra_path = ["own-history.html"]
 highlight_language = "none"
 html_show_sphinx = False
 html_show_copyright = False
@@ -45,6 +46,8 @@ def _with_links(text: str, folder: Path) -> str:
 
     def lead(link: re.Match[str]) -> str:
         path = (folder / link["target"]).resolve()
+        if path.suffix == ".html":  # A page as it is: a link to a file would be one to a copy of it.
+            return f'<a href="{path.name}">{link["text"]}</a>'
         if path.is_relative_to(_DOCS):
             return f"[{link['text']}]({path.relative_to(_DOCS).as_posix()}{link['anchor'] or ''})"
         return link[0] if path.is_file() and path.suffix != ".md" else link["text"]

@@ -19,6 +19,8 @@ from pytest_torchprof.testing.declared import add_options, is_anything_given
 from pytest_torchprof.testing.workers import (
     COLUMNS,
     COLUMNS_KEY,
+    HISTORY,
+    HISTORY_KEY,
     WORDS_KEY,
     WORKER_KEY,
     is_worker,
@@ -138,6 +140,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         notes += [f"keeping recordings in {options.save}"] if options.save is not None else []
         if options.against is not None:
             notes.append(f"against {options.against.reference.shown}")
+        elif options.history_branch is not None:
+            strict = "strict, " if options.baseline is BaselineMode.STRICT else ""
+            notes.append(f"baseline: {strict}{options.history_branch.shown}")
         elif options.baseline.writes:
             where = " in CI (the CI variable is set)" if os.environ.get("CI") else ""
             notes.append(f"writing baselines{where} (--torchprof-baseline={options.baseline})")
@@ -393,6 +398,15 @@ def pytest_configure_node(node: Any) -> None:
     """xdist: a worker is about to start, which may have to call pytest as this process was called."""
     node.workerinput[WORDS_KEY] = words_of(node.config)
     node.workerinput[COLUMNS_KEY] = node.config.stash[COLUMNS]
+    if not is_anything_given(node.config):
+        return
+    from pytest_torchprof.testing.options import run_options
+
+    if (options := run_options(node.config)).history_branch is not None:
+        from pytest_torchprof.testing.history_baseline import history_baseline
+
+        if history_baseline(node.config, options) is not None:
+            node.workerinput[HISTORY_KEY] = node.config.stash[HISTORY]
 
 
 @pytest.hookimpl(optionalhook=True)

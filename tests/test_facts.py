@@ -270,9 +270,9 @@ def test_what_reads_names_and_keys_is_not(source):
 
 # What may stand in a text that a fact holds, by the name of the field.
 OF_CODE_AND_RECORDINGS = """
-    absent after allowances allowed allowed_by before begins_step block breaks cache call calls carried category chain code codes collective
-    collectives collectives_us commit conditions constants cpu_waited_in cpu_waited_within device directions directions_us dtype dtype_elsewhere dtypes
-    elsewhere entered facts family finding flags first full function gpus graph graphs group idle_first innermost kernel kernels keys
+    absent after allowances allowed allowed_by before begins_step block branch breaks cache call calls carried category chain code codes collective
+    collectives collectives_us commit conditions constants cpu_waited_in cpu_waited_within device devices directions directions_us dtype dtype_elsewhere dtypes
+    elsewhere entered facts family finding flags first full function gpus graph graphs group history idle_first innermost kernel kernels keys
     kinds label lacking launched_by limit limits longest longest_before mean_us module name named named_after names near new ops_us
     nodeid nodes not_counted noun number outcome numbers of_ops old op operator operators ops optimizer part pattern phase
     not_collected program range recompiles reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
@@ -312,6 +312,7 @@ NAMES_AND_VALUES = {
     "OddEvent.key": "an entry of an event",
     "OddEvent.value": "what stands in the file",
     "StampTooLate.value": "what stands in the file",
+    "UnmeasuredOnBranch.known_as": "a code",
     "Verdict.expected": "a value as the user wrote it",
     "Verdict.step": "a recorded step",
 }

@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import zipfile
 from contextlib import chdir
 from pathlib import Path
 
 import msgspec
 import pytest
+import rank_jobs
 from histories import UPGRADED, launched, run_of, sha, write
 from jsonschema import validate
 from msgspec.structs import replace
@@ -552,3 +554,62 @@ def test_names_from_records_are_data_and_never_commands_of_the_terminal(tmp_path
     runs = [run_of(at, launched(evil, FIVE if at < 1 else {"\x1b]0;title\x07": 1})) for at in (0, 2)]
     main(["history", "changes", str(write(tmp_path, runs))])
     assert "\x1b" not in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------------- several ranks
+
+JOB = """
+@pytest.mark.torchprof(device="cpu", ranks=2, warmup=1, steps=2)
+def test_job(torchprof):
+    def step():
+        for _ in range(1 + torchprof.ranks.rank):
+            torch.mm(x, x)
+    torchprof(step)
+    LEAVE
+"""
+
+
+def by_rank(record):
+    return {own.rank: (own.ranks, own.outcome, own.counts.get("kernels")) for own in record.measurements}
+
+
+def test_a_job_leaves_a_measurement_of_each_rank(run_tests):
+    run_tests(JOB.replace("LEAVE", ""), "--torchprof-history=kept", in_process=False).assert_outcomes(passed=1)
+    (record,) = records("kept")
+    assert by_rank(record) == {0: (2, Outcome.PASSED, 1), 1: (2, Outcome.PASSED, 2)}
+
+
+def test_a_rank_that_is_lost_is_a_gap_of_its_own(run_tests):
+    leave = "import os\n    if torchprof.ranks.rank: os._exit(9)"
+    run_tests(JOB.replace("LEAVE", leave), "--torchprof-history=kept", in_process=False).assert_outcomes(failed=1)
+    (record,) = records("kept")
+    lost = {own.rank: own for own in record.measurements}
+    assert (lost[1].outcome, lost[1].code, lost[1].counts) == (Outcome.NOT_MEASURED, "rank-lost", {})
+    assert lost[0].ranks == 2
+
+
+def test_ranks_that_the_user_has_started_leave_one_record_together(pytester):
+    test = """
+    @pytest.mark.torchprof(device="cpu", warmup=1, steps=2)
+    def test_it():
+        step()
+        for _ in range(RANK):
+            torch.sin(x)
+    """
+    # As under torchrun, the store at which they meet is there until the end.
+    kept = rank_jobs.TOGETHER.replace("    distributed.destroy_process_group()\n", "")
+    pytester.makepyfile(test_job=kept + textwrap.dedent(test))
+    ranks = rank_jobs.run(2, "--torchprof-history=kept")
+    assert [rank.outcome("test_it") for rank in ranks] == ["passed", "passed"]
+    (record,) = records("kept")
+    (_, _, first), (_, _, second) = (by_rank(record)[rank] for rank in (0, 1))
+    assert second == first + 1
+
+
+def test_each_rank_has_a_series_of_its_own(tmp_path, capsys):
+    runs = [
+        run_of(at, launched(TEST, FIVE, rank=0, ranks=2), launched(TEST, FIVE if at < 4 else SIX, rank=1, ranks=2))
+        for at in range(8)
+    ]
+    (change,) = event(capsys, write(tmp_path, runs))["tests"]
+    assert (change["rank"], change["ranks"]) == (1, 2)

@@ -113,6 +113,14 @@ def test_every_store_gives_the_same_answers_as_a_folder(where, tmp_path, capsys)
     assert kept(where) == kept(beside) == sorted(runs, key=lambda run: run.uuid)
 
 
+def test_chosen_records_alone_are_read(where):
+    runs = [run_of(at, launched(TEST, FIVE)) for at in range(4)]
+    fill(where, runs)
+    chosen = {runs[0].uuid, runs[2].uuid, "0" * 32}
+    assert {run.uuid for run in records_of(store(where), chosen)} == chosen - {"0" * 32}
+    assert not list(records_of(store(where), set()))
+
+
 def test_a_record_is_taken_once_however_it_was_packed(where, tmp_path, capsys):
     run = run_of(1, launched(TEST, FIVE))
     fill(where, [run])

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.devices.kinds import DeviceKind
     from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.trace.metadata import Environment
 
 STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})
 """Families whose kernels are distinguished by dtype and layout: their names change with tile, library and GPU."""
@@ -169,28 +171,34 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def entry_of(profile: Analysis, *, source_hash: str) -> Entry:
     """Return the entry of ``profile``, which must be measured."""
     worst, median = profile.worst, profile.median
-    lacks = profile.trace.device_kind.lacks
-    counts = {number: getattr(worst, number.name) for number in TABLE if number.exact and number.needs not in lacks}
+    counts = {number.name: getattr(worst, number.name) for number in TABLE if number.exact}
     varying = {number.name: getattr(median, number.name) for number in TABLE if not number.exact}
     varying.update(spent_by_family(profile))
-    environment = profile.trace.environment
     return Entry(
         source=source_hash,
-        environment={
-            key: _plain_value(key, value)
-            for key in profile.trace.device_kind.environment
-            if (value := getattr(environment, key)) is not None
-        },
+        environment=facts_of(profile.trace.environment, profile.trace.device_kind),
         steps=tuple(dict.fromkeys(records(step.kernels) for step in profile.steps)),
-        numbers={
-            number.name: None if value is None else int(value)
-            for number, value in counts.items()
-            if number.gated or value is not None
-        },
-        varying={name: _round_number(value) for name, value in varying.items() if value is not None},
+        numbers=decided(counts, profile.trace.device_kind),
+        varying={name: rounded(value) for name, value in varying.items() if value is not None},
         time=times_of(profile),
         samples_hardware=profile.trace.samples_hardware,
     )
+
+
+def facts_of(environment: Environment, kind: DeviceKind) -> dict[str, str | bool]:
+    """Return what an entry keeps of the environment in which a device of this kind was measured."""
+    known = {key: getattr(environment, key) for key in kind.environment}
+    return {key: _plain_value(key, value) for key, value in known.items() if value is not None}
+
+
+def decided(counts: Mapping[str, float | None], kind: DeviceKind) -> dict[str, int | None]:
+    """Return the numbers that the code decides, as an entry of a device of this kind keeps them."""
+    known = {number: counts.get(number.name) for number in TABLE if number.exact and number.needs not in kind.lacks}
+    return {
+        number.name: None if value is None else int(value)
+        for number, value in known.items()
+        if number.gated or value is not None
+    }
 
 
 def structure_hash(profile: Analysis) -> str:
@@ -286,7 +294,8 @@ def _plain_value(key: str, value: object) -> str | bool:
     return value if isinstance(value, bool) else str(value).partition("+")[0] if key == "torch" else str(value)
 
 
-def _round_number(value: float) -> float:
+def rounded(value: float) -> float:
+    """Return a number that varies as an entry keeps it."""
     # More digits would be noise in a file that people review. Bytes stay whole.
     return value if isinstance(value, int) else _round_to_four_digits(value)
 

@@ -149,6 +149,13 @@ class OtherRanks:
             if (store := self._store(also_former=True)) is not None:
                 store.set(f"left/{this_rank().number}", why)
 
+    def hand_in(self, text: str) -> dict[int, str]:
+        """Leave a text for rank 0, and return there those of all others that come to the end of their run."""
+        with suppress(RuntimeError):
+            if (store := self._store(also_former=True)) is not None:
+                return Lockstep(self, store, "", this_rank()).handed_in(text)
+        return {}
+
     def end_run(self) -> None:
         """Wait until each rank has written its files: a launcher ends all of them once one has failed."""
         with suppress(RuntimeError):  # The run is over, whatever is wrong with the store.
@@ -286,6 +293,22 @@ class Lockstep(Coordination):
                 self.close()
                 return ends
             time.sleep(next(naps))
+
+    def handed_in(self, text: str) -> dict[int, str]:
+        """Leave a text for rank 0, and return there those of all others that give a sign of life until theirs comes."""
+        self._store.set(f"handed in/{self._rank.number}", text)
+        texts: dict[int, str] = {}
+        if self._rank.number:
+            return texts
+        self.head_for("the results of the other ranks")
+        self._others.announce(self._goal, None, waits=True)
+        naps, began = _naps(), time.monotonic()
+        for number in range(1, self._rank.world):
+            while not (there := self._store.check([f"handed in/{number}"])) and self._may_come(number, began):
+                time.sleep(next(naps))
+            if there:
+                texts[number] = self._store.get(f"handed in/{number}").decode()
+        return texts
 
     def wait_for_the_end(self) -> None:
         """Wait until all ranks have come to the end of their run, or give no sign of life."""

@@ -344,7 +344,8 @@ def report() -> Schema:
         **every("changes noise", listed(TEXT)),
         "against_time": nullable(fields({**of_type(TimeComparison)["properties"], "words": TEXT})),
     }
-    result["required"] += ["baseline", "changes", "noise"]
+    del result["properties"]["entry"]
+    result["required"] = [*(name for name in result["required"] if name != "entry"), "baseline", "changes", "noise"]
     environment = of_type(Environment, whole=False)
     unused = {str(why): mapped(listed(TEXT)) for why in Disuse}
     version = json_report.SCHEMA

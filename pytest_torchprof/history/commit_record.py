@@ -37,11 +37,10 @@ def _record(repository: Repository, folder: Path, variables: Mapping[str, str], 
     top = repository.top
     first = f"--max-count={MOST_ANCESTORS + 1}"
     sha, *ancestors = ask_git(top, "rev-list", "--first-parent", first, "HEAD").split()
-    below = folder.resolve().relative_to(top.resolve())
     named = (variables.get(variable) for variable in BRANCH_VARIABLES)
     return CommitRecord(
         project=_project(repository),
-        folder="" if below.name == "" else below.as_posix(),
+        folder=folder_below(repository, folder),
         sha=sha,
         parents=tuple(ask_git(top, "rev-list", "--parents", "--max-count=1", sha).split()[1:]),
         date=datetime.fromisoformat(
@@ -52,6 +51,12 @@ def _record(repository: Repository, folder: Path, variables: Mapping[str, str], 
         branch=repository.branch or next(filter(None, named), None),
         dirty=_is_dirty(top, apart),
     )
+
+
+def folder_below(repository: Repository, folder: Path) -> str:
+    """Return where a folder lies below the repository's; empty where they are the same."""
+    below = folder.resolve().relative_to(repository.top.resolve())
+    return "" if below.name == "" else below.as_posix()
 
 
 def _is_dirty(top: Path, apart: Iterable[Path]) -> bool:

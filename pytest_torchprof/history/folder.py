@@ -12,7 +12,7 @@ from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
 from pytest_torchprof.system.replacing import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Collection, Generator, Iterable
     from pathlib import Path
 
 OUTBOX: Final = ".torchprof/outbox"
@@ -90,12 +90,13 @@ class HistoryFolder(Struct, frozen=True):
         packed = contents(self._files(NOTE_SUFFIX))
         return [note if isinstance(note, BadRecord) else decode_note(*note) for note in packed]
 
-    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
+    def packed(self, uuids: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of its files by their names, and what is wrong with one that cannot be read.
 
-        StoreUnusable where the folder itself cannot be read.
+        ``uuids``: only those of these records. StoreUnusable where the folder itself cannot be read.
         """
-        yield from contents(self._files(SUFFIX))
+        files = self._files(SUFFIX)
+        yield from contents(file for file in files if uuids is None or file.name.removesuffix(SUFFIX) in uuids)
 
     def _files(self, suffix: str) -> list[Path]:
         if not self.is_there:

@@ -13,7 +13,7 @@ from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, decode
 from pytest_torchprof.history.store import another_of_the_same_id
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Collection, Generator, Iterable
     from pathlib import Path
 
     from pytest_torchprof.history.where import Where
@@ -89,14 +89,16 @@ class HistoryObjects:
         packed = self._packed(NOTE_SUFFIX)
         return [note if isinstance(note, BadRecord) else decode_note(*note) for note in packed]
 
-    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
+    def packed(self, uuids: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of each record by their names, and what is wrong with one that cannot be read."""
-        yield from self._packed(SUFFIX)
+        yield from self._packed(SUFFIX, uuids)
 
-    def _packed(self, suffix: str) -> Generator[tuple[str, bytes] | BadRecord]:
+    def _packed(self, suffix: str, only: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
         with guarding(self._where, "cannot be read"):
             files, prefix = self._opened()
             names = _names(files, prefix, suffix)
+        if only is not None:
+            names = [name for name in names if name.rpartition("/")[2].removesuffix(suffix) in only]
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
             with guarding(self._where, "cannot be read"):

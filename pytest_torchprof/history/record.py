@@ -5,15 +5,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import zlib
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.history.launched import LaunchRecord  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.text import DamagedGzipError, inflated_bytes
@@ -133,6 +135,12 @@ class VaryingRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     baseline: BaselineState | None = None
     findings: tuple[str, ...] = ()
     """The codes of what stands out."""
+    launched: int | None = None
+    """Which of the run's launch orders its steps have."""
+    also: dict[str, float] = {}
+    """What a baseline keeps of it besides the numbers, as times by the kernels' families."""
+    samples_hardware: bool = False
+    """Whether the GPU's units were sampled too, at locked clocks."""
 
 
 class RunHead(Struct, frozen=True, kw_only=True):
@@ -165,6 +173,8 @@ class RunRecord(RunHead, frozen=True, kw_only=True):
     structures: tuple[StructureRecord, ...] = ()
     varying: tuple[VaryingRecord, ...] = ()
     """One for each of the measurements."""
+    launched: LaunchRecord | UnsetType = UNSET
+    """What later runs are compared with; earlier versions did not record it."""
 
 
 Head = TypeVar("Head", bound=RunHead)
@@ -178,6 +188,8 @@ class BadRecord(TorchprofError):
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 _DECODER: Final = msgspec.json.Decoder(RunRecord)
+_HEAD_DECODER: Final = msgspec.json.Decoder(RunHead)
+_LONGEST_HEAD: Final = 1 << 20
 
 
 def encode(record: RunRecord) -> bytes:
@@ -219,8 +231,11 @@ def decode(data: bytes, name: str) -> RunRecord:
     if len(record.varying) != len(record.measurements):
         raise other_number_of_times(len(record.measurements), len(record.varying), name)
     structures = {structure.name for structure in record.structures}
-    for measured in record.measurements:
+    orders = 0 if record.launched is UNSET else len(record.launched.orders)
+    for measured, varying in zip(record.measurements, record.varying, strict=True):
         refuse_unknown_places(measured, len(record.environments), structures, name)
+        if varying.launched is not None and not 0 <= varying.launched < orders:
+            raise BadRecord(f"{name}: {measured.test} names a launch order that is not in the record")
     return record
 
 
@@ -251,6 +266,17 @@ def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> He
             _refuse_newer(_SCHEMA_DECODER.decode(content).schema, name)
         raise BadRecord(f"{name}: no record of a run: {error}") from None
     return record
+
+
+def read_head(data: bytes, name: str) -> RunHead:
+    """Return which run a record is of, without reading what it has measured; BadRecord as `decode` raises it."""
+    with suppress(zlib.error):
+        begin = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(data, _LONGEST_HEAD)
+        # No text of JSON holds a quotation mark by itself.
+        head, behind, _ = begin.partition(b',"measurements":[')
+        if behind:
+            return parsed(_HEAD_DECODER, head + b"}", name)
+    return parsed(_HEAD_DECODER, unpacked(data, name), name)
 
 
 def _refuse_newer(schema: int, name: str) -> None:

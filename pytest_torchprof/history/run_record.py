@@ -6,9 +6,11 @@ import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.history.launched import also_varying, launched_of
 from pytest_torchprof.history.record import (
     KernelCount,
     MachineRecord,
@@ -21,6 +23,8 @@ from pytest_torchprof.report.json_report import JUDGED, reported_value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_torchprof.baseline import EntryFields
+    from pytest_torchprof.history.launched import LaunchRecord
     from pytest_torchprof.report.result import Result
     from pytest_torchprof.trace.metadata import Environment
 
@@ -46,17 +50,28 @@ def measurements_of(results: Iterable[Result], environments: Sequence[Environmen
     return tuple(_measurement(result, environments) for result in results)
 
 
-def varying_of(results: Iterable[Result]) -> tuple[VaryingRecord, ...]:
-    """Return what varies from run to run, one for each result."""
-    return tuple(
-        VaryingRecord(
-            numbers=_numbers(result, exact=False),
-            time=result.time if result.outcome in JUDGED else None,
-            baseline=result.baseline_state,
-            findings=tuple(dict.fromkeys(finding.code for finding in result.findings)),
-        )
-        for result in results
+def varying_of(results: Sequence[Result]) -> tuple[tuple[VaryingRecord, ...], LaunchRecord]:
+    """Return what varies from run to run, one for each result, and the launch orders that they name."""
+    entries = tuple(_entry(result) for result in results)
+    launched, orders = launched_of(entries)
+    return tuple(map(_varying, results, entries, orders)), launched
+
+
+def _varying(result: Result, entry: EntryFields | None, launched: int | None) -> VaryingRecord:
+    numbers = _numbers(result, exact=False)
+    return VaryingRecord(
+        numbers=numbers,
+        time=result.time if result.outcome in JUDGED else None,
+        baseline=result.baseline_state,
+        findings=tuple(dict.fromkeys(finding.code for finding in result.findings)),
+        launched=launched,
+        also={} if entry is None else also_varying(entry, numbers),
+        samples_hardware=entry is not None and entry.samples_hardware,
     )
+
+
+def _entry(result: Result) -> EntryFields | None:
+    return None if result.entry is UNSET or result.outcome not in JUDGED else result.entry
 
 
 def structures_of(results: Iterable[Result]) -> tuple[StructureRecord, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import StrEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pytest_torchprof.history.reading import HistoryRun
-    from pytest_torchprof.history.record import KernelCount
+    from pytest_torchprof.history.record import KernelCount, RunHead
 
 _USUAL: Final = ("main", "master")
+Run = TypeVar("Run", bound="RunHead")
 
 
 class LeftOut(StrEnum):
@@ -85,7 +86,7 @@ def branch_runs(
     left_out: Counter[LeftOut] = Counter()
     usable = []
     for record in records:
-        if (why := _why_never(record)) is None:
+        if (why := why_never(record)) is None:
             usable.append(record)
         else:
             left_out[why] += 1
@@ -106,7 +107,19 @@ def branch_runs(
     )
 
 
-def _why_never(record: HistoryRun) -> LeftOut | None:
+def newest_first(records: Iterable[Run], branch: str) -> list[Run]:
+    """Return the runs that are points of a branch, those of its newest commit first; empty where there are none."""
+    usable = [record for record in records if why_never(record) is None]
+    try:
+        commits, _, members = _ordered(usable, branch, None)
+    except TorchprofError:
+        return []
+    place = {sha: at for at, sha in enumerate(commits)}
+    return sorted(members, key=lambda run: (place[_sha(run)], run.began, run.uuid), reverse=True)
+
+
+def why_never(record: RunHead) -> LeftOut | None:
+    """Return why a run is no point of any branch; None where it is one."""
     if record.commit is None:
         return LeftOut.NO_COMMIT
     if record.event is Event.PR:
@@ -125,8 +138,8 @@ def _usual_branch(records: Sequence[HistoryRun]) -> str:
 
 
 def _ordered(
-    records: Sequence[HistoryRun], branch: str, repository: Repository | None
-) -> tuple[tuple[str, ...], OrderedBy, list[HistoryRun]]:
+    records: Sequence[Run], branch: str, repository: Repository | None
+) -> tuple[tuple[str, ...], OrderedBy, list[Run]]:
     """Return the commits of a branch, what orders them, and the runs of these commits."""
     if repository is not None:
         commits = _first_parents(repository, branch)
@@ -156,7 +169,7 @@ def _first_parents(repository: Repository, branch: str) -> tuple[str, ...]:
     raise TorchprofError(f"{repository.top} has no branch {branch}", Code.UNKNOWN_REF)
 
 
-def _parents(records: Iterable[HistoryRun]) -> dict[str, str]:
+def _parents(records: Iterable[RunHead]) -> dict[str, str]:
     parents: dict[str, str] = {}
     for commit in (record.commit for record in records):
         if commit is not None:
@@ -165,7 +178,7 @@ def _parents(records: Iterable[HistoryRun]) -> dict[str, str]:
     return parents
 
 
-def _chain(tip: HistoryRun, parents: Mapping[str, str]) -> tuple[str, ...]:
+def _chain(tip: RunHead, parents: Mapping[str, str]) -> tuple[str, ...]:
     chain = {_sha(tip): None}
     sha = _sha(tip)
     while (sha := parents.get(sha, "")) and sha not in chain:
@@ -173,9 +186,9 @@ def _chain(tip: HistoryRun, parents: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(reversed(chain))
 
 
-def _sha(record: HistoryRun) -> str:
+def _sha(record: RunHead) -> str:
     return "" if record.commit is None else record.commit.sha
 
 
-def _date(record: HistoryRun) -> tuple[datetime, datetime]:
+def _date(record: RunHead) -> tuple[datetime, datetime]:
     return (record.began if record.commit is None else record.commit.date), record.began

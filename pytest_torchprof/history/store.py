@@ -10,7 +10,7 @@ from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Collection, Generator, Iterable
     from pathlib import Path
 
     from pytest_torchprof.history.notes import Note
@@ -48,10 +48,11 @@ class Store(Protocol):
         Raises BadRecord where another one of the same id is there, StoreUnusable if it cannot be kept.
         """
 
-    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
+    def packed(self, uuids: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of each record by their ids, and what is wrong with one that cannot be read.
 
-        Nothing is yielded of a store that is not there. Raises StoreUnusable if it cannot be read.
+        ``uuids``: only those. Nothing is yielded of a store that is not there. Raises StoreUnusable if it cannot be
+        read.
         """
 
     def remove(self, uuids: Iterable[str]) -> int:
@@ -84,9 +85,12 @@ class Tables(Protocol):
         """Make all tables anew from the records; return of how many, and what is wrong with the others."""
 
 
-def records_of(store: Store) -> Generator[RunRecord | BadRecord]:
-    """Yield the records of a store, and what is wrong with those that cannot be believed; StoreUnusable."""
-    with closing(store.packed()) as all_packed:
+def records_of(store: Store, uuids: Collection[str] | None = None) -> Generator[RunRecord | BadRecord]:
+    """Yield the records of a store, and what is wrong with those that cannot be believed; StoreUnusable.
+
+    ``uuids``: only those of these ids.
+    """
+    with closing(store.packed(uuids)) as all_packed:
         for packed in all_packed:
             yield packed if isinstance(packed, BadRecord) else decoded(*packed)
 

@@ -198,7 +198,6 @@ class SameKernelsUnknown(Reason, frozen=True):
     """Whether kernels are those of the baseline cannot be told."""
 
     CODE = Code.NOT_RECORDED
-    REMEDY = "after a look at them, record the entry again with --torchprof-baseline=update"
     MEANING = (
         "products, convolutions or attention kernels have other names than in the baseline, or names that stand for "
         "several types, and [what they work on](baselines.md#what-a-name-does-not-say) is not told on both sides, "
@@ -206,6 +205,12 @@ class SameKernelsUnknown(Reason, frozen=True):
     )
 
     kernels: tuple[str, ...]
+    of_file: bool = True
+    """Whether the baseline is a file, and not a run of a branch."""
+
+    @property
+    def remedy(self) -> str:
+        return "after a look at them, " + _renewed("the entry", of_file=self.of_file)
 
     @property
     def sentence(self) -> str:
@@ -242,7 +247,6 @@ class EntryIncomplete(Reason, frozen=True):
         "{lacking:list}: the entry in the baseline {file} lacks what is to be compared (edited by hand, written by an "
         "earlier version, or recorded where it was not known)"
     )
-    REMEDY = "record it again with --torchprof-baseline=update"
     MEANING = (
         "the entry does not have this number: it was edited by hand, merged, or recorded where the number was not "
         "known; or it does not say [on what types](baselines.md#what-a-name-does-not-say) kernels work"
@@ -250,3 +254,15 @@ class EntryIncomplete(Reason, frozen=True):
 
     lacking: tuple[str, ...]
     file: str
+    of_file: bool = True
+    """Whether the baseline is a file, and not a run of a branch."""
+
+    @property
+    def remedy(self) -> str:
+        return _renewed("it", of_file=self.of_file)
+
+
+def _renewed(entry: str, *, of_file: bool) -> str:
+    if of_file:
+        return f"record {entry} again with --torchprof-baseline=update"
+    return "measure the branch again, with --torchprof-history"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Union
 
 from pytest_torchprof.reasons import (  # noqa: F401 - their kinds
     adopting,
+    branch,
     caches,
     capturing,
     comparing,

@@ -770,7 +770,7 @@ EXPLAINED: Final[Mapping[str, Explained]] = {
     "history": Explained(
         """
         `torchprof history` could not read what it was asked for; [History](history.md) says what it needs. No verdict
-        of a test depends on a history.
+        of a test depends on a history, unless a branch in it [is the baseline](history.md#a-branch-as-the-baseline).
         """,
     ),
     Code.BAD_RECORD: Explained(
@@ -782,7 +782,8 @@ EXPLAINED: Final[Mapping[str, Explained]] = {
     Code.NO_HISTORY: Explained(
         """
         The store is not there, or it has no run of the branch or no test of the name that was asked for.
-        `torchprof history log STORE TEST --branch NAME` takes both as the runs have recorded them.
+        `torchprof history log STORE TEST --branch NAME` takes both as the runs have recorded them. Of tests that are
+        [judged by a branch](history.md#a-branch-as-the-baseline) it says which run of it there is not.
         """,
     ),
     Code.UNUSABLE_STORE: Explained(

@@ -105,6 +105,8 @@ class RunResults(Struct, frozen=True, kw_only=True):
     unused: tuple[UnusedEntries, ...] = ()
     against: Reference | None = None
     """The commit that the results are compared with, if they are not compared with a baseline."""
+    history: str | None = None
+    """The history and the branch that are the baseline, if no files are."""
     gone: tuple[str, ...] = ()
     """The measurements that only the other commit has."""
     rootdir: str = ""

@@ -31,6 +31,10 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
     """The baseline's."""
     commit: str | None = None
     """The commit that is compared with; None for the baseline."""
+    branch: str | None = None
+    """The branch of a history whose last run is the baseline."""
+    run_of_branch: str | None = None
+    """The commit and the day of that run, if it has the test."""
     gone: tuple[str, ...] = ()
     """The tests that are gone and may be this one, where it has no baseline."""
     unlocated: tuple[AnyReason, ...] = ()
@@ -46,7 +50,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
         if self.comparison.verdict == "new":
             yield from self._lines_without_baseline(on_rank)
             return
-        compared_with = f"the baseline {self.file}" if self.commit is None else f"at {self.commit}"
+        compared_with = f"the baseline {self._baseline}" if self.commit is None else f"at {self.commit}"
         is_worse = self.comparison.verdict == "worse"
         headline = f"worse than {compared_with}" if is_worse else f"ambiguous against {compared_with} (strict)"
         gist = "worse than the baseline" if is_worse and self.commit is None else ""
@@ -55,7 +59,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
         yield from (FailureLine(f"    lines: not known: {reason_line(str(why))}") for why in self.unlocated)
         yield from (FailureLine(line, "varies") for line in self.comparison.varied())
         at = "" if self.blamed is None else f" at {path_from_here(self.blamed[0])}:{self.blamed[1]}"
-        if self.commit is None:
+        if self.commit is None and self.branch is None:
             update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
             yield FailureLine(f"fix the code{at}, or accept the change: ", "remedy", update)
         else:
@@ -64,7 +68,17 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
             allow = f", or allow it in the marker: tolerance={{{tolerance}}}" if tolerance else ""
             yield FailureLine(f"fix the code{at}{allow}", "remedy")
 
+    @property
+    def _baseline(self) -> str:
+        if self.branch is None:
+            return self.file
+        return self.branch if self.run_of_branch is None else f"{self.branch}, the run of {self.run_of_branch}"
+
     def _lines_without_baseline(self, on_rank: str) -> Iterator[FailureLine]:
+        if self.branch is not None:
+            yield FailureLine(f"{on_rank}no run in {self.branch} has this test on this device (strict)", "headline")
+            yield FailureLine("without strict, a test that the branch does not have yet is a new one", "remedy")
+            return
         missing = f"{on_rank}no baseline for this test and device in {self.file} (strict)"
         if not self.gone:
             yield FailureLine(missing, "headline")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import UNSET, Struct, UnsetType, convert, to_builtins
 from msgspec.structs import asdict, replace
 
 from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times, times_of
+from pytest_torchprof.baseline.form import EntryFields  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
@@ -134,6 +135,8 @@ class Result(Struct, frozen=True, kw_only=True):
     recording: str | None = None
     structure: str | None = None
     """A hash of the kernels in launch order: while it stays, a baseline sees the same. Only for later readers."""
+    entry: EntryFields | UnsetType = UNSET
+    """What a baseline would keep of it; only for the record of a run."""
     time: Times | None = None
     """Untraced times if the test asks for them: median, quantiles, conditions."""
     time_share: float | None = None
@@ -220,7 +223,7 @@ IN_MESSAGE: Final = ("account", "for_ranks")
 
 def as_reported(result: Result) -> dict[str, Any]:
     """Return a result as JSON values for the readers of a report, with the words for its facts."""
-    (plain,), time = encode([replace(result, account=())]), result.against_time
+    (plain,), time = encode([replace(result, account=(), entry=UNSET)]), result.against_time
 
     def why(limit: str) -> tuple[Finding, ...]:
         return (result.telling[limit],) if limit in result.telling else ()

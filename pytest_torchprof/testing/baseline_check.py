@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.baseline import Entry, RankEntry
     from pytest_torchprof.compare import Blame, Comparison
+    from pytest_torchprof.history.branch_baseline import RunOfBranch
     from pytest_torchprof.limits import Verdict
     from pytest_torchprof.profiles import Profile
     from pytest_torchprof.reasons.commit_gaps import CommitGap
@@ -61,6 +62,10 @@ class BaselineJudgement:
     comparison: Comparison
     formers: tuple[Gone, ...] = ()
     """The tests that are gone and whose kernels these are, where there is no entry: one of them may be this test."""
+    run: RunOfBranch | None = None
+    """The run of a branch whose entry it is; None if it is one of a file, or if there is none."""
+    why_none: Reason | None = None
+    """Why a history has no entry of a test that may be known there."""
 
     @property
     def has_worse_kernels(self) -> bool:
@@ -144,11 +149,21 @@ class BaselineCheck:
             # What varies from run to run differs between any two processes.
             comparison = comparison.without_noise()
         formers = self.gone.like(file, label, new) if self._looks_for_formers and old is None else ()
-        return BaselineJudgement(file=file, key=key, old=old, new=new, comparison=comparison, formers=formers)
+        history, at = self.run.history_baseline, (profile.trace.environment, self.nodeid, label)
+        return BaselineJudgement(
+            file=file,
+            key=key,
+            old=old,
+            new=new,
+            comparison=comparison,
+            formers=formers,
+            run=None if history is None else history.run_of(*at),
+            why_none=None if history is None else history.why_not(*at),
+        )
 
     @property
     def _looks_for_formers(self) -> bool:
-        return self.run.against is None and not self.run.baseline.updates
+        return self.run.against is None and self.run.history_branch is None and not self.run.baseline.updates
 
     def _new_entry(self, profile: Profile) -> Entry:
         # Both sides of a comparison with a commit have the same tests, or are asked for with those that each has.
@@ -229,7 +244,9 @@ class BaselineCheck:
         if not self.wanted:
             return
         file, key = self.place(label, profile)
-        if (self.requires_baseline and not stands_in) or key in self.files.entries(file):
+        history, at = self.run.history_baseline, (profile.trace.environment, self.nodeid, label)
+        required = self.requires_baseline or (history is not None and history.why_not(*at) is not None)
+        if (required and not stands_in) or key in self.files.entries(file):
             yield self._not_measured(reason)
 
     @property
@@ -240,6 +257,8 @@ class BaselineCheck:
     def of_other_root(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
         """Yield a verdict where there is no baseline but one that a run with another root directory has kept."""
         if judgement is None or judgement.old is not None or self.run.baseline.updates or self.run.against:
+            return
+        if self.run.history_baseline is not None:
             return
         for file in baseline.files_of_other_roots(self.path, self.run.rootdir, judgement.file, self.run.baseline_dir):
             if judgement.key in self.files.entries(file):
@@ -262,6 +281,11 @@ class BaselineCheck:
             why = BaseUnmeasured(side.reference.shown, gap, of_working_tree=not own)
             yield unmeasured(why).on("against", side.reference.ref)
 
+    def unmeasured_in_history(self, judgement: BaselineJudgement | None) -> Iterator[Verdict]:
+        """Yield a verdict where a history has nothing to compare with, though the test may be no new one."""
+        if judgement is not None and judgement.why_none is not None:
+            yield self._not_measured(judgement.why_none)
+
     def lost_numbers(self, judgement: BaselineJudgement | None, profile: Profile) -> Iterator[Verdict]:
         """Yield a verdict on numbers that were to be compared and that this measurement, or the baseline, lacks."""
         if judgement is None:
@@ -277,11 +301,19 @@ class BaselineCheck:
             yield self._not_measured(NumberLost(tuple(lost)))
         comparison = judgement.comparison
         if not self.run.baseline.updates and comparison.unknown and not comparison.fails():
-            yield self._not_measured(SameKernelsUnknown(tuple(map(change_words, comparison.unknown))))
+            yield self._not_measured(SameKernelsUnknown(tuple(map(change_words, comparison.unknown)), self._of_file))
         if (self.writes(old) or not comparison.fails()) and (blank := self._of_no_type(judgement, profile)):
             yield self._not_measured(TypesUnknown(tuple(blank)))
         if old is not None and not self.run.baseline.updates and (lacking := self._lacking(old, new())):
-            yield self._not_measured(EntryIncomplete(tuple(lacking), self.run.shown(judgement.file)))
+            yield self._not_measured(EntryIncomplete(tuple(lacking), self._entry_name(judgement), self._of_file))
+
+    @property
+    def _of_file(self) -> bool:
+        return self.run.history_branch is None
+
+    def _entry_name(self, judgement: BaselineJudgement) -> str:
+        branch = self.run.history_branch
+        return self.run.shown(judgement.file) if branch is None else branch.shown
 
     def _of_no_type(self, judgement: BaselineJudgement, profile: Profile) -> list[str]:
         """Return the kernels of which no entry would notice another type, where one is compared with or written.
@@ -313,7 +345,8 @@ class BaselineCheck:
         return old is not None and any(compare.lacking_kernels(old, judgement.new()))
 
     def _not_measured(self, reason: Reason) -> Verdict:
-        return unmeasured(reason).on("baseline", str(self.run.baseline))
+        branch = self.run.history_branch
+        return unmeasured(reason).on("baseline", str(self.run.baseline) if branch is None else branch.shown)
 
     def failure_of(self, judgement: BaselineJudgement, blame: Blame) -> BaselineFailure | None:
         """Return how a comparison fails the test; None where it does not."""
@@ -325,6 +358,8 @@ class BaselineCheck:
             nodeid=self.nodeid,
             file=self.run.shown(judgement.file),
             commit=None if side is None else side.reference.shown,
+            branch=None if (branch := self.run.history_branch) is None else branch.shown,
+            run_of_branch=None if judgement.run is None else judgement.run.shown,
             gone=tuple(gone.test for gone in judgement.formers),
             unlocated=tuple(map(portable, blame.unknown)),
             blamed=blame.first,
@@ -332,5 +367,5 @@ class BaselineCheck:
 
     def is_failed_by(self, judgement: BaselineJudgement) -> bool:
         """Return whether a comparison fails the test, as far as the mode of the run lets it."""
-        strict = self.run.baseline is BaselineMode.STRICT
+        strict = self.run.baseline is BaselineMode.STRICT and judgement.why_none is None
         return not self.run.baseline.updates and judgement.comparison.fails(strict=strict)

@@ -39,7 +39,7 @@ def baseline_outcome(test: MeasuredTest, judgement: Judgement, *, writable: bool
     if compared is None:
         return BaselineOutcome()
     # Whether the commit has the test, and did not measure it.
-    unknown_there = any(verdict.limit == "against" for verdict in judgement.verdicts)
+    unknown_there = compared.why_none is not None or any(verdict.limit == "against" for verdict in judgement.verdicts)
     writes = writable and not unknown_there and check.writes(compared.old, compared.formers)
     note = _note(judgement, compared, check, writes=writes)
     if unknown_there:

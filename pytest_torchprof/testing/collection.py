@@ -71,6 +71,11 @@ def _new_state(config: pytest.Config) -> RunState:
         with given.read():
             known.update(checked_reporters(given))
     options, files, caches = run_options(config), BaselineFiles(), config.stash.get(CACHES, None)
+    if options.history_branch is not None:
+        from pytest_torchprof.testing.history_baseline import history_baseline  # noqa: PLC0415 - for these runs alone
+
+        if (read := history_baseline(config, options)) is not None:
+            options = replace(options, history_baseline=read, baseline_dir=Path(read.folder))
     if fills := caches is not None and caches.fills:
         options = replace(options, baseline=BaselineMode.OFF, save=None)
     state = RunState(

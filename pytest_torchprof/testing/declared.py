@@ -18,7 +18,11 @@ def key_of(name: str) -> str:
 
 _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("", "on|off", "off: run marked tests as they are, without measuring or checking anything"),
-    ("baseline", "MODE", "what baselines are for: compare (default), update, add, strict, off or update,times"),
+    (
+        "baseline",
+        "MODE",
+        "what baselines are for: compare (default), update, add, strict, off; or history:STORE@BRANCH, to compare with",
+    ),
     ("baseline-dir", "DIR", "folder of the baselines (default: __torchprof__ beside each test file)"),
     ("device", "DEVICE", "auto (default) or a device of torch, such as cpu or cuda:0; wins over the marker here"),
     ("warmup", "N", "calls before the measured ones (default 3)"),

@@ -33,6 +33,8 @@ class ProcessResults(Struct, frozen=True, kw_only=True):
     """Everything that the process hands over."""
 
     results: tuple[Result, ...] = ()
+    of_ranks: tuple[Result, ...] = ()
+    """Those of each rank by itself, where a result above is that of several together; only for the record of a run."""
     baselines: HandedBaselines = HandedBaselines()
     replayed: tuple[str, ...] = ()
     """Names of the recordings that a test judged."""

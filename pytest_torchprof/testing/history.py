@@ -74,9 +74,10 @@ def _sent_later(state: RunState, record: RunRecord) -> str:
 
 
 def _record(state: RunState, session: pytest.Session, apart: Sequence[Path]) -> RunRecord:
-    results = tuple(state.results.values())
+    results = state.recorded
     environments = environments_of(results)
     event, job = ci_job(os.environ)
+    varying, launched = varying_of(results)
     stopped = session.shouldfail or session.shouldstop
     return RunRecord(
         uuid=uuid.uuid4().hex,
@@ -91,5 +92,6 @@ def _record(state: RunState, session: pytest.Session, apart: Sequence[Path]) -> 
         environments=environments,
         measurements=measurements_of(results, environments),
         structures=structures_of(results),
-        varying=varying_of(results),
+        varying=varying,
+        launched=launched,
     )

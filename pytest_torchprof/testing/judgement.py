@@ -187,6 +187,7 @@ def judge_measurement(
         verdicts += [] if stands_in else check.lost_numbers(baseline, profile)
         verdicts += check.of_other_root(baseline)
         verdicts += check.unmeasured_there(baseline)
+        verdicts += [] if stands_in else check.unmeasured_in_history(baseline)
     if unknown and not asked and not nothing and not stands_in:
         verdicts.append(something_ran(unknown))
     verdicts += caught

@@ -6,7 +6,7 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import pytest
 
@@ -18,7 +18,7 @@ from pytest_torchprof.testing.declared import key_of, option_of
 from pytest_torchprof.testing.markers import measured_by_rule_alone, merged_marker, own_marker
 from pytest_torchprof.testing.rule_key import RULE
 from pytest_torchprof.testing.tolerance import Tolerance, read_tolerance, tolerance_in
-from pytest_torchprof.text import HUGE, MOST_DIGITS, enumerated, is_huge, nearest
+from pytest_torchprof.text import HUGE, MOST_DIGITS, enumerated, is_huge, nearest, without_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.where import Where
     from pytest_torchprof.kernels.own_kernels import OwnKernels
     from pytest_torchprof.limits import Asked, Limit
+    from pytest_torchprof.testing.known_branch import KnownBranch
     from pytest_torchprof.testing.suite_file import Suite
     from pytest_torchprof.testing.suite_rules import RuleOfTest
 
@@ -67,11 +68,28 @@ class BaselineMode(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HistoryBranch:
+    """A branch in a history, with whose newest run the tests are compared."""
+
+    where: Where
+    history: str
+    """The store as it was asked for, without a password."""
+    branch: str
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return f"history:{self.history}@{self.branch}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """The options of a run; ``None`` where neither command line nor ini file says anything."""
 
     enabled: bool
     baseline: BaselineMode
+    history_branch: HistoryBranch | None
+    """Where the baseline comes from in place of files."""
     baseline_dir: Path | None
     device: str | None
     warmup: int | None
@@ -102,6 +120,8 @@ class RunOptions:
     """Which side of a comparison with a commit this process is; None where nothing is compared."""
     suite: Suite | None = None
     """The rules for tests that ask for nothing themselves; None where nobody asks for them."""
+    history_baseline: KnownBranch | None = None
+    """What a history tells of its branch, once a process has looked."""
     keep: Keep | None = None
     """Of which measurements the recording is kept with ``save``, beside a record of the run; None: of all, without."""
 
@@ -115,6 +135,9 @@ class RunOptions:
         return str(path.relative_to(self.rootdir)) if path.is_relative_to(self.rootdir) else str(path)
 
 
+_HISTORY: Final = "history:"
+_READING: Final = frozenset({BaselineMode.COMPARE, BaselineMode.STRICT})
+"""What can be done with a baseline that is only read."""
 _RUN_OPTIONS: pytest.StashKey[RunOptions] = pytest.StashKey()
 
 
@@ -137,9 +160,15 @@ def _read_run_options(config: pytest.Config) -> RunOptions:
     keep = source.read("keep", _one_of(Keep))
     if keep and not save:
         raise _bad_option(f"--torchprof-keep={keep} says what --torchprof-save=DIR keeps: name the folder too")
+    mode, history_branch = source.baseline()
+    if history_branch is not None and source.on_command_line("baseline-dir"):
+        raise _bad_option(
+            "--torchprof-baseline-dir names a folder of files, and --torchprof-baseline a history: give one"
+        )
     options = RunOptions(
         enabled=source.read("", _one_of(("on", "off"))) != "off",
-        baseline=BaselineMode(source.read("baseline", _one_of(BaselineMode)) or "compare"),
+        baseline=mode,
+        history_branch=history_branch,
         baseline_dir=folder,
         device=source.read("device", device_name),
         warmup=source.read("warmup", _whole_text(0)),
@@ -170,10 +199,13 @@ def _of_side(options: RunOptions) -> RunOptions:
 
     side, options = this_side(), replace(options, suite=None)
     if side.is_judged:
-        return replace(options, baseline=BaselineMode.COMPARE, baseline_dir=side.entries, against=side)
+        return replace(
+            options, baseline=BaselineMode.COMPARE, history_branch=None, baseline_dir=side.entries, against=side
+        )
     return replace(
         options,
         baseline=BaselineMode.UPDATE if side.timed is None else BaselineMode.OFF,
+        history_branch=None,
         baseline_dir=side.entries,
         against=side,
         save=side.recordings,
@@ -210,19 +242,27 @@ class _Source:
     def history(self) -> Where | None:
         """Return where the history is kept."""
         given, folder = self._given_below("history")
-        if not given:
-            return None
-        # This module loads in every pytest run.
-        from pytest_torchprof.history.store import StoreUnusable  # noqa: PLC0415
-        from pytest_torchprof.history.stores import store_at  # noqa: PLC0415
-        from pytest_torchprof.history.where import where_of  # noqa: PLC0415
+        return _store_in("history", given[0], folder) if given else None
 
-        try:
-            where = where_of(given[0], folder)
-            store_at(where)  # That a library cannot be loaded should be known now rather than at the end of the run.
-        except StoreUnusable as problem:
-            raise _bad_option(f"--torchprof-history: {problem.text}") from None
-        return where
+    def baseline(self) -> tuple[BaselineMode, HistoryBranch | None]:
+        """Return what baselines are for, and the branch of a history that is the baseline in place of files."""
+        given, folder = self._given_below("baseline")
+        value = given[0] if given else ""
+        mode, is_history, address = value.partition(_HISTORY)
+        if not is_history:
+            return BaselineMode(self.read("baseline", _one_of(BaselineMode)) or "compare"), None
+        store, _, branch = address.rpartition("@")
+        modes = {word for word in (mode.removesuffix(","), branch.rpartition(",")[2]) if word in set(BaselineMode)}
+        if modes - _READING:
+            problem = "a history is only read, by compare or strict; runs with --torchprof-history add to it"
+            raise _bad_option(f"--torchprof-baseline={without_passwords(value)}: {problem}")
+        if not store or not branch or mode not in ("", *(f"{known}," for known in _READING)):
+            problem = "expected history:STORE@BRANCH, such as history:runs.db@main, or strict,history:STORE@BRANCH"
+            raise _bad_option(f"--torchprof-baseline={without_passwords(value)}: {problem}")
+        where = _store_in("baseline", store, folder)
+        return BaselineMode(mode.removesuffix(",") or "compare"), HistoryBranch(
+            where=where, history=without_passwords(store), branch=branch
+        )
 
     def _given_below(self, name: str) -> tuple[Sequence[str], Path]:
         """Return the values of an option, and the folder to which paths in them are relative."""
@@ -286,6 +326,21 @@ class _Source:
             return tolerance_in(text)
         except UnknownLimit as problem:
             raise _bad_option(f"torchprof_tolerance = {text}: {problem.text}; write e.g. time=0.10 kernels=1") from None
+
+
+def _store_in(option: str, address: str, folder: Path) -> Where:
+    """Return the store that an option names."""
+    # This module loads in every pytest run.
+    from pytest_torchprof.history.store import StoreUnusable  # noqa: PLC0415
+    from pytest_torchprof.history.stores import store_at  # noqa: PLC0415
+    from pytest_torchprof.history.where import where_of  # noqa: PLC0415
+
+    try:
+        where = where_of(address, folder)
+        store_at(where)  # That a library cannot be loaded should be known now rather than at the end of the run.
+    except StoreUnusable as problem:
+        raise _bad_option(f"{option_of(option)}: {problem.text}") from None
+    return where
 
 
 def _bad_option(text: str) -> pytest.UsageError:

@@ -56,6 +56,8 @@ def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared:
             result = replace(result, kernels=_kernel_rows(profile) if profile.kernels_unknown is None else ())
         if state.options.keeps_results:
             result = _with_reported(result, profile)
+        if state.options.history is not None and profile.kernels_unknown is None:
+            result = replace(result, entry=_entry_fields(test, judgement, profile))
     if state.options.keeps_results:
         result = replace(result, source=baseline.source_hash(test.baseline.source))
     if judgement.stands_in and result.time_share is not None:
@@ -91,6 +93,13 @@ def _with_reported(result: Result, profile: Profile) -> Result:
     telling = {verdict.limit: telling_of(verdict, profile.why_missed) for verdict in result.limits}
     known_telling = {limit: finding for limit, finding in telling.items() if finding is not None}
     return replace(result, findings=profile.known_findings, telling=known_telling, structure=structure)
+
+
+def _entry_fields(test: MeasuredTest, judgement: Judgement, profile: Profile) -> baseline.EntryFields:
+    compared = judgement.baseline
+    hashed = baseline.source_hash(test.baseline.source)
+    entry = baseline.entry_of(profile, source_hash=hashed) if compared is None else compared.new()
+    return baseline.fields_of(entry)
 
 
 def _caches(profile: Profile) -> CompileCaches | None:

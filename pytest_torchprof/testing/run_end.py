@@ -19,6 +19,7 @@ from pytest_torchprof.recording.files import hide, stacks_name
 from pytest_torchprof.report import Commit, ci
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing import two_sides
+from pytest_torchprof.testing.handed_over import ProcessResults
 from pytest_torchprof.testing.history import leave_record
 from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.suite import suite_problems, unneeded
@@ -38,17 +39,11 @@ def finish(state: RunState, session: pytest.Session) -> None:
         if is_worker(session.config):
             hand_over(session.config, state.handed_over())
             return
+        if state.options.history is not None and state.other_ranks is not None:
+            for text in state.other_ranks.hand_in(state.handed_over().to_json()).values():
+                state.merge_rank(ProcessResults.from_json(text))
         if this_rank().writes:
-            side = state.options.against
-            if side is None:
-                state.note_unused(unused_entries(state.baselines, session.config.invocation_params.dir))
-            elif not side.is_judged:
-                two_sides.leave_times(side, state.run_results)
-            else:
-                if not (session.shouldfail or session.shouldstop):  # All tests have run.
-                    baselines = state.baselines
-                    state.note_gone(two_sides.only_at_base(side, baselines.files, baselines.compared_keys))
-                state.note_problem(*two_sides.nothing_compared(side, state.results.values()))
+            _end_comparison(state, session)
             _end_suite(state, session)
             state.note_problem(*state.write_baselines(), *_write_reports(state), *_write_step_summary(state))
             leave_record(state, session)
@@ -64,6 +59,22 @@ def finish(state: RunState, session: pytest.Session) -> None:
     finally:
         state.at_end.close()
         state.recordings.close()
+
+
+def _end_comparison(state: RunState, session: pytest.Session) -> None:
+    """Say what could not be compared, and which entries of baselines nothing measures any more."""
+    side = state.options.against
+    if side is None:
+        # A branch has tests that this run has not collected.
+        if state.options.history_branch is None:
+            state.note_unused(unused_entries(state.baselines, session.config.invocation_params.dir))
+    elif not side.is_judged:
+        two_sides.leave_times(side, state.run_results)
+    else:
+        if not (session.shouldfail or session.shouldstop):  # All tests have run.
+            baselines = state.baselines
+            state.note_gone(two_sides.only_at_base(side, baselines.files, baselines.compared_keys))
+        state.note_problem(*two_sides.nothing_compared(side, state.results.values()))
 
 
 def _end_suite(state: RunState, session: pytest.Session) -> None:

@@ -11,7 +11,7 @@ from pytest_torchprof.reasons.capturing import SLOW_EXPORT
 from pytest_torchprof.report import ci, terminal
 from pytest_torchprof.testing.suite import unmeasurable_words
 from pytest_torchprof.testing.workers import COLUMNS
-from pytest_torchprof.text import broken
+from pytest_torchprof.text import and_more, broken, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_torchprof.testing.session import RunState
+
+_MOST_REFUSED = 5
 
 
 def screen_of(config: pytest.Config) -> Screen:
@@ -36,6 +38,7 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
         # With -q there is no header that would say so.
         _write(terminalreporter, "torchprof: off: nothing was measured, no limit was judged")
     unjudged = state.recordings.unjudged(state.replayed)
+    _write_refused(state, terminalreporter)
     if state.left_behind:
         _write(terminalreporter, f"torchprof: {state.left_behind}", yellow=True)
     _write_unmeasurable(state, terminalreporter)
@@ -57,6 +60,16 @@ def write_section(state: RunState, terminalreporter: Any) -> None:
     if rank.writes and os.environ.get("GITHUB_ACTIONS") == "true":
         for command in ci.commands(run, options.rootdir, os.environ.get("GITHUB_WORKSPACE")):
             terminalreporter.write_line(command)
+
+
+def _write_refused(state: RunState, terminalreporter: Any) -> None:
+    """Name the records of a history that the tests were not compared with, as they cannot be believed."""
+    history = state.options.history_baseline
+    refused = () if history is None else history.refused
+    for problem in refused[:_MOST_REFUSED]:
+        _write(terminalreporter, f"torchprof: left out of the baseline: {printable(problem)}", yellow=True)
+    if more := and_more(len(refused) - _MOST_REFUSED):
+        _write(terminalreporter, f"torchprof: left out of the baseline:{more}", yellow=True)
 
 
 def _write_unreached(state: RunState, terminalreporter: Any) -> None:

@@ -49,6 +49,8 @@ class RunState:
     recordings: Recordings
     baselines: RunBaselines
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
+    of_ranks: dict[tuple[str, str | None], dict[int, Result]] = field(default_factory=dict)
+    """The results of each rank by itself, of measurements of several."""
     unused: list[UnusedEntries] = field(default_factory=list)
     gone: tuple[str, ...] = ()
     """The measurements that only the commit has with which this run is compared."""
@@ -86,6 +88,7 @@ class RunState:
             results=tuple(self.results.values()),
             unused=tuple(self.unused),
             against=None if side is None else side.reference,
+            history=None if (branch := self.options.history_branch) is None else branch.shown,
             gone=self.gone,
             rootdir=str(self.options.rootdir),
         )
@@ -93,6 +96,16 @@ class RunState:
     def add(self, result: Result) -> None:
         """Record a result; those of a test that is run again replace its former ones."""
         self.results[result.nodeid, result.label] = result
+
+    def add_of_rank(self, result: Result) -> None:
+        """Record what one rank has of a measurement that several make."""
+        self.of_ranks.setdefault((result.nodeid, result.label), {})[result.rank or 0] = result
+
+    @property
+    def recorded(self) -> tuple[Result, ...]:
+        """The results for the record of the run: of a measurement of several ranks, that of each."""
+        together = {key: {0: result} for key, result in self.results.items()}
+        return tuple(own for of_one in (together | self.of_ranks).values() for _, own in sorted(of_one.items()))
 
     def note_lack_of_gpu(self) -> None:
         """Take note that a test cannot be measured on the GPU that is required."""
@@ -175,8 +188,9 @@ class RunState:
     def forget(self, nodeid: str) -> None:
         """Drop the results of an earlier run of the same test."""
         self.baselines.forget(nodeid)
-        for key in [key for key in self.results if key[0] == nodeid]:
-            del self.results[key]
+        for results in (self.results, self.of_ranks):
+            for key in [key for key in results if key[0] == nodeid]:
+                del results[key]
 
     def expect_failure(self, nodeid: str) -> None:
         """Take note that a test that failed is marked as expected to fail."""
@@ -228,6 +242,7 @@ class RunState:
         """Return the results that a process hands over to the one for which it runs tests."""
         return ProcessResults(
             results=tuple(self.results.values()),
+            of_ranks=tuple(own for of_one in self.of_ranks.values() for own in of_one.values()),
             baselines=self.baselines.handed_over(),
             replayed=tuple(sorted(self.replayed)),
             problems=tuple(self.problems),
@@ -240,14 +255,23 @@ class RunState:
         """Return the results that a rank hands over of the test that has ended, and begin anew for the next."""
         handed = self.handed_over()
         self.baselines.begin_anew()
-        for collection in (self.results, self.replayed, self.problems):
+        for collection in (self.results, self.of_ranks, self.replayed, self.problems):
             collection.clear()
         return handed
+
+    def merge_rank(self, other: ProcessResults) -> None:
+        """Take what another rank, which the user has started, has measured, beside what this one has."""
+        for result in other.results:
+            if (own := self.results.get((result.nodeid, result.label))) is not None:
+                self.add_of_rank(own)
+            self.add_of_rank(result)
 
     def merge(self, other: ProcessResults) -> None:
         """Take over the results of a process that ran tests for this one."""
         for result in other.results:
             self.add(result)
+        for result in other.of_ranks:
+            self.add_of_rank(result)
         self.baselines.merge(other.baselines)
         self.replayed.update(other.replayed)
         self.problems.extend(other.problems)

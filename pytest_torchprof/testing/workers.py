@@ -36,6 +36,12 @@ COLUMNS: pytest.StashKey[int | None] = pytest.StashKey()
 """The columns of the terminal; None where they are not known, as in a file."""
 
 
+HISTORY_KEY = "torchprof_history_baseline"
+"""The name under which a worker finds the folder with what the run's tests are compared with."""
+HISTORY: pytest.StashKey[str] = pytest.StashKey()
+"""The folder in which a process has put what a history tells of the branch that the tests are compared with."""
+
+
 def note_columns(config: pytest.Config) -> None:
     """Keep the width of the terminal: while tests run, their output is captured, and the width cannot be seen."""
     import shutil  # noqa: PLC0415 - slow to import, for runs that measure nothing

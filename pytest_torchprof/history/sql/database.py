@@ -39,7 +39,7 @@ from pytest_torchprof.history.where import StoreKind
 from pytest_torchprof.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Engine, Row, Table
 
@@ -93,11 +93,13 @@ class HistoryDatabase:
         self._make()
         return self.add(record)
 
-    def packed(self) -> Generator[tuple[str, bytes] | BadRecord]:
-        """Yield name and content of each record by their ids."""
+    def packed(self, uuids: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
+        """Yield name and content of each record by their ids; ``uuids``: only those."""
         if not self.is_there:
             return
         chosen = select(RECORD.c.uuid, RECORD.c.packed).order_by(RECORD.c.uuid)
+        if uuids is not None:
+            chosen = chosen.where(RECORD.c.uuid.in_(uuids))
         with self._connected("cannot be read") as connection:
             self._refuse_other_schema(revision_of(connection))
             with connection.execution_options(yield_per=_AT_ONCE).execute(chosen) as stored:

@@ -32,7 +32,7 @@ from pytest_torchprof.testing.ranks.task import (
     read_task,
     read_turn,
 )
-from pytest_torchprof.testing.workers import CACHES, COLUMNS, HAND_OVER, PROGRESS, SCRATCH
+from pytest_torchprof.testing.workers import CACHES, COLUMNS, HAND_OVER, HISTORY, PROGRESS, SCRATCH
 from pytest_torchprof.text import first_of, printable_line, raised_line
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def settle(config: pytest.Config) -> None:
     config.args[:] = [task.file]
     keeper = RankKeeper(job, task, folder)
     config.stash[HAND_OVER], config.stash[COLUMNS] = keeper.take, task.columns
+    if task.history is not None:
+        config.stash[HISTORY] = task.history
     if task.phase is not None:
         config.stash[CACHES] = task.phase
     config.stash[PROGRESS], config.stash[SCRATCH] = folder.announce, folder.path

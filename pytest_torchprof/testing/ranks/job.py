@@ -28,7 +28,7 @@ from pytest_torchprof.testing.ranks.launch import (
 )
 from pytest_torchprof.testing.ranks.stacks import taken
 from pytest_torchprof.testing.ranks.task import ALIVE, GIVEN_UP, LEFT_ALONE, RankFolder, Task, Turn
-from pytest_torchprof.testing.workers import COLUMNS
+from pytest_torchprof.testing.workers import COLUMNS, HISTORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,8 +110,10 @@ class _Job:
         """When the test began, by the clock of files."""
         self._alive = filelock.FileLock(self._folder / ALIVE)
         self._alive.acquire()
-        columns = config.stash.get(COLUMNS, None)
-        Task(nodeids=tuple(nodeids), file=plan.file, phase=plan.phase, columns=columns).write(self._folder)
+        columns, history = config.stash.get(COLUMNS, None), config.stash.get(HISTORY, None)
+        Task(
+            nodeids=tuple(nodeids), file=plan.file, phase=plan.phase, columns=columns, history=history
+        ).write(self._folder)  # fmt: skip
 
     @property
     def is_there(self) -> bool:

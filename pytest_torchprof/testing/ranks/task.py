@@ -46,6 +46,8 @@ class Task(Struct, frozen=True, kw_only=True):
     """The absolute path of their test file."""
     phase: CachePhase | None = None
     """How the process finds the compile caches; None where nobody asked for it."""
+    history: str | None = None
+    """The folder with what the tests are compared with, if that comes out of a history."""
     columns: int | None = None
     """The columns of the terminal, to which the ranks' output does not go; None where they are not known."""
 

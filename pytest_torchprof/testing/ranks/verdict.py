@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pytest_torchprof.capture.lockstep import WORST_FIRST, PhaseEnd, expected_here
 from pytest_torchprof.capture.rank import Rank
 from pytest_torchprof.reasons.codes import Code, coded
+from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.report.account import RankLost, ReportedByPytest
 from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.testing.handed_over import ProcessResults
@@ -183,6 +184,7 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
     return replace(
         first,
         results=tuple(_results(nodeid, verdict, of_ranks)),
+        of_ranks=tuple(_of_each(nodeid, verdict, of_ranks)) if len(of_ranks) > 1 else (),
         replayed=tuple(sorted(set(chain.from_iterable(handed.replayed for handed in of_ranks)))),
         problems=tuple(dict.fromkeys(chain.from_iterable(handed.problems for handed in of_ranks))),
         # This process itself knows which tests were collected and have passed.
@@ -190,6 +192,24 @@ def merged_state(nodeid: str, verdict: JobVerdict) -> ProcessResults:
         lacks_gpu=False,
         slow_export=any(handed.slow_export for handed in of_ranks),
     )
+
+
+def _of_each(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults]) -> Iterator[Result]:
+    """Yield what each rank has measured by itself; of one that was lost, that it has not."""
+    known = {result.label: result for handed in of_ranks for result in handed.results}
+    for rank, handed in zip(verdict.ranks, of_ranks, strict=True):
+        yield from handed.results
+        if rank.lost:
+            for label in known.keys() - {result.label for result in handed.results} or {None}:
+                yield Result(
+                    nodeid=nodeid,
+                    label=label,
+                    rank=rank.rank.number,
+                    ranks=rank.rank.world,
+                    device=known[label].device if label in known else "auto",
+                    outcome=Outcome.NOT_MEASURED,
+                    reason=Verbatim.of(rank.line, Code.RANK_LOST),
+                )
 
 
 def _results(nodeid: str, verdict: JobVerdict, of_ranks: Sequence[ProcessResults]) -> Iterator[Result]:

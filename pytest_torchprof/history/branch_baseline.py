@@ -1,0 +1,180 @@
+"""What a branch launched when it was measured last, as the entries of a baseline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from pytest_torchprof import baseline
+from pytest_torchprof.baseline import Entry, RankEntry
+from pytest_torchprof.history.entries import entry_in
+from pytest_torchprof.history.notes import Note, Notes, notes_by_subject
+from pytest_torchprof.history.record import BadRecord, MeasurementRecord, RunHead, RunRecord, read_head
+from pytest_torchprof.history.runs import LeftOut, newest_first, why_never
+from pytest_torchprof.history.store import records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_torchprof.history.store import Store
+    from pytest_torchprof.report.result import Outcome
+
+Read = TypeVar("Read")
+MOST_RUNS: Final = 20
+"""How many runs on each device are looked through for a test: those of a part of the tests are runs too."""
+Key = tuple[str | None, str, str | None]
+"""A measurement: the device as baseline files name it, the test and the label. Without device: never judged."""
+
+
+class RunOfBranch(Struct, frozen=True, kw_only=True):
+    """The run in which a measurement was made."""
+
+    commit: str
+    date: datetime
+    """When it was committed."""
+    version: str
+    """pytest-torchprof's."""
+
+    @property
+    def shown(self) -> str:
+        """The commit with its day."""
+        return f"{self.commit[:7]} of {self.date:%Y-%m-%d}"
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """What the newest run that has a measurement tells of it."""
+
+    run: RunOfBranch
+    outcome: Outcome
+    code: str | None = None
+    """Why it was not measured there."""
+    entry: Entry | None = None
+    """None if it was not judged there, or if the record does not hold what was launched."""
+
+
+class BranchBaseline(Struct, frozen=True, kw_only=True):
+    """What is known of a branch."""
+
+    known: Mapping[Key, Known]
+    devices: Mapping[str, str]
+    """The GPUs, or CPUs, on which its runs have measured, by their names in baseline files."""
+    left_out: Mapping[LeftOut | None, int]
+    """How many of its runs are no points of it, by the reason; None: they were stopped."""
+    refused: tuple[BadRecord, ...]
+    """What is wrong with records of which it is not known whether they are of the branch."""
+    damaged: tuple[BadRecord, ...]
+    """What is wrong with records of runs that tests would have been looked for in."""
+
+
+def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:
+    """Return what a branch launched when each test was measured last; StoreUnusable if the store cannot be read.
+
+    ``folder`` is where pytest's root directory lies below the repository's: only runs from there count.
+    """
+    refused: list[BadRecord] = []
+    heads = [head for head in _believed(_heads(store), refused) if head.commit is None or head.commit.folder == folder]
+    ordered = newest_first(heads, branch)
+    chosen = _chosen([run for run in ordered if run.complete])
+    left_out = Counter(why_never(head) for head in heads if head.commit is not None and head.commit.branch == branch)
+    damaged: list[BadRecord] = []
+    return BranchBaseline(
+        known=_known(store, chosen, damaged),
+        devices={slug: name for run in chosen for slug, name in _devices(run).items()},
+        left_out={**left_out, None: sum(not run.complete for run in ordered)},
+        refused=tuple(refused),
+        damaged=tuple(damaged),
+    )
+
+
+def _heads(store: Store) -> Iterator[RunHead | BadRecord]:
+    with closing(store.packed()) as all_packed:
+        for packed in all_packed:
+            try:
+                yield packed if isinstance(packed, BadRecord) else read_head(packed[1], packed[0])
+            except BadRecord as problem:
+                yield problem
+
+
+def _believed(read: Iterable[Read | BadRecord], refused: list[BadRecord]) -> Iterator[Read]:
+    """Yield what can be believed, and add to ``refused`` what is wrong with the rest."""
+    for one_read in read:
+        if isinstance(one_read, BadRecord):
+            refused.append(one_read)
+        else:
+            yield one_read
+
+
+def _known(store: Store, chosen: Sequence[RunHead], damaged: list[BadRecord]) -> dict[Key, Known]:
+    """Return what the newest of these runs that has a measurement tells of it."""
+    notes = notes_by_subject(note for note in store.notes() if isinstance(note, Note))
+    uuids = {run.uuid: at for at, run in enumerate(chosen)}
+    records = [*_believed(records_of(store, uuids.keys()), damaged)] if chosen else []
+    known: dict[Key, Known] = {}
+    for record in sorted(records, key=lambda record: uuids[record.uuid], reverse=True):
+        try:
+            known.update(dict(_known_in(record, notes)))
+        except ValueError as problem:
+            damaged.append(BadRecord(f"{store.shown}: {record.uuid}: no record of a run: {problem}"))
+    return known
+
+
+def _chosen(runs: Iterable[RunHead]) -> list[RunHead]:
+    """Return the newest runs on each device."""
+    taken: Counter[str] = Counter()
+    chosen = []
+    for run in runs:
+        slugs = _devices(run)
+        if any(taken[slug] < MOST_RUNS for slug in slugs):
+            taken.update(slugs.keys())
+            chosen.append(run)
+    return chosen
+
+
+def _devices(run: RunHead) -> dict[str, str]:
+    return {
+        baseline.device_slug(environment): environment.gpu or environment.cpu or "" for environment in run.environments
+    }
+
+
+def _known_in(record: RunRecord, notes: Notes) -> Iterator[tuple[Key, Known]]:
+    """Yield what a record tells of each measurement, under the name that its test has now."""
+    if record.commit is None:
+        return
+    run = RunOfBranch(commit=record.commit.sha, date=record.commit.date, version=record.version)
+    tests = {measured.test for measured in record.measurements}
+    of_ranks: dict[Key, dict[int, Entry | None]] = {}
+    outcomes: dict[Key, MeasurementRecord] = {}
+    for at, measured in enumerate(record.measurements):
+        now = notes.name_now(measured.test)
+        test = measured.test if now in tests else now
+        if measured.environment is None or not measured.counts:
+            yield (None, test, measured.label), Known(run=run, outcome=measured.outcome, code=measured.code)
+            continue
+        key: Key = (baseline.device_slug(record.environments[measured.environment]), test, measured.label)
+        of_ranks.setdefault(key, {})[measured.rank or 0] = _entry(record, at)
+        outcomes.setdefault(key, measured)
+    for key, entries in of_ranks.items():
+        if 0 in entries:
+            yield key, Known(run=run, outcome=outcomes[key].outcome, entry=_with_ranks(entries))
+
+
+def _with_ranks(entries: Mapping[int, Entry | None]) -> Entry | None:
+    first = entries[0]
+    others = {
+        str(rank): RankEntry(steps=entry.steps, numbers=entry.numbers)
+        for rank, entry in entries.items()
+        if rank > 0 and entry is not None
+    }
+    return None if first is None else replace(first, ranks=others)
+
+
+def _entry(record: RunRecord, at: int) -> Entry | None:
+    measured, launched = record.measurements[at], record.launched
+    if launched is UNSET or measured.environment is None:
+        return None
+    return entry_in(launched, measured, record.varying[at], record.environments[measured.environment])
