@@ -295,6 +295,7 @@ SENTENCES_OF_OTHERS = {
 NAMES_AND_VALUES = {
     "BaselineFailure.blamed": "a file",
     "BaselineFailure.gone": "tests",
+    "BaselineFailure.run_of_branch": "a commit and its day",
     "Change.what": "a kernel, or a number",
     "EndedItsRun.goal": "a point of the run, as the rank announced it",
     "Failure.causes": "names of limits",
@@ -318,7 +319,7 @@ NAMES_AND_VALUES = {
 }
 """Fields whose names do not tell that they hold names and values, and of what."""
 IN_RECORDINGS = {
-    "BaseUnmeasured.because": "why the commit has no measurement, of earlier versions",
+    "BaseUnmeasured.because": "why a commit lacks it, of earlier versions",
     "Comparison.disturbed": "what disturbed the machine",
     "InsteadOfCompiling.what": "what kept Dynamo away, of earlier versions",
     "NoFittingCode.under": "a setting of Dynamo",

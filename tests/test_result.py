@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.numbers import Numbers
 from pytest_torchprof.baseline.entry import Times
+from pytest_torchprof.baseline.form import EntryFields
 from pytest_torchprof.compare import Change, Comparison
 from pytest_torchprof.compare.time_comparison import TimeChange, TimeComparison
 from pytest_torchprof.findings import OtherFinding
@@ -77,6 +78,7 @@ WHOLE = Result(
     kernels=(KernelCalls(name="gemm", count=2, time_us=9.0, min_us=4.0, max_us=5.0, ops=("aten::mm",)),),
     recording="a.json.gz",
     structure="abc",
+    entry=EntryFields(source="abc", environment={}, steps=((),), numbers={}, varying={}),
     time=Times(conditions={"clock": "gpu"}, samples=3, median_us=2.0, quantiles_us=(1.0, 2.0, 3.0)),
     time_share=0.1,
     compile_caches=CompileCaches(uses=CacheUses(triton=CacheUse(hits=2)), phase="warm"),
