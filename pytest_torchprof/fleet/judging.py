@@ -28,7 +28,7 @@ from pytest_torchprof.reasons.fleet import ChangedSinceListed, JudgingFailed
 from pytest_torchprof.reasons.recordings import Unreadable
 from pytest_torchprof.reasons.unreadable import OfPath
 from pytest_torchprof.recording.bounds import UNPACKED
-from pytest_torchprof.report.page.measured import of_recording
+from pytest_torchprof.report.recorded import recorded_result
 from pytest_torchprof.report.result import Outcome, Result, with_numbers
 from pytest_torchprof.system.archives import DAMAGED
 from pytest_torchprof.trace.metadata import Adoption
@@ -143,7 +143,7 @@ def _judged(task: FileTask) -> FileRecord:
         return quarantined(task, ChangedSinceListed())
     profile = _with_steps(read, task.question.step).with_own_kernels(own_kernels)
     verdicts = check_limits(profile, asked)
-    base = of_recording(profile, task.file.name, rules).result
+    base = recorded_result(profile, task.file.name, rules)
     rank, ranks = rank_and_size(profile.trace) or (None, None)
     known = profile.measured and profile.kernels_unknown is None
     outcome, why = _outcome(profile, verdicts)
