@@ -91,9 +91,12 @@ def add_arguments(parser: Parser) -> None:
         nargs="+",
         metavar="SOURCE",
         help="a recording, a folder with all below it, a pattern ('*' and '**'), a ZIP archive, or a manifest: a file "
-        'that ends in .jsonl, with an object {"url": PATH, ...} in each line',
+        'that ends in .jsonl, with an object {"url": PATH, ...} in each line. Each may be an address that fsspec '
+        "reads: s3://, gs://, hf://, https://",
     )
-    own.add_argument("--into", type=Path, required=True, metavar="DIR", help="the folder of this run")
+    own.add_argument(
+        "--into", required=True, metavar="DIR|URL", help="the folder of this run, or the prefix of an object store"
+    )
     own.add_argument("--rules", type=Path, metavar="FILE", help="limits, device, step and thresholds by file, in TOML")
     add_limits(own)
     own.add_argument(
@@ -148,13 +151,20 @@ def run(arguments: Namespace) -> int:
 
 
 def _run(arguments: Namespace) -> int:
-    from pytest_torchprof.fleet.crew import LocalCrew  # noqa: PLC0415 - help and usage errors do without
-    from pytest_torchprof.fleet.driving import drive  # noqa: PLC0415
-    from pytest_torchprof.fleet.engines import EngineCrew, engine_called  # noqa: PLC0415
-    from pytest_torchprof.fleet.folder import FleetFolder, summed  # noqa: PLC0415
+    from pytest_torchprof.fleet.folder import folder_of_run  # noqa: PLC0415 - help and usage errors do without
 
     bounds = _bounds(arguments)
-    folder = FleetFolder(arguments.into)
+    with folder_of_run(arguments.into, arguments.retries) as folder:
+        return _run_in(folder, bounds, arguments)
+
+
+def _run_in(folder: FleetFolder, bounds: Bounds, arguments: Namespace) -> int:
+    from pytest_torchprof.fleet.crew import LocalCrew  # noqa: PLC0415
+    from pytest_torchprof.fleet.driving import drive  # noqa: PLC0415
+    from pytest_torchprof.fleet.engines import EngineCrew, engine_called  # noqa: PLC0415
+    from pytest_torchprof.fleet.folder import summed  # noqa: PLC0415
+    from pytest_torchprof.fleet.staging import StagingCrew  # noqa: PLC0415
+
     frozen = _frozen(arguments, folder)
     shard, records = arguments.shard, folder.known(_tell)
     to_do = (task for task in shard.of(frozen.tasks()) if task.key not in records.places)
@@ -164,6 +174,7 @@ def _run(arguments: Namespace) -> int:
         crew = LocalCrew(jobs, bounds)
     else:
         crew = EngineCrew(engine_called(arguments.engine), 2 * jobs, bounds)
+    crew = StagingCrew(crew)
     try:
         drive(to_do, crew, folder, arguments.retries)
     finally:
@@ -171,7 +182,7 @@ def _run(arguments: Namespace) -> int:
     shown, records = _Examples(), folder.known(_tell)
     own = [task.key for task in shard.of(frozen.tasks())]
     if missing := sum(key not in records.places for key in own):
-        text = f"{folder.path}: {counted(missing, 'file')} of {len(own):,} have no record"
+        text = f"{folder.shown}: {counted(missing, 'file')} of {len(own):,} have no record"
         raise TorchprofError(f"{text}; the same command judges them", Code.BAD_RECORD)
     if shard.is_all:
         summary = folder.sum_up(frozen, records, shown.see)
@@ -229,7 +240,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     is_new = not folder.has_list
 
     def make_list() -> FrozenList:
-        files = listed(asked["sources"], folder.path)
+        files = listed(asked["sources"], arguments.into, arguments.retries)
         if unused := idle_rules(asked["rules"], files):
             raise UsageError(f"{arguments.rules}: {enumerated(unused)}: no file fits; mend the patterns or remove it")
         return FrozenList(**asked, files=files)
@@ -237,9 +248,9 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     frozen = folder.freeze(make_list)
     for name, value in asked.items():
         if getattr(frozen, name) != value:
-            raise UsageError(f"{folder.path} holds a run with other {_ASKED[name]}; name another folder for this one")
+            raise UsageError(f"{folder.shown} holds a run with other {_ASKED[name]}; name another folder for this one")
     if not is_new:
-        _tell_of_changes(frozen, folder)
+        _tell_of_changes(frozen, arguments)
     return frozen
 
 
@@ -251,12 +262,12 @@ _ASKED: Final = {
 }
 
 
-def _tell_of_changes(frozen: FrozenList, folder: FleetFolder) -> None:
+def _tell_of_changes(frozen: FrozenList, arguments: Namespace) -> None:
     """Say what the sources have now that the list has not."""
     from pytest_torchprof.fleet.sources import listed  # noqa: PLC0415
 
     try:
-        now = {(file.url, file.member): file for file in listed(frozen.sources, folder.path)}
+        now = {(file.url, file.member): file for file in listed(frozen.sources, arguments.into, arguments.retries)}
     except TorchprofError as problem:
         _tell(f"the sources are not what was listed: {problem}")
         return
@@ -329,7 +340,7 @@ def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iter
             yield f"\n{title}: {count:,}"
             yield from chain.from_iterable(blocks)
             if count > len(blocks):
-                yield f"  ...{and_more(count - len(blocks))}: {folder.path / RECORDS}"
+                yield f"  ...{and_more(count - len(blocks))}: {folder.file(RECORDS)}"
 
 
 def _status(summary: FleetSummary, max_bad: int) -> int:
