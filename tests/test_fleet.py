@@ -137,7 +137,7 @@ def test_sources_are_files_folders_patterns_archives_and_manifests(traces, tmp_p
     [
         (["gone/", "--into", "out"], "gone"),
         (["empty", "--into", "out"], "empty"),
-        (["s3://bucket/traces", "--into", "out"], "s3://bucket/traces"),
+        (["nothing://bucket/traces", "--into", "out"], "nothing://bucket/traces"),
         (["traces", "--into", "out", "--limit", "max_kernel=3"], "max_kernel"),
         (["traces", "--into", "out", "--memory", "much"], "--memory"),
         (["traces", "--into", "out", "--memory", "1MB"], "--memory"),

@@ -11,6 +11,7 @@ from pytest_torchprof.history.where import OBJECT_STORES
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.remote.addresses import protocol_of, reason_without_secrets
+from pytest_torchprof.remote.files import TRIES
 from pytest_torchprof.remote.patience import is_missing, patiently
 from pytest_torchprof.text import enumerated, without_passwords
 
@@ -95,7 +96,7 @@ class Bucket(Struct, frozen=True):
     def _opened(self, name: str) -> tuple[Any, str]:
         from pytest_torchprof.remote.opening import opened  # noqa: PLC0415 - fsspec is optional
 
-        return opened(f"{self.address}/{name}")
+        return opened(f"{self.address}/{name}", tries=TRIES)
 
     def _asked(self, failed: str, ask: Callable[[], _Answer]) -> _Answer:
         try:

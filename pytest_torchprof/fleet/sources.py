@@ -158,7 +158,7 @@ def _files_elsewhere(source: str, retries: int) -> Iterator[Listed]:
         return
     # In the addresses of web servers a question mark begins what is asked for.
     is_pattern = "*" in source if protocol_of(source) in ("http", "https") else has_magic(source)
-    files = asked(source, lambda: files_at(source, is_pattern=is_pattern), retries)
+    files = asked(source, lambda: files_at(source, is_pattern=is_pattern, retries=retries), retries=0)
     is_itself = [file.address for file in files] == [source]
     repeats = {stacks_name(file.address) for file in files}
     for file in files:

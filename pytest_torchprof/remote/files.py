@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from pytest_torchprof.remote.addresses import protocol_of
-from pytest_torchprof.remote.patience import is_missing
+from pytest_torchprof.remote.patience import is_missing, patiently
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+TRIES: Final = 3
+"""How often each request of an object store is made at once, before anything else is done about it."""
 _VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "Content-MD5", "Digest")
 """What stores call a version of a file, the likeliest first."""
 _TIMES: Final = ("LastModified", "last_modified", "updated", "mtime", "Last-Modified", "created")
@@ -30,25 +32,25 @@ class RemoteFile(Struct, frozen=True):
     """Another one for another content: the ETag, or when it was changed; None where the store does not say."""
 
 
-def files_at(address: str, *, is_pattern: bool) -> list[RemoteFile]:
+def files_at(address: str, *, is_pattern: bool, retries: int) -> list[RemoteFile]:
     """Return the files that an address means: those that fit a pattern, those below a folder, or the file itself.
 
-    There may be none. Raises what the store's library raises.
+    There may be none. Each request is made up to ``retries`` times more. Raises what the store's library raises.
     """
     files, path = _opened(address)
     if is_pattern:
-        return _files(address, files.glob(path, detail=True).values())
+        return _files(address, patiently(lambda: files.glob(path, detail=True), retries).values())
     # A web server has no folders, and calls one so by its address alone.
     if not address.endswith("/"):
         try:
-            info = files.info(path)
+            info = patiently(lambda: files.info(path), retries)
         except FileNotFoundError as problem:
             if is_missing(problem):
                 return []
             raise
         if info["type"] != "directory":
             return [_file(info, address)]
-    return _files(address, files.find(path, detail=True).values())
+    return _files(address, patiently(lambda: files.find(path, detail=True), retries).values())
 
 
 def file_at(address: str) -> RemoteFile:
@@ -84,7 +86,7 @@ def bare_version(version: str) -> str:
 def _opened(address: str) -> tuple[Any, str]:
     from pytest_torchprof.remote.opening import opened  # noqa: PLC0415 - fsspec is optional
 
-    return opened(address)
+    return opened(address, tries=TRIES)
 
 
 def _files(source: str, infos: Iterable[Mapping[str, Any]]) -> list[RemoteFile]:
