@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentTypeError
+from collections import defaultdict
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from pytest_torchprof.cli import UsageError, add_limits, sentence, whole
 from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
-from pytest_torchprof.text import and_more, counted, enumerated, printable_line, show_bytes
+from pytest_torchprof.text import and_more, counted, enumerated, first_of, printable_line, show_bytes
 from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.fleet.bounded import Bounds
     from pytest_torchprof.fleet.driving import Crew
     from pytest_torchprof.fleet.folder import FleetFolder, FleetSummary, FrozenList
+    from pytest_torchprof.fleet.jobs import JobRecord
     from pytest_torchprof.fleet.judging import FileRecord, FileTask
 
 _DESCRIPTION: Final = """\
@@ -185,7 +187,7 @@ def _run_in(folder: FleetFolder, bounds: Bounds, arguments: Namespace) -> int:
         text = f"{folder.shown}: {counted(missing, 'file')} of {len(own):,} have no record"
         raise TorchprofError(f"{text}; the same command judges them", Code.BAD_RECORD)
     if shard.is_all:
-        summary = folder.sum_up(frozen, records, shown.see)
+        summary = folder.sum_up(frozen, records, shown.see, shown.see_job)
     else:
         summary = summed(frozen.version, records.each(own, shown.see))
     sys.stdout.writelines(f"{on_screen(line)}\n" for line in _lines(folder, summary, shown))
@@ -295,6 +297,7 @@ class _Examples:
         self.missed: list[list[str]] = []
         self.not_measured: list[list[str]] = []
         self.quarantined: list[list[str]] = []
+        self.jobs: dict[str, list[list[str]]] = defaultdict(list)
 
     def see(self, record: FileRecord) -> None:
         """Note a file that is to be named."""
@@ -314,6 +317,13 @@ class _Examples:
         elif result.outcome is Outcome.NOT_MEASURED:
             self._note(self.not_measured, record, [str(result.reason)])
 
+    def see_job(self, job: JobRecord) -> None:
+        """Note a job of which there is something to say."""
+        lines, blocks = list(_job_lines(job)), self.jobs[job.outcome]
+        if (lines or job.missing) and len(blocks) < _MOST_SHOWN:
+            below = [f"    {printable_line(line, _LONGEST)}" for line in lines]
+            blocks.append([f"  {printable_line(str(job.job), _LONGEST)}: {_of_ranks(job)}", *below])
+
     def _note(self, blocks: list[list[str]], record: FileRecord, why: list[str]) -> None:
         if len(blocks) < _MOST_SHOWN:
             below = [f"    {printable_line(line, _LONGEST)}" for line in why]
@@ -321,7 +331,8 @@ class _Examples:
 
 
 def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iterator[str]:
-    from pytest_torchprof.fleet.folder import RECORDS  # noqa: PLC0415
+    from pytest_torchprof.fleet.folder import JOBS, RECORDS  # noqa: PLC0415
+    from pytest_torchprof.report.result import Outcome  # noqa: PLC0415
 
     yield (
         f"{counted(summary.listed, 'file')} listed: {summary.judged:,} judged, {summary.not_measured:,} not measured, "
@@ -341,9 +352,35 @@ def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iter
             yield from chain.from_iterable(blocks)
             if count > len(blocks):
                 yield f"  ...{and_more(count - len(blocks))}: {folder.file(RECORDS)}"
+    jobs = summary.jobs
+    if jobs.listed:
+        yield (
+            f"\n{counted(jobs.listed, 'job')} of several ranks: {jobs.hold:,} hold, {jobs.missed:,} missed, "
+            f"{jobs.not_measured:,} not measured, {jobs.without_limits:,} without limits on all ranks"
+        )
+        for outcome in (Outcome.FAILED, Outcome.NOT_MEASURED, Outcome.PASSED, Outcome.RECORDED):
+            yield from chain.from_iterable(shown.jobs[outcome])
+        yield f"  all of them: {folder.file(JOBS)}"
+
+
+def _job_lines(job: JobRecord) -> Iterator[str]:
+    """Yield why a job is not judged, the limits that do not hold, and what its ranks show together."""
+    from pytest_torchprof.limits import HOLDS as LIMIT_HOLDS  # noqa: PLC0415
+    from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
+
+    if job.reason is not None and not job.limits:
+        yield str(job.reason)
+    yield from (limit_line(verdict).strip() for verdict in job.limits if verdict.status != LIMIT_HOLDS)
+    yield from (f"{finding.code}: {finding.message}" for finding in job.findings[:_MOST_SHOWN])
+
+
+def _of_ranks(job: JobRecord) -> str:
+    there = f"{job.files:,} of {counted(job.job.ranks, 'rank')}"
+    return f"{there}, without rank {first_of(list(map(str, job.missing)), _MOST_SHOWN)}" if job.missing else there
 
 
 def _status(summary: FleetSummary, max_bad: int) -> int:
-    if summary.missed:
+    if summary.missed or summary.jobs.missed:
         return MISSED
-    return UNKNOWN if summary.not_measured + summary.quarantined > max_bad else HOLDS
+    bad = summary.not_measured + summary.quarantined + summary.jobs.not_measured
+    return UNKNOWN if bad > max_bad else HOLDS

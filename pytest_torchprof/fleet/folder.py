@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.fleet.bucket import Bucket
+from pytest_torchprof.fleet.jobs import JobRecord, Jobs, JobsSummary, jobs_summed, judged_job
 from pytest_torchprof.fleet.judging import FileRecord, FileTask
 from pytest_torchprof.fleet.rules import FleetRule, question_of
 from pytest_torchprof.fleet.sources import Listed, from_root
@@ -32,6 +35,7 @@ SCHEMA: Final = 1
 _PART: Final = ".part.jsonl"
 LIST: Final = "list.json"
 RECORDS: Final = "records.jsonl"
+JOBS: Final = "jobs.jsonl"
 SUMMARY: Final = "summary.json"
 
 
@@ -75,6 +79,8 @@ class FleetSummary(Struct, frozen=True, kw_only=True):
     not_measured_because: dict[str, int]
     """By code."""
     quarantined_because: dict[str, int]
+    jobs: JobsSummary = JobsSummary()
+    """Those whose ranks are among the files."""
 
 
 class _LinePlace(Struct, frozen=True, array_like=True):
@@ -89,6 +95,10 @@ class _LinePlace(Struct, frozen=True, array_like=True):
 class _KeyInLine(Struct, frozen=True):
     key: str
     quarantined: dict[str, Any] | None = None
+
+
+class _PartInLine(Struct, frozen=True):
+    part: RankPart | None = None
 
 
 class FleetFolder(Struct, frozen=True):
@@ -177,19 +187,28 @@ class FleetFolder(Struct, frozen=True):
         with (self.path / "parts" / place.part).open("rb") as file:
             return place.is_quarantined, _read(file, place)
 
-    def sum_up(self, frozen: FrozenList, records: Records, see: Callable[[FileRecord], None]) -> FleetSummary:
-        """Write all records in the list's order and what they come to, and return that; ``see`` is called with each.
+    def sum_up(
+        self,
+        frozen: FrozenList,
+        records: Records,
+        see: Callable[[FileRecord], None],
+        see_job: Callable[[JobRecord], None],
+    ) -> FleetSummary:
+        """Write all records in the list's order, those of jobs and what they come to, and return that.
 
-        TorchprofError if they cannot be written.
+        ``see`` is called with each file's, ``see_job`` with each job's. TorchprofError if they cannot be written.
         """
+        jobs = Jobs()
         with self._written():
             with replacing(self.path / RECORDS, lasting=True) as unfinished, unfinished.open("wb") as file:
-                keys = (task.key for task in frozen.tasks())
-                summary = summed(frozen.version, records.each(keys, see, file))
+                each = records.each((task.key for task in frozen.tasks()), see, file)
+                summary = summed(frozen.version, jobs.gather(each, frozen.tasks()))
+            with replacing(self.path / JOBS, lasting=True) as unfinished, unfinished.open("wb") as file:
+                summary = replace(summary, jobs=_judged(jobs, records, see_job, file))
             with replacing(self.path / SUMMARY, lasting=True) as unfinished:
                 unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
         if self.bucket is not None:
-            for name in (RECORDS, SUMMARY):
+            for name in (RECORDS, JOBS, SUMMARY):
                 self.bucket.put(name, self.path / name)
         return summary
 
@@ -245,6 +264,13 @@ class Records(Struct, frozen=True, kw_only=True):
             see(record)
             yield record
 
+    def parts(self, keys: Iterable[str]) -> Iterator[RankPart]:
+        """Yield what the files of these keys have kept of their ranks."""
+        for line in self._lines(keys):
+            part = msgspec.json.decode(line, type=_PartInLine).part
+            if part is not None:
+                yield part
+
     def _lines(self, keys: Iterable[str]) -> Iterator[bytes]:
         """Yield the records of these keys, encoded."""
         opened: dict[str, BinaryIO] = {}
@@ -293,6 +319,17 @@ def summed(version: str, records: Iterable[FileRecord]) -> FleetSummary:
         not_measured_because=dict(sorted(unmeasured.items())),
         quarantined_because=dict(sorted(apart.items())),
     )
+
+
+def _judged(jobs: Jobs, records: Records, see: Callable[[JobRecord], None], copied: BinaryIO) -> JobsSummary:
+    """Judge the jobs, one after the other; return what they come to, after ``see`` was called with each."""
+    outcomes: Counter[Outcome] = Counter()
+    for name, files in jobs.each():
+        record = judged_job(name, files, records.parts(file.key for file in files))
+        copied.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
+        outcomes[record.outcome] += 1
+        see(record)
+    return jobs_summed(outcomes)
 
 
 def _code(code: str | None) -> str:

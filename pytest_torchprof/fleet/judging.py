@@ -9,13 +9,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.rank_parts import rank_and_size
+from pytest_torchprof.analysis.rank_parts import part_of, rank_and_size
+from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.baseline.entry import structure_hash
 from pytest_torchprof.fleet.at_hand import NotFetched, at_hand, is_same
 from pytest_torchprof.fleet.rules import Question, asked_of
 from pytest_torchprof.fleet.sources import Listed  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.limits import HOLDS, MISSED, check_limits
+from pytest_torchprof.limits.rank_limits import divided_among_ranks
 from pytest_torchprof.profiles import Profile, load_file
 from pytest_torchprof.reasons.catalogue import AnyReason, portable
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording, describe, reason_of
@@ -68,6 +70,8 @@ class FileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: Result | None = None
     """None of a file that is quarantined."""
     families: tuple[FamilyTime, ...] = ()
+    part: RankPart | None = None
+    """What its job is judged by, of a file that is one rank's of several."""
     quarantined: AnyReason | None = None
 
     @property
@@ -144,7 +148,8 @@ def _judged(task: FileTask) -> FileRecord:
     if not (fetched or _is_same(task)):
         return quarantined(task, ChangedSinceListed())
     profile = _with_steps(read, task.question.step).with_own_kernels(own_kernels)
-    verdicts = check_limits(profile, asked)
+    part = _part(profile, task.file)
+    verdicts = check_limits(profile, asked if part is None else divided_among_ranks(asked)[0])
     base = recorded_result(profile, task.file.name, rules)
     rank, ranks = rank_and_size(profile.trace) or (None, None)
     known = profile.measured and profile.kernels_unknown is None
@@ -163,7 +168,14 @@ def _judged(task: FileTask) -> FileRecord:
             structure=structure_hash(profile) if known else None,
         ),
         families=_families(profile) if known else (),
+        part=part,
     )
+
+
+def _part(profile: Profile, file: Listed) -> RankPart | None:
+    """Return what is kept of a recording of one of several ranks."""
+    _, size = rank_and_size(profile.trace) or (0, 1)
+    return replace(part_of(profile), path=file.name) if size > 1 else None
 
 
 def _is_same(task: FileTask) -> bool:
