@@ -106,6 +106,9 @@ def test_jobs_are_told_apart_by_folders_and_by_the_names_of_runs(tmp_path):
         "mixed": "not measured",
     }
     assert from_plain(records["mixed"]["reason"]).code == Code.MIXED_JOBS
+    # Where nothing is asked, nothing is left unjudged.
+    assert fleet(traces, "--into", tmp_path / "unasked") == 0
+    assert counted(tmp_path / "unasked")["without_limits"] == 3
 
 
 def named(folder, run, ranks):

@@ -139,8 +139,13 @@ def judged_job(name: JobName, files: Sequence[RankFile], parts: Iterable[RankPar
     try:
         job = joined(parts)
     except TorchprofError as problem:
-        reason = portable(reason_of(problem))
-        return JobRecord(job=name, files=len(files), outcome=Outcome.NOT_MEASURED, reason=reason)
+        is_asked = any(read_limit_texts(question.limits) for question in questions)
+        return JobRecord(
+            job=name,
+            files=len(files),
+            outcome=Outcome.NOT_MEASURED if is_asked else Outcome.RECORDED,
+            reason=portable(reason_of(problem)),
+        )
     verdicts = _verdicts(job, questions)
     unmeasured = next((verdict for verdict in verdicts if verdict.status not in (HOLDS, MISSED)), None)
     if any(verdict.status == MISSED for verdict in verdicts):
