@@ -23,6 +23,13 @@ pytest.importorskip("aiohttp", reason="needs aiohttp")
 pytestmark = pytest.mark.any_torch
 
 REFUSED = 503
+LIMITS = ["--limit", "max_kernels=9", "--jobs", "2", "--retries", "8"]
+PROGRAM = """
+import sys
+from pytest_torchprof.cli import main
+if __name__ == "__main__":
+    sys.exit(main(["fleet", "run", *sys.argv[1:]]))
+"""
 
 
 class Refusing(SimpleHTTPRequestHandler):
@@ -122,7 +129,7 @@ def bucket(monkeypatch, traces):
 
 
 def fleet(*words):
-    return main(["fleet", "run", *map(str, words), "--limit", "max_kernels=9", "--jobs", "2", "--retries", "8"])
+    return main(["fleet", "run", *map(str, words), *LIMITS])
 
 
 def by_name(records):
@@ -158,6 +165,21 @@ def test_a_bucket_that_refuses_every_third_request_loses_nothing(bucket, traces,
     assert by_name(there["records.jsonl"]) == by_name((tmp_path / "here" / "records.jsonl").read_bytes())
     parts = [files.cat_file(name) for name in files.ls(f"{bucket}/out/parts", detail=False)]
     assert sum(part.count(b"\n") for part in parts) == 14
+
+
+def test_two_drivers_of_one_bucket_do_each_other_no_harm(bucket, traces, tmp_path):
+    import s3fs
+
+    assert fleet(traces, "--into", tmp_path / "here") == 1
+    program = tmp_path / "fleet_script.py"
+    program.write_text(PROGRAM)
+    command = [sys.executable, str(program), f"{bucket}/nightly", "--into", f"{bucket}/out", *LIMITS]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    ended = [(*driver.communicate(), driver.returncode) for driver in both]
+    assert [status for *_, status in ended] == [1, 1], ended
+    files = s3fs.S3FileSystem(config_kwargs={"retries": {"total_max_attempts": 9}})
+    assert files.cat_file(f"{bucket}/out/summary.json") == (tmp_path / "here" / "summary.json").read_bytes()
+    assert files.cat_file(f"{bucket}/out/records.jsonl").count(b"\n") == 14
 
 
 def test_a_store_that_always_refuses_is_told(web, tmp_path, monkeypatch, capsys):

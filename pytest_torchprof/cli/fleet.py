@@ -37,6 +37,7 @@ examples:
   torchprof fleet run nightly/ --into fleet --limit max_syncs=0
   torchprof fleet run 'models/*/trace.json.gz' artifact.zip --into fleet --rules rules.toml --jobs 8
   torchprof fleet run manifest.jsonl --into fleet --rules rules.toml --memory 4GiB --timeout 60s --max-bad 10
+  torchprof fleet run s3://traces/nightly/ --into s3://traces/judged
   torchprof fleet run nightly/ --into fleet --shard 3/8
   torchprof fleet run nightly/ --into fleet --engine dask:tcp://scheduler:8786 --jobs 64
 
