@@ -139,7 +139,7 @@ def judged_job(name: JobName, files: Sequence[RankFile], parts: Iterable[RankPar
     try:
         job = joined(parts)
     except TorchprofError as problem:
-        is_asked = any(read_limit_texts(question.limits) for question in questions)
+        is_asked = any(asked_of(question)[1] for question in questions)
         return JobRecord(
             job=name,
             files=len(files),
@@ -167,16 +167,15 @@ def judged_job(name: JobName, files: Sequence[RankFile], parts: Iterable[RankPar
     )
 
 
-def _verdicts(job: Job, questions: Iterable[Question]) -> tuple[Verdict, ...]:
+def _verdicts(job: Job, questions: Sequence[Question]) -> tuple[Verdict, ...]:
     """Return what the limits come to that are asked of any of its ranks; of missing ones nothing is known."""
     verdicts: list[Verdict] = []
-    asked = False
     for question in questions:
-        limits = read_limit_texts(question.limits)
-        asked = asked or bool(limits)
-        own = check_job(job, _together(question), may_be_idle=limits.get("min_kernels") == 0)
+        may_be_idle = read_limit_texts(question.limits).get("min_kernels") == 0
+        own = check_job(job, _together(question), may_be_idle=may_be_idle)
         verdicts += [verdict for verdict in own if verdict not in verdicts]
-    return (*verdicts, *(missing_ranks(job) if asked else ()))
+    is_asked = any(asked_of(question)[1] for question in questions)
+    return (*verdicts, *(missing_ranks(job) if is_asked else ()))
 
 
 def jobs_summed(outcomes: Counter[Outcome]) -> JobsSummary:
