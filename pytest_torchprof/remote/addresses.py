@@ -53,7 +53,7 @@ def why_not_installed(modules: Iterable[str], extra: str) -> str | None:
 
 
 def reason_without_secrets(error: Exception, address: str) -> str:
-    """Return the first line of an error's text, without what is secret in an address."""
+    """Return the first line of an error's text, without the secrets of an address."""
     # SQLAlchemy's own text holds the statement and its parameters.
     cause = getattr(error, "orig", None) or error
     text = first_line(str(cause)) or type(cause).__name__

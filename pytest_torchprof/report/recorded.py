@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def recorded_result(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -> Result:
-    """Return the figures and findings of a recording; ``name`` is what it is called where no test has made it."""
+    """Return the figures and findings of a recording; ``name`` is its name if no test made it."""
     nodeid, label = analysis.trace.of_test
     return Result(
         nodeid=nodeid or name,
