@@ -189,4 +189,6 @@ def test_a_store_that_always_refuses_is_told(web, tmp_path, monkeypatch, capsys)
     assert main(["fleet", "run", str(listed), "--into", str(tmp_path / "out"), "--retries", "1"]) == 3
     assert str(REFUSED) in capsys.readouterr().out
     assert main(["fleet", "run", f"{web}/", "--into", str(tmp_path / "none"), "--retries", "1"]) == 2
-    assert "[recording-unreadable]" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "[recording-unreadable]" in told
+    assert str(REFUSED) in told

@@ -56,6 +56,9 @@ def reason_without_secrets(error: Exception, address: str) -> str:
     """Return the first line of an error's text, without the secrets of an address."""
     # SQLAlchemy's own text holds the statement and its parameters.
     cause = getattr(error, "orig", None) or error
+    if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
+        # fsspec says no more than the address of whatever a web server refuses.
+        cause = error.__cause__
     text = first_line(str(cause)) or type(cause).__name__
     for secret in sorted(_secrets(address), key=len, reverse=True):
         text = text.replace(secret, "***")
