@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.fleet.bucket import Bucket
-from pytest_torchprof.fleet.jobs import JobRecord, Jobs, JobsSummary, jobs_summed, judged_job
+from pytest_torchprof.fleet.jobs import GatheredJobs, JobRecord, JobsSummary, jobs_summed, judged_job
 from pytest_torchprof.fleet.judging import FileRecord, FileTask
 from pytest_torchprof.fleet.rules import FleetRule, question_of
 from pytest_torchprof.fleet.sources import Listed, from_root
@@ -198,7 +198,7 @@ class FleetFolder(Struct, frozen=True):
 
         ``see`` is called with each file's, ``see_job`` with each job's. TorchprofError if they cannot be written.
         """
-        jobs = Jobs()
+        jobs = GatheredJobs()
         with self._written():
             with replacing(self.path / RECORDS, lasting=True) as unfinished, unfinished.open("wb") as file:
                 each = records.each((task.key for task in frozen.tasks()), see, file)
@@ -321,7 +321,7 @@ def summed(version: str, records: Iterable[FileRecord]) -> FleetSummary:
     )
 
 
-def _judged(jobs: Jobs, records: Records, see: Callable[[JobRecord], None], copied: BinaryIO) -> JobsSummary:
+def _judged(jobs: GatheredJobs, records: Records, see: Callable[[JobRecord], None], copied: BinaryIO) -> JobsSummary:
     """Judge the jobs, one after the other; return what they come to, after ``see`` was called with each."""
     outcomes: Counter[Outcome] = Counter()
     for name, files in jobs.each():

@@ -84,7 +84,7 @@ class JobRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The rank that keeps the others waiting."""
 
 
-class Jobs:
+class GatheredJobs:
     """Gathers the files of each job, one record after the other."""
 
     def __init__(self) -> None:
