@@ -137,7 +137,7 @@ def test_sources_are_files_folders_patterns_archives_and_manifests(traces, tmp_p
     [
         (["gone/", "--into", "out"], "gone"),
         (["empty", "--into", "out"], "empty"),
-        (["s3://bucket/traces", "--into", "out"], "s3://bucket/traces"),
+        (["nothing://bucket/traces", "--into", "out"], "nothing://bucket/traces"),
         (["traces", "--into", "out", "--limit", "max_kernel=3"], "max_kernel"),
         (["traces", "--into", "out", "--memory", "much"], "--memory"),
         (["traces", "--into", "out", "--memory", "1MB"], "--memory"),
@@ -486,6 +486,42 @@ def test_dask_comes_to_the_same_though_a_worker_is_killed(traces, tmp_path):
     _, errors = driver.communicate()
     assert driver.returncode == 1, errors
     assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+@needs_proc
+def test_ray_comes_to_the_same_by_the_adapter_of_the_documentation(traces, tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason="needs Ray, which is installed by hand: pip install ray")
+    page = (Path(__file__).parents[1] / "docs" / "fleet.md").read_text()
+    (adapter,) = re.findall(r"```python\n# fleet_ray.py.*?\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "fleet_ray.py").write_text(adapter)
+    large(traces / "large.json.gz")
+    words = [traces, "--limit", "max_kernels=3", "--timeout", "1s", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    driver = started(*words, tmp_path / "out", "--engine", "futures:fleet_ray:RayExecutor", cwd=tmp_path)
+    _, errors = driver.communicate()
+    assert driver.returncode == 1, errors
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    records = records_in(tmp_path / "out")
+    assert from_plain(records["large.json.gz"]["quarantined"]).code == Code.TOOK_TOO_LONG
+
+
+def test_loky_comes_to_the_same(traces, tmp_path, monkeypatch):
+    pytest.importorskip("loky", reason="needs loky, which is installed by hand: pip install loky")
+    (tmp_path / "fleet_loky.py").write_text(
+        "from loky import get_reusable_executor\ndef made(): return get_reusable_executor(max_workers=2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    words = [traces, "--limit", "max_kernels=3", "--into"]
+    assert fleet(*words, tmp_path / "whole") == 1
+    assert fleet(*words, tmp_path / "out", "--engine", "futures:fleet_loky:made") == 1
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+@needs_proc
+def test_a_folder_that_takes_no_files_is_said_so(traces, capsys):
+    assert fleet(traces, "--into", "/proc/fleet") == 2
+    assert "[report-not-written]" in capsys.readouterr().err
 
 
 def test_the_rules_of_the_documentation_are_rules(traces, tmp_path):

@@ -19,6 +19,7 @@ NAME = "pytest_torchprof"
 LAYERS = """
 system, text
 reasons
+remote
 devices
 trace
 kernels
@@ -46,7 +47,7 @@ OUTSIDE = {
     "tabulate": {"text"},
     "alembic": {"history"},
     "distributed": {"fleet"},
-    "fsspec": {"history"},
+    "fsspec": {"remote"},
     "sqlalchemy": {"history"},
 }
 

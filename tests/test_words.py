@@ -55,6 +55,7 @@ SEVERAL = {
     "gap": "gaps",
     "graph break": "graph breaks",
     "graph launch": "graph launches",
+    "job": "jobs",
     "kernel": "kernels",
     "kernel name": "kernel names",
     "measurement": "measurements",

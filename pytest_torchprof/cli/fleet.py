@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentTypeError
+from collections import defaultdict
 from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from pytest_torchprof.cli import UsageError, add_limits, sentence, whole
 from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
-from pytest_torchprof.text import and_more, counted, enumerated, printable_line, show_bytes
+from pytest_torchprof.text import and_more, counted, enumerated, first_of, printable_line, show_bytes
 from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.fleet.bounded import Bounds
     from pytest_torchprof.fleet.driving import Crew
     from pytest_torchprof.fleet.folder import FleetFolder, FleetSummary, FrozenList
+    from pytest_torchprof.fleet.jobs import JobRecord
     from pytest_torchprof.fleet.judging import FileRecord, FileTask
 
 _DESCRIPTION: Final = """\
@@ -35,6 +37,7 @@ examples:
   torchprof fleet run nightly/ --into fleet --limit max_syncs=0
   torchprof fleet run 'models/*/trace.json.gz' artifact.zip --into fleet --rules rules.toml --jobs 8
   torchprof fleet run manifest.jsonl --into fleet --rules rules.toml --memory 4GiB --timeout 60s --max-bad 10
+  torchprof fleet run s3://traces/nightly/ --into s3://traces/judged
   torchprof fleet run nightly/ --into fleet --shard 3/8
   torchprof fleet run nightly/ --into fleet --engine dask:tcp://scheduler:8786 --jobs 64
 
@@ -91,9 +94,12 @@ def add_arguments(parser: Parser) -> None:
         nargs="+",
         metavar="SOURCE",
         help="a recording, a folder with all below it, a pattern ('*' and '**'), a ZIP archive, or a manifest: a file "
-        'that ends in .jsonl, with an object {"url": PATH, ...} in each line',
+        'that ends in .jsonl, with an object {"url": PATH, ...} in each line. Each may be an address that fsspec '
+        "reads: s3://, gs://, hf://, https://",
     )
-    own.add_argument("--into", type=Path, required=True, metavar="DIR", help="the folder of this run")
+    own.add_argument(
+        "--into", required=True, metavar="DIR|URL", help="the folder of this run, or the prefix of an object store"
+    )
     own.add_argument("--rules", type=Path, metavar="FILE", help="limits, device, step and thresholds by file, in TOML")
     add_limits(own)
     own.add_argument(
@@ -148,13 +154,20 @@ def run(arguments: Namespace) -> int:
 
 
 def _run(arguments: Namespace) -> int:
-    from pytest_torchprof.fleet.crew import LocalCrew  # noqa: PLC0415 - help and usage errors do without
-    from pytest_torchprof.fleet.driving import drive  # noqa: PLC0415
-    from pytest_torchprof.fleet.engines import EngineCrew, engine_called  # noqa: PLC0415
-    from pytest_torchprof.fleet.folder import FleetFolder, summed  # noqa: PLC0415
+    from pytest_torchprof.fleet.folder import folder_of_run  # noqa: PLC0415 - help and usage errors do without
 
     bounds = _bounds(arguments)
-    folder = FleetFolder(arguments.into)
+    with folder_of_run(arguments.into, arguments.retries) as folder:
+        return _run_in(folder, bounds, arguments)
+
+
+def _run_in(folder: FleetFolder, bounds: Bounds, arguments: Namespace) -> int:
+    from pytest_torchprof.fleet.crew import LocalCrew  # noqa: PLC0415
+    from pytest_torchprof.fleet.driving import drive  # noqa: PLC0415
+    from pytest_torchprof.fleet.engines import EngineCrew, engine_called  # noqa: PLC0415
+    from pytest_torchprof.fleet.folder import summed  # noqa: PLC0415
+    from pytest_torchprof.fleet.staging import StagingCrew  # noqa: PLC0415
+
     frozen = _frozen(arguments, folder)
     shard, records = arguments.shard, folder.known(_tell)
     to_do = (task for task in shard.of(frozen.tasks()) if task.key not in records.places)
@@ -164,6 +177,7 @@ def _run(arguments: Namespace) -> int:
         crew = LocalCrew(jobs, bounds)
     else:
         crew = EngineCrew(engine_called(arguments.engine), 2 * jobs, bounds)
+    crew = StagingCrew(crew)
     try:
         drive(to_do, crew, folder, arguments.retries)
     finally:
@@ -171,10 +185,10 @@ def _run(arguments: Namespace) -> int:
     shown, records = _Examples(), folder.known(_tell)
     own = [task.key for task in shard.of(frozen.tasks())]
     if missing := sum(key not in records.places for key in own):
-        text = f"{folder.path}: {counted(missing, 'file')} of {len(own):,} have no record"
+        text = f"{folder.shown}: {counted(missing, 'file')} of {len(own):,} have no record"
         raise TorchprofError(f"{text}; the same command judges them", Code.BAD_RECORD)
     if shard.is_all:
-        summary = folder.sum_up(frozen, records, shown.see)
+        summary = folder.sum_up(frozen, records, shown.see, shown.see_job)
     else:
         summary = summed(frozen.version, records.each(own, shown.see))
     sys.stdout.writelines(f"{on_screen(line)}\n" for line in _lines(folder, summary, shown))
@@ -229,7 +243,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     is_new = not folder.has_list
 
     def make_list() -> FrozenList:
-        files = listed(asked["sources"], folder.path)
+        files = listed(asked["sources"], arguments.into, arguments.retries)
         if unused := idle_rules(asked["rules"], files):
             raise UsageError(f"{arguments.rules}: {enumerated(unused)}: no file fits; mend the patterns or remove it")
         return FrozenList(**asked, files=files)
@@ -237,9 +251,9 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     frozen = folder.freeze(make_list)
     for name, value in asked.items():
         if getattr(frozen, name) != value:
-            raise UsageError(f"{folder.path} holds a run with other {_ASKED[name]}; name another folder for this one")
+            raise UsageError(f"{folder.shown} holds a run with other {_ASKED[name]}; name another folder for this one")
     if not is_new:
-        _tell_of_changes(frozen, folder)
+        _tell_of_changes(frozen, arguments)
     return frozen
 
 
@@ -251,12 +265,12 @@ _ASKED: Final = {
 }
 
 
-def _tell_of_changes(frozen: FrozenList, folder: FleetFolder) -> None:
+def _tell_of_changes(frozen: FrozenList, arguments: Namespace) -> None:
     """Say what the sources have now that the list has not."""
     from pytest_torchprof.fleet.sources import listed  # noqa: PLC0415
 
     try:
-        now = {(file.url, file.member): file for file in listed(frozen.sources, folder.path)}
+        now = {(file.url, file.member): file for file in listed(frozen.sources, arguments.into, arguments.retries)}
     except TorchprofError as problem:
         _tell(f"the sources are not what was listed: {problem}")
         return
@@ -284,6 +298,7 @@ class _Examples:
         self.missed: list[list[str]] = []
         self.not_measured: list[list[str]] = []
         self.quarantined: list[list[str]] = []
+        self.jobs: dict[str, list[list[str]]] = defaultdict(list)
 
     def see(self, record: FileRecord) -> None:
         """Note a file that is to be named."""
@@ -303,6 +318,13 @@ class _Examples:
         elif result.outcome is Outcome.NOT_MEASURED:
             self._note(self.not_measured, record, [str(result.reason)])
 
+    def see_job(self, job: JobRecord) -> None:
+        """Note a job of which there is something to say."""
+        lines, blocks = list(_job_lines(job)), self.jobs[job.outcome]
+        if (lines or job.missing) and len(blocks) < _MOST_SHOWN:
+            below = [f"    {printable_line(line, _LONGEST)}" for line in lines]
+            blocks.append([f"  {printable_line(str(job.job), _LONGEST)}: {_of_ranks(job)}", *below])
+
     def _note(self, blocks: list[list[str]], record: FileRecord, why: list[str]) -> None:
         if len(blocks) < _MOST_SHOWN:
             below = [f"    {printable_line(line, _LONGEST)}" for line in why]
@@ -310,7 +332,8 @@ class _Examples:
 
 
 def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iterator[str]:
-    from pytest_torchprof.fleet.folder import RECORDS  # noqa: PLC0415
+    from pytest_torchprof.fleet.folder import JOBS, RECORDS  # noqa: PLC0415
+    from pytest_torchprof.report.result import Outcome  # noqa: PLC0415
 
     yield (
         f"{counted(summary.listed, 'file')} listed: {summary.judged:,} judged, {summary.not_measured:,} not measured, "
@@ -329,10 +352,36 @@ def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iter
             yield f"\n{title}: {count:,}"
             yield from chain.from_iterable(blocks)
             if count > len(blocks):
-                yield f"  ...{and_more(count - len(blocks))}: {folder.path / RECORDS}"
+                yield f"  ...{and_more(count - len(blocks))}: {folder.file(RECORDS)}"
+    jobs = summary.jobs
+    if jobs.listed:
+        yield (
+            f"\n{counted(jobs.listed, 'job')} of several ranks: {jobs.hold:,} hold, {jobs.missed:,} missed, "
+            f"{jobs.not_measured:,} not measured, {jobs.without_limits:,} without limits on all ranks"
+        )
+        for outcome in (Outcome.FAILED, Outcome.NOT_MEASURED, Outcome.PASSED, Outcome.RECORDED):
+            yield from chain.from_iterable(shown.jobs[outcome])
+        yield f"  all of them: {folder.file(JOBS)}"
+
+
+def _job_lines(job: JobRecord) -> Iterator[str]:
+    """Yield why a job is not judged, the limits that do not hold, and what its ranks show together."""
+    from pytest_torchprof.limits import HOLDS as LIMIT_HOLDS  # noqa: PLC0415
+    from pytest_torchprof.limits.failure import limit_line  # noqa: PLC0415
+
+    if job.reason is not None and not job.limits:
+        yield str(job.reason)
+    yield from (limit_line(verdict).strip() for verdict in job.limits if verdict.status != LIMIT_HOLDS)
+    yield from (f"{finding.code}: {finding.message}" for finding in job.findings[:_MOST_SHOWN])
+
+
+def _of_ranks(job: JobRecord) -> str:
+    there = f"{job.files:,} of {counted(job.job.ranks, 'rank')}"
+    return f"{there}, without rank {first_of(list(map(str, job.missing)), _MOST_SHOWN)}" if job.missing else there
 
 
 def _status(summary: FleetSummary, max_bad: int) -> int:
-    if summary.missed:
+    if summary.missed or summary.jobs.missed:
         return MISSED
-    return UNKNOWN if summary.not_measured + summary.quarantined > max_bad else HOLDS
+    bad = summary.not_measured + summary.quarantined + summary.jobs.not_measured
+    return UNKNOWN if bad > max_bad else HOLDS

@@ -13,6 +13,7 @@ from msgspec import Struct
 from pytest_torchprof.fleet.judging import FileTask, Hindrance, Trouble, encoded, quarantined
 from pytest_torchprof.reasons.errors import describe
 from pytest_torchprof.reasons.fleet import JudgingFailed
+from pytest_torchprof.remote.patience import pause_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 _PART_RECORDS: Final = 500
 _PART_S: Final = 5.0
 """When a part is closed: what is in none yet is judged again if the driver is killed."""
-_FIRST_PAUSE_S: Final = 0.5
-_LONGEST_PAUSE_S: Final = 30.0
 
 
 class Crew(Protocol):
@@ -75,8 +74,8 @@ class _Queue:
     def again(self, attempt: _Try) -> None:
         """Try a file again, after a pause that grows."""
         self._count += 1
-        pause_s = min(_FIRST_PAUSE_S * 2 ** (attempt.before - 1), _LONGEST_PAUSE_S) if attempt.before else 0.0
-        heapq.heappush(self._later, (time.monotonic() + pause_s, self._count, attempt))
+        due_in_s = pause_s(attempt.before) if attempt.before else 0.0
+        heapq.heappush(self._later, (time.monotonic() + due_in_s, self._count, attempt))
 
     @property
     def due_in_s(self) -> float | None:

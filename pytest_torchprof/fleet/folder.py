@@ -6,29 +6,36 @@ import hashlib
 import os
 import uuid
 from collections import Counter
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.fleet.bucket import Bucket
+from pytest_torchprof.fleet.jobs import GatheredJobs, JobRecord, JobsSummary, jobs_summed, judged_job
 from pytest_torchprof.fleet.judging import FileRecord, FileTask
 from pytest_torchprof.fleet.rules import FleetRule, question_of
-from pytest_torchprof.fleet.sources import Listed  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.fleet.sources import Listed, from_root
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.remote.addresses import is_remote, without_local_protocol
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.system.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 SCHEMA: Final = 1
 _PART: Final = ".part.jsonl"
 LIST: Final = "list.json"
 RECORDS: Final = "records.jsonl"
+JOBS: Final = "jobs.jsonl"
 SUMMARY: Final = "summary.json"
 
 
@@ -72,6 +79,8 @@ class FleetSummary(Struct, frozen=True, kw_only=True):
     not_measured_because: dict[str, int]
     """By code."""
     quarantined_because: dict[str, int]
+    jobs: JobsSummary = JobsSummary()
+    """Those whose ranks are among the files."""
 
 
 class _LinePlace(Struct, frozen=True, array_like=True):
@@ -88,14 +97,32 @@ class _KeyInLine(Struct, frozen=True):
     quarantined: dict[str, Any] | None = None
 
 
+class _PartInLine(Struct, frozen=True):
+    part: RankPart | None = None
+
+
 class FleetFolder(Struct, frozen=True):
     """The folder of a run."""
 
     path: Path
+    """On this machine."""
+    bucket: Bucket | None = None
+    """Where it lies if that is elsewhere; the path then holds copies, as far as they were asked for."""
+
+    @property
+    def shown(self) -> str:
+        """What people read."""
+        return str(self.path) if self.bucket is None else self.bucket.shown
+
+    def file(self, name: str) -> str:
+        """Return the path or address of one of its files, as people read it."""
+        return str(self.path / name) if self.bucket is None else f"{self.bucket.shown}/{name}"
 
     @property
     def has_list(self) -> bool:
-        """Whether a run has begun there."""
+        """Whether a run has begun there; TorchprofError if that cannot be told."""
+        if self.bucket is not None and not (self.path / LIST).exists():
+            return self.bucket.fetch(LIST, self.path / LIST)
         return (self.path / LIST).exists()
 
     def freeze(self, made: Callable[[], FrozenList]) -> FrozenList:
@@ -104,23 +131,32 @@ class FleetFolder(Struct, frozen=True):
         frozen = None if self.has_list else made()
         with self._written():
             (self.path / "parts").mkdir(parents=True, exist_ok=True)
-            if frozen is not None:
+            if frozen is not None and self.bucket is not None:
+                self.bucket.put_once(LIST, msgspec.json.encode(frozen))
+                # Another command may have been first.
+                self.bucket.fetch(LIST, file)
+            elif frozen is not None:
                 with suppress(FileExistsError):
                     _write_once(file, msgspec.json.encode(frozen))
             content = file.read_bytes()
         try:
             return msgspec.json.decode(content, type=FrozenList)
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-            text = f"{file}: is no list of a fleet that this version reads: {problem}. Name another folder."
+            text = f"{self.file(LIST)}: is no list of a fleet that this version reads: {problem}. Name another folder."
             raise TorchprofError(text, Code.BAD_RECORD) from None
 
     def add(self, lines: Iterable[bytes]) -> None:
         """Keep records as a part of its own; TorchprofError if it cannot be written."""
-        with self._written(), replacing(self.path / "parts" / f"{uuid.uuid4().hex}{_PART}", lasting=True) as unfinished:
+        part = self.path / "parts" / f"{uuid.uuid4().hex}{_PART}"
+        with self._written(), replacing(part, lasting=True) as unfinished:
             unfinished.write_bytes(b"".join(line + b"\n" for line in lines))
+        if self.bucket is not None:
+            self.bucket.put(f"parts/{part.name}", part)
 
     def known(self, note: Callable[[str], None]) -> Records:
         """Return where the records of the run lie; ``note`` gets a sentence about each part that cannot be read."""
+        if self.bucket is not None:
+            self._copy_parts(self.bucket)
         places: dict[str, _LinePlace] = {}
         for part in sorted((self.path / "parts").glob(f"*{_PART}")):
             try:
@@ -136,25 +172,60 @@ class FleetFolder(Struct, frozen=True):
                     places[key] = place
         return Records(path=self.path / "parts", places=places)
 
+    def _copy_parts(self, bucket: Bucket) -> None:
+        there = set(bucket.names("parts"))
+        with self._written():
+            (self.path / "parts").mkdir(exist_ok=True)
+            for name in sorted(there):
+                part = self.path / "parts" / name
+                # A part is never changed.
+                if name.endswith(_PART) and not part.exists():
+                    with replacing(part) as unfinished:
+                        bucket.fetch(f"parts/{name}", unfinished)
+
     def _rank(self, place: _LinePlace) -> tuple[bool, bytes]:
         with (self.path / "parts" / place.part).open("rb") as file:
             return place.is_quarantined, _read(file, place)
 
-    def sum_up(self, frozen: FrozenList, records: Records, see: Callable[[FileRecord], None]) -> FleetSummary:
-        """Write all records in the list's order and what they come to, and return that; ``see`` is called with each.
+    def sum_up(
+        self,
+        frozen: FrozenList,
+        records: Records,
+        see: Callable[[FileRecord], None],
+        see_job: Callable[[JobRecord], None],
+    ) -> FleetSummary:
+        """Write all records in the list's order, those of jobs and what they come to, and return that.
 
-        TorchprofError if they cannot be written.
+        ``see`` is called with each file's, ``see_job`` with each job's. TorchprofError if they cannot be written.
         """
+        jobs = GatheredJobs()
         with self._written():
             with replacing(self.path / RECORDS, lasting=True) as unfinished, unfinished.open("wb") as file:
-                keys = (task.key for task in frozen.tasks())
-                summary = summed(frozen.version, records.each(keys, see, file))
+                each = records.each((task.key for task in frozen.tasks()), see, file)
+                summary = summed(frozen.version, jobs.gather(each, frozen.tasks()))
+            with replacing(self.path / JOBS, lasting=True) as unfinished, unfinished.open("wb") as file:
+                summary = replace(summary, jobs=_judged(jobs, records, see_job, file))
             with replacing(self.path / SUMMARY, lasting=True) as unfinished:
                 unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
+        if self.bucket is not None:
+            for name in (RECORDS, JOBS, SUMMARY):
+                self.bucket.put(name, self.path / name)
         return summary
 
     def _written(self) -> _Written:
         return _Written(self.path)
+
+
+@contextmanager
+def folder_of_run(into: str, retries: int) -> Iterator[FleetFolder]:
+    """Yield the folder that a path or an address means; TorchprofError for one that no run can be written to."""
+    if not is_remote(into):
+        yield FleetFolder(from_root(without_local_protocol(into)))
+        return
+    bucket = Bucket(into.rstrip("/"), retries)
+    bucket.refuse_unusable()
+    with TemporaryDirectory(prefix="torchprof-") as copies:
+        yield FleetFolder(Path(copies), bucket)
 
 
 class _Written:
@@ -192,6 +263,13 @@ class Records(Struct, frozen=True, kw_only=True):
             record = msgspec.json.decode(line, type=FileRecord)
             see(record)
             yield record
+
+    def parts(self, keys: Iterable[str]) -> Iterator[RankPart]:
+        """Yield what the files of these keys have kept of their ranks."""
+        for line in self._lines(keys):
+            part = msgspec.json.decode(line, type=_PartInLine).part
+            if part is not None:
+                yield part
 
     def _lines(self, keys: Iterable[str]) -> Iterator[bytes]:
         """Yield the records of these keys, encoded."""
@@ -241,6 +319,17 @@ def summed(version: str, records: Iterable[FileRecord]) -> FleetSummary:
         not_measured_because=dict(sorted(unmeasured.items())),
         quarantined_because=dict(sorted(apart.items())),
     )
+
+
+def _judged(jobs: GatheredJobs, records: Records, see: Callable[[JobRecord], None], copied: BinaryIO) -> JobsSummary:
+    """Judge the jobs, one after the other; return what they come to, after ``see`` was called with each."""
+    outcomes: Counter[Outcome] = Counter()
+    for name, files in jobs.each():
+        record = judged_job(name, files, records.parts(file.key for file in files))
+        copied.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
+        outcomes[record.outcome] += 1
+        see(record)
+    return jobs_summed(outcomes)
 
 
 def _code(code: str | None) -> str:

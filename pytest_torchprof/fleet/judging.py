@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import zipfile
-from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path
-from shutil import copyfileobj
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_torchprof.analysis.rank_parts import rank_and_size
+from pytest_torchprof.analysis.rank_parts import part_of, rank_and_size
+from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.analysis.tables import rows_by
 from pytest_torchprof.baseline.entry import structure_hash
+from pytest_torchprof.fleet.at_hand import NotFetched, at_hand, is_same
 from pytest_torchprof.fleet.rules import Question, asked_of
-from pytest_torchprof.fleet.sources import Listed, is_as_listed
+from pytest_torchprof.fleet.sources import Listed  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.limits import HOLDS, MISSED, check_limits
+from pytest_torchprof.limits.rank_limits import divided_among_ranks
 from pytest_torchprof.profiles import Profile, load_file
 from pytest_torchprof.reasons.catalogue import AnyReason, portable
-from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnreadableRecording, describe, reason_of
 from pytest_torchprof.reasons.fleet import ChangedSinceListed, JudgingFailed
+from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.recordings import Unreadable
 from pytest_torchprof.reasons.unreadable import OfPath
-from pytest_torchprof.recording.bounds import UNPACKED
-from pytest_torchprof.report.page.measured import of_recording
+from pytest_torchprof.report.recorded import recorded_result
 from pytest_torchprof.report.result import Outcome, Result, with_numbers
-from pytest_torchprof.system.archives import DAMAGED
 from pytest_torchprof.trace.metadata import Adoption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pytest_torchprof.limits import Verdict
 
@@ -49,6 +45,8 @@ class FileTask(Struct, frozen=True, kw_only=True):
     """The same for the same file, question and version."""
     file: Listed
     question: Question
+    copy: str | None = None
+    """Where the driver has put a copy, of a file that no other process reaches."""
 
 
 class FamilyTime(Struct, frozen=True, kw_only=True):
@@ -72,6 +70,8 @@ class FileRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: Result | None = None
     """None of a file that is quarantined."""
     families: tuple[FamilyTime, ...] = ()
+    part: RankPart | None = None
+    """What its job is judged by, of a file that is one rank's of several."""
     quarantined: AnyReason | None = None
 
     @property
@@ -103,6 +103,8 @@ def judge(task: FileTask) -> bytes | Trouble:
         return encoded(_judged(task))
     except MemoryError:
         return Trouble(cause=Hindrance.MEMORY)
+    except NotFetched as problem:
+        return Trouble(cause=Hindrance.READING, reason=_reason(problem, task.file))
     except TorchprofError as problem:
         behind = problem.__context__
         reason = _reason(problem, task.file)
@@ -125,25 +127,30 @@ def encoded(record: FileRecord) -> bytes:
 
 def _record(task: FileTask) -> FileRecord:
     file = task.file
-    return FileRecord(key=task.key, url=file.url, member=file.member, metadata=file.metadata, rule=task.question.rule)
+    return FileRecord(key=task.key, url=file.shown, member=file.member, metadata=file.metadata, rule=task.question.rule)
 
 
 def _judged(task: FileTask) -> FileRecord:
     own_kernels, asked, rules = asked_of(task.question)
-    if not _is_as_listed(task.file):
+    fetched = task.file.is_remote and task.file.member is None
+    if not (fetched or _is_same(task)):
         return quarantined(task, ChangedSinceListed())
-    with _at_hand(task.file) as path:
+    with at_hand(task.file, task.copy) as path:
+        # What was fetched is asked about once, when it is there.
+        if fetched and not _is_same(task):
+            return quarantined(task, ChangedSinceListed())
         try:
             read = load_file(path, device=task.question.device)
         except TorchprofError as problem:
             if path == task.file.url:
                 raise
             return quarantined(task, _reason(problem, task.file, unpacked=path))
-    if not _is_as_listed(task.file):
+    if not (fetched or _is_same(task)):
         return quarantined(task, ChangedSinceListed())
     profile = _with_steps(read, task.question.step).with_own_kernels(own_kernels)
-    verdicts = check_limits(profile, asked)
-    base = of_recording(profile, task.file.name, rules).result
+    part = _part(profile, task.file)
+    verdicts = check_limits(profile, asked if part is None else divided_among_ranks(asked)[0])
+    base = recorded_result(profile, task.file.name, rules)
     rank, ranks = rank_and_size(profile.trace) or (None, None)
     known = profile.measured and profile.kernels_unknown is None
     outcome, why = _outcome(profile, verdicts)
@@ -161,51 +168,28 @@ def _judged(task: FileTask) -> FileRecord:
             structure=structure_hash(profile) if known else None,
         ),
         families=_families(profile) if known else (),
+        part=part,
     )
+
+
+def _part(profile: Profile, file: Listed) -> RankPart | None:
+    """Return what is kept of a recording of one of several ranks."""
+    _, size = rank_and_size(profile.trace) or (0, 1)
+    return replace(part_of(profile), path=file.name) if size > 1 else None
+
+
+def _is_same(task: FileTask) -> bool:
+    # Whoever made a copy has looked.
+    return task.copy is not None or is_same(task.file)
 
 
 def _reason(problem: TorchprofError, file: Listed, *, unpacked: str = "") -> AnyReason:
     """Return why a file is not judged; where a member was ``unpacked`` is gone when somebody reads it."""
     if isinstance(problem, UnreadableRecording) and (cause := problem.cause) is not None:
         return Unreadable(replace(cause, path=file.name) if unpacked and isinstance(cause, OfPath) else cause)
+    if unpacked:
+        return Verbatim.of(problem.text.replace(unpacked, file.name), problem.code)
     return portable(reason_of(problem))
-
-
-def _is_as_listed(file: Listed) -> bool:
-    try:
-        return is_as_listed(file)
-    except FileNotFoundError:
-        # One that is gone is missing, which reading it says.
-        return True
-    except OSError as problem:
-        text = f"{file.url} cannot be read: {problem.strerror}."
-        raise UnreadableRecording(text, Code.RECORDING_UNREADABLE)  # noqa: B904 - the context says which error it was
-
-
-@contextmanager
-def _at_hand(file: Listed) -> Iterator[str]:
-    """Yield the path of a file that can be read: of a member of an archive, where it is unpacked."""
-    if file.member is None:
-        yield file.url
-        return
-    with TemporaryDirectory(prefix="torchprof-") as folder:
-        path = Path(folder, Path(file.member).name)
-        try:
-            with zipfile.ZipFile(file.url) as archive, archive.open(file.member) as packed, path.open("wb") as plain:
-                if (file.size or 0) > UNPACKED:
-                    text = f"{file.name} unpacks to more than {UNPACKED >> 20:,} MiB. Record fewer steps."
-                    raise UnreadableRecording(text, Code.RECORDING_TOO_LARGE)
-                copyfileobj(packed, plain)
-        except FileNotFoundError:
-            text = f"{file.url}: the archive is not there any more."
-            raise UnreadableRecording(text, Code.RECORDING_MISSING) from None
-        except OSError as problem:
-            text = f"{file.name} cannot be unpacked: {problem.strerror or problem}."
-            raise UnreadableRecording(text, Code.RECORDING_UNREADABLE)  # noqa: B904 - as above
-        except DAMAGED as problem:
-            text = f"{file.name} cannot be unpacked: {problem}. Copy the archive again."
-            raise UnreadableRecording(text, Code.RECORDING_DAMAGED) from None
-        yield str(path)
 
 
 def _with_steps(profile: Profile, step: str | None) -> Profile:

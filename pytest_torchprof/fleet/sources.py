@@ -1,24 +1,31 @@
-"""Which files are meant: files, folders, patterns, ZIP archives, and manifests, as a list that stays."""
+"""Which files are meant: files, folders, patterns, ZIP archives and manifests, here or elsewhere, as a list."""
 
 from __future__ import annotations
 
 import os
 import zipfile
+from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 from msgspec import Struct
 
+from pytest_torchprof.fleet.remote import asked, files_now, refuse_unreachable
 from pytest_torchprof.profiles import ENDINGS, traces_in
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.recording.files import is_stacks_name
+from pytest_torchprof.recording.files import is_stacks_name, stacks_name
+from pytest_torchprof.remote.addresses import is_remote, protocol_of, without_local_protocol
+from pytest_torchprof.remote.files import bare_version, file_at, files_at, read_at, reading
 from pytest_torchprof.system.archives import DAMAGED
+from pytest_torchprof.text import without_passwords
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_torchprof.remote.files import RemoteFile
 
 ARCHIVE: Final = ".zip"
 MANIFEST: Final = ".jsonl"
@@ -28,44 +35,72 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file of the list, as it was when the list was made."""
 
     url: str
-    """Its path, from the root; of a file in an archive the archive's."""
+    """Its path, from the root, or its address; of a file in an archive the archive's."""
     member: str | None = None
     """Its name in the archive."""
     size: int | None = None
     """In bytes; None where there was no file."""
     changed: int | None = None
-    """When the file, or the archive, was changed last, in nanoseconds."""
+    """When the file, or the archive, was changed last, in nanoseconds; None of an address."""
+    etag: str | None = None
+    """What its store calls this version of it; None of a path, and where the store does not say."""
     metadata: dict[str, str] = {}
     """What else a manifest says of it."""
 
     @property
     def name(self) -> str:
-        """What people read."""
-        return self.url if self.member is None else f"{self.url}: {self.member}"
+        """What people read: never with a password."""
+        return self.shown if self.member is None else f"{self.shown}: {self.member}"
+
+    @property
+    def shown(self) -> str:
+        """Where it lies, without a password."""
+        return without_passwords(self.url)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is behind an address."""
+        return is_remote(self.url)
 
 
 class _ManifestLine(Struct, frozen=True):
     url: str
     size: int | None = None
+    etag: str | None = None
 
 
-def listed(sources: Iterable[str], apart_from: Path) -> tuple[Listed, ...]:
-    """Return the files of sources in the order of their names, each once, without those below a folder.
+def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> tuple[Listed, ...]:
+    """Return the files of sources in the order of their names, each once, without those below a folder or an address.
 
-    Raises TorchprofError for a source that has none or cannot be looked through, and for a manifest that is none.
+    ``retries``: how often a store is asked again. Raises TorchprofError for a source that has none or cannot be looked
+    through, and for a manifest that is none.
     """
     files: dict[tuple[str, str], Listed] = {}
-    left_out = f"{from_root(apart_from)}{os.sep}"
+    folder = address_of(str(apart_from)).rstrip(f"/{os.sep}")
+    left_out = (f"{folder}{os.sep}", f"{folder}/")
     for source in sources:
-        own = [file for file in _files_of(source) if not file.url.startswith(left_out)]
+        own = [file for file in _files_of(source, retries) if not file.url.startswith(left_out)]
         if not own:
             problem = (
-                f"{source}: there are no recordings: expected files that end in .json or .json.gz. Check the path."
+                f"{without_passwords(source)}: there are no recordings: expected files that end in .json or .json.gz. "
+                "Check the path."
             )
             raise TorchprofError(problem, Code.RECORDING_MISSING)
         # What a manifest says of a file counts, wherever the file is named besides.
         files |= {_key(file): file for file in own if file.metadata or _key(file) not in files}
-    return tuple(files[key] for key in sorted(files))
+    return tuple(_looked_up([files[key] for key in sorted(files)], retries))
+
+
+def _looked_up(files: Sequence[Listed], retries: int) -> list[Listed]:
+    """Return files with what their stores say of them, where neither a manifest nor a listing does."""
+    asked_for = [file.url for file in files if file.is_remote and None in (file.size, file.etag)]
+    there = files_now(asked_for, retries)
+    return [_with_version(file, there[file.url]) if file.url in there else file for file in files]
+
+
+def _with_version(file: Listed, now: RemoteFile) -> Listed:
+    size = now.size if file.size is None else file.size
+    return msgspec.structs.replace(file, size=size, etag=now.version if file.etag is None else file.etag)
 
 
 def from_root(path: str | Path) -> Path:
@@ -75,11 +110,18 @@ def from_root(path: str | Path) -> Path:
 
 def address_of(source: str) -> str:
     """Return a source in a form that means the same from any folder."""
-    return source if "://" in source else str(from_root(source))
+    return source if is_remote(source) else str(from_root(without_local_protocol(source)))
 
 
 def is_as_listed(file: Listed) -> bool:
-    """Whether a file that is there is the one that was listed; FileNotFoundError where it is not there."""
+    """Whether a file that is there is the one that was listed; FileNotFoundError where it is not there.
+
+    Raises what the store's library raises of an address.
+    """
+    if file.is_remote:
+        now = file_at(file.url)
+        same_size = file.member is not None or None in (file.size, now.size) or file.size == now.size
+        return same_size and file.etag in (None, now.version)
     stat = Path(file.url).stat()
     return (stat.st_size == file.size or file.member is not None) and stat.st_mtime_ns == file.changed
 
@@ -88,23 +130,48 @@ def _key(file: Listed) -> tuple[str, str]:
     return file.url, file.member or ""
 
 
-def _files_of(source: str) -> Iterator[Listed]:
-    if "://" in source:
-        problem = f"{source}: expected a file, a folder, a pattern, a ZIP archive or a manifest on this machine"
-        raise TorchprofError(problem, Code.BAD_USAGE)
-    path = from_root(source)
+def _files_of(source: str, retries: int) -> Iterator[Listed]:
+    if is_remote(source):
+        yield from _files_elsewhere(source, retries)
+        return
+    path = Path(address_of(source))
     if path.is_dir():
         yield from map(_file, traces_in(str(path), onerror=_refuse))
     elif path.suffix == MANIFEST:
         yield from _files_of_manifest(path)
     elif path.suffix == ARCHIVE:
-        yield from _members(path)
+        yield from _members(_file(str(path)), path)
     elif path.exists():
         yield _file(str(path))
     elif has_magic(source):
         for match in map(Path, glob(str(path), recursive=True)):  # noqa: PTH207 - it may begin anywhere
             if not match.is_dir():
-                yield from _members(match) if match.suffix == ARCHIVE else [_file(str(match))]
+                archive = _file(str(match))
+                yield from _members(archive, match) if match.suffix == ARCHIVE else [archive]
+
+
+def _files_elsewhere(source: str, retries: int) -> Iterator[Listed]:
+    refuse_unreachable(source)
+    if source.endswith(MANIFEST):
+        content = asked(source, lambda: read_at(source), retries)
+        yield from _files_of_lines(content, source, source.rpartition("/")[0])
+        return
+    # In the addresses of web servers a question mark begins what is asked for.
+    is_pattern = "*" in source if protocol_of(source) in ("http", "https") else has_magic(source)
+    files = asked(source, lambda: files_at(source, is_pattern=is_pattern, retries=retries), retries=0)
+    is_itself = [file.address for file in files] == [source]
+    repeats = {stacks_name(file.address) for file in files}
+    for file in files:
+        own = Listed(url=file.address, size=file.size, etag=file.version)
+        if file.address.endswith(ARCHIVE) and (is_pattern or is_itself):
+            yield from asked(source, partial(_members_elsewhere, own), retries)
+        elif is_pattern or is_itself or (file.address.endswith(ENDINGS) and file.address not in repeats):
+            yield own
+
+
+def _members_elsewhere(archive: Listed) -> list[Listed]:
+    with reading(archive.url) as content:
+        return list(_members(archive, content))
 
 
 def _refuse(problem: OSError) -> None:
@@ -121,40 +188,53 @@ def _file(path: str, more: Mapping[str, Any] | None = None) -> Listed:
     return Listed(url=path, **{"size": stat.st_size, "changed": stat.st_mtime_ns, **(more or {})})
 
 
-def _members(path: Path) -> Iterator[Listed]:
-    archive = _file(str(path))
+def _members(archive: Listed, content: Path | BinaryIO) -> Iterator[Listed]:
     try:
-        with zipfile.ZipFile(path) as content:
-            for member in content.infolist():
+        with zipfile.ZipFile(content) as packed:
+            for member in packed.infolist():
                 if member.filename.endswith(ENDINGS) and not is_stacks_name(member.filename):
                     yield msgspec.structs.replace(archive, member=member.filename, size=member.file_size)
     except DAMAGED as problem:
-        text = f"{path}: the archive cannot be read: {problem}. Copy it again, or leave it out."
+        if archive.is_remote and not isinstance(problem, zipfile.BadZipFile):
+            raise
+        text = f"{archive.shown}: the archive cannot be read: {problem}. Copy it again, or leave it out."
         raise TorchprofError(text, Code.RECORDING_UNREADABLE) from None
 
 
 def _files_of_manifest(path: Path) -> Iterator[Listed]:
     try:
-        lines = path.read_bytes().splitlines()
+        content = path.read_bytes()
     except OSError as problem:
         text = f"{path}: the manifest cannot be read: {problem.strerror}"
         raise TorchprofError(text, Code.RECORDING_UNREADABLE) from None
-    for number, line in enumerate(lines, 1):
+    yield from _files_of_lines(content, str(path), str(path.parent))
+
+
+def _files_of_lines(content: bytes, manifest: str, folder: str) -> Iterator[Listed]:
+    for number, line in enumerate(content.splitlines(), 1):
         if line.strip():
-            yield _file_of_line(path, number, line)
+            yield _file_of_line(f"{without_passwords(manifest)}:{number}", folder, line)
 
 
-def _file_of_line(path: Path, number: int, line: bytes) -> Listed:
+def _file_of_line(where: str, folder: str, line: bytes) -> Listed:
     try:
         own = msgspec.json.decode(line, type=_ManifestLine)
         metadata = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        text = f'{path}:{number}: expected an object with "url", and perhaps "size": {problem}'
+        text = f'{where}: expected an object with "url", and perhaps "size" and "etag": {problem}'
         raise TorchprofError(text, Code.BAD_USAGE) from None
-    if "://" in own.url:
-        text = f"{path}:{number}: {own.url}: expected the path of a file, from the manifest's folder or from the root"
-        raise TorchprofError(text, Code.BAD_USAGE)
-    known: dict[str, Any] = {} if own.size is None else {"size": own.size}
     others = {name: value for name, value in metadata.items() if name not in _ManifestLine.__struct_fields__}
-    known["metadata"] = {name: value if isinstance(value, str) else str(value) for name, value in others.items()}
-    return _file(str(from_root(path.parent / own.url)), known)
+    known: dict[str, Any] = {
+        "metadata": {name: value if isinstance(value, str) else str(value) for name, value in others.items()}
+    }
+    if own.size is not None:
+        known["size"] = own.size
+    if own.etag is not None:
+        known["etag"] = bare_version(own.etag)
+    url = without_local_protocol(own.url)
+    if is_remote(url):
+        refuse_unreachable(url)
+        return Listed(url=url, **known)
+    if is_remote(folder) and not url.startswith("/"):
+        return Listed(url=f"{folder}/{url}", **known)
+    return _file(str(from_root(Path(folder, url))), known)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from fsspec import url_to_fs
-from fsspec.config import conf
-
-from pytest_torchprof.history.guarding import guarding, reason_without_secrets
+from pytest_torchprof.history.guarding import guarding
 from pytest_torchprof.history.notes import NOTE_SUFFIX, Note, decode_note, encode_note
 from pytest_torchprof.history.record import SUFFIX, BadRecord, RunRecord, decode, encode
 from pytest_torchprof.history.store import another_of_the_same_id
+from pytest_torchprof.remote.addresses import reason_without_secrets
+from pytest_torchprof.remote.opening import opened
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 16
 """How many objects are fetched together, and held in memory."""
-
-
-_S3: Final = "s3"
-# s3fs itself tries again whatever is worth it; botocore's tries in each of its own would make minutes of seconds.
-_ONE_TRY: Final = {"retries": {"total_max_attempts": 1}}
 
 
 class HistoryObjects:
@@ -108,7 +102,7 @@ class HistoryObjects:
             for name, content in zip(some, contents, strict=True):
                 shown = f"{self.shown}/{name.rpartition('/')[2]}"
                 if isinstance(content, Exception):
-                    yield BadRecord(f"{shown}: cannot be read: {reason_without_secrets(content, self._where)}")
+                    yield BadRecord(f"{shown}: cannot be read: {reason_without_secrets(content, self._where.address)}")
                 else:
                     yield shown, content
 
@@ -119,16 +113,8 @@ class HistoryObjects:
                 raise content
 
     def _opened(self) -> tuple[Any, str]:
-        files, prefix = url_to_fs(self._where.address, **self._settings())
-        # What others have written meanwhile counts.
-        files.invalidate_cache()
+        files, prefix = opened(self._where.address)
         return files, prefix.rstrip("/")
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings that replace the user's own of fsspec."""
-        if not self._where.address.startswith(f"{_S3}://"):
-            return {}
-        return {"config_kwargs": {**_ONE_TRY, **conf.get(_S3, {}).get("config_kwargs", {})}}
 
 
 def _names(files: Any, prefix: str, suffix: str = SUFFIX) -> list[str]:

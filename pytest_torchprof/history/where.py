@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from pytest_torchprof.history.local_disk import network_file_system
 from pytest_torchprof.history.store import StoreUnusable
+from pytest_torchprof.remote.addresses import why_not_installed
 from pytest_torchprof.text import enumerated, without_passwords
 
 if TYPE_CHECKING:
@@ -111,10 +111,6 @@ def _sqlite(path: Path) -> Where:
 
 
 def _with_modules(where: Where, *modules: str) -> Where:
-    missing = [module for module in modules if find_spec(module) is None]
-    if missing:
-        ours = {"sqlalchemy", "alembic", "psycopg", "fsspec"}
-        needed = ["'pytest-torchprof[history]'"] if ours & {*missing} else []
-        command = " ".join(["pip install", *needed, *(module for module in missing if module not in ours)])
-        raise StoreUnusable(where.shown, f"needs {enumerated(missing)}, which is not installed: {command}")
+    if (problem := why_not_installed(modules, "history")) is not None:
+        raise StoreUnusable(where.shown, problem)
     return where

@@ -15,7 +15,7 @@ class ChangedSinceListed(Reason, frozen=True):
     FOR_THE_DOCTOR = False
     SENTENCE = "the file was replaced or written to after it was listed"
     REMEDY = "judge it in a run of its own, into another folder"
-    MEANING = "its size or the time of its last change is not what it was when the run began"
+    MEANING = "its size, the time of its last change or its ETag is not what it was when the run began"
 
 
 class WorkerDied(Reason, frozen=True):

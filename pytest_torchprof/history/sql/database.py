@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError
 from sqlalchemy.pool import NullPool
 
-from pytest_torchprof.history.guarding import guarding, reason_without_secrets
+from pytest_torchprof.history.guarding import guarding
 from pytest_torchprof.history.notes import Note
 from pytest_torchprof.history.record import BadRecord, RunRecord, decode, digest_of, encode
 from pytest_torchprof.history.sql.migrating import migrate, revision_of
@@ -36,6 +36,7 @@ from pytest_torchprof.history.sql.schema import (
 )
 from pytest_torchprof.history.store import StoreUnusable, another_of_the_same_id
 from pytest_torchprof.history.where import StoreKind
+from pytest_torchprof.remote.addresses import reason_without_secrets
 from pytest_torchprof.text import quoted
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class HistoryDatabase:
         try:
             self._insert(connection, rows_of(record))
         except (DataError, OverflowError) as error:
-            why = reason_without_secrets(error, self._where)
+            why = reason_without_secrets(error, self._where.address)
             raise BadRecord(f"{name}: has what no database can hold: {why}") from None
         return True
 

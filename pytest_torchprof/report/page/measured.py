@@ -10,26 +10,23 @@ from typing import TYPE_CHECKING, Final
 from pytest_torchprof.analysis.analysis import Analysis, Repeat
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.devices.kinds import kind_of
-from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.limits import HOLDS
-from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.reasons.testing import EndedByError
 from pytest_torchprof.recording.files import stacks_name
 from pytest_torchprof.recording.reader import read
-from pytest_torchprof.report.account import Doubted
 from pytest_torchprof.report.columns import TESTS
-from pytest_torchprof.report.result import Outcome, Result, summary_of
+from pytest_torchprof.report.recorded import recorded_result
+from pytest_torchprof.report.result import Outcome, Result
 from pytest_torchprof.text import is_huge
 from pytest_torchprof.trace.metadata import Environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pytest_torchprof.analysis.ranks import RankPart
     from pytest_torchprof.devices.kinds import DeviceKind
-    from pytest_torchprof.findings import Rule
 
 MOST_DRAWN: Final = 40
 """Of so many recordings a page has the timeline."""
@@ -115,21 +112,9 @@ class Measured:
         return doubt is None or self.outcome is not Outcome.NOT_MEASURED or bool(self.result.limits)
 
 
-def of_recording(analysis: Analysis, name: str, rules: Iterable[Rule] = RULES) -> Measured:
+def of_recording(analysis: Analysis, name: str) -> Measured:
     """Return a recording without limits as a measurement; ``name`` is its name if no test made it."""
-    nodeid, label = analysis.trace.of_test
-    result = Result(
-        nodeid=nodeid or name,
-        label=label,
-        outcome=Outcome.NOT_MEASURED if analysis.why_not else Outcome.RECORDED,
-        account=() if analysis.doubt is None else (Doubted(portable(analysis.doubt)),),
-        reason=None if analysis.doubt is None else portable(analysis.doubt),
-        summary=summary_of(analysis.median, analysis.worst),
-        findings=standing_out(analysis, find(analysis, rules)),
-        environment=analysis.trace.environment,
-        recording=name,
-    )
-    return Measured(result=result, analysis=analysis)
+    return Measured(result=recorded_result(analysis, name), analysis=analysis)
 
 
 def with_lines(analysis: Analysis) -> Analysis:

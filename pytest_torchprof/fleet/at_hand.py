@@ -1,0 +1,131 @@
+"""Files of a list where they can be read: fetched from elsewhere, and unpacked from archives."""
+
+from __future__ import annotations
+
+import zipfile
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_torchprof.fleet.sources import Listed, is_as_listed
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import UnreadableRecording
+from pytest_torchprof.recording.bounds import UNPACKED
+from pytest_torchprof.remote.addresses import reason_without_secrets
+from pytest_torchprof.remote.files import fetch, reading
+from pytest_torchprof.remote.patience import is_final, is_missing, patiently
+from pytest_torchprof.system.archives import DAMAGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_AGAIN: Final = 3
+"""How often a store is asked again about a file that is here by then."""
+
+
+class NotFetched(UnreadableRecording):
+    """A file that its store did not give this time."""
+
+    code = Code.RECORDING_UNREADABLE
+
+
+def is_same(file: Listed) -> bool:
+    """Whether a file is the one that was listed; of one that is gone reading says so.
+
+    Raises UnreadableRecording where that cannot be told.
+    """
+    try:
+        return patiently(lambda: is_as_listed(file), _AGAIN) if file.is_remote else is_as_listed(file)
+    except Exception as problem:
+        if file.is_remote:
+            if is_missing(problem):
+                return False
+            raise _not_given(file, problem) from None
+        if isinstance(problem, FileNotFoundError):
+            return True
+        if not isinstance(problem, OSError):
+            raise
+        text = f"{file.url} cannot be read: {problem.strerror}."
+        raise UnreadableRecording(text, Code.RECORDING_UNREADABLE)  # noqa: B904 - the context says which error it was
+
+
+@contextmanager
+def at_hand(file: Listed, copy: str | None) -> Iterator[str]:
+    """Yield the path of a file that can be read; ``copy`` is where there is one already.
+
+    Raises UnreadableRecording where there is none, NotFetched where another try may come to more.
+    """
+    if file.member is None and (copy is not None or not file.is_remote):
+        yield copy or file.url
+        return
+    with TemporaryDirectory(prefix="torchprof-") as folder:
+        path = Path(folder, _name(file))
+        if file.member is None:
+            fetch_to(file, path)
+        else:
+            _unpack(file, copy, path)
+        yield str(path)
+
+
+def fetch_to(file: Listed, path: Path) -> None:
+    """Copy a file from its store to this machine; errors as in ``at_hand``."""
+    try:
+        fetch(file.url, path)
+    except Exception as problem:  # noqa: BLE001 - libraries raise what they like
+        raise _not_given(file, problem) from None
+
+
+def _name(file: Listed) -> str:
+    """Return a name whose ending says what the file is."""
+    return Path(file.url.partition("?")[0] if file.member is None else file.member).name or "recording"
+
+
+def _not_given(file: Listed, problem: Exception) -> UnreadableRecording:
+    """Return what is wrong with a file that its store does not give."""
+    if is_missing(problem):
+        return UnreadableRecording(f"{file.shown} is not there any more.", Code.RECORDING_MISSING)
+    text = f"{file.name} cannot be fetched: {reason_without_secrets(problem, file.url)}"
+    return (UnreadableRecording if is_final(problem) else NotFetched)(text, Code.RECORDING_UNREADABLE)
+
+
+@contextmanager
+def _archive(file: Listed, copy: str | None) -> Iterator[Any]:
+    """Yield the archive as zipfile takes it; of one that lies elsewhere no more is fetched than is read."""
+    if copy is not None or not file.is_remote:
+        yield copy or file.url
+        return
+    with reading(file.url) as content:
+        yield content
+
+
+def _unpack(file: Listed, copy: str | None, path: Path) -> None:
+    if (file.size or 0) > UNPACKED:
+        text = f"{file.name} unpacks to more than {UNPACKED >> 20:,} MiB. Record fewer steps."
+        raise UnreadableRecording(text, Code.RECORDING_TOO_LARGE)
+    try:
+        with (
+            _archive(file, copy) as content,
+            zipfile.ZipFile(content) as archive,
+            archive.open(file.member or "") as packed,
+            path.open("wb") as plain,
+        ):
+            copyfileobj(packed, plain)
+    except _BROKEN as problem:
+        text = f"{file.name} cannot be unpacked: {problem}. Copy the archive again."
+        raise UnreadableRecording(text, Code.RECORDING_DAMAGED) from None
+    except Exception as problem:
+        if file.is_remote:
+            raise _not_given(file, problem) from None
+        if isinstance(problem, FileNotFoundError):
+            text = f"{file.url}: the archive is not there any more."
+            raise UnreadableRecording(text, Code.RECORDING_MISSING) from None
+        if not isinstance(problem, OSError):
+            raise
+        text = f"{file.name} cannot be unpacked: {problem.strerror or problem}."
+        raise UnreadableRecording(text, Code.RECORDING_UNREADABLE)  # noqa: B904 - as above
+
+
+_BROKEN: Final = tuple(kind for kind in DAMAGED if kind is not OSError)
+"""What zipfile raises of the archive itself."""

@@ -1,0 +1,107 @@
+"""The prefix of an object store that a run writes to: parts appear whole, each by one request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+
+from pytest_torchprof.fleet.remote import refuse_unreachable
+from pytest_torchprof.history.where import OBJECT_STORES
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.remote.addresses import protocol_of, reason_without_secrets
+from pytest_torchprof.remote.files import TRIES
+from pytest_torchprof.remote.patience import is_missing, patiently
+from pytest_torchprof.text import enumerated, without_passwords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_Answer = TypeVar("_Answer")
+
+
+class Bucket(Struct, frozen=True):
+    """A prefix of an object store; every error of its library is a TorchprofError."""
+
+    address: str
+    retries: int
+    """How often a request is made again."""
+
+    @property
+    def shown(self) -> str:
+        """What messages call it: never with a password."""
+        return without_passwords(self.address)
+
+    def refuse_unusable(self) -> None:
+        """Raise TorchprofError where it is of no store whose objects appear whole, or the library is not installed."""
+        if protocol_of(self.address) not in OBJECT_STORES:
+            forms = enumerated([f"{protocol}://..." for protocol in OBJECT_STORES])
+            text = f"--into {self.shown}: expected a folder, or the prefix of an object store: {forms}"
+            raise TorchprofError(text, Code.BAD_USAGE)
+        refuse_unreachable(self.address)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the objects in a folder."""
+
+        def listed() -> list[str]:
+            files, path = self._opened(folder)
+            try:
+                return [name.rpartition("/")[2] for name in files.ls(path, detail=False)]
+            except FileNotFoundError as problem:
+                if is_missing(problem):
+                    return []
+                raise
+
+        return self._asked("cannot be read", listed)
+
+    def fetch(self, name: str, path: Path) -> bool:
+        """Copy an object to this machine, and return whether there is one."""
+
+        def fetched() -> bool:
+            files, remote = self._opened(name)
+            try:
+                files.get_file(remote, str(path))
+            except FileNotFoundError as problem:
+                path.unlink(missing_ok=True)
+                if is_missing(problem):
+                    return False
+                raise
+            return True
+
+        return self._asked("cannot be read", fetched)
+
+    def put(self, name: str, path: Path) -> None:
+        """Write an object, in the place of an earlier one of the same name."""
+
+        def written() -> None:
+            files, remote = self._opened(name)
+            files.put_file(str(path), remote)
+
+        self._asked("cannot be written", written)
+
+    def put_once(self, name: str, content: bytes) -> None:
+        """Write an object unless there is one of its name."""
+
+        def written() -> None:
+            files, remote = self._opened(name)
+            try:
+                files.pipe_file(remote, content, mode="create")
+            except FileExistsError:
+                return
+
+        self._asked("cannot be written", written)
+
+    def _opened(self, name: str) -> tuple[Any, str]:
+        from pytest_torchprof.remote.opening import opened  # noqa: PLC0415 - fsspec is optional
+
+        return opened(f"{self.address}/{name}", tries=TRIES)
+
+    def _asked(self, failed: str, ask: Callable[[], _Answer]) -> _Answer:
+        try:
+            return patiently(ask, self.retries)
+        except Exception as problem:  # noqa: BLE001 - libraries raise what they like
+            why = reason_without_secrets(problem, self.address)
+        text = f"{self.shown}: {failed}: {why}. What was judged so far stays; the same command goes on from there."
+        raise TorchprofError(text, Code.REPORT_NOT_WRITTEN)

@@ -1,0 +1,189 @@
+"""The jobs whose ranks are among the files: judged from what the files' records keep of their collectives."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pytest_torchprof.analysis.joining import joined
+from pytest_torchprof.findings.catalogue import AnyFinding  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.findings.ranks import find_in_job
+from pytest_torchprof.fleet.rules import Question, asked_of
+from pytest_torchprof.limits import HOLDS, MISSED, Verdict
+from pytest_torchprof.limits.rank_limits import check_job, divided_among_ranks, missing_ranks
+from pytest_torchprof.limits.written import read_limit_texts
+from pytest_torchprof.reasons.catalogue import AnyReason, portable
+from pytest_torchprof.reasons.errors import TorchprofError, reason_of
+from pytest_torchprof.report.result import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_torchprof.analysis.ranks import Job, RankPart
+    from pytest_torchprof.fleet.judging import FileRecord, FileTask
+    from pytest_torchprof.limits import Asked
+
+
+class JobsSummary(Struct, frozen=True, kw_only=True):
+    """What all jobs come to."""
+
+    listed: int = 0
+    hold: int = 0
+    """Judged by limits, all of which hold."""
+    missed: int = 0
+    not_measured: int = 0
+    without_limits: int = 0
+    """Nothing was asked of their ranks: figures and findings."""
+
+
+class JobName(Struct, frozen=True, order=True, omit_defaults=True):
+    """What the recordings of one job have in common."""
+
+    run: str = ""
+    """What its launcher called the run; empty where the recordings do not say so."""
+    folder: str = ""
+    """Where the recordings lie; empty where the name of the run says enough."""
+    ranks: int = 0
+    """How many there are."""
+    test: str = ""
+    label: str = ""
+
+    def __str__(self) -> str:
+        """Return how people read it."""
+        parts = (self.folder, self.run and f"run {self.run}", self.test, self.label and f"({self.label})")
+        return " ".join(filter(None, parts))
+
+
+class RankFile(Struct, frozen=True):
+    """One file of a job, before the others are known."""
+
+    key: str
+    rank: int
+    folder: str
+    question: Question
+
+
+class JobRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a job came to."""
+
+    job: JobName
+    files: int
+    outcome: Outcome
+    missing: tuple[int, ...] = ()
+    """The ranks that have no recording among the files judged."""
+    reason: AnyReason | None = None
+    """Why it is not judged."""
+    limits: tuple[Verdict, ...] = ()
+    """On all ranks together."""
+    findings: tuple[AnyFinding, ...] = ()
+    skew_us: float | None = None
+    """The median over its collectives from the first rank's start to the last one's."""
+    late: int | None = None
+    """The rank that keeps the others waiting."""
+
+
+class GatheredJobs:
+    """Gathers the files of each job, one record after the other."""
+
+    def __init__(self) -> None:
+        """Know no job yet."""
+        self._files: dict[JobName, list[RankFile]] = defaultdict(list)
+
+    def gather(self, records: Iterable[FileRecord], tasks: Iterable[FileTask]) -> Iterator[FileRecord]:
+        """Yield the records of tasks, each after it was noted."""
+        for record, task in zip(records, tasks, strict=True):
+            if record.part is not None:
+                self._note(record, record.part, task.question)
+            yield record
+
+    def _note(self, record: FileRecord, part: RankPart, question: Question) -> None:
+        test, label = part.test
+        folder = record.name.rpartition("/")[0]
+        run = part.run_id or ""
+        name = JobName(run, "" if run else folder, part.world_size, test or "", label or "")
+        self._files[name].append(RankFile(record.key, part.rank, folder, question))
+
+    def each(self) -> Iterator[tuple[JobName, list[RankFile]]]:
+        """Yield the jobs in the order of their names, each with its files in the order in which they were seen.
+
+        A rank that lies alone is no job, unless something is asked of its ranks together.
+        """
+        apart = [job for name, files in self._files.items() for job in _by_folder(name, files)]
+        for name, files in sorted(apart, key=lambda job: job[0]):
+            if len(files) > 1 or any(_together(file.question) for file in files):
+                yield name, files
+
+
+def _by_folder(name: JobName, files: list[RankFile]) -> Iterator[tuple[JobName, list[RankFile]]]:
+    """Yield the files of a run; by folders where ranks occur several times, for names of runs are used again."""
+    most = max(Counter(file.rank for file in files).values())
+    folders = {file.folder for file in files}
+    if most == 1 or len(folders) == 1:
+        yield name, files
+        return
+    for folder in sorted(folders):
+        in_folder = [file for file in files if file.folder == folder]
+        yield JobName(name.run, folder, name.ranks, name.test, name.label), in_folder
+
+
+def _together(question: Question) -> tuple[Asked, ...]:
+    """Return what is asked of all ranks together."""
+    return divided_among_ranks(asked_of(question)[1])[1]
+
+
+def judged_job(name: JobName, files: Sequence[RankFile], parts: Iterable[RankPart]) -> JobRecord:
+    """Return what a job comes to, whose files have kept these ``parts``."""
+    questions = list({file.question.limits: file.question for file in files}.values())
+    try:
+        job = joined(parts)
+    except TorchprofError as problem:
+        is_asked = any(asked_of(question)[1] for question in questions)
+        return JobRecord(
+            job=name,
+            files=len(files),
+            outcome=Outcome.NOT_MEASURED if is_asked else Outcome.RECORDED,
+            reason=portable(reason_of(problem)),
+        )
+    verdicts = _verdicts(job, questions)
+    unmeasured = next((verdict for verdict in verdicts if verdict.status not in (HOLDS, MISSED)), None)
+    if any(verdict.status == MISSED for verdict in verdicts):
+        outcome = Outcome.FAILED
+    elif unmeasured is not None:
+        outcome = Outcome.NOT_MEASURED
+    else:
+        outcome = Outcome.PASSED if verdicts else Outcome.RECORDED
+    return JobRecord(
+        job=name,
+        files=len(files),
+        outcome=outcome,
+        missing=job.missing,
+        reason=unmeasured.reason if unmeasured is not None and outcome is Outcome.NOT_MEASURED else None,
+        limits=verdicts,
+        findings=find_in_job(job),
+        skew_us=job.skew_us,
+        late=job.straggler,
+    )
+
+
+def _verdicts(job: Job, questions: Sequence[Question]) -> tuple[Verdict, ...]:
+    """Return what the limits come to that are asked of any of its ranks; of missing ones nothing is known."""
+    verdicts: list[Verdict] = []
+    for question in questions:
+        may_be_idle = read_limit_texts(question.limits).get("min_kernels") == 0
+        own = check_job(job, _together(question), may_be_idle=may_be_idle)
+        verdicts += [verdict for verdict in own if verdict not in verdicts]
+    is_asked = any(asked_of(question)[1] for question in questions)
+    return (*verdicts, *(missing_ranks(job) if is_asked else ()))
+
+
+def jobs_summed(outcomes: Counter[Outcome]) -> JobsSummary:
+    """Return what jobs come to that came out so."""
+    return JobsSummary(
+        listed=outcomes.total(),
+        hold=outcomes[Outcome.PASSED],
+        missed=outcomes[Outcome.FAILED],
+        not_measured=outcomes[Outcome.NOT_MEASURED],
+        without_limits=outcomes[Outcome.RECORDED],
+    )

@@ -1,0 +1,57 @@
+"""Recordings that lie elsewhere: in object stores and on web servers, by whatever fsspec reaches."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pytest_torchprof.reasons.codes import Code
+from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.remote.addresses import MODULES, protocol_of, reason_without_secrets, why_not_installed
+from pytest_torchprof.remote.files import file_at
+from pytest_torchprof.remote.patience import is_missing, patiently
+from pytest_torchprof.text import without_passwords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_torchprof.remote.files import RemoteFile
+
+_Answer = TypeVar("_Answer")
+_AT_ONCE: Final = 16
+"""How many files are asked for together."""
+
+
+def refuse_unreachable(address: str) -> None:
+    """Raise TorchprofError where the library is not installed that reads an address."""
+    problem = why_not_installed(dict.fromkeys(["fsspec", MODULES.get(protocol_of(address), "fsspec")]), "fleet")
+    if problem is not None:
+        raise TorchprofError(f"{without_passwords(address)}: {problem}", Code.BAD_USAGE)
+
+
+def asked(address: str, ask: Callable[[], _Answer], retries: int) -> _Answer:
+    """Return what a store answers, which is asked until it does; TorchprofError where it does not."""
+    try:
+        return patiently(ask, retries)
+    except TorchprofError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - libraries raise what they like
+        code = Code.BAD_USAGE if isinstance(problem, ImportError | ValueError) else Code.RECORDING_UNREADABLE
+        text = f"{without_passwords(address)}: cannot be read: {reason_without_secrets(problem, address)}"
+        raise TorchprofError(text, code) from None
+
+
+def files_now(addresses: Sequence[str], retries: int) -> dict[str, RemoteFile]:
+    """Return what files are now, by their addresses; those that are not there are left out."""
+
+    def now(address: str) -> RemoteFile | None:
+        try:
+            return file_at(address)
+        except FileNotFoundError as problem:
+            if is_missing(problem):
+                return None
+            raise
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        files = pool.map(lambda address: asked(address, lambda: now(address), retries), addresses)
+        return {address: file for address, file in zip(addresses, files, strict=True) if file is not None}

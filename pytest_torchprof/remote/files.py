@@ -1,0 +1,107 @@
+"""Files behind addresses: which there are, what they are now, and copies of them on this machine."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from pytest_torchprof.remote.addresses import protocol_of
+from pytest_torchprof.remote.patience import is_missing, patiently
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+TRIES: Final = 3
+"""How often each request of an object store is made at once, before anything else is done about it."""
+_VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "Content-MD5", "Digest")
+"""What stores call a version of a file, the likeliest first."""
+_TIMES: Final = ("LastModified", "last_modified", "updated", "mtime", "Last-Modified", "created")
+"""What they call the time of its last change."""
+
+
+class RemoteFile(Struct, frozen=True):
+    """A file as its store has it now."""
+
+    address: str
+    size: int | None
+    """In bytes; None where the store does not say."""
+    version: str | None
+    """Another one for another content: the ETag, or when it was changed; None where the store does not say."""
+
+
+def files_at(address: str, *, is_pattern: bool, retries: int) -> list[RemoteFile]:
+    """Return the files that an address means: those that fit a pattern, those below a folder, or the file itself.
+
+    There may be none. Each request is made up to ``retries`` times more. Raises what the store's library raises.
+    """
+    files, path = _opened(address)
+    if is_pattern:
+        return _files(address, patiently(lambda: files.glob(path, detail=True), retries).values())
+    # A web server has no folders, and calls one so by its address alone.
+    if not address.endswith("/"):
+        try:
+            info = patiently(lambda: files.info(path), retries)
+        except FileNotFoundError as problem:
+            if is_missing(problem):
+                return []
+            raise
+        if info["type"] != "directory":
+            return [_file(info, address)]
+    return _files(address, patiently(lambda: files.find(path, detail=True), retries).values())
+
+
+def file_at(address: str) -> RemoteFile:
+    """Return what a file is now; raises what the store's library raises, FileNotFoundError where there is none."""
+    files, path = _opened(address)
+    return _file(files.info(path), address)
+
+
+def read_at(address: str) -> bytes:
+    """Return the content of a small file."""
+    files, path = _opened(address)
+    content: bytes = files.cat_file(path)
+    return content
+
+
+def fetch(address: str, path: Path) -> None:
+    """Copy a file to this machine, in pieces."""
+    files, remote = _opened(address)
+    files.get_file(remote, str(path))
+
+
+def reading(address: str) -> Any:
+    """Return a file that is open for reading, of which no more is fetched than is read."""
+    files, path = _opened(address)
+    return files.open(path, "rb")
+
+
+def bare_version(version: str) -> str:
+    """Return an ETag as all stores mean it, however it is written: without its quotes."""
+    return version.removeprefix("W/").strip('"')
+
+
+def _opened(address: str) -> tuple[Any, str]:
+    from pytest_torchprof.remote.opening import opened  # noqa: PLC0415 - fsspec is optional
+
+    return opened(address, tries=TRIES)
+
+
+def _files(source: str, infos: Iterable[Mapping[str, Any]]) -> list[RemoteFile]:
+    protocol = protocol_of(source)
+    names = ((info, info["name"]) for info in infos if info["type"] == "file")
+    # Of web servers the name is the address.
+    return [_file(info, name if "://" in name else f"{protocol}://{name.lstrip('/')}") for info, name in names]
+
+
+def _file(info: Mapping[str, Any], address: str) -> RemoteFile:
+    known = next((info[name] for name in (*_VERSIONS, *_TIMES) if info.get(name)), None)
+    return RemoteFile(address, info.get("size"), None if known is None else bare_version(_text(known)))
+
+
+def _text(version: object) -> str:
+    """Return a version in one form: of a time a listing and the file itself may have different ones."""
+    instant = version.timestamp() if isinstance(version, datetime) else version
+    return f"{instant:.6f}" if isinstance(instant, float) else str(instant)
