@@ -107,7 +107,7 @@ def test_a_result_is_the_same_after_it_has_travelled(result):
 def test_a_result_is_the_same_after_it_was_reported():
     (there,) = decode([from_report(json.loads(json.dumps(as_reported(WHOLE))))])
     assert there.message == WHOLE.message == f"rank 1 of 4: {BodyFailed('ValueError')}"
-    assert replace(there, account=WHOLE.account, for_ranks=True) == WHOLE
+    assert replace(there, account=WHOLE.account, for_ranks=True, entry=WHOLE.entry) == WHOLE
 
 
 def test_a_failure_travels_as_facts_and_is_put_into_words_where_somebody_reads_it():
