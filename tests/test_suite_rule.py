@@ -6,8 +6,11 @@ import json
 import textwrap
 
 import pytest
+from facts import why_not
 
+from pytest_torchprof import load
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons.compiling import BegunUnseen
 from pytest_torchprof.testing.suite_rules import folder_of, is_sampled, matches
 
 pytestmark = pytest.mark.any_torch
@@ -170,6 +173,50 @@ def test_the_report_has_what_was_warned_of(suite, pytester):
         "test_it.py::test_reads_nothing": "passed",
     }
     assert [verdict["status"] for verdict in results[0]["limits"]] == ["missed"]
+
+
+COMPILES = """
+import sys
+
+def breaks(x):
+    torch.mm(x, x)
+    torch._dynamo.graph_break()
+    return x + 1
+
+def test_compiles():
+    assert "torch._inductor" not in sys.modules
+    torch.compile(breaks, backend="eager")(x)
+"""
+
+
+def test_a_rule_for_operators_neither_loads_the_compiler_nor_says_what_it_did(pytester):
+    forbids = rule('forbid_ops = ["aten::mm"]\ndevice = "cpu"\n')
+    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\n{forbids}")
+    pytester.makepyfile(test_it=f"import torch\n\nx = torch.ones(4, 4)\n{COMPILES}")
+    # In a process in which nobody has loaded it.
+    result = pytester.runpytest_subprocess("--torchprof-suite", "--torchprof-report=r.json")
+    result.assert_outcomes(failed=1)
+    (recording,) = (pytester.path / "torchprof-recordings").glob("*.json*")
+    profile = load(recording)
+    assert dict(profile.steps[0].ops_that_ran)["aten::mm"] == 1
+    assert isinstance(why_not(lambda: profile.expect(max_graph_breaks=5)), BegunUnseen)
+
+
+def test_a_rule_for_the_compiler_sees_what_the_only_call_compiles(suite):
+    breaks = rule('max_graph_breaks = 0\ndevice = "cpu"\n')
+    source = COMPILES.replace('assert "torch._inductor" not in sys.modules', "")
+    result = suite(breaks, source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*max_graph_breaks=0*1*"])
+
+
+def test_the_report_has_of_a_test_that_keeps_to_a_rule_its_verdicts_and_of_one_that_fails_all(suite, pytester):
+    suite(rule(), READING, "--torchprof-report=r.json").assert_outcomes(failed=1, passed=1)
+    results = json.loads((pytester.path / "r.json").read_text())["results"]
+    reads, reads_nothing = sorted(results, key=lambda result: result["nodeid"])
+    assert [verdict["status"] for verdict in reads_nothing["limits"]] == ["holds"]
+    assert not reads_nothing["kernels"]
+    assert reads["kernels"]
 
 
 @pytest.mark.parametrize(("mode", "outcome"), [("warn", {"passed": 1}), ("fail", {"failed": 1})])
@@ -349,6 +396,59 @@ def test_limits_in_ranges_join_one_by_one(suite, marker):
 def test_a_rule_that_warns_does_not_fail_a_test_that_leaves_its_fixture_unused(suite, mode, outcomes):
     result = suite(rule(f'{READS}mode = "{mode}"'), "def test_it(torchprof):\n    torch.mm(x, x)\n")
     result.assert_outcomes(**outcomes)
+
+
+RANGES = """
+@pytest.mark.parametrize("name", ["decode", "decode_last", "prefill"])
+def test_range(name):
+    with torch.profiler.record_function(name):
+        torch.mm(x, x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("tests", "rules", "failed", "passed"),
+    [
+        ("*decode*", {"decode*": 0}, 2, 0),
+        ("*decode_last*", {"decode?last": 0}, 1, 0),
+        ("*", {"*": 0}, 3, 0),
+        ("*", {"*": 1}, 0, 3),
+        ("*", {"*": 0, "decode": 1}, 2, 1),
+        ("*", {"decode": 1, "*": 0}, 2, 1),
+        ("*", {"*": 0, "decode*": 1}, 1, 2),
+    ],
+)
+def test_a_pattern_stands_for_the_ranges_of_a_test_and_a_name_wins_over_it(suite, tests, rules, failed, passed):
+    limits = "".join(f'ranges."{name}".max_kernels = {most}\n' for name, most in rules.items())
+    result = suite(rule(f'device = "cpu"\n{limits}', tests=tests), RANGES, "-k", tests.strip("*"))
+    result.assert_outcomes(failed=failed, passed=passed, deselected=3 - failed - passed)
+
+
+def test_a_pattern_that_stands_for_no_range_of_a_test_is_not_measured(suite):
+    result = suite(rule('device = "cpu"\nranges."step*".max_kernels = 9\n'), RANGES)
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(["*not measured*"])
+
+
+def test_a_pattern_of_a_rule_that_warns_warns_of_each_range(suite):
+    result = suite(rule('device = "cpu"\nmode = "warn"\nranges."*".max_kernels = 0\n'), RANGES)
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["*3 warned of*"])
+
+
+@pytest.mark.parametrize("marker", ["decode", "dec*"])
+@pytest.mark.parametrize("ruled", ["decode", "d*"])
+def test_a_marker_s_limit_in_a_range_fails_whatever_name_or_pattern_of_a_rule_warns(suite, marker, ruled):
+    result = suite(
+        rule(f'mode = "warn"\nranges."{ruled}".max_kernels = 9\n'),
+        f"""
+        @pytest.mark.torchprof(device="cpu", ranges={{"{marker}": {{"max_kernels": 0}}}})
+        def test_range():
+            with torch.profiler.record_function("decode"):
+                torch.mm(x, x)
+        """,
+    )
+    result.assert_outcomes(failed=1)
 
 
 def test_with_testpaths_a_rule_for_what_is_outside_of_them_is_a_typo(pytester):
