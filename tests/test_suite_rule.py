@@ -158,6 +158,14 @@ def test_what_cannot_be_measured_on_the_device_is_not_measured(suite):
 # ------------------------------------------------------------------------------------------------------------- the modes
 
 
+def test_a_test_that_is_not_judged_without_a_gpu_is_skipped_at_its_own_line(suite, pytester):
+    result = suite(rule("max_kernels = 3\n"), READING, "-rs")
+    result.assert_outcomes(skipped=2)
+    source = (pytester.path / "test_it.py").read_text()
+    line = source[: source.index("def test_reads()")].count("\n") + 1
+    result.stdout.fnmatch_lines([f"SKIPPED * test_it.py:{line}: *without a GPU: max_kernels*"])
+
+
 def test_a_rule_that_warns_fails_no_test_and_the_summary_says_which_missed_it(suite):
     result = suite(rule(f'{READS}mode = "warn"\n'), READING, "--torchprof-report=report.json")
     result.assert_outcomes(passed=2)
@@ -512,6 +520,16 @@ def test_a_rule_that_cannot_be_used_is_refused_at_once(suite, rules, message):
     result = suite(rules, READING)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
+
+
+def test_a_share_that_cannot_be_is_refused_by_the_name_under_which_it_stands(pytester):
+    pytester.makeini("[pytest]\ntorchprof_suite = 2")
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*torchprof_suite in the ini file: *got '2'*"])
+    result = pytester.runpytest_inprocess("--torchprof-suite=3")
+    result.stderr.fnmatch_lines(["*--torchprof-suite: *got '3'*"])
 
 
 def test_a_path_behind_the_option_is_not_taken_for_a_share(suite):
