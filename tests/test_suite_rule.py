@@ -227,6 +227,28 @@ def test_the_report_has_of_a_test_that_keeps_to_a_rule_its_verdicts_and_of_one_t
     assert reads["kernels"]
 
 
+@pytest.mark.parametrize(
+    "switch",
+    [
+        "torch._C._autograd._toggle_collection_dynamic({}, {{torch.profiler.ProfilerActivity.CPU}})",
+        "torch.autograd.profiler._toggle_collection_dynamic({}, {{torch.profiler.ProfilerActivity.CPU}})",
+    ],
+)
+def test_a_test_that_switches_the_profiler_s_collection_off_is_not_measured(suite, switch):
+    result = suite(
+        rule(),
+        f"""
+        def test_hides():
+            torch.mm(x, x)
+            {switch.format(False)}
+            x.sum().item()
+            {switch.format(True)}
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured*test_it.py:*another-profiler*"])
+
+
 @pytest.mark.parametrize(("mode", "outcome"), [("warn", {"passed": 1}), ("fail", {"failed": 1})])
 def test_a_test_that_uses_the_profiler_itself_is_not_measured(suite, mode, outcome):
     result = suite(

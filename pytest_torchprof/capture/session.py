@@ -26,6 +26,7 @@ from pytest_torchprof.capture.torch_profiler import this_process, without_profil
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.reasons.capturing import (
     BuffersFull,
+    CollectionSwitchedOff,
     EventsTaken,
     GpuFailedAtStop,
     MemoryUncounted,
@@ -71,6 +72,7 @@ class Session:
         self._thread = threading.get_ident()
         self._profiler: _KinetoProfile | None = None
         self._starts: list[ProfilerStart] = []
+        self._switched_off: list[str] = []
         self._watch = ExitStack()
         self._ended = False
         self.devices: tuple[int, ...] = ()
@@ -114,6 +116,7 @@ class Session:
         self._profiler = profiler
         try:
             self._starts = self._watch.enter_context(torch_profiler.profiler_starts())
+            self._switched_off = self._watch.enter_context(torch_profiler.switched_off())
             self.replays = self._watch.enter_context(accelerator().replays())
             self._watch.enter_context(torch_profiler.custom_operators_recorded())
             launch_sentinel(spare)
@@ -205,6 +208,8 @@ class Session:
         self._end()
         if early and not self.problem:
             self.problem = BuffersFull()
+        if self._switched_off and not self.problem:
+            self.problem = CollectionSwitchedOff(self._switched_off[0])
 
     def _wait_for_threads(self) -> None:
         """Let other threads finish their work while it is recorded; NotMeasured if it takes too long."""

@@ -177,6 +177,33 @@ def profiler_starts() -> Iterator[list[ProfilerStart]]:
 
 
 @contextmanager
+def switched_off() -> Iterator[list[str]]:
+    """Note the lines that switch the running profiler's collection off meanwhile, by torch's method or by its function.
+
+    torch leaves no trace of it, and says until the end that it records.
+    """
+    lines: list[str] = []
+    holders = [_autograd_profiler(), import_module("torch._C._autograd")]
+    toggles = [(holder, getattr(holder, _TOGGLE)) for holder in holders if hasattr(holder, _TOGGLE)]
+
+    def noting(enable: bool, *args: Any, **kwargs: Any) -> Any:
+        if not enable:
+            lines.append(_line_outside_torch())
+        return toggles[0][1](enable, *args, **kwargs)
+
+    for holder, _ in toggles:
+        setattr(holder, _TOGGLE, noting)
+    try:
+        yield lines
+    finally:
+        for holder, toggle in toggles:
+            setattr(holder, _TOGGLE, toggle)
+
+
+_TOGGLE = "_toggle_collection_dynamic"
+
+
+@contextmanager
 def before_profilers(do: Callable[[], None]) -> Iterator[None]:
     """Call a function whenever someone is about to start a profiler, on any thread."""
     module = _autograd_profiler()
