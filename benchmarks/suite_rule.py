@@ -1,7 +1,8 @@
 """What a suite costs under a rule, beside the same suite without: CPU seconds of both, and their ratio.
 
 The tests of each row multiply matrices so many times, 0.3 ms each or so. The sides take turns, and what pytest and
-torch take to start is in both. With words for pytest behind ``--`` the suite is the one that these name.
+torch take to start is in both; both have run once before, so that Python has compiled what they import. With words for
+pytest behind ``--`` the suite is the one that these name.
 
     python benchmarks/suite_rule.py [--tests 100] [--rounds 3]
     python benchmarks/suite_rule.py --rounds 1 -- -c rules.toml --rootdir . tests
@@ -40,10 +41,12 @@ def test_body(number):
 
 def cpu_seconds(words: list[str], folder: Path) -> float:
     """Return the CPU seconds of a pytest run; tests may fail in it."""
+    settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = os.times()
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
         cwd=folder,
+        env=settings,
         capture_output=True,
         text=True,
         check=False,
@@ -55,7 +58,9 @@ def cpu_seconds(words: list[str], folder: Path) -> float:
 
 def show(name: str, words: list[str], folder: Path, rounds: int) -> None:
     """Print the medians of the runs without and with the rules."""
-    runs = [(cpu_seconds(words, folder), cpu_seconds([*words, "--torchprof-suite"], folder)) for _ in range(rounds)]
+    _, *runs = [
+        (cpu_seconds(words, folder), cpu_seconds([*words, "--torchprof-suite"], folder)) for _ in range(rounds + 1)
+    ]
     plain, ruled = map(median, zip(*runs, strict=True))
     print(f"{name:32}{plain:10.1f} s{ruled:10.1f} s{ruled / plain:8.2f}")
 

@@ -15,7 +15,7 @@ from test_not_known import PATTERNS
 
 from pytest_torchprof import NotMeasured, TorchprofError, family, gemm, load, triton
 from pytest_torchprof.findings import RULES, with_thresholds
-from pytest_torchprof.limits import HOLDS, MISSED, NOT_MEASURED, check_limits, read_limits
+from pytest_torchprof.limits import HOLDS, LIMITS, MISSED, NOT_MEASURED, check_limits, read_limits
 from pytest_torchprof.reasons.findings import (
     BlocksOfSomeUnknown,
     BoundsOfSomeUnknown,
@@ -462,3 +462,32 @@ def test_of_real_recordings_no_limit_holds_on_less(tmp_path, real, what):
     asked = [one for one in ASKED if "cuda_graph" not in one]
     held = [one for one in asked if check_limits(less, read_limits(one))[0].status == HOLDS]
     assert [one for one in held if check_limits(whole, read_limits(one))[0].status == MISSED] == []
+
+
+OF_EVENTS_ALONE = {
+    "max_kernels": 3,
+    "min_kernels": 100,
+    "max_launches": 3,
+    "max_memcpys": 0,
+    "max_memsets": 0,
+    "max_syncs": 0,
+    "max_cpu_gpu_ratio": 1,
+    "min_gpu_utilization": 0.5,
+    "min_sm_efficiency": 0.5,
+    "max_gpu_time": "1 us",
+    "max_peak_memory": "1 MB",
+    "ops": {"aten::mm": 1},
+    "forbid_ops": ["aten::mm", "aten::softmax"],
+}
+
+
+@pytest.mark.parametrize("name", [limit.name for limit in LIMITS if limit.of_events_alone])
+def test_limits_of_events_alone_are_judged_as_well_without_operands(tmp_path, name):
+    asked = read_limits({name: OF_EVENTS_ALONE[name]})
+    whole = load(write(tmp_path / "whole.json", json.dumps(telling())))
+    less = load(write(tmp_path / "less.json", json.dumps(less_of(telling(), "no operands"))))
+    of_whole, of_less = (
+        [(verdict.status, verdict.seen, verdict.number, verdict.reason) for verdict in check_limits(profile, asked)]
+        for profile in (whole, less)
+    )
+    assert of_less == of_whole

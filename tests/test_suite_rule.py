@@ -6,8 +6,11 @@ import json
 import textwrap
 
 import pytest
+from facts import why_not
 
+from pytest_torchprof import load
 from pytest_torchprof.cli import main
+from pytest_torchprof.reasons.compiling import BegunUnseen
 from pytest_torchprof.testing.suite_rules import folder_of, is_sampled, matches
 
 pytestmark = pytest.mark.any_torch
@@ -155,6 +158,14 @@ def test_what_cannot_be_measured_on_the_device_is_not_measured(suite):
 # ------------------------------------------------------------------------------------------------------------- the modes
 
 
+def test_a_test_that_is_not_judged_without_a_gpu_is_skipped_at_its_own_line(suite, pytester):
+    result = suite(rule("max_kernels = 3\n"), READING, "-rs")
+    result.assert_outcomes(skipped=2)
+    source = (pytester.path / "test_it.py").read_text()
+    line = source[: source.index("def test_reads()")].count("\n") + 1
+    result.stdout.fnmatch_lines([f"SKIPPED * test_it.py:{line}: *without a GPU: max_kernels*"])
+
+
 def test_a_rule_that_warns_fails_no_test_and_the_summary_says_which_missed_it(suite):
     result = suite(rule(f'{READS}mode = "warn"\n'), READING, "--torchprof-report=report.json")
     result.assert_outcomes(passed=2)
@@ -170,6 +181,72 @@ def test_the_report_has_what_was_warned_of(suite, pytester):
         "test_it.py::test_reads_nothing": "passed",
     }
     assert [verdict["status"] for verdict in results[0]["limits"]] == ["missed"]
+
+
+COMPILES = """
+import sys
+
+def breaks(x):
+    torch.mm(x, x)
+    torch._dynamo.graph_break()
+    return x + 1
+
+def test_compiles():
+    assert "torch._inductor" not in sys.modules
+    torch.compile(breaks, backend="eager")(x)
+"""
+
+
+def test_a_rule_for_operators_neither_loads_the_compiler_nor_says_what_it_did(pytester):
+    forbids = rule('forbid_ops = ["aten::mm"]\ndevice = "cpu"\n')
+    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\n{forbids}")
+    pytester.makepyfile(test_it=f"import torch\n\nx = torch.ones(4, 4)\n{COMPILES}")
+    # In a process in which nobody has loaded it.
+    result = pytester.runpytest_subprocess("--torchprof-suite", "--torchprof-report=r.json")
+    result.assert_outcomes(failed=1)
+    (recording,) = (pytester.path / "torchprof-recordings").glob("*.json*")
+    profile = load(recording)
+    assert dict(profile.steps[0].ops_that_ran)["aten::mm"] == 1
+    assert isinstance(why_not(lambda: profile.expect(max_graph_breaks=5)), BegunUnseen)
+
+
+def test_a_rule_for_the_compiler_sees_what_the_only_call_compiles(suite):
+    breaks = rule('max_graph_breaks = 0\ndevice = "cpu"\n')
+    source = COMPILES.replace('assert "torch._inductor" not in sys.modules', "")
+    result = suite(breaks, source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*max_graph_breaks=0*1*"])
+
+
+def test_the_report_has_of_a_test_that_keeps_to_a_rule_its_verdicts_and_of_one_that_fails_all(suite, pytester):
+    suite(rule(), READING, "--torchprof-report=r.json").assert_outcomes(failed=1, passed=1)
+    results = json.loads((pytester.path / "r.json").read_text())["results"]
+    reads, reads_nothing = sorted(results, key=lambda result: result["nodeid"])
+    assert [verdict["status"] for verdict in reads_nothing["limits"]] == ["holds"]
+    assert not reads_nothing["kernels"]
+    assert reads["kernels"]
+
+
+@pytest.mark.parametrize(
+    "switch",
+    [
+        "torch._C._autograd._toggle_collection_dynamic({}, {{torch.profiler.ProfilerActivity.CPU}})",
+        "torch.autograd.profiler._toggle_collection_dynamic({}, {{torch.profiler.ProfilerActivity.CPU}})",
+    ],
+)
+def test_a_test_that_switches_the_profiler_s_collection_off_is_not_measured(suite, switch):
+    result = suite(
+        rule(),
+        f"""
+        def test_hides():
+            torch.mm(x, x)
+            {switch.format(False)}
+            x.sum().item()
+            {switch.format(True)}
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not measured*test_it.py:*another-profiler*"])
 
 
 @pytest.mark.parametrize(("mode", "outcome"), [("warn", {"passed": 1}), ("fail", {"failed": 1})])
@@ -351,6 +428,59 @@ def test_a_rule_that_warns_does_not_fail_a_test_that_leaves_its_fixture_unused(s
     result.assert_outcomes(**outcomes)
 
 
+RANGES = """
+@pytest.mark.parametrize("name", ["decode", "decode_last", "prefill"])
+def test_range(name):
+    with torch.profiler.record_function(name):
+        torch.mm(x, x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("tests", "rules", "failed", "passed"),
+    [
+        ("*decode*", {"decode*": 0}, 2, 0),
+        ("*decode_last*", {"decode?last": 0}, 1, 0),
+        ("*", {"*": 0}, 3, 0),
+        ("*", {"*": 1}, 0, 3),
+        ("*", {"*": 0, "decode": 1}, 2, 1),
+        ("*", {"decode": 1, "*": 0}, 2, 1),
+        ("*", {"*": 0, "decode*": 1}, 1, 2),
+    ],
+)
+def test_a_pattern_stands_for_the_ranges_of_a_test_and_a_name_wins_over_it(suite, tests, rules, failed, passed):
+    limits = "".join(f'ranges."{name}".max_kernels = {most}\n' for name, most in rules.items())
+    result = suite(rule(f'device = "cpu"\n{limits}', tests=tests), RANGES, "-k", tests.strip("*"))
+    result.assert_outcomes(failed=failed, passed=passed, deselected=3 - failed - passed)
+
+
+def test_a_pattern_that_stands_for_no_range_of_a_test_is_not_measured(suite):
+    result = suite(rule('device = "cpu"\nranges."step*".max_kernels = 9\n'), RANGES)
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(["*not measured*"])
+
+
+def test_a_pattern_of_a_rule_that_warns_warns_of_each_range(suite):
+    result = suite(rule('device = "cpu"\nmode = "warn"\nranges."*".max_kernels = 0\n'), RANGES)
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["*3 warned of*"])
+
+
+@pytest.mark.parametrize("marker", ["decode", "dec*"])
+@pytest.mark.parametrize("ruled", ["decode", "d*"])
+def test_a_marker_s_limit_in_a_range_fails_whatever_name_or_pattern_of_a_rule_warns(suite, marker, ruled):
+    result = suite(
+        rule(f'mode = "warn"\nranges."{ruled}".max_kernels = 9\n'),
+        f"""
+        @pytest.mark.torchprof(device="cpu", ranges={{"{marker}": {{"max_kernels": 0}}}})
+        def test_range():
+            with torch.profiler.record_function("decode"):
+                torch.mm(x, x)
+        """,
+    )
+    result.assert_outcomes(failed=1)
+
+
 def test_with_testpaths_a_rule_for_what_is_outside_of_them_is_a_typo(pytester):
     toml = '[tool.pytest.ini_options]\ntestpaths = ["unit"]\n' + rule(tests="test/*")
     (pytester.path / "pyproject.toml").write_text(toml)
@@ -412,6 +542,16 @@ def test_a_rule_that_cannot_be_used_is_refused_at_once(suite, rules, message):
     result = suite(rules, READING)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
+
+
+def test_a_share_that_cannot_be_is_refused_by_the_name_under_which_it_stands(pytester):
+    pytester.makeini("[pytest]\ntorchprof_suite = 2")
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*torchprof_suite in *: *got '2'*"])
+    result = pytester.runpytest_inprocess("--torchprof-suite=3")
+    result.stderr.fnmatch_lines(["*--torchprof-suite: *got '3'*"])
 
 
 def test_a_path_behind_the_option_is_not_taken_for_a_share(suite):

@@ -68,7 +68,7 @@ class OperatorCalls:
             ops = list(self._held_operators.within(part))
         elif trace.has_step_ranges:
             spans = [(step_range.start_ns, step_range.end_ns) for step_range in part.ranges]
-            ops = [op for op, at in enumerate(start) if any(begin <= at < end for begin, end in spans)]
+            ops = sorted({op for begin, end in spans for op, at in enumerate(start) if begin <= at < end})
         else:
             ops = list(range(len(trace.ops)))
         return [op for op in ops if not compiling.cover(thread[op], start[op])] if compiling else ops

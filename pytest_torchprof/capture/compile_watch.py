@@ -23,7 +23,7 @@ from pytest_torchprof.capture.torch_entries import entries_noted
 from pytest_torchprof.capture.torch_packages import packages_marked
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.reasons.catalogue import to_stored
-from pytest_torchprof.reasons.compiling import GivenUpBefore, LeftAlone, NoRecordsInTorch, RecordsCleared
+from pytest_torchprof.reasons.compiling import BegunUnseen, GivenUpBefore, LeftAlone, NoRecordsInTorch, RecordsCleared
 from pytest_torchprof.reasons.uncompiled import SettingInForce, SkippedAsTorchs
 from pytest_torchprof.trace.caches import CompileCaches
 from pytest_torchprof.trace.metadata import CompileEvidence, CudaGraphSkips, Untold
@@ -51,6 +51,9 @@ class _Before:
     caches: CacheUses
     given_up: tuple[GivenUp, ...] = ()
     suspects: tuple[CodeType, ...] = ()
+
+
+_BEGUN_UNSEEN = Untold(graph_breaks=BegunUnseen().to_plain(), recompiles=BegunUnseen().to_plain())
 
 
 class CompileWatch:
@@ -121,6 +124,7 @@ class CompileWatch:
 
     def evidence(self) -> CompileEvidence:
         """Return what was seen so far."""
+        unseen = self._before is None
         self._begin(first=False)
         before = self._before
         if before is None:
@@ -130,7 +134,7 @@ class CompileWatch:
         own = [identity for identity, known in entries.items() if is_torchs_own(known.place)]
         return CompileEvidence(
             dynamo=True,
-            unknown=self._unknown(before),
+            unknown=_BEGUN_UNSEEN if unseen else self._unknown(before),
             compiled=any(attempt.graph_ops and not is_torchs_own(attempt.frame) for attempt in self._attempts),
             entries={identity: known.breaks for identity, known in entries.items()},
             of_torch=tuple(own),

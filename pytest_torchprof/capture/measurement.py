@@ -80,6 +80,8 @@ class Plan:
     nodeid: str | None
     """The test; None outside of tests."""
     label: str | None
+    events_alone: bool = False
+    """Whether nobody asks what operators are given, nor what the compiler does: a recording without costs a third."""
     count_flops: bool = False
     """Whether the first warm-up call, of two at least, is made uncompiled and its floating-point operations counted."""
     compiled: CompileLog | None = None
@@ -299,7 +301,7 @@ class _Measurement:
 
     def attempt(self, watch: CompileWatch) -> Iterator[None]:
         self.attempts += 1
-        with Session(self.plan.device, self.plan.record) as session:
+        with Session(self.plan.device, self.plan.record, events_alone=self.plan.events_alone) as session:
             for index in range(self.plan.steps):
                 self.calls += 1
                 self.plan.coordination.head_for(f"the end of step {index + 1}")

@@ -26,6 +26,7 @@ from pytest_torchprof.capture.torch_profiler import this_process, without_profil
 from pytest_torchprof.devices.kinds import kind_of
 from pytest_torchprof.reasons.capturing import (
     BuffersFull,
+    CollectionSwitchedOff,
     EventsTaken,
     GpuFailedAtStop,
     MemoryUncounted,
@@ -61,14 +62,17 @@ class Session:
     whether it may be written at all, `devices` which GPUs were in use, `memory` what the recording's own key says
     of their allocator's peak, `replays` which CUDA graphs the measured calls replayed, `cpu_times_us` the
     CPU time of the thread in each step. After `export`: `tensor_lists` says what the trace does not of lists.
+    `events_alone`: neither what operators are given is recorded, nor all that the compiler does.
     """
 
-    def __init__(self, device: str, record: frozenset[str] = frozenset()) -> None:
+    def __init__(self, device: str, record: frozenset[str] = frozenset(), *, events_alone: bool = False) -> None:
         self._device = device
         self._record = record
+        self._events_alone = events_alone
         self._thread = threading.get_ident()
         self._profiler: _KinetoProfile | None = None
         self._starts: list[ProfilerStart] = []
+        self._switched_off: list[str] = []
         self._watch = ExitStack()
         self._ended = False
         self.devices: tuple[int, ...] = ()
@@ -94,6 +98,7 @@ class Session:
             accelerator().activities(),
             with_stack=self._with_stack,
             profile_memory="memory" in self._record,
+            with_operands=not self._events_alone,
             with_events=self._looks_into_lists,
         )
         # Before the profiler starts: its own kernel or fill would be outside the sentinel's range.
@@ -101,7 +106,7 @@ class Session:
         if self._lines is not None and kind_of(self._device).has_launches:
             self._lines.watch_backward(self._device)
         with without_profiler_lines():
-            torch_profiler.prepare(profiler)
+            torch_profiler.prepare(profiler, loads_compiler=not self._events_alone)
         # Work that is still queued would run inside the window without a launch in it.
         synchronize(self._device)
         # torch records stacks by a profile function, which replaces any other.
@@ -111,6 +116,7 @@ class Session:
         self._profiler = profiler
         try:
             self._starts = self._watch.enter_context(torch_profiler.profiler_starts())
+            self._switched_off = self._watch.enter_context(torch_profiler.switched_off())
             self.replays = self._watch.enter_context(accelerator().replays())
             self._watch.enter_context(torch_profiler.custom_operators_recorded())
             launch_sentinel(spare)
@@ -136,7 +142,7 @@ class Session:
     @property
     def _looks_into_lists(self) -> bool:
         """Whether operators are the kernels: their names do not show the types of tensors in lists."""
-        return not kind_of(self._device).has_launches
+        return not (kind_of(self._device).has_launches or self._events_alone)
 
     @property
     def threads(self) -> list[str]:
@@ -202,6 +208,8 @@ class Session:
         self._end()
         if early and not self.problem:
             self.problem = BuffersFull()
+        if self._switched_off and not self.problem:
+            self.problem = CollectionSwitchedOff(self._switched_off[0])
 
     def _wait_for_threads(self) -> None:
         """Let other threads finish their work while it is recorded; NotMeasured if it takes too long."""

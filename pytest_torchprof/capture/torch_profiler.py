@@ -44,12 +44,14 @@ def profiler(
     *,
     with_stack: bool = False,
     profile_memory: bool = False,
+    with_operands: bool = True,
     with_events: bool = False,
 ) -> _KinetoProfile:
     """Return torch's low-level profiler: it knows no schedule and leaves no step counter behind.
 
     It is asked only for the file, not for torch's own list of events, which takes longer to free than the file takes to
-    read; ``with_events`` asks for the list too, for facts that only it has.
+    read; ``with_events`` asks for the list too, for facts that only it has. ``with_operands``: with what operators are
+    given, which is most of what stopping and writing take.
     Operators on other threads of the measured code are not recorded, as ever in torch: with `profile_all_threads`
     torch no longer says whether a profiler runs on this thread, and that guards the process against a crash.
     """
@@ -57,7 +59,7 @@ def profiler(
 
     return _KinetoProfile(
         activities=activities,
-        record_shapes=True,
+        record_shapes=with_operands,
         with_stack=with_stack,
         profile_memory=profile_memory,
         # torch builds its stacks from the list of events.
@@ -65,11 +67,24 @@ def profiler(
     )
 
 
-def prepare(profiler: _KinetoProfile) -> None:
+def prepare(profiler: _KinetoProfile, *, loads_compiler: bool = True) -> None:
     """Prepare a session, which takes torch longer than starting it.
 
     torch 2.10 then warns of losses between cycles, though a session has only one; in a test that may be an error.
+    It begins with an import of the compiler, two seconds, to look at a setting for CUDA graphs: without
+    ``loads_compiler`` not where only the CPU is recorded.
     """
+    if not (loads_compiler or profiler.use_device or "torch._inductor" in sys.modules):
+        profiler.profiler = _autograd_profiler().profile(
+            use_cpu=True,
+            record_shapes=profiler.record_shapes,
+            profile_memory=profiler.profile_memory,
+            with_stack=profiler.with_stack,
+            use_kineto=True,
+            experimental_config=profiler.experimental_config,
+        )
+        profiler.profiler._prepare_trace()
+        return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
         profiler.prepare_trace()
@@ -159,6 +174,33 @@ def profiler_starts() -> Iterator[list[ProfilerStart]]:
         yield starts
     finally:
         module._enable_profiler = enable
+
+
+@contextmanager
+def switched_off() -> Iterator[list[str]]:
+    """Note the lines that switch the running profiler's collection off meanwhile, by torch's method or by its function.
+
+    torch leaves no trace of it, and says until the end that it records.
+    """
+    lines: list[str] = []
+    holders = [_autograd_profiler(), import_module("torch._C._autograd")]
+    toggles = [(holder, getattr(holder, _TOGGLE)) for holder in holders if hasattr(holder, _TOGGLE)]
+
+    def noting(enable: bool, *args: Any, **kwargs: Any) -> Any:
+        if not enable:
+            lines.append(_line_outside_torch())
+        return toggles[0][1](enable, *args, **kwargs)
+
+    for holder, _ in toggles:
+        setattr(holder, _TOGGLE, noting)
+    try:
+        yield lines
+    finally:
+        for holder, toggle in toggles:
+            setattr(holder, _TOGGLE, toggle)
+
+
+_TOGGLE = "_toggle_collection_dynamic"
 
 
 @contextmanager

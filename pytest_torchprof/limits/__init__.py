@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from pytest_torchprof.findings import RULES, find_or_fail
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED, OWN_KERNELS, OwnKernels, read_own_kernels
 from pytest_torchprof.limits import asked
-from pytest_torchprof.limits.asked import Asked, check_limits, needs_flops, nothing_known, settings_of, something_ran
+from pytest_torchprof.limits.asked import (
+    Asked,
+    check_limits,
+    needs_flops,
+    nothing_known,
+    of_events_alone,
+    settings_of,
+    something_ran,
+)
 from pytest_torchprof.limits.communication_limits import COMMUNICATION_LIMITS
 from pytest_torchprof.limits.compile_limits import COMPILE_LIMITS
 from pytest_torchprof.limits.evidence import FindingLine, LineInWords
@@ -79,6 +87,7 @@ __all__ = [
     "needs_flops",
     "nothing_known",
     "of_compiling",
+    "of_events_alone",
     "read_limits",
     "settings_of",
     "something_ran",

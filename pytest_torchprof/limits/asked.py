@@ -203,6 +203,16 @@ def needs_flops(asked: Iterable[Asked]) -> bool:
     return any(wanted.limit.name == "min_mfu" for wanted in asked)
 
 
+def of_events_alone(asked: Iterable[Asked]) -> bool:
+    """Return whether these limits ask neither what operators were given nor what the compiler did."""
+    return all(
+        of_events_alone(limit for within in wanted.value.values() for limit in within)
+        if wanted.limit.name == "ranges"
+        else wanted.limit.of_events_alone
+        for wanted in asked
+    )
+
+
 def _verdicts(analysis: Analysis, wanted: Asked, idle: StepProfile | None) -> tuple[Verdict, ...]:
     blocked = _cannot_judge(analysis, wanted.limit)
     if blocked is not None:

@@ -217,6 +217,8 @@ def _op_hits(ops: Mapping[str, int], pattern: Operator) -> Counter[str]:
 
 def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> list[Kernel]:
     """Return the kernels of a step whose operators the recording does not show."""
+    if not analysis.trace.device_kind.has_launches:
+        return []  # Each is an operator.
     no_operators = not len(analysis.trace.ops)
     # For a graph's kernels only the launch of the graph is known, unless the capture was seen too.
     return [
@@ -227,13 +229,17 @@ def _of_unknown_operators(analysis: Analysis, step: StepProfile) -> list[Kernel]
     ]
 
 
-def _undecided(step: StepProfile, pattern: Operator) -> list[Kernel]:
+def _undecided(analysis: Analysis, step: StepProfile, pattern: Operator) -> list[Kernel]:
     """Return the kernels that a matching operator may have launched, or just as well another one around it."""
+    if not analysis.trace.captured.unsure:
+        return []
     return [kernel for kernel in step.kernels if any(map(pattern.matches_op, kernel.unsure_ops))]
 
 
-def _annotated(step: StepProfile, pattern: Operator) -> list[Kernel]:
+def _annotated(analysis: Analysis, step: StepProfile, pattern: Operator) -> list[Kernel]:
     """Return the kernels of graphs that are annotated with a matching operator: it ran, whatever launched them."""
+    if not analysis.trace.captured.annotated:
+        return []
     annotated = ((kernel, kernel.annotation.operator) for kernel in step.kernels if kernel.annotation is not None)
     return [kernel for kernel, operator in annotated if operator is not None and pattern.matches_op(operator)]
 
@@ -251,7 +257,7 @@ def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[St
         if none is not None and count is not None and count[0] == 0:
             yield none
             continue
-        untold = [*unknown, *_undecided(step, pattern)]
+        untold = [*unknown, *_undecided(analysis, step, pattern)]
         for answer in _count_answers(pattern, count, hits.total(), untold, "operator"):
             if answer.status != MISSED:
                 yield _untold_operators(untold)
@@ -338,12 +344,12 @@ def _forbid_ops(
             launching = step.ops_of_work if analysis.trace.device_kind.has_launches else hits
             rows = list_operators(step, dict(hits.most_common()), launching)
             yield StepAnswer(MISSED, ForbiddenMatches(hits.total(), "operator", str(pattern)), rows)
-        elif kernels := _annotated(step, pattern):
+        elif kernels := _annotated(analysis, step, pattern):
             rows = group_kernels(step, kernels)
             yield StepAnswer(MISSED, ForbiddenMatches(len(kernels), "kernel", str(pattern)), rows)
         elif not ran and (none := _no_such_operator(analysis, pattern)):
             yield none
-        elif undecided := _undecided(step, pattern):
+        elif undecided := _undecided(analysis, step, pattern):
             yield _untold_operators(undecided)
     if unknown := _of_unknown_operators(analysis, step):
         yield _untold_operators(unknown)
@@ -412,16 +418,29 @@ def _untold_carried(step: StepProfile, unknown: Sequence[Kernel]) -> StepAnswer:
     return StepAnswer(NOT_MEASURED, evidence=group_kernels(step, unknown, raw=True), reason=why)
 
 
-def _limit(name: str, read: Callable[[object], object], problems: Callable[..., Iterator[StepAnswer]]) -> Limit:
+def _limit(
+    name: str,
+    read: Callable[[object], object],
+    problems: Callable[..., Iterator[StepAnswer]],
+    *,
+    of_events_alone: bool = False,
+) -> Limit:
     # These limits ask about each kernel, and take no answer for another.
-    return Limit(name=name, read=read, check=in_each_step(problems), per_step=True, families=())
+    return Limit(
+        name=name,
+        read=read,
+        check=in_each_step(problems),
+        per_step=True,
+        families=(),
+        of_events_alone=of_events_alone,
+    )
 
 
 KERNEL_LIMITS = (
     _limit("kernels", _read_counts, _kernels),
     _limit("forbid_kernels", _read_patterns, _forbid_kernels),
     _limit("only_kernels", _read_patterns, _only_kernels),
-    _limit("ops", _read_op_counts, _ops),
+    _limit("ops", _read_op_counts, _ops, of_events_alone=True),
     Limit(
         name="forbid_ops",
         read=_read_ops,
@@ -429,6 +448,7 @@ KERNEL_LIMITS = (
         settings=(Setting(name="allow_ops", read=_read_allowed_ops),),
         per_step=True,
         families=(),
+        of_events_alone=True,
     ),
     _limit("fused", _read_fused, _fused),
     _limit("not_fused", _read_apart, _not_fused),

@@ -178,6 +178,8 @@ class Limit:
     families: Collection[str] = FAMILIES
     """The families to which it takes kernels of no known family not to belong; empty: it asks about each kernel itself,
     or about none. If it holds only on that assumption, it is not measured."""
+    of_events_alone: bool = False
+    """It asks neither what operators were given nor what the compiler did: names, numbers and times of events tell."""
 
 
 def unmeasured(reason: Reason, evidence: tuple[AnyEvidence, ...] = (), *, step: str | None = None) -> Verdict:

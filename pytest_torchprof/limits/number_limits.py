@@ -184,6 +184,7 @@ NUMBER_LIMITS = (
             unit=bound.number.unit,
             per_step=bound.number.scope == "step",
             families=(),
+            of_events_alone=True,
         )
         for bound in BOUNDS
     ),

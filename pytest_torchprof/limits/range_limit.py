@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from pytest_torchprof.analysis.annotated_ranges import without_annotation
 from pytest_torchprof.analysis.range_view import RangeView
 from pytest_torchprof.analysis.regions import regions_of
-from pytest_torchprof.analysis.user_ranges import instead_of
+from pytest_torchprof.analysis.user_ranges import instead_of, user_ranges
 from pytest_torchprof.limits.asked import Asked, check_limits, read_limits
 from pytest_torchprof.limits.limit import Limit, Verdict, unmeasured
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.reasons.limits import RangeNotInStep, RangeOfGraphUnknown, RangeOfLaunchesUnknown
+from pytest_torchprof.text.globs import fits, is_glob
 from pytest_torchprof.trace.graph_annotations import is_of_graphs
 
 if TYPE_CHECKING:
@@ -60,7 +61,25 @@ def _name(name: object) -> str:
 
 
 def _check(analysis: Analysis, within: Within) -> tuple[Verdict, ...]:
-    return tuple(verdict for name, asked in within.items() for verdict in _check_range(analysis, name, asked))
+    named = _named(analysis, within)
+    return tuple(verdict for name, asked in named.items() for verdict in _check_range(analysis, name, asked))
+
+
+def _named(analysis: Analysis, within: Within) -> Within:
+    """Return the limits by the names of ranges for which the patterns stand.
+
+    Of a limit that several have for a range, the one under its own name holds, else the last. A pattern that stands for
+    none stays, and is not measured.
+    """
+    names = [name for name in user_ranges(analysis.trace) if any(fits(pattern, name) for pattern in within)]
+    asked: dict[str, dict[str, Asked]] = {}
+    for pattern, limits in sorted(within.items(), key=lambda own: own[0] in names):
+        fitting = (
+            [pattern] if pattern in names or not is_glob(pattern) else [own for own in names if fits(pattern, own)]
+        )
+        for name in fitting or [pattern]:
+            asked.setdefault(name, {}).update({own.limit.name: own for own in limits})
+    return {name: tuple(limits.values()) for name, limits in asked.items()}
 
 
 def _check_range(analysis: Analysis, name: str, asked: Sequence[Asked]) -> tuple[Verdict, ...]:

@@ -309,6 +309,17 @@ class ProfilerEnded(Reason, frozen=True):
     SENTENCE = "another profiler ended this one during the measurement"
 
 
+class CollectionSwitchedOff(Reason, frozen=True):
+    """The measured code switched the profiler's collection off."""
+
+    CODE = Code.ANOTHER_PROFILER
+    FOR_THE_DOCTOR = False
+    SENTENCE = "the measured code switched the profiler's collection off ({line}): what ran meanwhile left no event"
+    REMEDY = "take toggle_collection_dynamic out of it"
+
+    line: str
+
+
 class ThreadOfProfiler(Phrase):
     """Where a profiler runs."""
 

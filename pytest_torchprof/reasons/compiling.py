@@ -89,6 +89,15 @@ class RecordsCleared(Reason, frozen=True):
     MEANING = "graph breaks and recompiles are read from them"
 
 
+class BegunUnseen(Reason, frozen=True):
+    """torch.compile was used for the first time in a call that was recorded without regard to it."""
+
+    CODE = Code.NO_COMPILE_EVIDENCE
+    SENTENCE = "torch.compile was first used inside of the measured call, and nothing asked what it did"
+    MEANING = "a call that a rule of the suite alone measures is recorded for the rule's limits, as cheaply as can be"
+    ADVICE = "give the rule a limit such as max_graph_breaks, or mark the test"
+
+
 class CompileRecords(Phrase):
     """Records of Dynamo's that graph breaks and recompiles are read from."""
 

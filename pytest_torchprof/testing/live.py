@@ -71,6 +71,7 @@ def _plan(
         record=options.record,
         nodeid=test.nodeid,
         label=asked.label,
+        events_alone=test.asks_events_alone,
         count_flops=needs_flops(asked.limits),
         repeatable=not options.of_rule_alone,
         compiled=compiled,

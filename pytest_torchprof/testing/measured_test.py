@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof import capture
 from pytest_torchprof.kernels.own_kernels import NOTHING_DECLARED
+from pytest_torchprof.limits import of_events_alone
 from pytest_torchprof.limits.own_code import OWN
 from pytest_torchprof.profiles import Profile
 
@@ -47,6 +48,13 @@ class MeasuredTest:
         """The settings for limits that the body asks of a profile: whose code counts in this test, or run."""
         marker = self.options.marker or {}
         return {**self.state.options.settings, **{name: marker[name] for name in (OWN.name,) if name in marker}}
+
+    @property
+    def asks_events_alone(self) -> bool:
+        """Whether its recording is for limits alone that names, numbers and times of events decide, and not kept."""
+        options, run = self.options, self.state.options
+        kept = run.save is not None or run.history is not None
+        return options.of_rule_alone and not kept and not options.record and of_events_alone(options.limits)
 
     @property
     def own_kernels(self) -> OwnKernels:

@@ -232,7 +232,8 @@ class _Source:
         try:
             return None if value is None else reader(value)
         except UnknownLimit as problem:
-            raise _bad_option(f"{option_of(name)}: {problem.text}, got {value!r}") from None
+            where = option_of(name) if self.on_command_line(name) else f"{key_of(name)} in the ini file"
+            raise _bad_option(f"{where}: {problem.text}, got {value!r}") from None
 
     def paths(self, name: str) -> tuple[Path, ...]:
         """Return paths: relative to where pytest was called, or, from the ini file, to that file's folder."""

@@ -124,7 +124,7 @@ def _plan(state: RunState, item: pytest.Item) -> MeasuredTest:
             options=options,
             nodeid=nodeid,
             path=item.path,
-            source=_source(item),
+            source=_source(item) if options.uses_baseline or state.options.keeps_results else "",
             files=state.baselines.files,
             gone=state.baselines.gone,
         ),

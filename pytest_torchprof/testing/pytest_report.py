@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.testing.test_run import TestRun
 
+_OURS = Path(__file__).parent.parent
 _MACHINERY = frozenset({"pytest_torchprof", "_pytest", "pluggy", "unittest", "asyncio", "contextlib.py", "torch"})
 
 
@@ -25,6 +26,8 @@ def mend_report(report: pytest.TestReport, call: pytest.CallInfo[None], run: Tes
         setattr(report, CODE, own.code and str(own.code))
     if excinfo is not None and report.outcome == "failed" and _is_ours_alone(excinfo):
         report.longrepr = excinfo.getrepr(style="value")
+    if report.outcome == "skipped":
+        _place_skip(report, item)
     if report.outcome == "failed" and excinfo is not None:
         _say_in_one_line(report, excinfo.value)
         if item.config.get_verbosity() < 0:
@@ -54,6 +57,13 @@ def keep_brief(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExce
     whole, problem.args = problem.args, (problem.brief,)
     setattr(report, BRIEF, [str(item.repr_failure(excinfo)), problem.brief])
     problem.args = whole
+
+
+def _place_skip(report: pytest.TestReport, item: pytest.Item) -> None:
+    """Let a skip that we have raised be one at the test, as that of a marker is."""
+    if isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).is_relative_to(_OURS):
+        file, line, _ = item.reportinfo()
+        report.longrepr = (str(file), (line or 0) + 1, report.longrepr[2])
 
 
 def _say_in_one_line(report: pytest.TestReport, problem: BaseException) -> None:

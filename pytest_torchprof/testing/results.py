@@ -52,9 +52,12 @@ def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared:
     )
     if profile is not None:
         result = replace(with_numbers(result, profile), limits=(*judgement.verdicts, *judgement.warnings))
-        if came.problem is not None or state.options.keeps_results:
+        # Of the hundreds of tests that a rule alone measures nobody reads more than the verdicts, unless one fails.
+        failed = came.problem is not None
+        reported = state.options.keeps_results and (failed or not test.asks_events_alone)
+        if failed or reported:
             result = replace(result, kernels=_kernel_rows(profile) if profile.kernels_unknown is None else ())
-        if state.options.keeps_results:
+        if reported:
             result = _with_reported(result, profile)
         if state.options.history is not None and profile.kernels_unknown is None:
             result = replace(result, entry=_entry_fields(test, judgement, profile))

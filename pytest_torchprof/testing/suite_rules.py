@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import tomllib
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import enumerated
+from pytest_torchprof.text.globs import before_wild, fits, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -87,6 +87,8 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
     """The limits whose rule only warns."""
     settings: Mapping[str, frozenset[str]]
     """The settings that each limit takes."""
+    own: tuple[LimitKey, ...] = ()
+    """The limits of the test's marker."""
 
     def beside(self, marker: Mapping[str, object] | None, *, alone: bool) -> dict[str, object]:
         """Return the words of rule and marker: of each limit the marker's, with the marker's settings.
@@ -97,9 +99,16 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
         words = self._beside(self.limits, own)
         theirs, ours = self.limits.get(_RANGES), own.get(_RANGES)
         if isinstance(theirs, dict) and isinstance(ours, dict):
-            both = {name: self._beside(theirs.get(name, {}), ours.get(name, {})) for name in {**theirs, **ours}}
-            words = {**words, _RANGES: both}
+            both = {name: self._beside(self._left(name, ours), ours.get(name, {})) for name in {**theirs, **ours}}
+            words = {**words, _RANGES: {name: limits for name, limits in both.items() if limits or name in ours}}
         return {**(self.ways if alone else {}), **words}
+
+    def _left(self, name: str, ours: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the limits in a range that no pattern of a marker's has for it: the name would win over that."""
+        taken = {
+            limit for pattern, own in ours.items() if isinstance(own, dict) and fits(pattern, name) for limit in own
+        }
+        return {limit: value for limit, value in self.limits[_RANGES].get(name, {}).items() if limit not in taken}
 
     def _beside(self, limits: Mapping[str, Any], own: object) -> Any:
         if not isinstance(own, dict):
@@ -114,14 +123,23 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
 
     def below(self, marker: Mapping[str, object] | None) -> RuleOfTest:
         """Return what is left of it beside a marker, whose limits fail the test whatever a rule says of them."""
-        own = {key for key, _ in _by_key(marker or {})}
-        return replace(self, warned=self.warned - own)
+        return replace(self, own=tuple(key for key, _ in _by_key(marker or {})))
 
     def warns_of(self, limit: str, within: str | None = None, *, alone: bool) -> bool:
         """Return whether a miss of this limit is only told; "" stands for the measurement as a whole."""
         key = (within, limit)
-        asked = {own for own, _ in _by_key(self.limits)}
-        return key in self.warned or (alone and self.mode is Mode.WARN and key not in asked)
+        if _asked_by(key, self.own) is not None:
+            return False
+        asked = _asked_by(key, [own for own, _ in _by_key(self.limits)])
+        return asked in self.warned if asked is not None else alone and self.mode is Mode.WARN
+
+
+def _asked_by(key: LimitKey, asked: Sequence[LimitKey]) -> LimitKey | None:
+    """Return which of these asks for a limit: the one in the range of that name, else the last whose pattern fits."""
+    within, limit = key
+    if key in asked or within is None:
+        return key if key in asked else None
+    return next((own for own in reversed(asked) if own[1] == limit and own[0] and fits(own[0], within)), None)
 
 
 def _by_key(limits: Mapping[str, Any]) -> Iterator[tuple[LimitKey, Any]]:
@@ -192,7 +210,10 @@ def _rule(tests: str, entry: object, shown: str) -> SuiteRule:
 
 def joined(rules: Sequence[SuiteRule], settings: Mapping[str, frozenset[str]]) -> RuleOfTest:
     """Return what rules ask of a test that all of them match."""
-    values = {key: value for rule in rules for key, value in _by_key(rule.limits)}
+    values: dict[LimitKey, Any] = {}
+    for key, value in (pair for rule in rules for pair in _by_key(rule.limits)):
+        values.pop(key, None)  # The later one stands later.
+        values[key] = value
     modes = {key: rule.mode for rule in rules for key, _ in _by_key(rule.limits)}
     limits = {name: value for (within, name), value in values.items() if within is None}
     ranges: dict[str, dict[str, Any]] = {}
@@ -214,19 +235,15 @@ def matches(pattern: str, nodeid: str) -> bool:
 
     Without either it is the id of a test, or of what holds tests: a folder, a file, a class, a test with parameters.
     """
-    if not _WILD.search(pattern):
+    if not is_glob(pattern):
         rest = nodeid.removeprefix(pattern.rstrip("/"))
         return nodeid == pattern or (rest != nodeid and rest.startswith(("/", "::", "[")))
-    glob = "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in pattern)
-    return re.fullmatch(glob, nodeid, re.DOTALL) is not None
-
-
-_WILD: Final = re.compile(r"[*?]")
+    return fits(pattern, nodeid)
 
 
 def folder_of(pattern: str) -> str:
     """Return the file or folder below which lies all that a pattern can match; empty for the root directory."""
-    head = _WILD.split(pattern.partition("::")[0])[0]
+    head = before_wild(pattern.partition("::")[0])
     return head if head == pattern.partition("::")[0] else head.rpartition("/")[0]
 
 
