@@ -151,7 +151,8 @@ def main() -> None:
         runs.finish("local")
         took_s = time.monotonic() - began
         whole = runs.content("local")
-        print(f"{'local':10}{took_s:7.1f} s, {asked.files} files\n{(folder / 'local.log').read_text().splitlines()[0]}")
+        census = next(line for line in (folder / "local.log").read_text().splitlines() if " listed: " in line)
+        print(f"{'local':10}{took_s:7.1f} s, {census}", flush=True)
         wrong = 0
         for way in asked.ways:
             began = time.monotonic()

@@ -8,7 +8,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -254,6 +256,26 @@ def test_a_nightly_ends_in_a_history(traces, tmp_path, repository, capsys):
     assert gaps == {"gpt/no.json": {"no-recording": 3}, "bert/empty.json": {"no-gpu-side": 3}}
 
 
+def test_the_nightly_of_the_documentation_ends_in_a_page_and_a_history(traces, tmp_path, repository, capsys):
+    (script,) = re.findall(r"```bash\n(#!.*?)```", PAGE.read_text().partition("## A nightly")[2], re.DOTALL)[:1]
+    (tmp_path / "bin").mkdir()
+    shim = tmp_path / "bin" / "torchprof"
+    code = "import sys\nfrom pytest_torchprof.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+    (tmp_path / "bin" / "script.py").write_text(code)
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tmp_path}/bin/script.py" "$@"\n')
+    shim.chmod(0o755)
+    repository()
+    shutil.copytree(traces, "nightly")
+    environment = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HISTORY": str(tmp_path / "history")}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert Path("fleet/report.html").stat().st_size > 10_000
+    assert Path("fleet/history.html").stat().st_size > 10_000
+    assert main(["history", "changes", str(tmp_path / "history"), "--json"]) == 0
+    series = json.loads(capsys.readouterr().out)["series"]
+    assert {row["test"] for row in series if row["points"]} > {"bert/a.json.gz", "gpt/b.json.gz"}
+
+
 def test_a_run_that_is_not_complete_is_no_run_of_a_history(traces, tmp_path, capsys):
     fleet("run", traces, "--into", tmp_path / "out", "--shard", "1/2")
     assert main(["history", "import", str(tmp_path / "history"), str(tmp_path / "out")]) == 2
@@ -315,7 +337,10 @@ def test_the_query_of_the_documentation_runs_in_polars(judged, tmp_path, monkeyp
     assert fleet("report", judged, "-o", "rows.jsonl") == 1
     held = {}
     exec(sample("python"), held)
-    assert held["frequent"].rows()
+    counts = {finding: count for _, finding, count in held["frequent"].rows()}
+    rows = map(json.loads, Path("rows.jsonl").read_text().splitlines())
+    assert counts.pop(None, 0) >= 0
+    assert counts == Counter(finding for row in rows for finding in row["findings"])
 
 
 @pytest.fixture
