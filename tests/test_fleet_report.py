@@ -319,7 +319,7 @@ def test_rows_are_the_same_for_every_file(judged, tmp_path, capsys):
 
 
 def sample(language):
-    (code,) = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text().partition("## With other tools")[2], re.DOTALL)
+    code, *_ = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text().partition("## With other tools")[2], re.DOTALL)
     return code
 
 
