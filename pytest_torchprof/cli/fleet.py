@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from msgspec.structs import replace
 
 from pytest_torchprof.cli import UsageError, add_limits, fleet_read, sentence, whole
-from pytest_torchprof.cli.fleet_read import exit_status_of, tell
+from pytest_torchprof.cli.fleet_read import exit_status_of, note
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.text import and_more, counted, enumerated, first_of, printable_line, show_bytes
@@ -169,10 +169,10 @@ def _run(arguments: Namespace) -> int:
     bounds, shard = _bounds(arguments), arguments.shard
     with folder_of_run(arguments.into, arguments.retries, writer_of(shard.which, shard.among)) as folder:
         frozen = _frozen(arguments, folder)
-        records = folder.known(tell)
+        records = folder.known(note)
         to_do = [task for task in shard.of(frozen.tasks()) if task.key not in records.places]
         _drive(arguments, bounds, folder, to_do)
-        return _told(folder, frozen, shard, arguments.max_bad)
+        return _summed_up(folder, frozen, shard, arguments.max_bad)
 
 
 def _retry(arguments: Namespace) -> int:
@@ -183,11 +183,11 @@ def _retry(arguments: Namespace) -> int:
         frozen = before.frozen()
         if frozen.version != version("pytest-torchprof"):
             raise UsageError(f"{before.shown} holds a run with other {_ASKED['version']}; run it into another folder")
-        places = before.known(tell).places
+        places = before.known(note).places
         bad = [task for task in frozen.tasks() if (at := places.get(task.key)) is not None and at.is_quarantined]
         folder = replace(before, writer=f"retry{1 + max(map(retry_of, before.parts()), default=0)}")
         _drive(arguments, bounds, folder, bad)
-        return _told(folder, frozen, Shard(1, 1), arguments.max_bad)
+        return _summed_up(folder, frozen, Shard(1, 1), arguments.max_bad)
 
 
 def _drive(arguments: Namespace, bounds: Bounds, folder: FleetFolder, tasks: Sequence[FileTask]) -> None:
@@ -211,11 +211,11 @@ def _drive(arguments: Namespace, bounds: Bounds, folder: FleetFolder, tasks: Seq
         crew.end()
 
 
-def _told(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: int) -> int:
+def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: int) -> int:
     """Say what a run has come to; return the exit status."""
     from pytest_torchprof.fleet.folder import summed  # noqa: PLC0415
 
-    shown, records = _Examples(), folder.known(tell)
+    shown, records = _Examples(), folder.known(note)
     own = [task.key for task in shard.of(frozen.tasks())]
     if missing := sum(key not in records.places for key in own):
         text = f"{folder.shown}: {counted(missing, 'file')} of {len(own):,} have no record"
@@ -306,13 +306,13 @@ def _tell_of_changes(frozen: FrozenList, arguments: Namespace) -> None:
     try:
         now = {(file.url, file.member): file for file in listed(frozen.sources, arguments.into, arguments.retries)}
     except TorchprofError as problem:
-        tell(f"the sources are not what was listed: {problem}")
+        note(f"the sources are not what was listed: {problem}")
         return
     before = {(file.url, file.member): file for file in frozen.files}
     more, gone = now.keys() - before.keys(), before.keys() - now.keys()
     changed = sum(now[key] != before[key] for key in now.keys() & before.keys())
     if more or gone or changed:
-        tell(
+        note(
             f"since the list was made, {counted(len(more), 'file')} came, {changed} changed and {len(gone)} went; what "
             "was judged stays, and new ones are judged in a run into another folder"
         )

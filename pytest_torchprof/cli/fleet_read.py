@@ -88,7 +88,7 @@ def exit_status_of(summary: FleetSummary, max_bad: int, left: int = 0) -> int:
     return _exit_status(summary.missed + summary.jobs.missed, bad, max_bad)
 
 
-def tell(line: str) -> None:
+def note(line: str) -> None:
     """Write a line to standard error."""
     sys.stderr.write(f"torchprof fleet: {printable_line(line, _LONGEST)}\n")
 
@@ -110,7 +110,7 @@ def _status(arguments: Namespace) -> int:
 
     with folder_of_run(arguments.folder, _RETRIES) as folder:
         keys = [task.key for task in folder.frozen().tasks()]
-        status = status_of(folder, keys, folder.known(tell))
+        status = status_of(folder, keys, folder.known(note))
     if arguments.json:
         sys.stdout.write(json_text(msgspec.to_builtins(status)))
     else:
@@ -130,7 +130,7 @@ def _report(arguments: Namespace) -> int:
         frozen = folder.frozen()
         overview = Overview(frozen, _keys(arguments.by, frozen), arguments.top)
         rows = (
-            msgspec.json.encode(row_of(record, name)) + b"\n" for record, name in overview.through(folder.known(tell))
+            msgspec.json.encode(row_of(record, name)) + b"\n" for record, name in overview.through(folder.known(note))
         )
         if output is not None and output.suffix == _ROWS:
             _write(output, rows)
