@@ -66,6 +66,7 @@ def _run_record(
     results: Sequence[Result], machine: MachineRecord, uuid: str, version: str, origin: ListOrigin
 ) -> RunRecord:
     environments = environments_of(results)
+    varying, launched = varying_of(results)
     record = RunRecord(
         uuid=uuid,
         version=version,
@@ -80,7 +81,8 @@ def _run_record(
         environments=environments,
         measurements=measurements_of(results, environments),
         structures=structures_of(results),
-        varying=varying_of(results),
+        varying=varying,
+        launched=launched,
     )
     return as_written(record)
 
