@@ -11,8 +11,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from pytest_torchprof.cli import UsageError, add_limits, sentence, whole
-from pytest_torchprof.cli.check import HOLDS, MISSED, UNKNOWN
+from msgspec.structs import replace
+
+from pytest_torchprof.cli import UsageError, add_limits, fleet_read, sentence, whole
+from pytest_torchprof.cli.fleet_read import exit_status_of, note
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError, UnknownLimit
 from pytest_torchprof.text import and_more, counted, enumerated, first_of, printable_line, show_bytes
@@ -20,7 +22,7 @@ from pytest_torchprof.text.tables import on_screen
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_torchprof.cli import Parser
     from pytest_torchprof.fleet.bounded import Bounds
@@ -86,9 +88,13 @@ def add_arguments(parser: Parser) -> None:
     parser.description = _DESCRIPTION
     parser.epilog = _EPILOG
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
-    purpose = "judge recordings, and keep what they come to in a folder"
-    own: Parser = commands.add_parser("run", help=purpose, description=sentence(purpose))
-    own.set_defaults(act=_run)
+
+    def add(name: str, act: Callable[[Namespace], int], purpose: str) -> Parser:
+        own: Parser = commands.add_parser(name, help=purpose, description=sentence(purpose))
+        own.set_defaults(act=act)
+        return own
+
+    own = add("run", _run, "judge recordings, and keep what they come to in a folder")
     own.add_argument(
         "source",
         nargs="+",
@@ -103,6 +109,23 @@ def add_arguments(parser: Parser) -> None:
     own.add_argument("--rules", type=Path, metavar="FILE", help="limits, device, step and thresholds by file, in TOML")
     add_limits(own)
     own.add_argument(
+        "--shard",
+        type=Shard.read,
+        default=Shard(1, 1),
+        metavar="I/N",
+        help="judge only every Nth file, from the Ith on: N commands share the folder and nothing else",
+    )
+    fleet_read.add_commands(add)
+    again = add("retry", _retry, "judge the quarantined files of a run once more")
+    again.add_argument("folder", metavar="DIR", help="the folder of the run, or its address")
+    for judging in (own, again):
+        _add_how(judging)
+        fleet_read.add_max_bad(judging)
+
+
+def _add_how(own: Parser) -> None:
+    """Declare who judges, and within which bounds: what no result depends on."""
+    own.add_argument(
         "--jobs",
         type=whole(1),
         metavar="N",
@@ -114,13 +137,6 @@ def add_arguments(parser: Parser) -> None:
         help="who judges instead of processes of this machine: futures:MODULE:FACTORY, a function that returns a "
         "concurrent.futures.Executor; dask, a cluster on this machine; dask:ADDRESS, that of a scheduler. It is given "
         "twice --jobs files at once",
-    )
-    own.add_argument(
-        "--shard",
-        type=Shard.read,
-        default=Shard(1, 1),
-        metavar="I/N",
-        help="judge only every Nth file, from the Ith on: N commands share the folder and nothing else",
     )
     own.add_argument(
         "--memory",
@@ -138,13 +154,6 @@ def add_arguments(parser: Parser) -> None:
         metavar="N",
         help="how often a file is tried again that cannot be read, or whose process died (3)",
     )
-    own.add_argument(
-        "--max-bad",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="how many files may be not measured or quarantined before the exit status is 3 (0)",
-    )
 
 
 def run(arguments: Namespace) -> int:
@@ -155,22 +164,39 @@ def run(arguments: Namespace) -> int:
 
 def _run(arguments: Namespace) -> int:
     from pytest_torchprof.fleet.folder import folder_of_run  # noqa: PLC0415 - help and usage errors do without
+    from pytest_torchprof.fleet.status import writer_of  # noqa: PLC0415
+
+    bounds, shard = _bounds(arguments), arguments.shard
+    with folder_of_run(arguments.into, arguments.retries, writer_of(shard.which, shard.among)) as folder:
+        frozen = _frozen(arguments, folder)
+        records = folder.known(note)
+        to_do = [task for task in shard.of(frozen.tasks()) if task.key not in records.places]
+        _drive(arguments, bounds, folder, to_do)
+        return _summed_up(folder, frozen, shard, arguments.max_bad)
+
+
+def _retry(arguments: Namespace) -> int:
+    from pytest_torchprof.fleet.folder import folder_of_run, retry_of  # noqa: PLC0415
 
     bounds = _bounds(arguments)
-    with folder_of_run(arguments.into, arguments.retries) as folder:
-        return _run_in(folder, bounds, arguments)
+    with folder_of_run(arguments.folder, arguments.retries) as before:
+        frozen = before.frozen()
+        if frozen.version != version("pytest-torchprof"):
+            raise UsageError(f"{before.shown} holds a run with other {_ASKED['version']}; run it into another folder")
+        places = before.known(note).places
+        bad = [task for task in frozen.tasks() if (at := places.get(task.key)) is not None and at.is_quarantined]
+        folder = replace(before, writer=f"retry{1 + max(map(retry_of, before.parts()), default=0)}")
+        _drive(arguments, bounds, folder, bad)
+        return _summed_up(folder, frozen, Shard(1, 1), arguments.max_bad)
 
 
-def _run_in(folder: FleetFolder, bounds: Bounds, arguments: Namespace) -> int:
+def _drive(arguments: Namespace, bounds: Bounds, folder: FleetFolder, tasks: Sequence[FileTask]) -> None:
     from pytest_torchprof.fleet.crew import LocalCrew  # noqa: PLC0415
     from pytest_torchprof.fleet.driving import drive  # noqa: PLC0415
     from pytest_torchprof.fleet.engines import EngineCrew, engine_called  # noqa: PLC0415
-    from pytest_torchprof.fleet.folder import summed  # noqa: PLC0415
+    from pytest_torchprof.fleet.progress import Progress  # noqa: PLC0415
     from pytest_torchprof.fleet.staging import StagingCrew  # noqa: PLC0415
 
-    frozen = _frozen(arguments, folder)
-    shard, records = arguments.shard, folder.known(_tell)
-    to_do = (task for task in shard.of(frozen.tasks()) if task.key not in records.places)
     jobs = arguments.jobs or _jobs(bounds.memory_bytes)
     crew: Crew
     if arguments.engine is None:
@@ -178,11 +204,18 @@ def _run_in(folder: FleetFolder, bounds: Bounds, arguments: Namespace) -> int:
     else:
         crew = EngineCrew(engine_called(arguments.engine), 2 * jobs, bounds)
     crew = StagingCrew(crew)
+    progress = Progress(len(tasks), sum(task.file.size or 0 for task in tasks), sys.stderr)
     try:
-        drive(to_do, crew, folder, arguments.retries)
+        drive(tasks, crew, folder, arguments.retries, progress)
     finally:
         crew.end()
-    shown, records = _Examples(), folder.known(_tell)
+
+
+def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: int) -> int:
+    """Say what a run has come to; return the exit status."""
+    from pytest_torchprof.fleet.folder import summed  # noqa: PLC0415
+
+    shown, records = _Examples(), folder.known(note)
     own = [task.key for task in shard.of(frozen.tasks())]
     if missing := sum(key not in records.places for key in own):
         text = f"{folder.shown}: {counted(missing, 'file')} of {len(own):,} have no record"
@@ -194,7 +227,7 @@ def _run_in(folder: FleetFolder, bounds: Bounds, arguments: Namespace) -> int:
     sys.stdout.writelines(f"{on_screen(line)}\n" for line in _lines(folder, summary, shown))
     if not shard.is_all:
         sys.stdout.write(on_screen(f"\n{shard}; the same command without --shard sums up all of them\n"))
-    return _status(summary, arguments.max_bad)
+    return exit_status_of(summary, max_bad)
 
 
 def _bounds(arguments: Namespace) -> Bounds:
@@ -229,6 +262,7 @@ def _jobs(memory_bytes: int) -> int:
 def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     """Return the list of the run; UsageError where the folder has that of another command."""
     from pytest_torchprof.fleet.folder import FrozenList  # noqa: PLC0415
+    from pytest_torchprof.fleet.origin import origin_here  # noqa: PLC0415
     from pytest_torchprof.fleet.rules import Question, asked_of, idle_rules, read_rules  # noqa: PLC0415
     from pytest_torchprof.fleet.sources import address_of, listed  # noqa: PLC0415
 
@@ -246,7 +280,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
         files = listed(asked["sources"], arguments.into, arguments.retries)
         if unused := idle_rules(asked["rules"], files):
             raise UsageError(f"{arguments.rules}: {enumerated(unused)}: no file fits; mend the patterns or remove it")
-        return FrozenList(**asked, files=files)
+        return FrozenList(**asked, files=files, origin=origin_here(folder.path, asked["sources"]))
 
     frozen = folder.freeze(make_list)
     for name, value in asked.items():
@@ -272,20 +306,16 @@ def _tell_of_changes(frozen: FrozenList, arguments: Namespace) -> None:
     try:
         now = {(file.url, file.member): file for file in listed(frozen.sources, arguments.into, arguments.retries)}
     except TorchprofError as problem:
-        _tell(f"the sources are not what was listed: {problem}")
+        note(f"the sources are not what was listed: {problem}")
         return
     before = {(file.url, file.member): file for file in frozen.files}
     more, gone = now.keys() - before.keys(), before.keys() - now.keys()
     changed = sum(now[key] != before[key] for key in now.keys() & before.keys())
     if more or gone or changed:
-        _tell(
+        note(
             f"since the list was made, {counted(len(more), 'file')} came, {changed} changed and {len(gone)} went; what "
             "was judged stays, and new ones are judged in a run into another folder"
         )
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(f"torchprof fleet: {printable_line(line, _LONGEST)}\n")
 
 
 _LONGEST: Final = 500
@@ -333,16 +363,10 @@ class _Examples:
 
 def _lines(folder: FleetFolder, summary: FleetSummary, shown: _Examples) -> Iterator[str]:
     from pytest_torchprof.fleet.folder import JOBS, RECORDS  # noqa: PLC0415
+    from pytest_torchprof.fleet.texts import census_lines  # noqa: PLC0415
     from pytest_torchprof.report.result import Outcome  # noqa: PLC0415
 
-    yield (
-        f"{counted(summary.listed, 'file')} listed: {summary.judged:,} judged, {summary.not_measured:,} not measured, "
-        f"{summary.quarantined:,} quarantined"
-    )
-    yield (
-        f"{summary.judged:,} judged: {summary.hold:,} hold, {summary.missed:,} missed, {summary.without_limits:,} "
-        "without limits"
-    )
+    yield from census_lines(summary)
     for title, count, blocks in (
         ("missed", summary.missed, shown.missed),
         ("not measured", summary.not_measured, shown.not_measured),
@@ -378,10 +402,3 @@ def _job_lines(job: JobRecord) -> Iterator[str]:
 def _of_ranks(job: JobRecord) -> str:
     there = f"{job.files:,} of {counted(job.job.ranks, 'rank')}"
     return f"{there}, without rank {first_of(list(map(str, job.missing)), _MOST_SHOWN)}" if job.missing else there
-
-
-def _status(summary: FleetSummary, max_bad: int) -> int:
-    if summary.missed or summary.jobs.missed:
-        return MISSED
-    bad = summary.not_measured + summary.quarantined + summary.jobs.not_measured
-    return UNKNOWN if bad > max_bad else HOLDS

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UNUSABLE, UsageError, history_files, history_notes, history_prune, sentence
 from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, day, read_branch, store_that_is_there
+from pytest_torchprof.fleet.folder import FleetFolder
+from pytest_torchprof.fleet.history import run_records_of
 from pytest_torchprof.history.changes import State, events_of, unchanged
 from pytest_torchprof.history.changes_json import changes_json
 from pytest_torchprof.history.event_ids import accepted_because
@@ -96,8 +98,17 @@ def add_arguments(parser: Parser) -> None:
         help="exit with 1 if a change of counts, a step of times, or either is listed that still holds",
     )
     changes.add_argument("--json", action="store_true", help="one JSON object")
-    taking = add("import", _import, "add records that other runs have left: files, folders, ZIP archives, other stores")
-    taking.add_argument("source", nargs="+", metavar="FILE|DIR|ZIP|STORE", help="where the records are")
+    taking = add(
+        "import",
+        _import,
+        "add records that other runs have left: files, folders, ZIP archives, other stores, runs of torchprof fleet",
+    )
+    taking.add_argument(
+        "source",
+        nargs="+",
+        metavar="FILE|DIR|ZIP|STORE",
+        help="where the records are; of torchprof fleet the folder of a run",
+    )
     taking.add_argument(
         "--only-event",
         choices=tuple(Event),
@@ -226,7 +237,7 @@ def _of_test(branch: BranchRuns, all_series: Iterable[Series], test: str) -> lis
 
 
 def _import(arguments: Namespace) -> int:
-    records = chain.from_iterable(map(records_in, arguments.source))
+    records = chain.from_iterable(map(_records_of, arguments.source))
     taken = take(store_at(arguments.store), records, arguments.only_event)
     others = f", {taken.of_other_events} of another event left out" if taken.of_other_events else ""
     counts = f"{counted(taken.added, 'record')} added, {taken.known} known{others}, {len(taken.refused)} refused"
@@ -234,6 +245,17 @@ def _import(arguments: Namespace) -> int:
     for problem in taken.refused:
         sys.stderr.write(f"torchprof history: refused: {printable(str(problem))}\n")
     return UNUSABLE if taken.refused else DONE
+
+
+def _records_of(source: str) -> Iterable[RunRecord | BadRecord]:
+    fleet = FleetFolder(Path(source))
+    if "://" in source or not fleet.has_list:
+        return records_in(source)
+    return run_records_of(fleet, _tell)
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"torchprof history: {printable(line)}\n")
 
 
 def _merge(arguments: Namespace) -> int:

@@ -21,6 +21,7 @@ from pytest_torchprof.cli import doctor
 from pytest_torchprof.compare import Comparison
 from pytest_torchprof.compare.change import Change
 from pytest_torchprof.compare.time_comparison import TimeComparison
+from pytest_torchprof.fleet import overview, status
 from pytest_torchprof.history import changes_json
 from pytest_torchprof.history.changes import Cause, State
 from pytest_torchprof.history.runs import OrderedBy
@@ -454,6 +455,22 @@ def history() -> Schema:
     return root("torchprof history changes --json", changes_json.SCHEMA, fields(known))
 
 
+def fleet() -> Schema:
+    """Return the schema of ``torchprof fleet report --json``."""
+    return _versioned("torchprof fleet report DIR --json", overview.FleetReport, overview.SCHEMA)
+
+
+def fleet_status() -> Schema:
+    """Return the schema of ``torchprof fleet status --json``."""
+    return _versioned("torchprof fleet status DIR --json", status.FleetStatus, status.SCHEMA)
+
+
+def _versioned(title: str, kind: type, version: int) -> Schema:
+    schema = of_type(kind)
+    schema["properties"]["schema"] = {"const": version}
+    return root(title, version, schema)
+
+
 SCHEMAS: Final[Mapping[str, Callable[[], Schema]]] = {
     "analysis": analysis,
     "ranks": ranks,
@@ -464,6 +481,8 @@ SCHEMAS: Final[Mapping[str, Callable[[], Schema]]] = {
     "baseline": baseline,
     "doctor": doctors,
     "history": history,
+    "fleet": fleet,
+    "fleet-status": fleet_status,
 }
 
 

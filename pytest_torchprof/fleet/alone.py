@@ -20,6 +20,10 @@ _GRACE_S: Final = 30.0
 """How long a process may take to begin and to end, beside the time that the file has."""
 
 
+_OVERTIME: Final = (1, -14)
+"""With what a process ends that takes too long: faulthandler's status, or the signal of an alarm."""
+
+
 class _Errand(Struct, frozen=True):
     task: FileTask
     bounds: Bounds
@@ -37,8 +41,7 @@ def judge_alone(task: FileTask, bounds: Bounds) -> bytes | Trouble:
     errand = msgspec.json.encode(_Errand(task, bounds)).decode()
     began = time.monotonic()
     done = run([sys.executable, "-P", "-m", __name__, errand], limit_s=bounds.timeout_s + _GRACE_S)
-    # faulthandler ends a process with 1.
-    if done.status is None or (done.status == 1 and time.monotonic() - began >= bounds.timeout_s):
+    if done.status is None or (done.status in _OVERTIME and time.monotonic() - began >= bounds.timeout_s):
         return Trouble(cause=Hindrance.TIME, reason=TookTooLong(bounds.timeout_s * 1e6))
     if done.status != 0:
         return Trouble(cause=Hindrance.DEATH, reason=WorkerDied(done.status))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,11 +31,25 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 def judge_within(task: FileTask, bounds: Bounds) -> bytes | Trouble:
     """Return what a file comes to; this process ends where that takes longer."""
-    with _ONE_AT_A_TIME, _memory(bounds.memory_bytes), Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        # No signal and no thread of Python's reaches a process that is in a library's code.
-        faulthandler.dump_traceback_later(bounds.timeout_s, exit=True, file=nowhere)
+    with _ONE_AT_A_TIME, _memory(bounds.memory_bytes), _time(bounds.timeout_s):
+        return judge(task)
+
+
+@contextmanager
+def _time(most_s: float) -> Iterator[None]:
+    """Let this process end where that takes longer, even in the code of a library, which Python does not interrupt."""
+    if hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
+        # The system ends it. A thread that waits would have to be begun and joined for each file.
+        signal.setitimer(signal.ITIMER_REAL, most_s)
         try:
-            return judge(task)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        return
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        faulthandler.dump_traceback_later(most_s, exit=True, file=nowhere)
+        try:
+            yield
         finally:
             faulthandler.cancel_dump_traceback_later()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from pytest_torchprof.fleet.judging import FileTask, Hindrance, Trouble, encoded, quarantined
+from pytest_torchprof.fleet.judging import FileTask, Hindrance, Trouble, encoded, is_quarantined, quarantined
 from pytest_torchprof.reasons.errors import describe
 from pytest_torchprof.reasons.fleet import JudgingFailed
 from pytest_torchprof.remote.patience import pause_s
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_torchprof.fleet.folder import FleetFolder
+    from pytest_torchprof.fleet.progress import Progress
 
 _PART_RECORDS: Final = 500
 _PART_S: Final = 5.0
@@ -104,7 +105,7 @@ class _Part:
         self._lines, self._since = [], time.monotonic()
 
 
-def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: int) -> None:
+def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: int, progress: Progress) -> None:
     """Judge files until each has a record in the folder; TorchprofError if they cannot be kept."""
     queue, part = _Queue(tasks), _Part(folder)
     running: dict[Future[bytes | Trouble], _Try] = {}
@@ -129,8 +130,11 @@ def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: i
                 line = _settled(attempt, future, problem, queue, retries)
                 if line is not None:
                     part.add(line)
+                    progress.see(attempt.task.file.size or 0, is_quarantined=is_quarantined(line))
             part.close_if_old()
+            progress.show()
     finally:
+        progress.end()
         for future in running:
             future.cancel()
         part.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import uuid
 from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,6 +20,7 @@ from pytest_torchprof.analysis.ranks import RankPart  # noqa: TC001 - msgspec re
 from pytest_torchprof.fleet.bucket import Bucket
 from pytest_torchprof.fleet.jobs import GatheredJobs, JobRecord, JobsSummary, jobs_summed, judged_job
 from pytest_torchprof.fleet.judging import FileRecord, FileTask
+from pytest_torchprof.fleet.origin import ListOrigin  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.fleet.rules import FleetRule, question_of
 from pytest_torchprof.fleet.sources import Listed, from_root
 from pytest_torchprof.limits import MISSED
@@ -49,6 +51,8 @@ class FrozenList(Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...]
     rules: tuple[FleetRule, ...]
     files: tuple[Listed, ...]
+    origin: ListOrigin | None = None
+    """When and of which commit it was made; None in lists of earlier versions."""
 
     def tasks(self) -> Iterator[FileTask]:
         """Yield what is to be done, in the list's order."""
@@ -108,6 +112,8 @@ class FleetFolder(Struct, frozen=True):
     """On this machine."""
     bucket: Bucket | None = None
     """Where it lies if that is elsewhere; the path then holds copies, as far as they were asked for."""
+    writer: str = ""
+    """Whose parts are added: a shard's, or those of another try; empty for all others."""
 
     @property
     def shown(self) -> str:
@@ -127,19 +133,25 @@ class FleetFolder(Struct, frozen=True):
 
     def freeze(self, made: Callable[[], FrozenList]) -> FrozenList:
         """Return the list of the run, which is made and kept if there is none yet."""
-        file = self.path / LIST
         frozen = None if self.has_list else made()
         with self._written():
             (self.path / "parts").mkdir(parents=True, exist_ok=True)
             if frozen is not None and self.bucket is not None:
                 self.bucket.put_once(LIST, msgspec.json.encode(frozen))
                 # Another command may have been first.
-                self.bucket.fetch(LIST, file)
+                self.bucket.fetch(LIST, self.path / LIST)
             elif frozen is not None:
                 with suppress(FileExistsError):
-                    _write_once(file, msgspec.json.encode(frozen))
-            content = file.read_bytes()
+                    _write_once(self.path / LIST, msgspec.json.encode(frozen))
+            return self.frozen()
+
+    def frozen(self) -> FrozenList:
+        """Return the list of the run; TorchprofError where there is none."""
+        if not self.has_list:
+            text = f"{self.shown}: is no folder of a fleet: it has no {LIST}; torchprof fleet run --into makes one"
+            raise TorchprofError(text, Code.BAD_RECORD)
         try:
+            content = (self.path / LIST).read_bytes()
             return msgspec.json.decode(content, type=FrozenList)
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             text = f"{self.file(LIST)}: is no list of a fleet that this version reads: {problem}. Name another folder."
@@ -147,18 +159,22 @@ class FleetFolder(Struct, frozen=True):
 
     def add(self, lines: Iterable[bytes]) -> None:
         """Keep records as a part of its own; TorchprofError if it cannot be written."""
-        part = self.path / "parts" / f"{uuid.uuid4().hex}{_PART}"
+        part = self.path / "parts" / f"{self.writer}{'-' if self.writer else ''}{uuid.uuid4().hex}{_PART}"
         with self._written(), replacing(part, lasting=True) as unfinished:
             unfinished.write_bytes(b"".join(line + b"\n" for line in lines))
         if self.bucket is not None:
             self.bucket.put(f"parts/{part.name}", part)
+
+    def parts(self) -> list[str]:
+        """Return the names of the parts that are there."""
+        return sorted(part.name for part in (self.path / "parts").glob(f"*{_PART}"))
 
     def known(self, note: Callable[[str], None]) -> Records:
         """Return where the records of the run lie; ``note`` gets a sentence about each part that cannot be read."""
         if self.bucket is not None:
             self._copy_parts(self.bucket)
         places: dict[str, _LinePlace] = {}
-        for part in sorted((self.path / "parts").glob(f"*{_PART}")):
+        for part in (self.path / "parts" / name for name in self.parts()):
             try:
                 with part.open("rb") as file:
                     own = list(_places(part.name, file))
@@ -183,9 +199,9 @@ class FleetFolder(Struct, frozen=True):
                     with replacing(part) as unfinished:
                         bucket.fetch(f"parts/{name}", unfinished)
 
-    def _rank(self, place: _LinePlace) -> tuple[bool, bytes]:
+    def _rank(self, place: _LinePlace) -> tuple[bool, int, bytes]:
         with (self.path / "parts" / place.part).open("rb") as file:
-            return place.is_quarantined, _read(file, place)
+            return place.is_quarantined, -retry_of(place.part), _read(file, place)
 
     def sum_up(
         self,
@@ -204,7 +220,7 @@ class FleetFolder(Struct, frozen=True):
                 each = records.each((task.key for task in frozen.tasks()), see, file)
                 summary = summed(frozen.version, jobs.gather(each, frozen.tasks()))
             with replacing(self.path / JOBS, lasting=True) as unfinished, unfinished.open("wb") as file:
-                summary = replace(summary, jobs=_judged(jobs, records, see_job, file))
+                summary = replace(summary, jobs=judged(jobs, records, see_job, file))
             with replacing(self.path / SUMMARY, lasting=True) as unfinished:
                 unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
         if self.bucket is not None:
@@ -217,15 +233,24 @@ class FleetFolder(Struct, frozen=True):
 
 
 @contextmanager
-def folder_of_run(into: str, retries: int) -> Iterator[FleetFolder]:
+def folder_of_run(into: str, retries: int, writer: str = "") -> Iterator[FleetFolder]:
     """Yield the folder that a path or an address means; TorchprofError for one that no run can be written to."""
     if not is_remote(into):
-        yield FleetFolder(from_root(without_local_protocol(into)))
+        yield FleetFolder(from_root(without_local_protocol(into)), writer=writer)
         return
     bucket = Bucket(into.rstrip("/"), retries)
     bucket.refuse_unusable()
     with TemporaryDirectory(prefix="torchprof-") as copies:
-        yield FleetFolder(Path(copies), bucket)
+        yield FleetFolder(Path(copies), bucket, writer)
+
+
+def retry_of(part: str) -> int:
+    """Return which retry a part is of; 0 for one of the run itself."""
+    match = _RETRY.match(part)
+    return int(match[1]) if match else 0
+
+
+_RETRY: Final = re.compile(r"retry(\d+)-")
 
 
 class _Written:
@@ -257,7 +282,7 @@ class Records(Struct, frozen=True, kw_only=True):
         self, keys: Iterable[str], see: Callable[[FileRecord], None], copied: BinaryIO | None = None
     ) -> Iterator[FileRecord]:
         """Yield the records of these keys, after ``see`` was called with each; their lines are ``copied`` to a file."""
-        for line in self._lines(keys):
+        for line in self.lines(keys):
             if copied is not None:
                 copied.write(line + b"\n")
             record = msgspec.json.decode(line, type=FileRecord)
@@ -266,12 +291,12 @@ class Records(Struct, frozen=True, kw_only=True):
 
     def parts(self, keys: Iterable[str]) -> Iterator[RankPart]:
         """Yield what the files of these keys have kept of their ranks."""
-        for line in self._lines(keys):
+        for line in self.lines(keys):
             part = msgspec.json.decode(line, type=_PartInLine).part
             if part is not None:
                 yield part
 
-    def _lines(self, keys: Iterable[str]) -> Iterator[bytes]:
+    def lines(self, keys: Iterable[str]) -> Iterator[bytes]:
         """Yield the records of these keys, encoded."""
         opened: dict[str, BinaryIO] = {}
         with ExitStack() as stack:
@@ -288,45 +313,65 @@ class Records(Struct, frozen=True, kw_only=True):
 _MOST_OPEN: Final = 200
 
 
+class FleetTally:
+    """Counts what records come to, one after the other."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self._outcomes: Counter[str] = Counter()
+        self._missed: Counter[str] = Counter()
+        self._findings: Counter[str] = Counter()
+        self._unmeasured: Counter[str] = Counter()
+        self._apart: Counter[str] = Counter()
+
+    def see(self, record: FileRecord) -> None:
+        """Count a record."""
+        result = record.result
+        if result is None:
+            self._apart[_code(record.quarantined.code if record.quarantined else None)] += 1
+            return
+        self._outcomes[result.outcome] += 1
+        self._missed.update({verdict.limit for verdict in result.limits if verdict.status == MISSED})
+        self._findings.update({finding.code for finding in result.findings})
+        if result.outcome is Outcome.NOT_MEASURED:
+            self._unmeasured[_code(result.reason.code if result.reason else None)] += 1
+
+    def summary(self) -> FleetSummary:
+        """Return what they come to."""
+        judged = [self._outcomes[outcome] for outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.RECORDED)]
+        return FleetSummary(
+            version=self.version,
+            listed=self._outcomes.total() + self._apart.total(),
+            judged=sum(judged),
+            not_measured=self._outcomes[Outcome.NOT_MEASURED],
+            quarantined=self._apart.total(),
+            hold=judged[0],
+            missed=judged[1],
+            without_limits=judged[2],
+            limits_missed=dict(sorted(self._missed.items())),
+            findings=dict(sorted(self._findings.items())),
+            not_measured_because=dict(sorted(self._unmeasured.items())),
+            quarantined_because=dict(sorted(self._apart.items())),
+        )
+
+
 def summed(version: str, records: Iterable[FileRecord]) -> FleetSummary:
     """Return what records come to, which are gone through once."""
-    outcomes: Counter[str] = Counter()
-    missed: Counter[str] = Counter()
-    findings: Counter[str] = Counter()
-    unmeasured: Counter[str] = Counter()
-    apart: Counter[str] = Counter()
+    tally = FleetTally(version)
     for record in records:
-        if record.result is None:
-            apart[_code(record.quarantined.code if record.quarantined else None)] += 1
-            continue
-        outcomes[record.result.outcome] += 1
-        missed.update({verdict.limit for verdict in record.result.limits if verdict.status == MISSED})
-        findings.update({finding.code for finding in record.result.findings})
-        if record.result.outcome is Outcome.NOT_MEASURED:
-            unmeasured[_code(record.result.reason.code if record.result.reason else None)] += 1
-    judged = [outcomes[outcome] for outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.RECORDED)]
-    return FleetSummary(
-        version=version,
-        listed=outcomes.total() + apart.total(),
-        judged=sum(judged),
-        not_measured=outcomes[Outcome.NOT_MEASURED],
-        quarantined=apart.total(),
-        hold=judged[0],
-        missed=judged[1],
-        without_limits=judged[2],
-        limits_missed=dict(sorted(missed.items())),
-        findings=dict(sorted(findings.items())),
-        not_measured_because=dict(sorted(unmeasured.items())),
-        quarantined_because=dict(sorted(apart.items())),
-    )
+        tally.see(record)
+    return tally.summary()
 
 
-def _judged(jobs: GatheredJobs, records: Records, see: Callable[[JobRecord], None], copied: BinaryIO) -> JobsSummary:
+def judged(
+    jobs: GatheredJobs, records: Records, see: Callable[[JobRecord], None], copied: BinaryIO | None = None
+) -> JobsSummary:
     """Judge the jobs, one after the other; return what they come to, after ``see`` was called with each."""
     outcomes: Counter[Outcome] = Counter()
     for name, files in jobs.each():
         record = judged_job(name, files, records.parts(file.key for file in files))
-        copied.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
+        if copied is not None:
+            copied.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
         outcomes[record.outcome] += 1
         see(record)
     return jobs_summed(outcomes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +26,7 @@ from pytest_torchprof.reasons.reason import Verbatim
 from pytest_torchprof.reasons.recordings import Unreadable
 from pytest_torchprof.reasons.unreadable import OfPath
 from pytest_torchprof.report.recorded import recorded_result
-from pytest_torchprof.report.result import Outcome, Result, with_numbers
+from pytest_torchprof.report.result import Outcome, Result, calls_of, with_numbers
 from pytest_torchprof.trace.metadata import Adoption
 
 if TYPE_CHECKING:
@@ -125,6 +125,17 @@ def encoded(record: FileRecord) -> bytes:
     return msgspec.json.encode(record, enc_hook=str)
 
 
+def is_quarantined(line: bytes) -> bool:
+    """Whether an encoded record is of a file that was not judged."""
+    return msgspec.json.decode(line, type=_Quarantined).quarantined is not None
+
+
+class _Quarantined(Struct, frozen=True):
+    """As much of a record as says that."""
+
+    quarantined: dict[str, Any] | None = None
+
+
 def _record(task: FileTask) -> FileRecord:
     file = task.file
     return FileRecord(key=task.key, url=file.shown, member=file.member, metadata=file.metadata, rule=task.question.rule)
@@ -166,6 +177,7 @@ def _judged(task: FileTask) -> FileRecord:
             reason=why,
             limits=verdicts,
             structure=structure_hash(profile) if known else None,
+            kernels=calls_of(profile.kernels) if known else (),
         ),
         families=_families(profile) if known else (),
         part=part,

@@ -14,6 +14,7 @@ from pytest_torchprof.baseline.form import EntryFields  # noqa: TC001 - msgspec 
 from pytest_torchprof.compare import Comparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.compare.time_comparison import TimeComparison  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.findings.catalogue import AnyFinding, from_words
+from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.limits import Verdict  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.catalogue import AnyReason, from_plain
 from pytest_torchprof.reasons.reason import Verbatim
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
+    from pytest_torchprof.kernels.kernel import Kernel
 
 
 class Outcome(StrEnum):
@@ -95,6 +97,22 @@ class KernelCalls(Struct, frozen=True, kw_only=True):
     max_us: float
     ops: tuple[str, ...] = ()
     """The operators that launched it."""
+
+
+def calls_of(kernels: Iterable[Kernel]) -> tuple[KernelCalls, ...]:
+    """Return the calls of kernels by name, those that take most time first."""
+    rows = [
+        KernelCalls(
+            name=members[0].short or name,
+            count=len(members),
+            time_us=sum(kernel.duration_us for kernel in members),
+            min_us=min(kernel.duration_us for kernel in members),
+            max_us=max(kernel.duration_us for kernel in members),
+            ops=tuple(dict.fromkeys(kernel.op for kernel in members if kernel.op)),
+        )
+        for name, members in by_name(kernels).items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.time_us))
 
 
 class Result(Struct, frozen=True, kw_only=True):

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from pytest_torchprof import baseline
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.kernels.kernels import by_name
 from pytest_torchprof.limits import MISSED
 from pytest_torchprof.limits.remedies import telling_of
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofWarning
 from pytest_torchprof.reasons.timing import StandInTimed
-from pytest_torchprof.report.result import KernelCalls, Outcome, Result, with_numbers
+from pytest_torchprof.report.result import Outcome, Result, calls_of, with_numbers
 from pytest_torchprof.testing.timed_results import without_times
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def result_of(test: MeasuredTest, judgement: Judgement, came: CameOut, compared:
         failed = came.problem is not None
         reported = state.options.keeps_results and (failed or not test.asks_events_alone)
         if failed or reported:
-            result = replace(result, kernels=_kernel_rows(profile) if profile.kernels_unknown is None else ())
+            result = replace(result, kernels=calls_of(profile.kernels) if profile.kernels_unknown is None else ())
         if reported:
             result = _with_reported(result, profile)
         if state.options.history is not None and profile.kernels_unknown is None:
@@ -108,18 +107,3 @@ def _entry_fields(test: MeasuredTest, judgement: Judgement, profile: Profile) ->
 def _caches(profile: Profile) -> CompileCaches | None:
     own = profile.trace.metadata
     return None if own is None or own.compile is None else own.compile.caches
-
-
-def _kernel_rows(profile: Profile) -> tuple[KernelCalls, ...]:
-    rows = [
-        KernelCalls(
-            name=members[0].short or name,
-            count=len(members),
-            time_us=sum(kernel.duration_us for kernel in members),
-            min_us=min(kernel.duration_us for kernel in members),
-            max_us=max(kernel.duration_us for kernel in members),
-            ops=tuple(dict.fromkeys(kernel.op for kernel in members if kernel.op)),
-        )
-        for name, members in by_name(profile.kernels).items()
-    ]
-    return tuple(sorted(rows, key=lambda row: -row.time_us))

@@ -1,0 +1,87 @@
+"""How far a run is while it runs: a bar on a terminal, which stays in its line, and a line a minute in a log."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Final, TextIO
+
+from pytest_torchprof.text import counted, cut, show_bytes
+from pytest_torchprof.text.tables import terminal_width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_EACH_S: Final = 0.2
+"""How often a bar is drawn anew."""
+_EACH_IN_LOG_S: Final = 60.0
+_BAR: Final = 20
+_OPENING_BYTES: Final = 64 << 10
+"""What a file takes besides its content, as so many bytes: of small ones it is most of the time."""
+_ERASE: Final = "\r\x1b[K"
+
+
+class Progress:
+    """Counts files as they are settled, and shows how far the run is."""
+
+    def __init__(
+        self, files: int, size_bytes: int, stream: TextIO, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin, with so many files of so many bytes together."""
+        self._files, self._bytes, self._stream, self._clock = files, size_bytes, stream, clock
+        self._on_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._began = self._shown = clock()
+        self._done, self._done_bytes, self._quarantined = 0, 0, 0
+
+    def see(self, size_bytes: int, *, is_quarantined: bool) -> None:
+        """Count a file."""
+        self._done += 1
+        self._done_bytes += size_bytes
+        self._quarantined += is_quarantined
+
+    def show(self) -> None:
+        """Show how far it is, if that was long enough ago."""
+        now = self._clock()
+        if now - self._shown < (_EACH_S if self._on_terminal else _EACH_IN_LOG_S):
+            return
+        self._shown = now
+        words = self._words(now - self._began)
+        if self._on_terminal:
+            line = f"{self._bar()} {words}"
+            self._stream.write(f"{_ERASE}{cut(line, terminal_width() - 1)}")
+        else:
+            self._stream.write(f"torchprof fleet: {words}\n")
+        self._stream.flush()
+
+    def end(self) -> None:
+        """Leave the line as it was before."""
+        if self._on_terminal:
+            self._stream.write(_ERASE)
+            self._stream.flush()
+
+    @property
+    def _share(self) -> float:
+        """How much of the work is done."""
+        work = self._bytes + _OPENING_BYTES * self._files
+        return (self._done_bytes + _OPENING_BYTES * self._done) / work if work else 1.0
+
+    def _bar(self) -> str:
+        filled = int(_BAR * self._share)
+        return f"[{'#' * filled}{'-' * (_BAR - filled)}]"
+
+    def _words(self, took_s: float) -> str:
+        parts = [
+            f"{self._done:,} of {counted(self._files, 'file')}",
+            f"{show_bytes(self._done_bytes)} of {show_bytes(self._bytes)}",
+        ]
+        if took_s > 0 and self._done:
+            left_s = took_s * (1 / self._share - 1)
+            rates = f"{self._done / took_s:,.1f} files/s", f"{show_bytes(round(self._done_bytes / took_s))}/s"
+            parts += [*rates, f"{self._quarantined:,} quarantined", f"{_time(left_s)} left"]
+        return ", ".join(parts)
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

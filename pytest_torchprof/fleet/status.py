@@ -1,0 +1,100 @@
+"""How far a run is: what its files have come to so far, all together and shard by shard."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from pytest_torchprof.report.result import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_torchprof.fleet.folder import FleetFolder, Records
+
+SCHEMA: Final = 1
+_SHARD: Final = re.compile(r"shard\d+of(\d+)-")
+
+
+class FilesSoFar(Struct, frozen=True, kw_only=True):
+    """How far some of the files are."""
+
+    listed: int
+    judged: int
+    missed: int
+    """Of those judged, how many missed a limit."""
+    not_measured: int
+    quarantined: int
+    left: int
+    """How many have no record yet."""
+
+
+class ShardSoFar(FilesSoFar, frozen=True, kw_only=True):
+    """How far one shard is."""
+
+    shard: int
+    among: int
+
+
+class FleetStatus(Struct, frozen=True, kw_only=True):
+    """How far a run is."""
+
+    schema: int = SCHEMA
+    files: FilesSoFar
+    """All of them."""
+    shards: tuple[ShardSoFar, ...]
+    """Of each number of shards that was begun, all shards; empty where the run is not divided."""
+
+
+class _OutcomeOfResult(Struct, frozen=True):
+    outcome: Outcome
+
+
+class _OutcomeInLine(Struct, frozen=True):
+    """As much of a record as says what its file came to."""
+
+    result: _OutcomeOfResult | None = None
+
+
+def writer_of(which: int, among: int) -> str:
+    """Return what the parts of a shard begin with; empty for the only one."""
+    return "" if among == 1 else f"shard{which}of{among}"
+
+
+def status_of(folder: FleetFolder, keys: Sequence[str], records: Records) -> FleetStatus:
+    """Return how far the run is whose files have these keys, in the list's order."""
+    there = [key for key in keys if key in records.places]
+    came = dict(zip(there, map(_outcome, records.lines(there)), strict=True))
+    outcomes = [came.get(key) for key in keys]
+    begun = sorted({int(match[1]) for part in folder.parts() if (match := _SHARD.match(part))})
+    shards = [
+        ShardSoFar(shard=which, among=among, **_counts(outcomes[which - 1 :: among]))
+        for among in begun
+        for which in range(1, among + 1)
+    ]
+    return FleetStatus(files=FilesSoFar(**_counts(outcomes)), shards=tuple(shards))
+
+
+def _outcome(line: bytes) -> str:
+    result = msgspec.json.decode(line, type=_OutcomeInLine).result
+    return _QUARANTINED if result is None else result.outcome
+
+
+_QUARANTINED: Final = "quarantined"
+
+
+def _counts(outcomes: Iterable[str | None]) -> dict[str, Any]:
+    counts = Counter(outcomes)
+    judged = counts[Outcome.PASSED] + counts[Outcome.FAILED] + counts[Outcome.RECORDED]
+    return {
+        "listed": counts.total(),
+        "judged": judged,
+        "missed": counts[Outcome.FAILED],
+        "not_measured": counts[Outcome.NOT_MEASURED],
+        "quarantined": counts[_QUARANTINED],
+        "left": counts[None],
+    }
