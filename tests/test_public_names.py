@@ -12,6 +12,7 @@ import torch
 import pytest_torchprof
 from pytest_torchprof.limits.keywords import LimitsOfProfile
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.reasons.unreadable import WhyUnreadable
 
 pytestmark = pytest.mark.any_torch
 
@@ -42,7 +43,7 @@ MEMBERS = dict(members())
 def test_its_annotations_can_be_read(name):
     # This package imports torch where it measures, reasons where there are some, and limits where they are judged; for
     # a name in an annotation it imports none of them.
-    known = {"torch": torch, "Reason": Reason, "LimitsOfProfile": LimitsOfProfile}
+    known = {"torch": torch, "Reason": Reason, "WhyUnreadable": WhyUnreadable, "LimitsOfProfile": LimitsOfProfile}
     typing.get_type_hints(plain(MEMBERS[name]), localns=known)
 
 
