@@ -86,8 +86,9 @@ SHOWN = {
     "test_fused": ("1 limit missed: fused", "(model.py:17)", "do: let torch.compile see them in one graph"),
     "test_forbidden": ("1 limit missed: forbid_ops", "1 x aten::sigmoid model.py:12", "do: at model.py:12: take out"),
     "test_whole": (
-        "1 limit missed: max_graph_breaks",
+        "1 limit missed: max_graph_breaks; graph break: model.py:22 and 4 more changes",
         "model.py:22 in branching",
+        "do: fix the code at model.py:22",
         "do: change the code at these lines",
     ),
     "test_kept": ("worse than the baseline", "from: model.py:12", "do: fix the code at model.py:12, or accept"),
@@ -106,7 +107,7 @@ def failures(tmp_path_factory):
     words = ["-m", "pytest", "-p", "torchprof", "-p", "no:cacheprovider", "--disable-warnings"]
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CI": "", "PY_COLORS": "0"}
     with chdir(folder):
-        kept = [*words, "--torchprof-baseline=update", "-k", "block or kept"]
+        kept = [*words, "--torchprof-baseline=update", "-k", "block or kept or whole"]
         assert on_terminal(kept, 80, **environment)[0] == 0
         (folder / "model.py").write_text(CHANGED)
         status, lines = on_terminal(words, 80, **environment)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
-About = Literal["came", "changed", "went", "other"]
+About = Literal["broke", "came", "changed", "went", "other"]
 
 _MARKS: Final[dict[str, tuple[str, About]]] = {BETTER: ("-", "went"), WORSE: ("+", "came")}
 # The changes that a cell of a table has room for, in this order.
@@ -180,7 +180,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
             if not is_noise(change):
                 not_gated = "" if change.gated or change.direction != WORSE else " (not gated)"
                 yield DifferenceLine(f"  {words.change_words(change)}{not_gated}")
-                yield from map(DifferenceLine, words.place_lines(change))
+                yield from (DifferenceLine(text, "broke", subject=place) for text, place in words.break_lines(change))
         yield from (DifferenceLine(f"  {text}") for text in words.disturbance_words(self.disturbed))
         if self.stale:
             yield DifferenceLine(f"  {words.STALE}")

@@ -61,7 +61,8 @@ def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
             place for place in analysis.compile.graph_breaks or () if place.file is not None and place.line is not None
         ]
         located[broken] = replace(broken, breaks=tuple(breaks))
-        first += [(str(place.file), place.line or 0) for place in breaks]
+        # Where a graph breaks, other kernels run: the break is their cause.
+        first = [*((str(place.file), place.line or 0) for place in breaks), *first]
     reasons = dict.fromkeys(steps[new.steps[change.step]].places.why_not for change in concerned)
     return Blame(
         comparison=replace(comparison, changes=tuple(located.get(change, change) for change in comparison.changes)),

@@ -474,18 +474,21 @@ def _label_words(names: Sequence[str], row: Shift) -> list[str]:
 
 
 def place_lines(change: Change) -> Iterator[str]:
-    """Yield the places at which the user's code launched the kernels of a change, or broke its graph, a line each."""
+    """Yield the places at which the user's code launched the kernels of a change, a line each."""
     if (launched := change.launched) is not None:
         from_words = "from" if launched.certain else "from one of"
         yield f"    {change.what} {from_words}: {_places_words(launched.places)}"
         if launched.others:
             or_another = f"or another of these {launched.alike}, which cannot be told apart"
             yield f"      {or_another}: {_places_words(launched.others)}"
+
+
+def break_lines(change: Change) -> Iterator[tuple[str, str]]:
+    """Yield the places at which the user's code broke its graph, a line each, and each place by itself."""
     for graph_break in change.breaks[:MOST_PLACES]:
-        place = f"{path_from_here(graph_break.file or '')}:{graph_break.line}" + (
-            f" in {graph_break.function}" if graph_break.function else ""
-        )
-        yield f"    graph break at: {printable_line(f'{place}: {graph_break.reason}')}"
+        place = f"{path_from_here(graph_break.file or '')}:{graph_break.line}"
+        where = f"{place} in {graph_break.function}" if graph_break.function else place
+        yield f"    graph break at: {printable_line(f'{where}: {graph_break.reason}')}", place
 
 
 def _places_words(places: Sequence[Origin]) -> str:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_torchprof.findings.catalogue import AnyFinding  # noqa: TC001 - msgspec reads the annotations
-from pytest_torchprof.limits.evidence import FindingLine, WorkRow
+from pytest_torchprof.limits.evidence import FindingLine, GraphBreakLine, WorkRow
 from pytest_torchprof.limits.limit import HOLDS, MISSED, NOT_MEASURED, Verdict
 from pytest_torchprof.limits.remedies import remedies_of
 from pytest_torchprof.reasons.catalogue import AnyReason, portable
@@ -80,15 +80,15 @@ class Screen:
 DEFAULT = Screen()
 REMEDY = "  do: "
 """The beginning of a line that says what to do."""
-_MOVED = {"came": "new", "changed": "changed", "went": "gone"}
-"""The subjects of lines about a kernel, and a word for each; the likeliest cause comes first."""
+_MOVED = {"broke": "graph break", "came": "new", "changed": "changed", "went": "gone"}
+"""The subjects of lines about a graph break or a kernel, and a word for each; the likeliest cause comes first."""
 
 
 class FailureLine(NamedTuple):
     """A line about a failure other than a missed limit, and its subject."""
 
     text: str
-    about: Literal["headline", "came", "changed", "went", "other", "remedy", "varies"] = "other"
+    about: Literal["headline", "broke", "came", "changed", "went", "other", "remedy", "varies"] = "other"
     """The headline comes first; unless only remedies follow it, the lines below it say what it means."""
     command: str = ""
     """The command at the end of the text, to be copied as a whole."""
@@ -410,7 +410,8 @@ def in_one_line(verdicts: Sequence[Verdict], others: tuple[FailureLine, ...]) ->
     first, more = verdicts[0], [verdict.name for verdict in verdicts[1:]]
     is_missed = first.status == MISSED
     seen = reason_line(replace(first, in_step=None).text) if is_missed else _measured_text(first)
-    cause = (f"; {cause}" if cause else _brief_cause(first)) if is_missed else ""
+    is_of_break = isinstance(next(iter(first.evidence), None), GraphBreakLine)
+    cause = (f"; {cause}" if cause and not is_of_break else _brief_cause(first)) if is_missed else ""
     also = f"; also: {', '.join(more)}" if more else ""
     worse = f"; {printable_line(others[0].subject or others[0].text)}" if others and not moved else ""
     return f"{first.written}: {seen}{cause}{also}{worse}"
@@ -425,12 +426,13 @@ def _causes_first(moved: Iterable[FailureLine]) -> list[FailureLine]:
 
 
 def _first_moved(moved: Sequence[FailureLine]) -> str:
-    """Return a text with the first kernel that came, changed or went, its line, and how many more there are."""
+    """Return a text with the first graph break, or kernel that came, changed or went, its line, and how many more."""
     if not moved:
         return ""
     first = _causes_first(moved)[0]
     what = ", ".join(filter(None, [printable_line(first.subject or first.text), first.file_line]))
-    return f"{_MOVED[first.about]}: {what}{and_more(len(moved) - 1)}"
+    noun = "change" if first.about == "broke" else ""
+    return f"{_MOVED[first.about]}: {what}{and_more(len(moved) - 1, noun)}"
 
 
 def _first_come(came: Sequence[FailureLine]) -> str:
