@@ -45,7 +45,14 @@ def lines_after_change(run_tests, pytester, monkeypatch):
         result = run_tests(TEST)
         result.assert_outcomes(failed=1)
         shown = [line for line in result.outlines if not line.startswith("FAILED ")]
-        return [line.removeprefix("E").strip() for line in shown if "net.py:" in line]
+        lines = [line.removeprefix("E").strip() for line in shown]
+        places = [line for line in lines if "net.py:" in line and not line.startswith("do: ")]
+        (advice,) = (line for line in lines if line.startswith("do: fix the code"))
+        sure = [line.split(" from: ")[1].split(" in ")[0] for line in places if " from: " in line]
+        apart = any("cannot be told apart" in line or "from one of" in line for line in lines)
+        assert apart or f"at {sure[0]}" in advice, "what to do names the first place that is sure"
+        assert " at " not in advice or advice.split(" at ")[1].split(",")[0] in sure
+        return places
 
     return run
 

@@ -35,6 +35,8 @@ class Blame:
     """The comparison, whose changes have their places."""
     first: tuple[str, int] | None = None
     """File and line of the first place."""
+    sure: tuple[str, int] | None = None
+    """File and line of the first place that launched what is worse for sure, or broke the graph."""
     unknown: tuple[Reason, ...] = ()
     """Why the places of some changes are not known."""
 
@@ -52,8 +54,8 @@ def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
         step = new.steps[change.step]
         if (launched := _launch_places(change, step, steps[step], comparison.changes)) is not None:
             located[change] = replace(located[change], launched=launched)
-    origins = [place for change in located.values() if change.launched for place in change.launched.places]
-    first = [(origin.file, origin.line) for origin in origins if origin.file is not None]
+    launches = [change.launched for change in located.values() if change.launched]
+    first, sure = _lines(launches), _lines([launched for launched in launches if launched.is_sure])
     if broken := next(
         (change for change in comparison.changes if change.fails and change.what == "graph_breaks"), None
     ):
@@ -62,13 +64,21 @@ def blame(analysis: Analysis, new: Entry, comparison: Comparison) -> Blame:
         ]
         located[broken] = replace(broken, breaks=tuple(breaks))
         # Where a graph breaks, other kernels run: the break is their cause.
-        first = [*((str(place.file), place.line or 0) for place in breaks), *first]
+        broken_at = [(str(place.file), place.line or 0) for place in breaks]
+        first, sure = broken_at + first, broken_at + sure
     reasons = dict.fromkeys(steps[new.steps[change.step]].places.why_not for change in concerned)
     return Blame(
         comparison=replace(comparison, changes=tuple(located.get(change, change) for change in comparison.changes)),
         first=first[0] if first else None,
+        sure=sure[0] if sure else None,
         unknown=tuple(reason for reason in reasons if reason),
     )
+
+
+def _lines(launches: Iterable[LaunchPlaces]) -> list[tuple[str, int]]:
+    """Return the files and lines of places, as far as their files are known."""
+    places = (place for launched in launches for place in launched.places)
+    return [(place.file, place.line) for place in places if place.file is not None]
 
 
 def with_replay(change: Change, step: StepProfile) -> Change:

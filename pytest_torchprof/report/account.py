@@ -40,7 +40,7 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
     unlocated: tuple[AnyReason, ...] = ()
     """Why it is not known where kernels are launched."""
     blamed: tuple[str, int] | None = None
-    """The file and line that launches what is worse, where it is known."""
+    """The file and line that launches what is worse, where it is known for sure."""
     rank: int | None = None
     """The rank that it fails on, where it is another one."""
 

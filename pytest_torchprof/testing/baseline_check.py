@@ -362,7 +362,7 @@ class BaselineCheck:
             run_of_branch=None if judgement.run is None else judgement.run.shown,
             gone=tuple(gone.test for gone in judgement.formers),
             unlocated=tuple(map(portable, blame.unknown)),
-            blamed=blame.first,
+            blamed=blame.sure,
         )
 
     def is_failed_by(self, judgement: BaselineJudgement) -> bool:
