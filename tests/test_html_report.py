@@ -398,6 +398,6 @@ def test_all_that_the_page_is_made_of_is_in_its_folder():
     """Whatever lies in the package's folder goes into a wheel."""
     folder = Path(document.__file__).parent
     there = {path.name for path in folder.iterdir() if path.suffix in (".html", ".css", ".js")}
-    of_history = {"history.css", "history.js"}
-    assert there == {"page.html", *document.SCRIPTS, *document.STYLES, *of_history}
+    of_others = {"history.css", "history.js", "fleet.css", "fleet.js"}
+    assert there == {"page.html", *document.SCRIPTS, *document.STYLES, *of_others}
     assert not re.search(r"</script|<!--", "".join((folder / name).read_text() for name in document.SCRIPTS))
