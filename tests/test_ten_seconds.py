@@ -88,8 +88,8 @@ SHOWN = {
     "test_whole": (
         "1 limit missed: max_graph_breaks; graph break: model.py:22 and 4 more changes",
         "model.py:22 in branching",
-        "do: fix the code at model.py:22",
         "do: change the code at these lines",
+        "do: if the change is meant, accept it in the baseline as well: pytest",
     ),
     "test_kept": ("worse than the baseline", "from: model.py:12", "do: fix the code at model.py:12, or accept"),
     "test_syncs": ("1 limit not measured: max_syncs", "needs a GPU", "do: `torchprof explain needs-gpu` says"),

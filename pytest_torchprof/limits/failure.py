@@ -222,15 +222,15 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
     details = [line for line in _with_colon(others) if line.about not in ("remedy", "varies")]
     left = _left(len(details) - most, "line", 2, screen)
-    more = [*_shown(details[:most], screen), *left, *_shown(remedies, screen)]
+    more = [*_shown(details[:most], screen), *left]
     if not verdicts:
-        return "\n".join([*more, *_shown(varied, screen)])
+        return "\n".join([*more, *_shown(remedies, screen), *_shown(varied, screen)])
     tail = _broken([f"  lines: not known: {reason_line(str(reason))}" for reason in failure.unlocated], screen)
     tail += ["", *more] if more else [""]
     caps = _caps(len(verdicts), screen)
     moved = _moved(others)
     came = _first_come([line for line in moved if line.about == "came"])
-    tail += _what_to_do(verdicts, why, came, caps, screen) + _shown(varied, screen)
+    tail += [*_what_to_do(verdicts, why, came, caps, screen), *_shown(remedies, screen), *_shown(varied, screen)]
     sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
     cause = f"; {_first_moved(moved)}" if moved else ""
     head = _broken([f"{_headline(verdicts, failure.steps)}{cause}", ""], screen)

@@ -44,8 +44,11 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
     rank: int | None = None
     """The rank that it fails on, where it is another one."""
 
-    def lines(self) -> Iterator[FailureLine]:
-        """Yield what fails the test, a line each: what is worse, with its places, first; what varies anyway, last."""
+    def lines(self, *, beside_limits: bool = False) -> Iterator[FailureLine]:
+        """Yield what fails the test, a line each: what is worse, with its places, first; what varies anyway, last.
+
+        ``beside_limits``: limits fail it too, so that a new baseline alone does not let it pass.
+        """
         on_rank = "" if self.rank is None else f"rank {self.rank}: "
         if self.comparison.verdict == "new":
             yield from self._lines_without_baseline(on_rank)
@@ -61,7 +64,9 @@ class BaselineFailure(Struct, frozen=True, kw_only=True):
         at = "" if self.blamed is None else f" at {path_from_here(self.blamed[0])}:{self.blamed[1]}"
         if self.commit is None and self.branch is None:
             update = f"pytest {quoted(self.nodeid)} --torchprof-baseline=update"
-            yield FailureLine(f"fix the code{at}, or accept the change: ", "remedy", update)
+            accept = "if the change is meant, accept it in the baseline as well: "
+            fix = accept if beside_limits else f"fix the code{at}, or accept the change: "
+            yield FailureLine(fix, "remedy", update)
         else:
             allowed = compare.tolerance_for(self.comparison.changes)
             tolerance = ", ".join(f'"{name}": {more:g}' for name, more in allowed.items())
@@ -153,8 +158,8 @@ class LimitsNotHeld(Account, frozen=True, kw_only=True):
 
     def text_of(self, about: AccountSubject, screen: Screen) -> str:
         limits = about.limits[self.judged :] if self.warns else about.limits[: self.judged]
-        lines = () if self.baseline is None else tuple(self.baseline.lines())
         not_held = [verdict for verdict in limits if verdict.status != HOLDS]
+        lines = () if self.baseline is None else tuple(self.baseline.lines(beside_limits=bool(not_held)))
         text = failure_text(not_held, self.failure, lines, screen)
         return f"{about.label_before}{text}{self.kept.lines(screen.columns)}"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from pytest_torchprof.analysis.numbers import BY_NAME, TABLE
+from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.findings import RULES, find, standing_out
 from pytest_torchprof.findings.catalogue.headlines import NotMeasuredHeadline
 from pytest_torchprof.findings.finding import ACTION_WIDTH
@@ -174,10 +175,10 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
     steps = (
         counted(len(trace.steps), "step") if trace.has_step_ranges else "no step ranges: the whole trace is one step"
     )
-    lines = [
-        cut_inside(printable(trace.path or "a trace"), width),
-        *wrapped(f"{printable(device)} | {counted(trace.events, 'event')} | {steps}", "  ", width=width),
-    ]
+    rank, ranks = rank_and_size(trace) or (0, 1)
+    facts = [f"rank {rank} of {ranks}"] if ranks > 1 else []
+    facts = [printable(device), *facts, counted(trace.events, "event"), steps]
+    lines = [cut_inside(printable(trace.path or "a trace"), width), *wrapped(" | ".join(facts), "  ", width=width)]
     if analysis.why_not is not None:
         lines += wrapped(f"NOT MEASURED: {printable(analysis.why_not)}", "", width=width)
     if trace.samples_hardware:

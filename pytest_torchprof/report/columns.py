@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 from pytest_torchprof.analysis.numbers import BY_NAME
 from pytest_torchprof.analysis.source_lines import MODULE
 from pytest_torchprof.kernels.names.kernelname import FAMILY_NOT_KNOWN
-from pytest_torchprof.text import cut, number_alike, printable, show_bytes, show_rate, show_share, show_us
+from pytest_torchprof.text import counted, cut, number_alike, printable, show_bytes, show_rate, show_share, show_us
 from pytest_torchprof.text.tables import Column, cells
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ FAMILIES: Final = (
 
 
 def _group_name(row: CollectiveRow, _: Among) -> str:
-    size = "" if row.group_size is None else f"{row.group_size} ranks"
+    size = "" if row.group_size is None else counted(row.group_size, "rank")
     return printable(": ".join(word for word in (row.group, size) if word) or "-")
 
 

@@ -81,7 +81,8 @@ class Judgement:
     def error(self, screen: Screen) -> LimitsMissed | NotMeasured | None:
         """Return the error that says what does not hold; None where everything holds."""
         if (profile := self.profile) is not None:
-            lines = () if self.baseline_failure is None else self.baseline_failure.lines()
+            worse, beside = self.baseline_failure, not self.holds
+            lines = () if worse is None else worse.lines(beside_limits=beside)
             return error_for(self.verdicts, profile, profile.why_missed, also=lines, screen=screen)
         return None if self.only_warns else self._not_measured(screen)
 
