@@ -42,6 +42,11 @@ def test_the_examples_of_its_help_are_understood(tmp_path, capsys):
         assert "--ranks" in words or main([command, path, *words]) != 2, capsys.readouterr().err
 
 
+def test_what_kernels_are_is_no_limit_that_could_hold(check, capsys):
+    assert check({"my_rope": 1}, 'own_kernels={"my_rope*": "pointwise"}') == 2
+    assert "own_kernels" in capsys.readouterr().err
+
+
 def test_thresholds_change_what_is_found(tmp_path, capsys):
     path = str(own_recording({"one": 3, "two": 1, "three": 1}, steps=1).write(tmp_path / "t.json"))
     words = ["check", path, "--limit", "forbid=hotspot"]

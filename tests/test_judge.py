@@ -68,6 +68,7 @@ def test_verdicts_of_nothing_are_not_true():
     assert not Verdicts()
     assert Verdicts().status == "not measured"
     assert "hold" not in str(Verdicts())
+    assert Verdicts().as_json()["status"] == "not measured"
 
 
 @pytest.mark.parametrize("limits", [{"max_kernels": 3}, {"max_kernels": 2}, {"min_gpu_utilization": 0.5}])
@@ -78,7 +79,7 @@ def test_json_is_that_of_check(limits):
     assert told["status"] == verdicts.status
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_kernel": 3}, {"max_kernels": -1}])
+@pytest.mark.parametrize("limits", [{}, ["max_kernels"], {"max_kernel": 3}, {"max_kernels": -1}])
 def test_limits_that_cannot_be_meant_are_refused(limits):
     with pytest.raises(UnknownLimit) as refused:
         judge(three, x, limits=limits, device="cpu")

@@ -224,9 +224,7 @@ def test_through_another_fixture(through):
 """
     )
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(
-        ["*not measured: the test is marked torchprof and requests the fixture, but measured nothing*"]
-    )
+    result.stdout.fnmatch_lines(["*not measured: *requests the fixture, but measured nothing*"])
 
 
 def test_a_unittest_method_is_measured_like_any_other(run_tests):

@@ -87,6 +87,12 @@ def test_the_verdicts_are_a_line_of_json_behind_what_the_program_writes(program,
     assert [verdict["number"] for verdict in told["limits"]] == ([3] if status == 1 else [])
 
 
+def test_without_a_limit_there_is_no_json_that_could_be_taken_for_a_verdict(program):
+    done = run("--json", program())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--limit" in done.stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looked at on Linux")
 @pytest.mark.parametrize("columns", [40, 80])
 def test_no_line_of_what_was_missed_is_wider_than_the_terminal(program, columns):

@@ -535,6 +535,9 @@ def test_the_header_says_under_which_rules_the_run_is(suite):
         (rule('mode = "warn"\n'), "*has no limit*"),
         (rule("allow_syncs = ['aten::item']\n"), "*allow_syncs*max_syncs*"),
         ("[tool.torchprof]\nlimits = 3\n", "*is 3*"),
+        (rule(f"{READS}steps = 0\n"), '*pyproject.toml: [[]*"[*]"]: steps=0*'),
+        (rule('max_kernels = 1\ndevice = "gpu"\n', tests="of_no_test"), '*"of_no_test"]: device=*'),
+        (rule() + rule().replace(".limits.", ".limit."), "*[[]tool.torchprof.limit]*[[]tool.torchprof.limits]*"),
         ("[tool.torchprof.limits]\nmax_syncs = 0\n", "*is 0*"),
     ],
 )
@@ -650,6 +653,15 @@ def test_the_command_writes_the_list_from_a_report_and_leaves_what_is_there(suit
     assert 'test = "test_it.py::test_many"' in text
     suite(rule(), source).assert_outcomes(passed=4)
     assert main(["allow", "--from", "report.json", "--reason", " "]) == 2
+
+
+def test_by_line_the_command_names_the_tests_whose_lines_nobody_recorded(suite, pytester, capsys):
+    suite(rule(), READING, "--torchprof-report=report.json")
+    main(["allow", "--from", "report.json", "--reason", "there before", "--by", "line"])
+    assert not (pytester.path / "torchprof_allow.toml").exists()
+    printed = capsys.readouterr().out
+    assert "test_it.py::test_reads," in printed
+    assert "stacks" in printed
 
 
 # ---------------------------------------------------------------------------------------------------------------- sampling

@@ -13,7 +13,7 @@ from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing.allow_list import ALLOW_FILE, SETTING_OF, AllowEntry, as_toml, read_allow_list
 from pytest_torchprof.testing.suite_rules import matches
-from pytest_torchprof.text import counted
+from pytest_torchprof.text import counted, first_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -66,6 +66,11 @@ def run(arguments: Namespace) -> int:
             problem = f"{arguments.to} cannot be written: {error.strerror or error}"
             return refuse("allow", coded(problem, Code.REPORT_NOT_WRITTEN)) or UNUSABLE
     sys.stdout.write(f"{arguments.to}: {counted(len(new), 'new entry')}, {len(known)} as before\n")
+    if arguments.by == "line" and (tests := dict.fromkeys(_without_lines(results))):
+        sys.stdout.write(
+            f"no lines are known of {first_of(tuple(tests))}, which have no entry: "
+            'write record = ["stacks"] into the rule and run again, or leave out --by line\n'
+        )
     return DONE
 
 
@@ -83,6 +88,14 @@ def _entries(results: Iterable[Result], *, by_line: bool, reason: str) -> Iterat
                     yield AllowEntry(test=test, line=f"{row.line[0]}:{row.line[1]}", reason=reason)
                 elif not by_line and (operator := _operator(verdict, row)):
                     yield AllowEntry(test=test, operator=operator, reason=reason)
+
+
+def _without_lines(results: Iterable[Result]) -> Iterator[str]:
+    """Yield the tests that missed one of these limits by what has no line in the report."""
+    for result in results:
+        missed = (verdict for verdict in result.limits if verdict.limit in SETTING_OF and verdict.status == MISSED)
+        if any(row.line is None and not row.also_ran for verdict in missed for row in verdict.rows):
+            yield result.nodeid
 
 
 def _operator(verdict: Verdict, row: WorkRow) -> str | None:

@@ -28,7 +28,7 @@ _EPILOG: Final = """\
 examples:
   torchprof check trace.json.gz --limit max_kernels=5 --limit kernels=_tn_
   torchprof check trace.json.gz --limit 'max_gpu_time="1.5ms"'
-  torchprof check trace.json.gz --limit 'own_kernels={"my_rope_*": "pointwise"}'
+  torchprof check trace.json.gz --limit 'only_kernels=triton()' --limit 'own_kernels={"my_rope_*": "pointwise"}'
   torchprof check recordings-of-a-job/ --ranks --limit max_rank_skew=1ms
 
 exit status: 0 all limits hold, 1 one was missed, 3 one could not be measured, 2 cannot read or bad usage"""
@@ -136,6 +136,8 @@ def _read_asked(arguments: Namespace, limits: dict[str, object]) -> tuple[OwnKer
     from pytest_torchprof.limits import catalogue, divided, read_limits  # noqa: PLC0415
 
     own_kernels, others = divided(limits)
+    if not others:
+        raise UsageError("own_kernels is no limit: it says what kernels are; give one beside it")
     known = catalogue(with_thresholds(RULES, arguments.threshold))
     return own_kernels, read_limits(others, known=known)
 

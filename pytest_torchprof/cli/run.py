@@ -65,6 +65,8 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the command; return its exit status."""
+    if arguments.json and not arguments.limit:
+        raise UsageError("--json prints verdicts on limits; give at least one --limit")
     program = _program_of(arguments)
     from pytest_torchprof.limits import read_limits  # noqa: PLC0415  (help and usage errors do without)
     from pytest_torchprof.limits.written import read_limit_texts  # noqa: PLC0415

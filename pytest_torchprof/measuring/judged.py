@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping  # noqa: TC003  (typing.get_type_hints looks them up)
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -76,7 +76,7 @@ def judge(
 
     Raises UnknownLimit for limits that cannot be meant, or if there is none, and any exception of ``function``.
     """
-    if not limits:
+    if not limits or not isinstance(limits, Mapping):
         raise UnknownLimit('judge() expects a limit: judge(function, x, limits={"max_kernels": 1})', Code.BAD_USAGE)
     block = _JudgedBlock(None, limits, steps=steps, warmup=warmup, device=device)
     if (reason := why_nothing_runs(function)) is not None:

@@ -59,7 +59,7 @@ class FixtureUnused(Reason, frozen=True):
     """A marked test requests the fixture, and does not use it."""
 
     CODE = Code.NOTHING_MEASURED
-    SENTENCE = "the test is marked torchprof and requests the fixture, but measured nothing"
+    SENTENCE = "the test is to be measured and requests the fixture, but measured nothing"
     REMEDY = "call torchprof(...) in it"
 
 

@@ -49,7 +49,9 @@ def verdicts_json(
 
     ``reason``: why nothing is measured, where that is so. ``why``: as for `words_for`.
     """
-    statuses = {verdict.status for verdict in verdicts} | ({NOT_MEASURED} if reason is not None else set())
+    statuses = {verdict.status for verdict in verdicts}
+    if reason is not None or not verdicts:
+        statuses.add(NOT_MEASURED)
     return {
         "schema": SCHEMA,
         "status": next((status for status in (MISSED, NOT_MEASURED) if status in statuses), HOLDS),

@@ -444,6 +444,12 @@ def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]
     )
 
 
+def check_ways(ways: Mapping[str, object]) -> None:
+    """Raise UnknownLimit for a value that a keyword cannot have which says how to measure."""
+    for keyword, value in ways.items():
+        _read_option(keyword, value)
+
+
 def _read_option(keyword: str, value: object) -> Any:
     if is_huge(value):
         raise UnknownLimit(f"{keyword}: {HUGE}")

@@ -15,6 +15,7 @@ from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import UnknownLimit
 from pytest_torchprof.report import Disuse, UnusedEntries
 from pytest_torchprof.testing.allow_list import ALLOW_FILE, SETTING_OF, with_allowed
+from pytest_torchprof.testing.options import check_ways
 from pytest_torchprof.testing.rule_key import RULE
 from pytest_torchprof.testing.suite_rules import (
     Mode,
@@ -44,6 +45,7 @@ def check_rules(rules: Iterable[SuiteRule], known: Sequence[Limit], options: Run
     problems = []
     for rule in rules:
         try:
+            check_ways(rule.ways)
             asked = read_limits(rule.limits, known=known, defaults=options.settings)
             if options.replay is None:
                 refuse_unknown_operators(asked)

@@ -185,6 +185,11 @@ def _table(document: Mapping[str, Any], shown: str) -> Mapping[str, Any]:
                 "max_syncs = 0 below it",
                 Code.BAD_OPTION,
             )
+    # A rule below a name that is misspelt would hold for no test, and nothing would say so.
+    if others := document.get("tool", {}).get("torchprof", {}).keys() - {"limits"}:
+        raise TorchprofError(
+            f"{shown}: [tool.torchprof.{min(others)}] is not known; rules are in [{TABLE}]", Code.BAD_OPTION
+        )
     rules: Mapping[str, Any] = table
     return rules
 
