@@ -36,6 +36,8 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     url: str
     """Its path, from the root, or its address; of a file in an archive the archive's."""
+    path_hex: str | None = None
+    """The bytes of a path that is no UTF-8, which JSON cannot hold; ``url`` has them written out."""
     member: str | None = None
     """Its name in the archive."""
     size: int | None = None
@@ -58,6 +60,11 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return without_passwords(self.url)
 
     @property
+    def path(self) -> str:
+        """What opens a file of this machine."""
+        return self.url if self.path_hex is None else os.fsdecode(bytes.fromhex(self.path_hex))
+
+    @property
     def is_remote(self) -> bool:
         """Whether it is behind an address."""
         return is_remote(self.url)
@@ -75,7 +82,8 @@ def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> 
     ``retries``: how often a store is asked again. Raises TorchprofError for a source that has none or cannot be looked
     through, and for a manifest that is none.
     """
-    files: dict[tuple[str, str], Listed] = {}
+    files: dict[tuple[str, str, str], Listed] = {}
+    stated: dict[tuple[str, str, str], Listed] = {}
     folder = address_of(str(apart_from)).rstrip(f"/{os.sep}")
     left_out = (f"{folder}{os.sep}", f"{folder}/")
     for source in sources:
@@ -86,8 +94,16 @@ def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> 
                 "Check the path."
             )
             raise TorchprofError(problem, Code.RECORDING_MISSING)
-        # What a manifest says of a file counts, wherever the file is named besides.
-        files |= {_key(file): file for file in own if file.metadata or _key(file) not in files}
+        files |= {_key(file): file for file in own}
+        if source.endswith(MANIFEST):
+            for file in own:
+                if stated.setdefault(_key(file), file) != file:
+                    problem = (
+                        f"{without_passwords(source)}: {file.name} is named twice, and not with the same: keep one"
+                    )
+                    raise TorchprofError(problem, Code.BAD_USAGE)
+    # What a manifest says of a file counts, wherever the file is named besides.
+    files |= stated
     return tuple(_looked_up([files[key] for key in sorted(files)], retries))
 
 
@@ -122,12 +138,17 @@ def is_as_listed(file: Listed) -> bool:
         now = file_at(file.url)
         same_size = file.member is not None or None in (file.size, now.size) or file.size == now.size
         return same_size and file.etag in (None, now.version)
-    stat = Path(file.url).stat()
+    stat = Path(file.path).stat()
     return (stat.st_size == file.size or file.member is not None) and stat.st_mtime_ns == file.changed
 
 
-def _key(file: Listed) -> tuple[str, str]:
-    return file.url, file.member or ""
+def written(path: str) -> str:
+    """Return a path as JSON can hold it: bytes that are no UTF-8 are written out."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _key(file: Listed) -> tuple[str, str, str]:
+    return file.url, file.member or "", file.path_hex or ""
 
 
 def _files_of(source: str, retries: int) -> Iterator[Listed]:
@@ -181,11 +202,13 @@ def _refuse(problem: OSError) -> None:
 
 def _file(path: str, more: Mapping[str, Any] | None = None) -> Listed:
     """Return a file as it is now; one that is not there is listed all the same."""
+    url = written(path)
+    name = {"url": url, "path_hex": None if url == path else os.fsencode(path).hex()}
     try:
         stat = Path(path).stat()
     except OSError:
-        return Listed(url=path, **(more or {}))
-    return Listed(url=path, **{"size": stat.st_size, "changed": stat.st_mtime_ns, **(more or {})})
+        return Listed(**{**name, **(more or {})})
+    return Listed(**{**name, "size": stat.st_size, "changed": stat.st_mtime_ns, **(more or {})})
 
 
 def _members(archive: Listed, content: Path | BinaryIO) -> Iterator[Listed]:
@@ -232,6 +255,8 @@ def _file_of_line(where: str, folder: str, line: bytes) -> Listed:
     if own.etag is not None:
         known["etag"] = bare_version(own.etag)
     url = without_local_protocol(own.url)
+    if "\0" in url or not url:
+        raise TorchprofError(f"{where}: expected a path or an address as url, got {own.url!r}", Code.BAD_USAGE)
     if is_remote(url):
         refuse_unreachable(url)
         return Listed(url=url, **known)
