@@ -237,6 +237,17 @@ def test_the_same_command_goes_on_and_another_is_refused(traces, tmp_path, capsy
     assert parts[0].name in capsys.readouterr().err
 
 
+def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, capsys):
+    words = [traces, "--into", tmp_path / "out"]
+    with zipfile.ZipFile(traces / "bert" / "more.zip", "w") as packed:
+        packed.write(traces / "0.json.gz", "0.json.gz")
+    (tmp_path / "elsewhere").mkdir()
+    (traces / "linked").symlink_to(tmp_path / "elsewhere")
+    fleet(*words)
+    assert "1 archive and 1 link to folders" in capsys.readouterr().err
+    assert summary_in(tmp_path / "out")["listed"] == 8
+
+
 def test_a_damaged_record_that_is_still_json_is_told_with_the_part_that_holds_it(traces, tmp_path, capsys):
     words = [traces, "--into", tmp_path / "out"]
     fleet(*words)

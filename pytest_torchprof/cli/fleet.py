@@ -276,7 +276,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     from pytest_torchprof.fleet.folder import FrozenList  # noqa: PLC0415
     from pytest_torchprof.fleet.origin import origin_here  # noqa: PLC0415
     from pytest_torchprof.fleet.rules import Question, asked_of, idle_rules, read_rules  # noqa: PLC0415
-    from pytest_torchprof.fleet.sources import address_of, listed, written  # noqa: PLC0415
+    from pytest_torchprof.fleet.sources import address_of, listed, passed_over, written  # noqa: PLC0415
 
     limits = tuple(arguments.limit)
     asked_of(Question(limits=limits))
@@ -298,7 +298,14 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     for name, value in asked.items():
         if getattr(frozen, name) != value:
             raise UsageError(f"{folder.shown} holds a run with other {_ASKED[name]}; name another folder for this one")
-    if not is_new:
+    if is_new:
+        archives, links = passed_over(arguments.source)
+        if archives or links:
+            note(
+                f"not looked into, as they lie in folders: {counted(archives, 'archive')} and {counted(links, 'link')} "
+                "to folders; what they hold is judged where they are sources themselves"
+            )
+    else:
         _tell_of_changes(frozen, arguments)
     return frozen
 

@@ -107,6 +107,21 @@ def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> 
     return tuple(_looked_up([files[key] for key in sorted(files)], retries))
 
 
+def passed_over(sources: Iterable[str]) -> tuple[int, int]:
+    """Return how many archives lie in folders that are sources, and how many links to folders: neither is looked into.
+
+    Those that are listed by another source count too.
+    """
+    archives = links = 0
+    for source in sources:
+        if is_remote(source) or not Path(address_of(source)).is_dir():
+            continue
+        for place, folders, files in os.walk(address_of(source)):
+            archives += sum(name.endswith(ARCHIVE) for name in files)
+            links += sum(Path(place, name).is_symlink() for name in folders)
+    return archives, links
+
+
 def _looked_up(files: Sequence[Listed], retries: int) -> list[Listed]:
     """Return files with what their stores say of them, where neither a manifest nor a listing does."""
     asked_for = [file.url for file in files if file.is_remote and None in (file.size, file.etag)]
