@@ -248,6 +248,17 @@ def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, c
     assert summary_in(tmp_path / "out")["listed"] == 8
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes that are files")
+@pytest.mark.parametrize("name", ["pipe.zip", "pipe.jsonl", "pipe.json", "pip*.zip"])
+def test_a_pipe_is_quarantined_whatever_its_name_promises(tmp_path, name):
+    os.mkfifo(tmp_path / name.replace("*", "e"))
+    driver = started(tmp_path / name, "--into", tmp_path / "out", cwd=tmp_path)
+    # A reader would wait for a writer for ever.
+    driver.communicate(timeout=120)
+    assert driver.returncode == 3
+    assert counts(summary_in(tmp_path / "out")) == [1, 0, 0, 1]
+
+
 def test_a_damaged_record_that_is_still_json_is_told_with_the_part_that_holds_it(traces, tmp_path, capsys):
     words = [traces, "--into", tmp_path / "out"]
     fleet(*words)

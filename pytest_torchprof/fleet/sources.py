@@ -173,6 +173,9 @@ def _files_of(source: str, retries: int) -> Iterator[Listed]:
     path = Path(address_of(source))
     if path.is_dir():
         yield from map(_file, traces_in(str(path), onerror=_refuse))
+    elif path.exists() and not path.is_file():
+        # Reading a pipe may never end; judging it says what it is.
+        yield _file(str(path))
     elif path.suffix == MANIFEST:
         yield from _files_of_manifest(path)
     elif path.suffix == ARCHIVE:
@@ -183,7 +186,7 @@ def _files_of(source: str, retries: int) -> Iterator[Listed]:
         for match in map(Path, glob(str(path), recursive=True)):  # noqa: PTH207 - it may begin anywhere
             if not match.is_dir():
                 archive = _file(str(match))
-                yield from _members(archive, match) if match.suffix == ARCHIVE else [archive]
+                yield from _members(archive, match) if match.suffix == ARCHIVE and match.is_file() else [archive]
 
 
 def _files_elsewhere(source: str, retries: int) -> Iterator[Listed]:
