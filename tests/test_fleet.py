@@ -120,7 +120,7 @@ def test_sources_are_files_folders_patterns_archives_and_manifests(traces, tmp_p
         packed.writestr("read.me", "no recording")
     rows = [{"url": "traces/2.json.gz", "model": "bert"}, {"url": "gone.json"}]
     manifest.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    sources = [traces / "0.json.gz", traces / "bert", traces / "[0-1].json.gz", archive, manifest]
+    sources = [traces / "0.json.gz", traces / "bert", traces / "[0-1].json.gz", tmp_path / "night*.zip", manifest]
     assert fleet(*sources, "--into", tmp_path / "out") == 3
     records = records_in(tmp_path / "out")
     assert records.keys() == {

@@ -178,7 +178,7 @@ def _files_of(source: str, retries: int) -> Iterator[Listed]:
         yield _file(str(path))
     elif path.suffix == MANIFEST:
         yield from _files_of_manifest(path)
-    elif path.suffix == ARCHIVE:
+    elif path.suffix == ARCHIVE and (path.exists() or not has_magic(source)):
         yield from _members(_file(str(path)), path)
     elif path.exists():
         yield _file(str(path))
