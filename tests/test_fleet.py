@@ -120,7 +120,7 @@ def test_sources_are_files_folders_patterns_archives_and_manifests(traces, tmp_p
         packed.writestr("read.me", "no recording")
     rows = [{"url": "traces/2.json.gz", "model": "bert"}, {"url": "gone.json"}]
     manifest.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    sources = [traces / "0.json.gz", traces / "bert", traces / "[0-1].json.gz", archive, manifest]
+    sources = [traces / "0.json.gz", traces / "bert", traces / "[0-1].json.gz", tmp_path / "night*.zip", manifest]
     assert fleet(*sources, "--into", tmp_path / "out") == 3
     records = records_in(tmp_path / "out")
     assert records.keys() == {
@@ -137,6 +137,10 @@ def test_sources_are_files_folders_patterns_archives_and_manifests(traces, tmp_p
     [
         (["gone/", "--into", "out"], "gone"),
         (["empty", "--into", "out"], "empty"),
+        (["", "--into", "out"], "SOURCE"),
+        (["traces", "--into", ""], "--into"),
+        (["zero.jsonl", "--into", "out"], "zero.jsonl:1"),
+        (["twice.jsonl", "--into", "out"], "0.json.gz"),
         (["nothing://bucket/traces", "--into", "out"], "nothing://bucket/traces"),
         (["traces", "--into", "out", "--limit", "max_kernel=3"], "max_kernel"),
         (["traces", "--into", "out", "--memory", "much"], "--memory"),
@@ -154,6 +158,9 @@ def test_a_mistake_is_told_before_anything_is_judged(traces, tmp_path, monkeypat
     (tmp_path / "bad.toml").write_text("[[rule]]\nlimits = {max_kernels = -1}\n")
     (tmp_path / "bad.zip").write_bytes(b"PK")
     (tmp_path / "bad.jsonl").write_text('{"path": "x"}\n')
+    (tmp_path / "zero.jsonl").write_text('{"url": "x\\u0000y.json"}\n')
+    same = [{"url": "traces/0.json.gz", "model": "bert"}, {"url": "./traces/0.json.gz"}]
+    (tmp_path / "twice.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in same))
     assert fleet(*words) == 2
     assert named in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -228,6 +235,75 @@ def test_the_same_command_goes_on_and_another_is_refused(traces, tmp_path, capsy
     assert fleet(*words) == 1
     assert content(tmp_path / "out") == before
     assert parts[0].name in capsys.readouterr().err
+
+
+def test_what_a_folder_holds_that_is_not_looked_into_is_told(traces, tmp_path, capsys):
+    words = [traces, "--into", tmp_path / "out"]
+    with zipfile.ZipFile(traces / "bert" / "more.zip", "w") as packed:
+        packed.write(traces / "0.json.gz", "0.json.gz")
+    (tmp_path / "elsewhere").mkdir()
+    (traces / "linked").symlink_to(tmp_path / "elsewhere")
+    fleet(*words)
+    assert "1 archive and 1 link to folders" in capsys.readouterr().err
+    assert summary_in(tmp_path / "out")["listed"] == 8
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes that are files")
+@pytest.mark.parametrize("name", ["pipe.zip", "pipe.jsonl", "pipe.json", "pip*.zip"])
+def test_a_pipe_is_quarantined_whatever_its_name_promises(tmp_path, name):
+    os.mkfifo(tmp_path / name.replace("*", "e"))
+    driver = started(tmp_path / name, "--into", tmp_path / "out", cwd=tmp_path)
+    # A reader would wait for a writer for ever.
+    driver.communicate(timeout=120)
+    assert driver.returncode == 3
+    assert counts(summary_in(tmp_path / "out")) == [1, 0, 0, 1]
+
+
+def test_a_damaged_record_that_is_still_json_is_told_with_the_part_that_holds_it(traces, tmp_path, capsys):
+    words = [traces, "--into", tmp_path / "out"]
+    fleet(*words)
+    (part,) = (tmp_path / "out" / "parts").iterdir()
+    part.write_bytes(part.read_bytes().replace(b'"outcome":"recorded"', b'"outcome":"recorted"', 1))
+    for command in (["status"], ["report"], ["retry"]):
+        capsys.readouterr()
+        assert main(["fleet", *command, str(tmp_path / "out")]) == 2
+        assert str(part) in capsys.readouterr().err
+    part.unlink()
+    assert fleet(*words) == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all names are UTF-8")
+def test_a_name_that_is_no_utf8_is_judged_like_any_other(traces, tmp_path):
+    name = os.fsencode(traces) + b"/caf\xe9.json.gz"
+    shutil.copy(traces / "0.json.gz", os.fsdecode(name))
+    shutil.copy(traces / "3.json.gz", traces / r"caf\xe9.json.gz")
+    for _ in range(2):
+        assert fleet(traces, "--limit", "max_kernels=3", "--into", tmp_path / "out") == 1
+        assert counts(summary_in(tmp_path / "out")) == [10, 7, 1, 2]
+    lines = (tmp_path / "out" / "records.jsonl").read_text().splitlines()
+    outcomes = [record["result"]["outcome"] for line in lines if "caf" in (record := json.loads(line))["url"]]
+    assert sorted(outcomes) == ["failed", "passed"]
+
+
+def test_records_do_not_depend_on_the_process_that_judges(tmp_path, monkeypatch):
+    builder = TraceBuilder()
+    builder.step(0, 0, 1000)
+    builder.event("python_function", "train.py(20): main", -50, 2000)
+    for number in range(6):
+        begin = 100 * number + 10
+        builder.module(f"Linear_{number}", begin, 90)
+        builder.launched("same", begin + 10, op=f"aten::op{number}")
+    builder.write(tmp_path / "places.json")
+    came = set()
+    for seed in "1234":
+        # By it the order of a set of texts differs from one process to the next.
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        out = tmp_path / f"out{seed}"
+        done = started(tmp_path / "places.json", "--limit", "max_kernels=1", "--into", out, cwd=tmp_path)
+        done.communicate()
+        came.add((out / "records.jsonl").read_bytes())
+    (line,) = came
+    assert b"Linear_5" in line
 
 
 def test_two_drivers_at_once_do_each_other_no_harm(traces, tmp_path):

@@ -84,12 +84,24 @@ def test_what_is_asked_of_each_rank_alone_needs_all_of_them_too(tmp_path):
     assert jobs_in(tmp_path / "not")[0]["missing"] == [1]
 
 
+def test_a_number_of_ranks_that_no_job_has_is_none(tmp_path):
+    traces = job(tmp_path / "job")
+    for path in traces.iterdir():
+        recorded = json.loads(path.read_text())
+        recorded["distributedInfo"]["world_size"] = 10**12
+        path.write_text(json.dumps(recorded))
+    assert fleet(traces, "--into", tmp_path / "out", "--limit", "max_rank_skew=1ms") == 3
+    assert counted(tmp_path / "out")["listed"] == 0
+
+
 def test_one_rank_by_itself_is_a_job_only_where_all_are_asked_about(tmp_path):
     traces = job(tmp_path / "job", without=range(1, SIZE))
     assert fleet(traces, "--into", tmp_path / "each", "--limit", "max_kernels=9") == 0
     assert counted(tmp_path / "each")["listed"] == 0
     assert fleet(traces, "--into", tmp_path / "all", "--limit", "max_rank_skew=1ms") == 3
-    assert from_plain(jobs_in(tmp_path / "all")[0]["reason"]).code == Code.NO_RANK
+    (alone,) = jobs_in(tmp_path / "all")
+    assert from_plain(alone["reason"]).code == Code.NO_RANK
+    assert alone["missing"] == list(range(1, SIZE))
 
 
 def test_jobs_are_told_apart_by_folders_and_by_the_names_of_runs(tmp_path):

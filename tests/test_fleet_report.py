@@ -316,6 +316,9 @@ def test_rows_are_the_same_for_every_file(judged, tmp_path, capsys):
     assert (by_name["gpt/a.json.gz"]["kernels"], by_name["gpt/a.json.gz"]["limits_missed"]) == (5, ["max_kernels"])
     assert (by_name["gpt/no.json"]["outcome"], by_name["gpt/no.json"]["code"]) == ("quarantined", "no-recording")
     assert fleet("report", judged, "-o", tmp_path / "rows.csv") == 2
+    capsys.readouterr()
+    assert fleet("report", judged, "-o", rows, "--json") == 1
+    assert json.loads(capsys.readouterr().out)["left"] == 0
 
 
 def sample(language):

@@ -24,6 +24,8 @@ SEVERAL = {
     "note": "notes",
     "record": "records",
     "run": "runs",
+    "archive": "archives",
+    "link": "links",
     "GPU": "GPUs",
     "GPU operation": "GPU operations",
     "Triton kernel": "Triton kernels",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.kernels.kernel import Kernel
     from pytest_torchprof.trace import Trace
+
+_MOST_RANKS: Final = 1 << 20
 
 
 def part_of(analysis: Analysis) -> RankPart:
@@ -86,13 +88,18 @@ def _count(kernels: Iterable[Kernel]) -> Mapping[str, Mapping[str, int]]:
 
 
 def rank_and_size(trace: Trace) -> tuple[int, int] | None:
-    """Return the rank and how many there are, as our own recordings say it, or torch's; None where neither does."""
+    """Return the rank and how many there are, as our own recordings say it, or torch's; None where neither does.
+
+    A number that no job has is a damaged one: each rank without a recording is named, which takes memory.
+    """
     ours, header = trace.metadata, trace.header.get("distributedInfo")
     of_torch: Mapping[str, Any] = header if isinstance(header, dict) else {}
     sides = [(None, None) if ours is None else (ours.rank, ours.world_size)]
     sides.append((of_torch.get("rank"), of_torch.get("world_size")))
     known = [
-        (rank, size) for rank, size in sides if isinstance(rank, int) and isinstance(size, int) and 0 <= rank < size
+        (rank, size)
+        for rank, size in sides
+        if isinstance(rank, int) and isinstance(size, int) and 0 <= rank < size <= _MOST_RANKS
     ]
     # Without a launcher our own say that the process is by itself.
     return max(known, key=lambda side: side[1] > 1, default=None)

@@ -98,13 +98,18 @@ def add_arguments(parser: Parser) -> None:
     own.add_argument(
         "source",
         nargs="+",
+        type=_named,
         metavar="SOURCE",
         help="a recording, a folder with all below it, a pattern ('*' and '**'), a ZIP archive, or a manifest: a file "
         'that ends in .jsonl, with an object {"url": PATH, ...} in each line. Each may be an address that fsspec '
         "reads: s3://, gs://, hf://, https://",
     )
     own.add_argument(
-        "--into", required=True, metavar="DIR|URL", help="the folder of this run, or the prefix of an object store"
+        "--into",
+        type=_named,
+        required=True,
+        metavar="DIR|URL",
+        help="the folder of this run, or the prefix of an object store",
     )
     own.add_argument("--rules", type=Path, metavar="FILE", help="limits, device, step and thresholds by file, in TOML")
     add_limits(own)
@@ -121,6 +126,13 @@ def add_arguments(parser: Parser) -> None:
     for judging in (own, again):
         _add_how(judging)
         fleet_read.add_max_bad(judging)
+
+
+def _named(text: str) -> str:
+    """Return a path or an address; that of a variable that is not set would be the current folder."""
+    if not text:
+        raise ArgumentTypeError("expected a path or an address, got nothing")
+    return text
 
 
 def _add_how(own: Parser) -> None:
@@ -219,7 +231,7 @@ def _summed_up(folder: FleetFolder, frozen: FrozenList, shard: Shard, max_bad: i
     own = [task.key for task in shard.of(frozen.tasks())]
     if missing := sum(key not in records.places for key in own):
         text = f"{folder.shown}: {counted(missing, 'file')} of {len(own):,} have no record"
-        raise TorchprofError(f"{text}; the same command judges them", Code.BAD_RECORD)
+        raise TorchprofError(f"{text}; torchprof fleet run judges them", Code.BAD_RECORD)
     if shard.is_all:
         summary = folder.sum_up(frozen, records, shown.see, shown.see_job)
     else:
@@ -264,20 +276,20 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     from pytest_torchprof.fleet.folder import FrozenList  # noqa: PLC0415
     from pytest_torchprof.fleet.origin import origin_here  # noqa: PLC0415
     from pytest_torchprof.fleet.rules import Question, asked_of, idle_rules, read_rules  # noqa: PLC0415
-    from pytest_torchprof.fleet.sources import address_of, listed  # noqa: PLC0415
+    from pytest_torchprof.fleet.sources import address_of, listed, passed_over, written  # noqa: PLC0415
 
     limits = tuple(arguments.limit)
     asked_of(Question(limits=limits))
     asked: dict[str, Any] = {
         "version": version("pytest-torchprof"),
-        "sources": tuple(map(address_of, arguments.source)),
+        "sources": tuple(written(address_of(source)) for source in arguments.source),
         "limits": limits,
         "rules": () if arguments.rules is None else read_rules(arguments.rules),
     }
     is_new = not folder.has_list
 
     def make_list() -> FrozenList:
-        files = listed(asked["sources"], arguments.into, arguments.retries)
+        files = listed(map(address_of, arguments.source), arguments.into, arguments.retries)
         if unused := idle_rules(asked["rules"], files):
             raise UsageError(f"{arguments.rules}: {enumerated(unused)}: no file fits; mend the patterns or remove it")
         return FrozenList(**asked, files=files, origin=origin_here(folder.path, asked["sources"]))
@@ -286,7 +298,14 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     for name, value in asked.items():
         if getattr(frozen, name) != value:
             raise UsageError(f"{folder.shown} holds a run with other {_ASKED[name]}; name another folder for this one")
-    if not is_new:
+    if is_new:
+        archives, links = passed_over(arguments.source)
+        if archives or links:
+            note(
+                f"not looked into, as they lie in folders: {counted(archives, 'archive')} and {counted(links, 'link')} "
+                "to folders; what they hold is judged where they are sources themselves"
+            )
+    else:
         _tell_of_changes(frozen, arguments)
     return frozen
 
@@ -301,10 +320,11 @@ _ASKED: Final = {
 
 def _tell_of_changes(frozen: FrozenList, arguments: Namespace) -> None:
     """Say what the sources have now that the list has not."""
-    from pytest_torchprof.fleet.sources import listed  # noqa: PLC0415
+    from pytest_torchprof.fleet.sources import address_of, listed  # noqa: PLC0415
 
+    sources = map(address_of, arguments.source)
     try:
-        now = {(file.url, file.member): file for file in listed(frozen.sources, arguments.into, arguments.retries)}
+        now = {(file.url, file.member): file for file in listed(sources, arguments.into, arguments.retries)}
     except TorchprofError as problem:
         note(f"the sources are not what was listed: {problem}")
         return

@@ -125,7 +125,7 @@ def _report(arguments: Namespace) -> int:
     from pytest_torchprof.fleet.page import fleet_page  # noqa: PLC0415
     from pytest_torchprof.fleet.texts import report_lines  # noqa: PLC0415
 
-    output = arguments.output
+    output, written = arguments.output, ""
     with folder_of_run(arguments.folder, _RETRIES) as folder:
         frozen = folder.frozen()
         overview = Overview(frozen, _keys(arguments.by, frozen), arguments.top)
@@ -133,15 +133,17 @@ def _report(arguments: Namespace) -> int:
             msgspec.json.encode(row_of(record, name)) + b"\n" for record, name in overview.through(folder.known(note))
         )
         if output is not None and output.suffix == _ROWS:
-            _write(output, rows)
+            written = _write(output, rows)
         else:
             deque(rows, maxlen=0)
         report = overview.report()
     if output is not None and output.suffix == _PAGE:
-        _write(output, [fleet_page(report, folder.shown).encode(errors="backslashreplace")])
+        written = _write(output, [fleet_page(report, folder.shown).encode(errors="backslashreplace")])
     if arguments.json:
         sys.stdout.write(json_text(msgspec.to_builtins(report)))
-    elif output is None:
+    elif output is not None:
+        sys.stdout.write(written)
+    else:
         sys.stdout.writelines(f"{line}\n" for line in report_lines(report, arguments.top, terminal_width()))
     return exit_status_of(report.summary, arguments.max_bad, report.left)
 
@@ -158,7 +160,8 @@ def _keys(asked: Iterable[str], frozen: FrozenList) -> tuple[str, ...]:
     return keys
 
 
-def _write(path: Path, parts: Iterable[bytes]) -> None:
+def _write(path: Path, parts: Iterable[bytes]) -> str:
+    """Write a file; return the line that says so."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as unfinished, unfinished.open("wb") as file:
@@ -167,4 +170,4 @@ def _write(path: Path, parts: Iterable[bytes]) -> None:
     except OSError as error:
         problem = f"{path}: cannot be written: {error.strerror or error}"
         raise TorchprofError(problem, Code.REPORT_NOT_WRITTEN) from None
-    sys.stdout.write(f"{path}: {size / 1e6:.1f} MB\n")
+    return f"{path}: {size / 1e6:.1f} MB\n"

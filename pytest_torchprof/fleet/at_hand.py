@@ -58,7 +58,7 @@ def at_hand(file: Listed, copy: str | None) -> Iterator[str]:
     Raises UnreadableRecording where there is none, NotFetched where another try may come to more.
     """
     if file.member is None and (copy is not None or not file.is_remote):
-        yield copy or file.url
+        yield copy or file.path
         return
     with TemporaryDirectory(prefix="torchprof-") as folder:
         path = Path(folder, _name(file))
@@ -94,7 +94,7 @@ def _not_given(file: Listed, problem: Exception) -> UnreadableRecording:
 def _archive(file: Listed, copy: str | None) -> Iterator[Any]:
     """Yield the archive as zipfile takes it; of one that lies elsewhere no more is fetched than is read."""
     if copy is not None or not file.is_remote:
-        yield copy or file.url
+        yield copy or file.path
         return
     with reading(file.url) as content:
         yield content

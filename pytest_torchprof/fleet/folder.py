@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -33,6 +33,7 @@ from pytest_torchprof.system.replacing import replacing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+_Kind = TypeVar("_Kind")
 SCHEMA: Final = 1
 _PART: Final = ".part.jsonl"
 LIST: Final = "list.json"
@@ -285,16 +286,26 @@ class Records(Struct, frozen=True, kw_only=True):
         for line in self.lines(keys):
             if copied is not None:
                 copied.write(line + b"\n")
-            record = msgspec.json.decode(line, type=FileRecord)
+            record = self.decoded(line, FileRecord)
             see(record)
             yield record
 
     def parts(self, keys: Iterable[str]) -> Iterator[RankPart]:
         """Yield what the files of these keys have kept of their ranks."""
         for line in self.lines(keys):
-            part = msgspec.json.decode(line, type=_PartInLine).part
+            part = self.decoded(line, _PartInLine).part
             if part is not None:
                 yield part
+
+    def decoded(self, line: bytes, kind: type[_Kind]) -> _Kind:
+        """Return what a record says; TorchprofError for one that was damaged, and is JSON all the same."""
+        try:
+            return msgspec.json.decode(line, type=kind)
+        except msgspec.DecodeError as problem:
+            part = self.path / self.places[msgspec.json.decode(line, type=_KeyInLine).key].part
+            text = f"{part}: a record in it cannot be read: {problem}."
+            remedy = "Remove this part, and torchprof fleet run judges its files again."
+            raise TorchprofError(f"{text} {remedy}", Code.BAD_RECORD) from None
 
     def lines(self, keys: Iterable[str]) -> Iterator[bytes]:
         """Yield the records of these keys, encoded."""
@@ -398,7 +409,11 @@ def _write_once(path: Path, content: bytes) -> None:
     """Write a file that appears whole; FileExistsError where another process was first."""
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        unfinished.write_bytes(content)
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            # Not even a power cut leaves a name without the content.
+            os.fsync(file.fileno())
         try:
             os.link(unfinished, path)
         except FileExistsError:

@@ -144,6 +144,7 @@ def judged_job(name: JobName, files: Sequence[RankFile], parts: Iterable[RankPar
             job=name,
             files=len(files),
             outcome=Outcome.NOT_MEASURED if is_asked else Outcome.RECORDED,
+            missing=tuple(sorted(set(range(name.ranks)) - {file.rank for file in files})),
             reason=portable(reason_of(problem)),
         )
     verdicts = _verdicts(job, questions)

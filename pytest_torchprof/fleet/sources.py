@@ -36,6 +36,8 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     url: str
     """Its path, from the root, or its address; of a file in an archive the archive's."""
+    path_hex: str | None = None
+    """The bytes of a path that is no UTF-8, which JSON cannot hold; ``url`` has them written out."""
     member: str | None = None
     """Its name in the archive."""
     size: int | None = None
@@ -58,6 +60,11 @@ class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return without_passwords(self.url)
 
     @property
+    def path(self) -> str:
+        """What opens a file of this machine."""
+        return self.url if self.path_hex is None else os.fsdecode(bytes.fromhex(self.path_hex))
+
+    @property
     def is_remote(self) -> bool:
         """Whether it is behind an address."""
         return is_remote(self.url)
@@ -75,7 +82,8 @@ def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> 
     ``retries``: how often a store is asked again. Raises TorchprofError for a source that has none or cannot be looked
     through, and for a manifest that is none.
     """
-    files: dict[tuple[str, str], Listed] = {}
+    files: dict[tuple[str, str, str], Listed] = {}
+    stated: dict[tuple[str, str, str], Listed] = {}
     folder = address_of(str(apart_from)).rstrip(f"/{os.sep}")
     left_out = (f"{folder}{os.sep}", f"{folder}/")
     for source in sources:
@@ -86,9 +94,32 @@ def listed(sources: Iterable[str], apart_from: str | Path, retries: int = 0) -> 
                 "Check the path."
             )
             raise TorchprofError(problem, Code.RECORDING_MISSING)
-        # What a manifest says of a file counts, wherever the file is named besides.
-        files |= {_key(file): file for file in own if file.metadata or _key(file) not in files}
+        files |= {_key(file): file for file in own}
+        if source.endswith(MANIFEST):
+            for file in own:
+                if stated.setdefault(_key(file), file) != file:
+                    problem = (
+                        f"{without_passwords(source)}: {file.name} is named twice, and not with the same: keep one"
+                    )
+                    raise TorchprofError(problem, Code.BAD_USAGE)
+    # What a manifest says of a file counts, wherever the file is named besides.
+    files |= stated
     return tuple(_looked_up([files[key] for key in sorted(files)], retries))
+
+
+def passed_over(sources: Iterable[str]) -> tuple[int, int]:
+    """Return how many archives lie in folders that are sources, and how many links to folders: neither is looked into.
+
+    Those that are listed by another source count too.
+    """
+    archives = links = 0
+    for source in sources:
+        if is_remote(source) or not Path(address_of(source)).is_dir():
+            continue
+        for place, folders, files in os.walk(address_of(source)):
+            archives += sum(name.endswith(ARCHIVE) for name in files)
+            links += sum(Path(place, name).is_symlink() for name in folders)
+    return archives, links
 
 
 def _looked_up(files: Sequence[Listed], retries: int) -> list[Listed]:
@@ -122,12 +153,17 @@ def is_as_listed(file: Listed) -> bool:
         now = file_at(file.url)
         same_size = file.member is not None or None in (file.size, now.size) or file.size == now.size
         return same_size and file.etag in (None, now.version)
-    stat = Path(file.url).stat()
+    stat = Path(file.path).stat()
     return (stat.st_size == file.size or file.member is not None) and stat.st_mtime_ns == file.changed
 
 
-def _key(file: Listed) -> tuple[str, str]:
-    return file.url, file.member or ""
+def written(path: str) -> str:
+    """Return a path as JSON can hold it: bytes that are no UTF-8 are written out."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _key(file: Listed) -> tuple[str, str, str]:
+    return file.url, file.member or "", file.path_hex or ""
 
 
 def _files_of(source: str, retries: int) -> Iterator[Listed]:
@@ -137,9 +173,12 @@ def _files_of(source: str, retries: int) -> Iterator[Listed]:
     path = Path(address_of(source))
     if path.is_dir():
         yield from map(_file, traces_in(str(path), onerror=_refuse))
+    elif path.exists() and not path.is_file():
+        # Reading a pipe may never end; judging it says what it is.
+        yield _file(str(path))
     elif path.suffix == MANIFEST:
         yield from _files_of_manifest(path)
-    elif path.suffix == ARCHIVE:
+    elif path.suffix == ARCHIVE and (path.exists() or not has_magic(source)):
         yield from _members(_file(str(path)), path)
     elif path.exists():
         yield _file(str(path))
@@ -147,7 +186,7 @@ def _files_of(source: str, retries: int) -> Iterator[Listed]:
         for match in map(Path, glob(str(path), recursive=True)):  # noqa: PTH207 - it may begin anywhere
             if not match.is_dir():
                 archive = _file(str(match))
-                yield from _members(archive, match) if match.suffix == ARCHIVE else [archive]
+                yield from _members(archive, match) if match.suffix == ARCHIVE and match.is_file() else [archive]
 
 
 def _files_elsewhere(source: str, retries: int) -> Iterator[Listed]:
@@ -181,11 +220,13 @@ def _refuse(problem: OSError) -> None:
 
 def _file(path: str, more: Mapping[str, Any] | None = None) -> Listed:
     """Return a file as it is now; one that is not there is listed all the same."""
+    url = written(path)
+    name = {"url": url, "path_hex": None if url == path else os.fsencode(path).hex()}
     try:
         stat = Path(path).stat()
     except OSError:
-        return Listed(url=path, **(more or {}))
-    return Listed(url=path, **{"size": stat.st_size, "changed": stat.st_mtime_ns, **(more or {})})
+        return Listed(**{**name, **(more or {})})
+    return Listed(**{**name, "size": stat.st_size, "changed": stat.st_mtime_ns, **(more or {})})
 
 
 def _members(archive: Listed, content: Path | BinaryIO) -> Iterator[Listed]:
@@ -232,6 +273,8 @@ def _file_of_line(where: str, folder: str, line: bytes) -> Listed:
     if own.etag is not None:
         known["etag"] = bare_version(own.etag)
     url = without_local_protocol(own.url)
+    if "\0" in url or not url:
+        raise TorchprofError(f"{where}: expected a path or an address as url, got {own.url!r}", Code.BAD_USAGE)
     if is_remote(url):
         refuse_unreachable(url)
         return Listed(url=url, **known)

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.report.result import Outcome
@@ -68,7 +67,7 @@ def writer_of(which: int, among: int) -> str:
 def status_of(folder: FleetFolder, keys: Sequence[str], records: Records) -> FleetStatus:
     """Return how far the run is whose files have these keys, in the list's order."""
     there = [key for key in keys if key in records.places]
-    came = dict(zip(there, map(_outcome, records.lines(there)), strict=True))
+    came = dict(zip(there, (_outcome(records, line) for line in records.lines(there)), strict=True))
     outcomes = [came.get(key) for key in keys]
     begun = sorted({int(match[1]) for part in folder.parts() if (match := _SHARD.match(part))})
     shards = [
@@ -79,8 +78,8 @@ def status_of(folder: FleetFolder, keys: Sequence[str], records: Records) -> Fle
     return FleetStatus(files=FilesSoFar(**_counts(outcomes)), shards=tuple(shards))
 
 
-def _outcome(line: bytes) -> str:
-    result = msgspec.json.decode(line, type=_OutcomeInLine).result
+def _outcome(records: Records, line: bytes) -> str:
+    result = records.decoded(line, _OutcomeInLine).result
     return _QUARANTINED if result is None else result.outcome
 
 
