@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import shutil
+import sys
 from pathlib import Path
 
 import msgspec
@@ -14,7 +17,7 @@ import torch._dynamo
 from builder import TraceBuilder
 
 from pytest_torchprof import LimitsMissed, NotMeasured, capture, family, load, triton
-from pytest_torchprof.capture.inductor_code import Sources, read_program
+from pytest_torchprof.capture.inductor_code import CompiledLines, Sources, read_program
 
 needs_cpp = pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler")
 
@@ -24,8 +27,12 @@ HEAVY, CUMSUM, SUM = (
     "triton_red_fused__to_copy_addmm_sigmoid_sum_2",
 )
 SOURCES = Sources(
-    is_users=lambda file: "/torch/" not in file, text=lambda _file: (), shown=lambda file: Path(file).name
+    is_users=lambda file: "/torch/" not in file,
+    is_loaded=lambda _file: False,
+    text=lambda _file: (),
+    shown=lambda file: Path(file).name,
 )
+FORWARD = CompiledLines(file="/home/user/model.py", function="forward", lines=tuple(range(14, 30)))
 REGION = "Torch-Compiled Region: 0/0"
 
 
@@ -61,8 +68,9 @@ def recorded(tmp_path):
     return recorded
 
 
-def code_of(program, sources=SOURCES):
-    return read_program(program["program"], program["graph"], tuple(map(tuple, program["traces"])), sources).kernels
+def code_of(program, sources=SOURCES, compiled=(FORWARD,)):
+    traces = tuple(map(tuple, program["traces"]))
+    return read_program(program["program"], program["graph"], traces, sources, compiled).kernels
 
 
 @pytest.fixture
@@ -254,3 +262,80 @@ def test_live_each_kernel_has_its_lines(live):
 def test_live_fp64_is_seen(live):
     own = {"torchprof_tests::heavy": "copy"}
     live.expect(kernels={family("reduction", dtype="fp64"): 1, family("pointwise", dtype="fp32"): 2}, own_kernels=own)
+
+
+# ------------------------------------------------------------------ live, out of a cache that other programs fill too
+
+
+CHECKOUT = """
+import torch
+from layers import scaled
+
+
+def gated(x):
+    x = x * 2
+    torch._dynamo.graph_break()
+    return scaled(torch.sin(x))
+
+
+def damped(x):
+    y = x * 2
+    torch._dynamo.graph_break()
+    return scaled(torch.sin(y))
+"""
+LAYERS = """
+def scaled(x):
+    return x.cos() - 3
+"""
+
+
+@pytest.fixture
+def kernels_of(own_cache, tmp_path, monkeypatch):
+    """Return the failure that shows the kernels of a folder's function, compiled as if in a process of its own."""
+
+    def kernels_of(folder, function="gated", *, model=CHECKOUT):
+        path = tmp_path / folder
+        path.mkdir(exist_ok=True)
+        (path / "layers.py").write_text(LAYERS)
+        (path / "model.py").write_text(model)
+        torch._dynamo.reset()
+        plan = capture.Plan(device="cpu", warmup=2, steps=1, record=frozenset(), nodeid="test_it.py::t", label=None)
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(path)
+            compiled = torch.compile(getattr(importlib.import_module("model"), function))
+            for _ in capture.iterations(plan, path / "recording.json", lambda _path: None):
+                compiled(torch.ones(16, 16))
+        for name in ("model", "layers"):
+            del sys.modules[name]
+        torch._dynamo.reset()
+        with pytest.raises(LimitsMissed) as missed:
+            load(path / "recording.json").expect(max_kernels=0)
+        return str(missed.value)
+
+    return kernels_of
+
+
+def cache_hits():
+    return torch._dynamo.utils.counters["inductor"]["fxgraph_cache_hit"]
+
+
+@needs_cpp
+def test_live_what_another_checkout_has_compiled_has_the_lines_of_this_one(kernels_of):
+    kernels_of("theirs")
+    hits = cache_hits()
+    text = kernels_of("ours", model=f"import os\n{CHECKOUT}")
+    assert cache_hits() == hits + 2
+    assert "  model.py:8 in gated\n" in text
+    assert "  model.py:10 in gated and layers.py:3 in scaled\n" in text
+
+
+@needs_cpp
+@pytest.mark.parametrize("folder", ["theirs", "ours"])
+def test_live_what_another_function_was_compiled_to_has_none_of_its_lines(kernels_of, folder):
+    """The cache knows graphs and not functions: the same graph may have been made of code that does not run here."""
+    kernels_of("theirs")
+    hits = cache_hits()
+    text = kernels_of(folder, "damped")
+    assert cache_hits() == hits + 2
+    assert "cpp_fused_mul" in text
+    assert not re.search(r"\.py:\d+ in ", text)

@@ -14,12 +14,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pytest_torchprof.capture.inductor_code import Sources, read_program
+from pytest_torchprof.analysis.source_lines import name_in_source
+from pytest_torchprof.capture.inductor_code import CompiledLines, Sources, read_program
 from pytest_torchprof.capture.observers import is_users_file, path_from_here
+from pytest_torchprof.capture.torch_compile import compiled_codes, considered_codes
 from pytest_torchprof.recording.corrections import operator_of
 from pytest_torchprof.trace.metadata import InductorGraph
 
-_SOURCES = Sources(is_users=is_users_file, text=linecache.getlines, shown=path_from_here)
+
+def _is_loaded(file: str) -> bool:
+    return any(getattr(module, "__file__", None) == file for module in list(sys.modules.values()))
+
+
+_SOURCES = Sources(is_users=is_users_file, is_loaded=_is_loaded, text=linecache.getlines, shown=path_from_here)
 
 
 def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:
@@ -32,10 +39,19 @@ def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:
     if kind is None:
         return ()
     # An object refers to its type; asking for the referrers is three times as fast as looking at all objects.
-    return tuple(_read_graph(graph, cpu=cpu) for graph in gc.get_referrers(kind) if type(graph) is kind)
+    compiled = tuple(
+        CompiledLines(
+            file=code.co_filename,
+            function=name_in_source(code.co_name),
+            lines=tuple(sorted({line for *_, line in code.co_lines() if line})),
+        )
+        for code in considered_codes() or ()
+        if compiled_codes(code)
+    )
+    return tuple(_read_graph(graph, compiled, cpu=cpu) for graph in gc.get_referrers(kind) if type(graph) is kind)
 
 
-def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
+def _read_graph(graph: Any, compiled: tuple[CompiledLines, ...], *, cpu: bool) -> InductorGraph:
     code_hash = getattr(graph, "cache_key", None)
     get_path = getattr(import_module("torch._inductor.codecache"), "get_path", None)
     path = get_path(code_hash, "py")[2] if get_path and code_hash else None
@@ -47,6 +63,7 @@ def _read_graph(graph: Any, *, cpu: bool) -> InductorGraph:
         # The stack behind what follows each of the program's lines.
         tuple((int(line), stack) for line, stack in getattr(graph, "cache_linemap", None) or ()),
         _SOURCES,
+        compiled,
     )
     return InductorGraph(
         hash=getattr(graph, "_fx_graph_cache_key", None),
