@@ -42,7 +42,9 @@ _FRAME = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<function>.+)")
 _MARK = re.compile(r"\[line\] (?:(?P<file>.+)\((?P<line>\d+)\): (?P<function>[^,]+))?, (?P<module>.*)")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
 _INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
-_PYTHONS_OWN = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/torchinductor_[^/]*/|/pytest_torchprof/")
+_PYTHONS_OWN = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|/pytest_torchprof/")
+# By the folder where Inductor writes it unless asked otherwise, or by the hash that is its name: "vy/cvyza...dlx.py".
+_GENERATED = re.compile(r"/torchinductor_[^/]*/|/([a-z2-7]{2})/c\1[a-z2-7]{49}\.py$")
 # Of printable ASCII all but what JSON escapes, and the sign of what is quoted.
 _KEPT = "".join(set(map(chr, range(0x20, 0x7F))) - set('"\\%'))
 _ENGINE = "autograd::engine::evaluate_function: "
@@ -403,12 +405,17 @@ def name_in_source(function: str) -> str:
     return match["function"] if match else function
 
 
+def is_generated_file(file: str) -> bool:
+    """Return whether a file is a program that Inductor has written."""
+    return _GENERATED.search(file) is not None
+
+
 def _is_library(file: str) -> bool:
     """Return whether a file, as the profiler names it, is torch's, Python's or the test runner's.
 
     Files are named from where they were imported: Python's own from its library, the user's from the folder of theirs.
     """
-    if _PYTHONS_OWN.search(file):
+    if _PYTHONS_OWN.search(file) or is_generated_file(file):
         return True
     first = file.partition("/")[0].removesuffix(".py")
     return first in _TOOLS or first in sys.stdlib_module_names

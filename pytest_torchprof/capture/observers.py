@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from pytest_torchprof.analysis.source_lines import is_generated_file
 from pytest_torchprof.capture.devices import Replays
 from pytest_torchprof.capture.torch_compile import CodeLine
 
@@ -68,7 +69,7 @@ def user_stack() -> tuple[CodeLine, ...]:
 
 def is_users_file(file: str) -> bool:
     """Whether a file is neither torch's, nor Python's, nor generated, nor of the machinery that runs the test."""
-    if is_library_file(file) or file.startswith(_HERE) or "/torchinductor_" in file:
+    if is_library_file(file) or file.startswith(_HERE) or is_generated_file(file):
         return False
     return not _RUNNERS.intersection(Path(file).parts)
 
