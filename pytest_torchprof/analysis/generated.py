@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis.compilation import FX_GRAPH, ByThread, is_compiled_code
+from pytest_torchprof.analysis.regions import REGION
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.inductor import ALWAYS_GENERATED, GEMM_OPS
@@ -32,6 +35,8 @@ class GeneratedCode:
             [] if evidence is None else [graph for graph in evidence.fx_graphs if graph.kernels or graph.calls]
         )
         self._calls = ByThread(trace.spans(FX_GRAPH) if self._graphs else ())
+        self._compilations = frozenset() if evidence is None else frozenset(evidence.entries or ())
+        self._regions = ByThread(trace.spans(REGION) if any(graph.made_of for graph in self._graphs) else ())
 
     def __bool__(self) -> bool:
         return bool(self._graphs)
@@ -39,17 +44,30 @@ class GeneratedCode:
     def of(self, names: Iterable[str | None], thread: object, moment_ns: int) -> GeneratedKernel | None:
         """Return the code of a kernel that is called by one of these names, launched by the thread at a moment."""
         graphs = self._of_call(thread, moment_ns)
-        kernels = {graph.kernels[name] for graph in graphs for name in filter(None, names) if name in graph.kernels}
-        return kernels.pop() if len(kernels) == 1 else None
+        held = [graph for graph in graphs for name in filter(None, names) if name in graph.kernels]
+        kernels = {graph.kernels[name] for graph in held for name in filter(None, names) if name in graph.kernels}
+        if len(kernels) != 1:
+            return None
+        kernel = kernels.pop()
+        return replace(kernel, lines=()) if self._is_of_other_code(held, thread, moment_ns) else kernel
 
     def line_of_call(self, op: str, number: int, count: int, thread: object, moment_ns: int) -> SourceLine | None:
         """Return the line of an operator that a program calls itself, of so many calls of it the one of this number.
 
         The number counts from 0. None where the program has another number of such calls.
         """
-        calls = [[call for call in graph.calls if call.op == op] for graph in self._of_call(thread, moment_ns)]
+        graphs = self._of_call(thread, moment_ns)
+        if self._is_of_other_code(graphs, thread, moment_ns):
+            return None
+        calls = [[call for call in graph.calls if call.op == op] for graph in graphs]
         lines = {same[number].line for same in calls if len(same) == count}
         return lines.pop() if len(lines) == 1 and len(calls) == 1 else None
+
+    def _is_of_other_code(self, graphs: Iterable[InductorGraph], thread: object, moment_ns: int) -> bool:
+        """Return whether a compilation runs that got these graphs from the cache, where other code had put them."""
+        region = self._regions.at(thread, moment_ns)
+        identity = None if region is None else region.name.partition(": ")[2]
+        return identity in self._compilations and any(g.made_of and identity not in g.made_of for g in graphs)
 
     def _of_call(self, thread: object, moment_ns: int) -> list[InductorGraph]:
         """Return the graph whose call it is on this thread, or all of which it may be."""

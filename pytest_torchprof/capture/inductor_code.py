@@ -103,6 +103,8 @@ class CompiledLines(NamedTuple):
     function: str
     """As the user calls it, for code after a graph break too."""
     lines: tuple[int, ...]
+    compilations: tuple[str, ...]
+    """By id, "0/1"."""
 
 
 class Sources(NamedTuple):
@@ -124,6 +126,8 @@ class ProgramFacts(NamedTuple):
     """The kernels, by the names under which they are recorded."""
     calls: tuple[OperatorCall, ...]
     """The operators that it calls itself, in order."""
+    made_of: tuple[str, ...]
+    """The compilations of the code that the lines are in, by id."""
 
 
 @lru_cache(maxsize=1024)
@@ -154,6 +158,7 @@ def read_program(
     return ProgramFacts(
         kernels=kernels,
         calls=tuple(OperatorCall(op=op, line=next(reversed(lines.behind(number)), None)) for number, op in extern),
+        made_of=lines.compilations,
     )
 
 
@@ -202,6 +207,15 @@ class _Lines:
         for stack in self._stacks:
             if stack:
                 self._callers.setdefault(stack[-1], set()).add(self._users(stack))
+
+    @property
+    def compilations(self) -> tuple[str, ...]:
+        """The compilations of the code in which the program's stacks begin, by id."""
+        files = {frame: move(frame.file) for frame, move in self._moves.items() if move is not None}
+        codes = [
+            c for frame, file in files.items() for c in self._compiled if c.file == file and self._lines_in(c, frame)
+        ]
+        return tuple(sorted({identity for code in codes for identity in code.compilations}))
 
     def behind(self, line: int) -> list[SourceLine]:
         """Return the user's lines for one line of the program, counted from 1; the last is the most likely one.

@@ -44,9 +44,10 @@ def inductor_graphs(*, cpu: bool) -> tuple[InductorGraph, ...]:
             file=code.co_filename,
             function=name_in_source(code.co_name),
             lines=tuple(sorted({line for *_, line in code.co_lines() if line})),
+            compilations=tuple(identity for identity, _ in compilations),
         )
         for code in considered_codes() or ()
-        if compiled_codes(code)
+        if (compilations := compiled_codes(code))
     )
     return tuple(_read_graph(graph, compiled, cpu=cpu) for graph in gc.get_referrers(kind) if type(graph) is kind)
 
@@ -74,6 +75,7 @@ def _read_graph(graph: Any, compiled: tuple[CompiledLines, ...], *, cpu: bool) -
         unprofiled=cpu and _has_unprofiled_kernels(source),
         kernels=facts.kernels,
         calls=facts.calls,
+        made_of=facts.made_of,
     )
 
 

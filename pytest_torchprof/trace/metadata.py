@@ -138,6 +138,8 @@ class InductorGraph(Struct, frozen=True, kw_only=True):
     """The kernels of the generated code, by name."""
     calls: tuple[OperatorCall, ...] = ()
     """The operators that the generated code calls itself, in its order."""
+    made_of: tuple[str, ...] = ()
+    """The compilations of the code that its lines are in, "0/0"; another one may have got the graph from the cache."""
 
 
 class CudaGraphSkips(Struct, frozen=True, kw_only=True):
