@@ -40,7 +40,7 @@ FOREIGN = {
     "against/request.py": ("what users write behind an option", "_time_share _budget_s"),
     "analysis/efficiency.py": ("names of copies in recordings", "_copies_by_direction"),
     "analysis/lanes.py": ("names of streams and of annotations in recordings", "_of_streams _annotated"),
-    "analysis/regions.py": ("names of Inductor's ranges", "_region"),
+    "analysis/regions.py": ("names of Inductor's ranges", "region_of"),
     "analysis/stacks.py": ("names of Python frames in recordings", "stack_kinds"),
     "analysis/unseen.py": ("names of Python frames in recordings", "_unrecorded"),
     "analysis/waits.py": ("names of copies in recordings", "waiting_copies"),

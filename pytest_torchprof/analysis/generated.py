@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_torchprof.analysis.compilation import FX_GRAPH, ByThread, is_compiled_code
-from pytest_torchprof.analysis.regions import REGION
+from pytest_torchprof.analysis.regions import REGION, region_of
 from pytest_torchprof.kernels.fields import bare
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.kernels.names.inductor import ALWAYS_GENERATED, GEMM_OPS
@@ -66,7 +66,7 @@ class GeneratedCode:
     def _is_of_other_code(self, graphs: Iterable[InductorGraph], thread: object, moment_ns: int) -> bool:
         """Return whether a compilation runs that got these graphs from the cache, where other code had put them."""
         region = self._regions.at(thread, moment_ns)
-        identity = None if region is None else region.name.partition(": ")[2]
+        identity = None if region is None else region_of(region).identity
         return identity in self._compilations and any(g.made_of and identity not in g.made_of for g in graphs)
 
     def _of_call(self, thread: object, moment_ns: int) -> list[InductorGraph]:

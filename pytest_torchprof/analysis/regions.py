@@ -51,7 +51,7 @@ def regions_of(trace: Trace) -> Regions:
     spans = trace.spans_in_steps(REGION)
     evidence = None if trace.metadata is None else trace.metadata.compile
     of_torch = () if evidence is None else evidence.of_torch
-    users = [span for span in spans if _region(span).identity not in of_torch]
+    users = [span for span in spans if region_of(span).identity not in of_torch]
     nested: dict[int, list[tuple[Region, Region]]] = defaultdict(list)
     open_: dict[object, list[Span]] = defaultdict(list)
     for span in users:
@@ -59,10 +59,10 @@ def regions_of(trace: Trace) -> Regions:
         while around and around[-1].end_ns <= span.start_ns:
             around.pop()
         if around:
-            nested[trace.step_at(span.start_ns)].append((_region(span), _region(around[-1])))
+            nested[trace.step_at(span.start_ns)].append((region_of(span), region_of(around[-1])))
         around.append(span)
     return Regions(
-        regions=[_region(span) for span in users],
+        regions=[region_of(span) for span in users],
         nested_by_step=nested,
         lookups_without_region=_lookups_without_region(trace, spans),
     )
@@ -84,7 +84,8 @@ def compiled_again(trace: Trace, seen: Regions) -> list[str]:
     return [f"{frame}/{attempt}" for frame, attempt in sorted(again)]
 
 
-def _region(span: Span) -> Region:
+def region_of(span: Span) -> Region:
+    """Return the region that a range of this kind is."""
     _, _, identity = span.name.partition(": ")
     return Region(span.name, identity if identity and identity != "Unknown" else None)
 
