@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
@@ -198,6 +198,8 @@ class _Lines:
     ) -> None:
         self._sources = sources
         self._compiled = compiled
+        # Many nodes come from one line.
+        self._line, self._move, self._is_here = cache(self._find_line), cache(self._find_move), cache(self._has_file)
         ordered = sorted(traces, key=lambda trace: trace[0])
         self._begins = [line for line, _ in ordered]
         self._stacks = [[_StackFrame(*match) for match in _FRAME.findall(stack or "")] for _, stack in ordered]
@@ -238,7 +240,7 @@ class _Lines:
         frame = next((frame for frame in reversed(stack) if self._sources.is_users(frame.file)), None)
         return None if frame is None else self._line(frame, self._moves[stack[0]])
 
-    def _line(self, frame: _StackFrame, move: _Move | None) -> SourceLine | None:
+    def _find_line(self, frame: _StackFrame, move: _Move | None) -> SourceLine | None:
         if move is None:
             return None
         file = move(frame.file)
@@ -246,10 +248,10 @@ class _Lines:
         function = name_in_source(frame.function)
         return None if line is None else SourceLine(file=self._sources.shown(file), line=line, function=function)
 
-    def _is_here(self, file: str) -> bool:
+    def _has_file(self, file: str) -> bool:
         return any(code.file == file for code in self._compiled) or self._sources.is_loaded(file)
 
-    def _move(self, frame: _StackFrame) -> _Move | None:
+    def _find_move(self, frame: _StackFrame) -> _Move | None:
         """Return how the code of an outermost frame has moved; None where this process has not compiled that code."""
         files = {code.file for code in self._compiled if self._lines_in(code, frame)}
         if frame.file in files:
