@@ -177,7 +177,7 @@ def _judged(task: FileTask) -> FileRecord:
             reason=why,
             limits=verdicts,
             structure=structure_hash(profile) if known else None,
-            kernels=calls_of(profile.kernels) if known else (),
+            kernels=calls_of(profile.launching.brief_kernels(profile.fullest_step.part)) if known else (),
         ),
         families=_families(profile) if known else (),
         part=part,
