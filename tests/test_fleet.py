@@ -76,12 +76,12 @@ def counts(summary):
     return [summary[name] for name in ("listed", "judged", "not_measured", "quarantined")]
 
 
-def large(path):
+def large(path, *, parts=15, level=1):
     """Write a recording that takes seconds and hundreds of megabytes to read."""
     event = b'{"ph":"X","cat":"cpu_op","name":"aten::x","pid":1,"tid":1,"ts":5,"dur":1,"args":{}}'
-    parts = [b'{"traceEvents":[\n', (event + b",\n") * 100_000, event + b"]}"]
-    head, many, end = (gzip.compress(part, 1) for part in parts)
-    path.write_bytes(head + many * 15 + end)
+    texts = [b'{"traceEvents":[\n', (event + b",\n") * 100_000, event + b"]}"]
+    head, many, end = (gzip.compress(text, level) for text in texts)
+    path.write_bytes(head + many * parts + end)
     return path
 
 
@@ -344,6 +344,21 @@ def test_a_file_that_takes_too_much_is_quarantined_and_the_others_are_judged(tra
     assert says(of_large["time"], reasons.TookTooLong, limit_us=5e5)
     assert taken["memory"] == taken["time"]
     assert counts(summary_in(tmp_path / "time")) == [9, 5, 1, 3]
+
+
+@pytest.mark.parametrize("engine", [[], ["--engine", "futures:concurrent.futures:ThreadPoolExecutor"]])
+def test_small_files_are_judged_whatever_becomes_of_those_given_with_them(traces, tmp_path, engine):
+    for number in range(40):
+        own_recording({"one": number % 7 + 1}).write(traces / f"small{number}.json.gz")
+    assert fleet(traces, "--into", tmp_path / "alone") == 3
+    bad = large(traces / "small2long.json.gz", parts=8, level=9)
+    # Small enough to be given to a process with others, and it takes as long as a large one.
+    assert bad.stat().st_size < 240 << 10
+    assert fleet(traces, "--timeout", "0.5s", "--into", tmp_path / "out", *engine) == 3
+    records = records_in(tmp_path / "out")
+    assert from_plain(records.pop(bad.name)["quarantined"]).code == Code.TOOK_TOO_LONG
+    assert records == records_in(tmp_path / "alone")
+    assert counts(summary_in(tmp_path / "out")) == [49, 45, 1, 3]
 
 
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux shows them")
