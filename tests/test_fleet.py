@@ -103,6 +103,17 @@ def test_each_file_is_judged_not_measured_or_quarantined(traces, tmp_path, capsy
     assert records["0.json.gz"]["result"]["structure"] != records["1.json.gz"]["result"]["structure"]
 
 
+def test_recordings_of_one_name_in_an_archive_are_refused(traces, tmp_path, capsys):
+    archive = tmp_path / "nightly.zip"
+    with zipfile.ZipFile(archive, "w") as packed, pytest.warns(UserWarning, match="Duplicate name"):
+        packed.write(traces / "0.json.gz", "deep/in.json.gz")
+        packed.write(traces / "1.json.gz", "deep/in.json.gz")
+    assert fleet(archive, "--into", tmp_path / "out") == 2
+    assert f"{archive}: 2 recordings" in (shown := capsys.readouterr().err)
+    assert "deep/in.json.gz" in shown
+    assert not (tmp_path / "out" / "list.json").exists()
+
+
 def test_what_was_not_judged_is_no_pass_until_that_many_may_be_bad(traces, tmp_path):
     assert fleet(traces, "--into", tmp_path / "out") == 3
     assert fleet(traces, "--into", tmp_path / "out", "--max-bad", 2) == 3
@@ -613,6 +624,22 @@ def test_loky_comes_to_the_same(traces, tmp_path, monkeypatch):
 def test_a_folder_that_takes_no_files_is_said_so(traces, capsys):
     assert fleet(traces, "--into", "/proc/fleet") == 2
     assert "[report-not-written]" in capsys.readouterr().err
+
+
+def test_a_rule_whose_files_are_all_those_of_others_is_named_once(traces, tmp_path, capsys):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        '[[rule]]\nname = "numbers"\nfiles = ["[0-3].json.gz"]\n[[rule]]\nname = "all"\n'
+        '[[rule]]\nname = "late"\nfiles = ["bert/*", "1.json.gz"]\n'
+    )
+    words = [traces, "--rules", rules, "--into", tmp_path / "out"]
+    assert fleet(*words) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{rules}: late" in line
+    assert "numbers or all" in line
+    assert "numbers is" not in line
+    assert fleet(*words) == 3
+    assert capsys.readouterr().err == ""
 
 
 def test_the_rules_of_the_documentation_are_rules(traces, tmp_path):

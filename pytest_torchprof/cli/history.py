@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UNUSABLE, UsageError, history_files, history_notes, history_prune, sentence
 from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, day, read_branch, store_that_is_there
-from pytest_torchprof.fleet.folder import FleetFolder
+from pytest_torchprof.fleet.folder import folder_of_run
 from pytest_torchprof.fleet.history import run_records_of
 from pytest_torchprof.history.changes import State, events_of, unchanged
 from pytest_torchprof.history.changes_json import changes_json
@@ -27,9 +27,10 @@ from pytest_torchprof.history.taking import take
 from pytest_torchprof.history.texts import census_lines, event_lines, heading_lines, log_lines, remark_lines, when_lines
 from pytest_torchprof.history.time_texts import time_census_lines, time_event_lines, time_log_lines
 from pytest_torchprof.history.times import judged_times, time_events
-from pytest_torchprof.history.where import Where, where_of
+from pytest_torchprof.history.where import OBJECT_STORES, Where, where_of
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
+from pytest_torchprof.remote.addresses import protocol_of
 from pytest_torchprof.text import counted, nearest, printable
 from pytest_torchprof.text.tables import on_screen, terminal_width
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.times import JudgedTimes, TimeEvent
 
 DONE, CHANGED, UNKNOWN = 0, 1, 3
+_RETRIES: Final = 3
+"""How often a request is made again that finds out whether a source is the run of a fleet."""
 
 _DESCRIPTION: Final = """\
 Reads the records that pytest --torchprof-history=STORE has written: one for each run. Kernel counts are exact, so that
@@ -248,10 +251,10 @@ def _import(arguments: Namespace) -> int:
 
 
 def _records_of(source: str) -> Iterable[RunRecord | BadRecord]:
-    fleet = FleetFolder(Path(source))
-    if "://" in source or not fleet.has_list:
+    if "://" in source and protocol_of(source) not in OBJECT_STORES:
         return records_in(source)
-    return run_records_of(fleet, _tell)
+    with folder_of_run(source, _RETRIES) as fleet:
+        return run_records_of(fleet, _tell) if fleet.has_list else records_in(source)
 
 
 def _tell(line: str) -> None:
