@@ -105,9 +105,10 @@ def test_each_file_is_judged_not_measured_or_quarantined(traces, tmp_path, capsy
 
 def test_recordings_of_one_name_in_an_archive_are_refused(traces, tmp_path, capsys):
     archive = tmp_path / "nightly.zip"
-    with zipfile.ZipFile(archive, "w") as packed, pytest.warns(UserWarning, match="Duplicate name"):
+    with zipfile.ZipFile(archive, "w") as packed:
         packed.write(traces / "0.json.gz", "deep/in.json.gz")
-        packed.write(traces / "1.json.gz", "deep/in.json.gz")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            packed.write(traces / "1.json.gz", "deep/in.json.gz")
     assert fleet(archive, "--into", tmp_path / "out") == 2
     assert f"{archive}: 2 recordings" in (shown := capsys.readouterr().err)
     assert "deep/in.json.gz" in shown
