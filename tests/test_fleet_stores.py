@@ -56,8 +56,10 @@ def code_of(record):
 @pytest.fixture
 def google(tmp_path):
     """Return the environment in which gcsfs asks an emulator with a bucket ``traces``, and the bucket's files."""
-    pytest.importorskip("gcsfs", reason="needs gcsfs")
-    emulator = pytest.importorskip("gcp_storage_emulator.server", reason="needs gcp-storage-emulator")
+    pytest.importorskip("gcsfs", reason="needs gcsfs and gcp-storage-emulator: the extra named stores")
+    emulator = pytest.importorskip(
+        "gcp_storage_emulator.server", reason="needs gcsfs and gcp-storage-emulator: the extra named stores"
+    )
     server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="traces")
     server.start()
     host, port = server._api._httpd.server_address
@@ -156,7 +158,7 @@ class Hub(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub(tmp_path):
     """Return the environment in which huggingface_hub asks a server of this machine, and the data set's folder."""
-    pytest.importorskip("huggingface_hub", reason="needs huggingface_hub")
+    pytest.importorskip("huggingface_hub", reason="needs huggingface_hub: the extra named stores")
     folder = tmp_path / "hub"
     (folder / "nightly").mkdir(parents=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, folder))
