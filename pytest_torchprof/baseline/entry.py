@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.devices.kinds import DeviceKind
-    from pytest_torchprof.kernels.kernel import Launched
+    from pytest_torchprof.kernels.kernel import LaunchedKernel
     from pytest_torchprof.trace.metadata import Environment
 
 STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})
@@ -223,12 +223,12 @@ def structure_hash(profile: Analysis) -> str:
     return hashlib.sha256(json.encode([[identities[i] for i in step] for step in steps])).hexdigest()[:16]
 
 
-def records(kernels: Iterable[Launched]) -> tuple[KernelRecord, ...]:
+def records(kernels: Iterable[LaunchedKernel]) -> tuple[KernelRecord, ...]:
     """Return a step's kernels as records for a comparison."""
     return tuple(map(_record, kernels))
 
 
-def _record(kernel: Launched) -> KernelRecord:
+def _record(kernel: LaunchedKernel) -> KernelRecord:
     decoded = kernel.decoded
     return KernelRecord(
         name=kernel.name,

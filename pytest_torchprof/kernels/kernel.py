@@ -17,7 +17,7 @@ def launcher_text(op: str | None, *, in_graph: bool) -> str | None:
     return op or ("graph replay" if in_graph else None)
 
 
-class Launched(Protocol):
+class LaunchedKernel(Protocol):
     """As much of a kernel as tells it from others, and how long it ran."""
 
     @property

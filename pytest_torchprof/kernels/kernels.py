@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from pytest_torchprof.kernels.kernel import Kernel, Launched
+from pytest_torchprof.kernels.kernel import Kernel, LaunchedKernel
 from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.reason import Reason
@@ -17,7 +17,7 @@ from pytest_torchprof.text import WIDTH, and_more, printable_line, show_us
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-AnyKernel = TypeVar("AnyKernel", bound=Launched)
+AnyKernel = TypeVar("AnyKernel", bound=LaunchedKernel)
 _SHOWN = 20
 """The most kernels that are listed when they are printed."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
-    from pytest_torchprof.kernels.kernel import Launched
+    from pytest_torchprof.kernels.kernel import LaunchedKernel
 
 
 class Outcome(StrEnum):
@@ -99,7 +99,7 @@ class KernelCalls(Struct, frozen=True, kw_only=True):
     """The operators that launched it."""
 
 
-def calls_of(kernels: Iterable[Launched]) -> tuple[KernelCalls, ...]:
+def calls_of(kernels: Iterable[LaunchedKernel]) -> tuple[KernelCalls, ...]:
     """Return the calls of kernels by name, those that take most time first."""
     rows = []
     for name, members in by_name(kernels).items():
