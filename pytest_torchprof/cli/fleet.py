@@ -150,7 +150,7 @@ def _add_how(own: Parser) -> None:
         metavar="ENGINE",
         help="who judges instead of processes of this machine: futures:MODULE:FACTORY, a function that returns a "
         "concurrent.futures.Executor; dask, a cluster on this machine; dask:ADDRESS, that of a scheduler. It is given "
-        "twice --jobs files at once",
+        "twice --jobs tasks at once, each of them a file or a few small ones",
     )
     own.add_argument(
         "--memory",

@@ -110,7 +110,7 @@ def add_arguments(parser: Parser) -> None:
         "source",
         nargs="+",
         metavar="FILE|DIR|ZIP|STORE",
-        help="where the records are; of torchprof fleet the folder of a run",
+        help="where the records are; of torchprof fleet the folder of a run, or its address",
     )
     taking.add_argument(
         "--only-event",
