@@ -22,6 +22,8 @@ from builder import TraceBuilder, own_recording
 from facts import says
 
 from pytest_torchprof.cli import main
+from pytest_torchprof.kernels.kernels import by_name
+from pytest_torchprof.profiles import load_file
 from pytest_torchprof.reasons import fleet as reasons
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.codes import Code
@@ -113,6 +115,26 @@ def test_recordings_of_one_name_in_an_archive_are_refused(traces, tmp_path, caps
     assert f"{archive}: 2 recordings" in (shown := capsys.readouterr().err)
     assert "deep/in.json.gz" in shown
     assert not (tmp_path / "out" / "list.json").exists()
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_a_record_has_the_kernels_of_the_step_with_most_of_them(tmp_path, device):
+    sources = sorted((Path(__file__).parent / "recordings").glob("test_[glm]*.json.gz"))
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[[rule]]\n" + (f'device = "{device}"\n' if device else ""))
+    fleet(*sources, "--rules", rules, "--into", tmp_path / "out")
+    judged = {name: record["result"] for name, record in records_in(tmp_path / "out").items()}
+    assert len(judged) == len(sources)
+    for source in sources:
+        named = by_name(load_file(str(source), device=device).kernels)
+        assert {row["name"]: (row["count"], row["time_us"], row["ops"]) for row in judged[source.name]["kernels"]} == {
+            own[0].short or name: (
+                len(own),
+                sum(kernel.duration_us for kernel in own),
+                list(dict.fromkeys(kernel.op for kernel in own if kernel.op)),
+            )
+            for name, own in named.items()
+        }
 
 
 def test_what_was_not_judged_is_no_pass_until_that_many_may_be_bad(traces, tmp_path):
