@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.reasons.capturing import ThreadOfProfiler
 
@@ -380,24 +380,30 @@ def without_profiler_lines() -> Iterator[None]:
     except OSError:  # no stderr at all: nothing to keep clean
         yield
         return
-    with _held_file() as held:
-        os.dup2(held.fileno(), _STDERR)
+    held = _held_file()
+    try:
+        os.dup2(held, _STDERR)
         try:
             yield
         finally:
             os.dup2(saved, _STDERR)
             os.close(saved)
             _pass_on(held)
+    finally:
+        os.close(held)
 
 
-def _held_file() -> IO[bytes]:
-    # In memory where the system has such files: every test needs two of them.
-    return os.fdopen(os.memfd_create("stderr"), "w+b") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
+def _held_file() -> int:
+    """Return the descriptor of a new file: in memory where the system has such files, every test needs two of them."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("stderr")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
-def _pass_on(held: IO[bytes]) -> None:
-    held.seek(0)
-    rest = _CHATTER.sub(b"", held.read())
+def _pass_on(held: int) -> None:
+    length = os.lseek(held, 0, os.SEEK_END)
+    rest = _CHATTER.sub(b"", os.pread(held, length, 0)) if length else b""
     while rest:
         rest = rest[os.write(_STDERR, rest) :]
 

@@ -77,9 +77,8 @@ def conclude(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending)
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
     for measurement in measurements:
         measurement.explanation.call_by(None)
-    test.properties.extend(
-        entry for conclusion in conclusions for entry in properties(conclusion.result) if this_rank().writes
-    )
+    if this_rank().writes:
+        test.properties.extend(entry for conclusion in conclusions for entry in properties(conclusion.result))
     for conclusion in conclusions:
         _record(test, conclusion)
     return conclusions

@@ -51,6 +51,8 @@ class RunState:
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
     of_ranks: dict[tuple[str, str | None], dict[int, Result]] = field(default_factory=dict)
     """The results of each rank by itself, of measurements of several."""
+    tests: set[str] = field(default_factory=set)
+    """The node ids of these: most tests run once, and none of thousands of results has to be looked through then."""
     unused: list[UnusedEntries] = field(default_factory=list)
     gone: tuple[str, ...] = ()
     """The measurements that only the commit has with which this run is compared."""
@@ -96,9 +98,11 @@ class RunState:
     def add(self, result: Result) -> None:
         """Record a result; those of a test that is run again replace its former ones."""
         self.results[result.nodeid, result.label] = result
+        self.tests.add(result.nodeid)
 
     def add_of_rank(self, result: Result) -> None:
         """Record what one rank has of a measurement that several make."""
+        self.tests.add(result.nodeid)
         self.of_ranks.setdefault((result.nodeid, result.label), {})[result.rank or 0] = result
 
     @property
@@ -188,6 +192,9 @@ class RunState:
     def forget(self, nodeid: str) -> None:
         """Drop the results of an earlier run of the same test."""
         self.baselines.forget(nodeid)
+        if nodeid not in self.tests:
+            return
+        self.tests.remove(nodeid)
         for results in (self.results, self.of_ranks):
             for key in [key for key in results if key[0] == nodeid]:
                 del results[key]
@@ -255,7 +262,7 @@ class RunState:
         """Return the results that a rank hands over of the test that has ended, and begin anew for the next."""
         handed = self.handed_over()
         self.baselines.begin_anew()
-        for collection in (self.results, self.of_ranks, self.replayed, self.problems):
+        for collection in (self.results, self.of_ranks, self.tests, self.replayed, self.problems):
             collection.clear()
         return handed
 
