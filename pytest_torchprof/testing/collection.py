@@ -32,8 +32,6 @@ from pytest_torchprof.testing.options import (
     read_test_options,
     run_options,
 )
-from pytest_torchprof.testing.ranks.job import Jobs
-from pytest_torchprof.testing.ranks.placing import placed, why_too_few_gpus
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.renames import GoneEntries
 from pytest_torchprof.testing.run_baselines import RunBaselines
@@ -140,8 +138,13 @@ def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence
     # A worker of xdist cannot end the run at collection; there each refused test is an error of its own.
     if refused and not is_worker(config):
         raise pytest.UsageError("\n".join(refused))
-    jobs = Jobs(config)
-    items[:] = [placed(item, item.stash[OPTIONS], state, jobs) if OPTIONS in item.stash else item for item in items]
+    if any(OPTIONS in item.stash and item.stash[OPTIONS].has_processes for item in items):
+        # Few runs have such a test, and what starts and ends processes takes a tenth of all imports.
+        from pytest_torchprof.testing.ranks.job import Jobs  # noqa: PLC0415
+        from pytest_torchprof.testing.ranks.placing import placed  # noqa: PLC0415
+
+        jobs = Jobs(config)
+        items[:] = [placed(item, item.stash[OPTIONS], state, jobs) if OPTIONS in item.stash else item for item in items]
 
 
 def _read_all(items: Iterable[pytest.Item], state: RunState) -> None:
@@ -165,8 +168,11 @@ def require_gpu(item: pytest.Item, state: RunState) -> None:
 
 def _why_no_gpu(options: TestOptions, run: RunOptions) -> str | None:
     device = options.device
-    if lack := why_too_few_gpus(options, run):
-        return coded(f"cannot be measured: {lack}", Code.NO_GPU)
+    if options.has_processes:
+        from pytest_torchprof.testing.ranks.placing import why_too_few_gpus  # noqa: PLC0415 - as where tests are placed
+
+        if lack := why_too_few_gpus(options, run):
+            return coded(f"cannot be measured: {lack}", Code.NO_GPU)
     try:
         picked = capture.pick_device(device)
     except TorchprofError as problem:
