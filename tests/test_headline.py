@@ -487,3 +487,5 @@ def test_data_that_loads_is_told_with_how_much_of_the_wait_it_is(tmp_path):
     builder.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 20, 2000)
     headline = headline_of(load(builder.write(tmp_path / "t.json")))
     assert (headline.late_us, headline.loading_us) == (pytest.approx(9475, abs=10), 2000)
+    # All else of that time has no event.
+    assert headline.silent_us == pytest.approx(headline.late_us - 2000, abs=20)

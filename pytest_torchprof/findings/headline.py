@@ -95,7 +95,8 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     step = trace.step_of_gpu_op[beside]
     begins = following is not None and step >= 0 and beside == _first_of_step(work, ops, step)
     aside = 1 - work.busy_share - share
-    loading_us = late_us(analysis, loading_times(trace))
+    waited_us = late_us(analysis, [work.window])
+    loading_us, silent_us = (late_us(analysis, spans) for spans in (loading_times(trace), silent_times(analysis)))
     return GpuIdled(
         window_us=work.window_us,
         share=share,
@@ -112,8 +113,9 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
         communicating_share=communicating if communicating >= MUCH else None,
         set_up_us=set_up_us,
         queued_us=sum(end - start for start, end, _ in launched_waits(analysis)) / 1000 / len(work.by_device),
-        late_us=late_us(analysis, [work.window]),
+        late_us=waited_us,
         loading_us=loading_us if loading_us >= _SOME * work.window_us else None,
+        silent_us=silent_us if silent_us >= _MOST * waited_us > 0 else None,
         recaptured_us=_idle_during(work, recaptures(analysis)),
         recaptured_in=recapturing(analysis),
         recaptured_from_us=recaptured_from_us(analysis),

@@ -124,8 +124,9 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
         "; for {recaptured_us:us} of the idle time {recaptures:call} of {recaptured_in:list}, {began} after the start, "
         "captured the same CUDA graph again"
     )
-    _LATE: ClassVar[str] = "; for {late_us:us} of the idle time it waited for launches{loading}"
+    _LATE: ClassVar[str] = "; for {late_us:us} of the idle time it waited for launches{loading}{silent}"
     _LOADING: ClassVar[str] = ", {loading_us:us} of that while data was loaded"
+    _SILENT: ClassVar[str] = ", {silent_us:us} of that while no event is recorded"
     _SIDE: ClassVar[Mapping[bool, str]] = {False: "before {name}{at}", True: "after {name}{at}"}
     _OPENING: ClassVar[str] = "before the first operation{of_step} ({name})"
     _OF_STEP: ClassVar[str] = " of {begins_step}"
@@ -159,6 +160,8 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """For how long it idled because the next operation was not launched yet; the mean of several."""
     loading_us: float | None = None
     """For how long of that data was loaded, where that is long."""
+    silent_us: float | None = None
+    """For how long of that nothing is recorded, where that is most of it."""
     recaptured_us: float = 0.0
     """For how long it idled while a CUDA graph was captured again; the mean of several."""
     recaptured_from_us: tuple[float, ...] = ()
@@ -230,6 +233,11 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     def loading(self) -> str:
         """For how long of that data was loaded, where that is long."""
         return "" if self.loading_us is None else self.words(self._LOADING)
+
+    @property
+    def silent(self) -> str:
+        """For how long of that nothing is recorded, where that is most of it."""
+        return "" if self.silent_us is None else self.words(self._SILENT)
 
     @property
     def passed(self) -> str:
