@@ -303,7 +303,6 @@ NAMES_AND_VALUES = {
     "Hotspot.subject": "a kernel or an operator",
     "Kept.allow_file": "a path",
     "Kept.rules": "of users",
-    "Kept.test": "a path, and a line",
     "Kept.with_lines": "a path",
     "NeedsGpu.what": "a number",
     "OtherConditions.at_commit": "conditions of samples",
