@@ -751,3 +751,17 @@ def test_half():
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*1 operator matches aten::_local_scalar_dense*"])
     result.stdout.no_fnmatch_line("*matches aten::item*")
+
+
+MARKED = """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_marked(torchprof):
+    torchprof(torch.mm, x, x)
+"""
+
+
+def test_a_failure_of_a_test_that_asks_for_nothing_itself_says_where_it_stands(suite, pytester):
+    result = suite(rule(), READING + MARKED)
+    source = (pytester.path / "test_it.py").read_text().splitlines()
+    at = source.index("def test_reads():") + 1
+    assert [line for line in result.outlines if line.startswith("  test: ")] == [f"  test: test_it.py:{at}"]
