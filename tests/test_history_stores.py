@@ -723,7 +723,7 @@ def written_by(log):
 @pytest.mark.parametrize("kind", ["folder", "sqlite", "postgresql"])
 def test_of_what_many_write_at_once_and_are_killed_nothing_is_lost_and_nothing_twice(kind, store_of, tmp_path):
     """TORCHPROF_WRITERS=32 for more of them."""
-    where, writers = store_of(kind), int(os.environ.get("TORCHPROF_WRITERS", "8"))
+    where, writers = store_of(kind), int(os.environ.get("TORCHPROF_WRITERS", "4"))
     chosen, environment = (
         random.Random(11),
         {**os.environ, "PYTHONPATH": os.pathsep.join([str(FILES), str(FILES.parent)])},
