@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -27,7 +28,7 @@ from pytest_torchprof.history.record import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.trace.metadata import Environment
@@ -79,10 +80,47 @@ class RunTimes(Struct, frozen=True, kw_only=True):
 
 
 class HistoryRun(RunHead, frozen=True, kw_only=True):
-    """A run with its measurements as the code decides them; runs that agree share the same objects."""
+    """A run with its measurements as the code decides them, by their numbers: runs that agree share them."""
 
-    measurements: tuple[MeasurementRecord, ...]
+    rows: array[int]
+    """Which of the measurements each of its own is."""
+    measurements: Sequence[MeasurementRecord]
+    """Those of all runs."""
     times: RunTimes
+
+
+class _Measurements(dict[bytes, int]):
+    """The numbers of measurements by their bytes, each decoded when it is asked for first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[MeasurementRecord] = []
+        self.structures: list[str | None] = []
+        """Which structure each of them names."""
+        self.environments: list[int | None] = []
+        """Which environment."""
+
+    def __missing__(self, raw: bytes) -> int:
+        measured = msgspec.json.decode(raw, type=MeasurementRecord)
+        number = self[raw] = len(self.all)
+        self.all.append(measured)
+        self.structures.append(measured.structure)
+        self.environments.append(measured.environment)
+        return number
+
+
+class _Structures(dict[bytes, str]):
+    """The names of structures by the structures' bytes, each decoded when it is asked for first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: dict[str, tuple[KernelCount, ...]] = {}
+
+    def __missing__(self, raw: bytes) -> str:
+        structure = msgspec.json.decode(raw, type=StructureRecord)
+        self.kernels.setdefault(structure.name, structure.kernels)
+        self[raw] = structure.name
+        return structure.name
 
 
 class RunReader:
@@ -90,13 +128,16 @@ class RunReader:
 
     def __init__(self) -> None:
         """Begin without anything read."""
-        self.kernels: dict[str, tuple[KernelCount, ...]] = {}
-        """The kernels of each structure."""
-        self._measurements: dict[bytes, MeasurementRecord] = {}
-        self._structures: dict[bytes, str] = {}
+        self._measurements = _Measurements()
+        self._structures = _Structures()
         self._conditions: dict[Conditions, int] = {(): 0}
         self._all_conditions: list[Conditions] = [()]
         self._environments: dict[tuple[Environment, ...], tuple[Environment, ...]] = {}
+
+    @property
+    def kernels(self) -> Mapping[str, tuple[KernelCount, ...]]:
+        """The kernels of each structure that was read."""
+        return self._structures.kernels
 
     def read(self, packed: Iterable[tuple[str, bytes] | BadRecord]) -> Iterator[HistoryRun | BadRecord]:
         """Yield the runs in records, given as name and content, and what is wrong with those not to be believed."""
@@ -115,22 +156,28 @@ class RunReader:
         if len(stored.varying) != len(stored.measurements):
             raise other_number_of_times(len(stored.measurements), len(stored.varying), name)
         try:
-            structures = {self._structure(bytes(raw)) for raw in stored.structures}
-            measurements = tuple(self._measurement(bytes(raw)) for raw in stored.measurements)
+            structures = set(map(self._structures.__getitem__, map(bytes, stored.structures)))
+            rows = array("I", list(map(self._measurements.__getitem__, map(bytes, stored.measurements))))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadRecord(f"{name}: no record of a run: {error}") from None
-        for measured in measurements:
-            refuse_unknown_places(measured, len(stored.environments), structures, name)
+        self._refuse_unknown_places(rows, len(stored.environments), structures, name)
         head = {field: getattr(stored, field) for field in RunHead.__struct_fields__}
         head["environments"] = self._environments.setdefault(stored.environments, stored.environments)
-        return HistoryRun(**head, measurements=measurements, times=self._times(stored.varying))
+        return HistoryRun(**head, rows=rows, measurements=self._measurements.all, times=self._times(stored.varying))
 
-    def _times(self, varying: tuple[StoredVarying, ...]) -> RunTimes:
+    def _refuse_unknown_places(self, rows: Sequence[int], environments: int, structures: set[str], name: str) -> None:
+        named = set(map(self._measurements.structures.__getitem__, rows)) - {None}
+        places = {*map(self._measurements.environments.__getitem__, rows)} - {None}
+        if not named <= structures or not places <= {*range(environments)}:
+            for measured in map(self._measurements.all.__getitem__, rows):
+                refuse_unknown_places(measured, environments, structures, name)
+
+    def _times(self, varying: Sequence[StoredVarying]) -> RunTimes:
         us = array("d", [row.numbers.gpu_busy_us or 0.0 for row in varying])
         under = array("I", bytes(len(varying) * array("I").itemsize))
-        for at, row in enumerate(varying):
-            if row.time is not None:
-                us[at], under[at] = row.time.median_us, self._number_of(row.time.conditions)
+        for at, time in enumerate(map(_TIME, varying)):
+            if time is not None:
+                us[at], under[at] = time.median_us, self._number_of(time.conditions)
         return RunTimes(us=us, under=under, conditions=self._all_conditions)
 
     def _number_of(self, conditions: dict[str, str | int]) -> int:
@@ -139,18 +186,6 @@ class RunReader:
             number = self._conditions[known] = len(self._all_conditions)
             self._all_conditions.append(known)
         return number
-
-    def _measurement(self, raw: bytes) -> MeasurementRecord:
-        if (measured := self._measurements.get(raw)) is None:
-            measured = self._measurements[raw] = msgspec.json.decode(raw, type=MeasurementRecord)
-        return measured
-
-    def _structure(self, raw: bytes) -> str:
-        if (name := self._structures.get(raw)) is None:
-            structure = msgspec.json.decode(raw, type=StructureRecord)
-            name = self._structures[raw] = structure.name
-            self.kernels.setdefault(name, structure.kernels)
-        return name
 
 
 def _unpacked_ahead(
@@ -171,3 +206,4 @@ def _unpacked_ahead(
 
 
 _DECODER: Final = msgspec.json.Decoder(StoredRun)
+_TIME: Final = attrgetter("time")
