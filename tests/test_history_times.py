@@ -74,6 +74,39 @@ def shown(capsys, *options, status=0):
 # -------------------------------------------------------------------------------------------------- which steps there are
 
 
+def test_a_long_history_is_read_by_several_processes_and_tells_the_same(tmp_path, capsys):
+    """Of 240 records parts are read side by side; conditions of times and measurements have numbers of their own."""
+    runs = []
+    for commit, factor in enumerate(scattered(240)):
+        kernels = FIVE if commit < 100 else SIX
+        time = Times(
+            conditions={"clock": "events", "threads": 1 + commit % 2},
+            samples=20,
+            median_us=200 * factor * (1 if commit < 150 else 1.1),
+            quantiles_us=(50.0,),
+        )
+        runs.append(
+            run_of(
+                commit,
+                launched(TEST, kernels),
+                launched("test_model.py::test_other", FIVE if commit % 7 else None),
+                varying=(VaryingRecord(time=time), VaryingRecord(numbers={"gpu_busy_us": 50 * factor})),
+            )
+        )
+    folder = kept(tmp_path, runs)
+    damaged = folder / f"{'f' * 32}{SUFFIX}"
+    damaged.write_bytes(b"no record")
+    main(["history", "changes", str(folder), "--json"])
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert [(event["after"], event["came"]) for event in answer["events"]] == [(sha(100), {"pointwise sigmoid": 1})]
+    points = {times["conditions"].get("threads"): times["points"] for times in answer["times"]}
+    assert points == {1: 120, 2: 120, None: 240 - 35}
+    assert {sha(150)} <= {commit for event in answer["time_events"] for commit in event["commits"]}
+    assert {step["conditions"]["threads"] for event in answer["time_events"] for step in event["tests"]} == {1, 2}
+    assert str(damaged) in err
+
+
 def test_a_step_is_called_at_its_commit_with_its_size_and_the_same_kernels(capsys, tmp_path):
     kept(tmp_path, stepped(0.1, 40, 80))
     (event,) = steps(capsys, tmp_path)

@@ -7,13 +7,13 @@ into arrays: the numbers of millions of measurements would else be as many objec
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from msgspec import Meta, Raw, Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.history.record import (
     MOST_MEASUREMENTS,
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 Conditions = tuple[tuple[str, str | int], ...]
 """Under which conditions an untraced time was taken, by their names; empty where it is none."""
-_AHEAD: Final = 4
-"""How many records are unpacked while another is read."""
+Packed = tuple[str, bytes] | BadRecord
+"""Name and content of a record, or what is wrong with it."""
+FEW: Final = 200
+"""Of fewer records no process is started: that would take longer."""
 
 
 class StoredTime(Struct, frozen=True, gc=False):
@@ -88,6 +90,21 @@ class HistoryRun(RunHead, frozen=True, kw_only=True):
     """Those of all runs."""
     times: RunTimes
 
+    def alone(self) -> HistoryRun:
+        """Return it without what it has in common with others."""
+        return replace(self, measurements=(), times=replace(self.times, conditions=()))
+
+
+class ReadPart(Struct, frozen=True, kw_only=True):
+    """What one process has read, with the numbers that it has given."""
+
+    runs: Sequence[HistoryRun | BadRecord]
+    measurements: Sequence[bytes]
+    """By their numbers, each as the record has it."""
+    structures: Sequence[bytes]
+    conditions: Sequence[Conditions]
+    """By their numbers."""
+
 
 class _Measurements(dict[bytes, int]):
     """The numbers of measurements by their bytes, each decoded when it is asked for first."""
@@ -97,15 +114,15 @@ class _Measurements(dict[bytes, int]):
         self.all: list[MeasurementRecord] = []
         self.structures: list[str | None] = []
         """Which structure each of them names."""
-        self.environments: list[int | None] = []
-        """Which environment."""
+        self.environments: set[int | None] = {None}
+        """All that one of them names."""
 
     def __missing__(self, raw: bytes) -> int:
         measured = msgspec.json.decode(raw, type=MeasurementRecord)
         number = self[raw] = len(self.all)
         self.all.append(measured)
         self.structures.append(measured.structure)
-        self.environments.append(measured.environment)
+        self.environments.add(measured.environment)
         return number
 
 
@@ -139,17 +156,54 @@ class RunReader:
         """The kernels of each structure that was read."""
         return self._structures.kernels
 
-    def read(self, packed: Iterable[tuple[str, bytes] | BadRecord]) -> Iterator[HistoryRun | BadRecord]:
-        """Yield the runs in records, given as name and content, and what is wrong with those not to be believed."""
-        for record in _unpacked_ahead(packed):
-            if isinstance(record, BadRecord):
-                yield record
+    def read(self, packed: Iterable[Packed]) -> Iterator[HistoryRun | BadRecord]:
+        """Yield the runs in records, given as name and content, and what is wrong with those not to be believed.
+
+        Many records are read by other processes, in parts.
+        """
+        records = iter(packed)
+        few = [*islice(records, FEW)]
+        if len(few) < FEW:
+            yield from map(self._read, few)
+            return
+        from pytest_torchprof.history.reading_beside import read_beside  # noqa: PLC0415 - slow to import
+
+        for part in read_beside(chain(few, records)):
+            yield from self._taken(part)
+
+    def read_part(self, packed: Iterable[Packed]) -> ReadPart:
+        """Return what is in some records, of which the numbers are this reader's own; it is to have read nothing."""
+        runs = [*map(self._read, packed)]
+        return ReadPart(
+            runs=[run if isinstance(run, BadRecord) else run.alone() for run in runs],
+            measurements=[*self._measurements],
+            structures=[*self._structures],
+            conditions=self._all_conditions,
+        )
+
+    def _taken(self, part: ReadPart) -> Iterator[HistoryRun | BadRecord]:
+        """Yield the runs of a part, with the numbers that its measurements have here."""
+        numbers = [self._measurements[raw] for raw in part.measurements]
+        conditions = array("I", map(self._number_of, part.conditions))
+        self._structures.update(zip(part.structures, map(self._structures.__getitem__, part.structures), strict=True))
+        for run in part.runs:
+            if isinstance(run, BadRecord):
+                yield run
                 continue
-            name, content = record
-            try:
-                yield self._run(content.result(), name)
-            except BadRecord as problem:
-                yield problem
+            rows = array("I", list(map(numbers.__getitem__, run.rows)))
+            under = array("I", list(map(conditions.__getitem__, run.times.under)))
+            environments = self._environments.setdefault(run.environments, run.environments)
+            times = RunTimes(us=run.times.us, under=under, conditions=self._all_conditions)
+            yield replace(run, environments=environments, rows=rows, measurements=self._measurements.all, times=times)
+
+    def _read(self, record: Packed) -> HistoryRun | BadRecord:
+        if isinstance(record, BadRecord):
+            return record
+        name, content = record
+        try:
+            return self._run(unpacked(content, name), name)
+        except BadRecord as problem:
+            return problem
 
     def _run(self, content: bytes, name: str) -> HistoryRun:
         stored = parsed(_DECODER, content, name)
@@ -166,9 +220,9 @@ class RunReader:
         return HistoryRun(**head, rows=rows, measurements=self._measurements.all, times=self._times(stored.varying))
 
     def _refuse_unknown_places(self, rows: Sequence[int], environments: int, structures: set[str], name: str) -> None:
-        named = set(map(self._measurements.structures.__getitem__, rows)) - {None}
-        places = {*map(self._measurements.environments.__getitem__, rows)} - {None}
-        if not named <= structures or not places <= {*range(environments)}:
+        named = map(self._measurements.structures.__getitem__, rows)
+        known = {None, *structures}.issuperset(named)
+        if not known or not self._measurements.environments <= {None, *range(environments)}:
             for measured in map(self._measurements.all.__getitem__, rows):
                 refuse_unknown_places(measured, environments, structures, name)
 
@@ -177,32 +231,14 @@ class RunReader:
         under = array("I", bytes(len(varying) * array("I").itemsize))
         for at, time in enumerate(map(_TIME, varying)):
             if time is not None:
-                us[at], under[at] = time.median_us, self._number_of(time.conditions)
+                us[at], under[at] = time.median_us, self._number_of(tuple(sorted(time.conditions.items())))
         return RunTimes(us=us, under=under, conditions=self._all_conditions)
 
-    def _number_of(self, conditions: dict[str, str | int]) -> int:
-        known = tuple(sorted(conditions.items()))
-        if (number := self._conditions.get(known)) is None:
-            number = self._conditions[known] = len(self._all_conditions)
-            self._all_conditions.append(known)
+    def _number_of(self, conditions: Conditions) -> int:
+        if (number := self._conditions.get(conditions)) is None:
+            number = self._conditions[conditions] = len(self._all_conditions)
+            self._all_conditions.append(conditions)
         return number
-
-
-def _unpacked_ahead(
-    packed: Iterable[tuple[str, bytes] | BadRecord],
-) -> Iterator[tuple[str, Future[bytes]] | BadRecord]:
-    """Yield records whose content is unpacked beside, on another core."""
-    waiting: deque[tuple[str, Future[bytes]] | BadRecord] = deque()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        for record in packed:
-            if isinstance(record, BadRecord):
-                waiting.append(record)
-            else:
-                name, content = record
-                waiting.append((name, pool.submit(unpacked, content, name)))
-            if len(waiting) > _AHEAD:
-                yield waiting.popleft()
-        yield from waiting
 
 
 _DECODER: Final = msgspec.json.Decoder(StoredRun)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter, deque
-from functools import partial
-from itertools import repeat
+from itertools import compress, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -84,14 +83,20 @@ class SameRuns(Struct, frozen=True, kw_only=True):
     environment: Environment
     indices: list[int]
     """Where its runs stand among those of the branch."""
-    rows: array[int]
-    """For each run where the measurement stands in it."""
+    us: array[float]
+    """For each run how long it took, as in ``RunTimes``."""
+    under: array[int]
+    """For each run under which conditions; where it ends before them, none of the rest has any."""
 
     def only(self, runs: Container[int]) -> SameRuns:
         """Return the stretch with only these of its runs."""
         kept = [at for at, index in enumerate(self.indices) if index in runs]
-        indices, rows = [self.indices[at] for at in kept], array("H", [self.rows[at] for at in kept])
-        return replace(self, indices=indices, rows=rows)
+        return replace(
+            self,
+            indices=[self.indices[at] for at in kept],
+            us=array("d", [self.us[at] for at in kept]),
+            under=array("I", [self.under[at] for at in kept if at < len(self.under)]),
+        )
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -142,7 +147,8 @@ class _Gap(Struct):
 
     measured: MeasurementRecord
     indices: list[int] = field(default_factory=list)
-    rows: array[int] = field(default_factory=partial(array, "H"))
+    us: array[float] = field(default_factory=lambda: array("d"))
+    under: array[int] = field(default_factory=lambda: array("I"))
 
 
 class _Track(Struct):
@@ -183,8 +189,10 @@ class _Growing(dict["int | None", "SameRuns | _Gap"]):
         if isinstance(place, _Track) and place.newest != number:
             self._drafts.forget(place.newest)
             place.newest = number
-            rows = array("H")
-            place.stretches.append(SameRuns(measured=measured, environment=place.environment, indices=[], rows=rows))
+            us, under = array("d"), array("I")
+            place.stretches.append(
+                SameRuns(measured=measured, environment=place.environment, indices=[], us=us, under=under)
+            )
         growing = place if isinstance(place, _Gap) else place.stretches[-1]
         if measured.test not in notes.aliases:
             self[number] = growing
@@ -205,7 +213,11 @@ class _Drafts:
         growing = self._growing.setdefault((_folder(run), id(run.environments)), _Growing(self)).of_run(run)
         # Most runs have the same measurements as the one before: nothing more is done for each than this.
         deque(map(list.append, map(_INDICES, growing), repeat(index)), maxlen=0)
-        deque(map(array.append, map(_ROWS, growing), range(len(growing))), maxlen=0)
+        deque(map(array.append, map(_US, growing), run.times.us), maxlen=0)
+        for stretch, under in compress(zip(growing, run.times.under, strict=True), run.times.under):
+            # Few histories have any, and these are not gone through else.
+            stretch.under.extend(repeat(0, len(stretch.us) - 1 - len(stretch.under)))
+            stretch.under.append(under)
 
     def place_of(self, measured: MeasurementRecord, test: str, run: HistoryRun) -> _Track | _Gap:
         """Return where a measurement of this test belongs that a run has."""
@@ -220,7 +232,7 @@ class _Drafts:
 
 
 _INDICES: Final = attrgetter("indices")
-_ROWS: Final = attrgetter("rows")
+_US: Final = attrgetter("us")
 
 
 def _folder(run: HistoryRun) -> str:
