@@ -190,6 +190,9 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 _DECODER: Final = msgspec.json.Decoder(RunRecord)
 _HEAD_DECODER: Final = msgspec.json.Decoder(RunHead)
 _LONGEST_HEAD: Final = 1 << 20
+_HEAD_AT_ONCE: Final = 16 << 10
+BEGINNING_BYTES: Final = 32 << 10
+"""How much of a record holds its head, as most do."""
 
 
 def encode(record: RunRecord) -> bytes:
@@ -270,13 +273,26 @@ def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> He
 
 def read_head(data: bytes, name: str) -> RunHead:
     """Return which run a record is of, without reading what it has measured; BadRecord as `decode` raises it."""
+    head = head_in(data, name)
+    return parsed(_HEAD_DECODER, unpacked(data, name), name) if head is None else head
+
+
+def head_in(beginning: bytes, name: str) -> RunHead | None:
+    """Return which run a record is of, as far as the beginning of its content tells; None where it does not.
+
+    BadRecord as `decode` raises it.
+    """
+    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    text = b""
     with suppress(zlib.error):
-        begin = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(data, _LONGEST_HEAD)
-        # No text of JSON holds a quotation mark by itself.
-        head, behind, _ = begin.partition(b',"measurements":[')
-        if behind:
-            return parsed(_HEAD_DECODER, head + b"}", name)
-    return parsed(_HEAD_DECODER, unpacked(data, name), name)
+        while beginning and len(text) < _LONGEST_HEAD:
+            text += unpack.decompress(beginning, _HEAD_AT_ONCE)
+            # No text of JSON holds a quotation mark by itself.
+            head, behind, _ = text.partition(b',"measurements":[')
+            if behind:
+                return parsed(_HEAD_DECODER, head + b"}", name)
+            beginning = unpack.unconsumed_tail
+    return None
 
 
 def _refuse_newer(schema: int, name: str) -> None:

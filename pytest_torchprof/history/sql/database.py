@@ -94,11 +94,16 @@ class HistoryDatabase:
         self._make()
         return self.add(record)
 
-    def packed(self, uuids: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
-        """Yield name and content of each record by their ids; ``uuids``: only those."""
+    def packed(
+        self, uuids: Collection[str] | None = None, *, most_bytes: int | None = None
+    ) -> Generator[tuple[str, bytes] | BadRecord]:
+        """Yield name and content of each record by their ids; only those of ``uuids``, and only so much of each."""
         if not self.is_there:
             return
-        chosen = select(RECORD.c.uuid, RECORD.c.packed).order_by(RECORD.c.uuid)
+        content: Any = RECORD.c.packed
+        if most_bytes is not None:
+            content = func.substr(content, 1, most_bytes, type_=RECORD.c.packed.type)
+        chosen = select(RECORD.c.uuid, content).order_by(RECORD.c.uuid)
         if uuids is not None:
             chosen = chosen.where(RECORD.c.uuid.in_(uuids))
         with self._connected("cannot be read") as connection:
