@@ -14,7 +14,7 @@ from pytest_torchprof.fleet.folder import folder_of_run
 from pytest_torchprof.fleet.history import run_records_of
 from pytest_torchprof.history.changes import State, events_of, unchanged
 from pytest_torchprof.history.changes_json import changes_json
-from pytest_torchprof.history.event_ids import accepted_because
+from pytest_torchprof.history.event_ids import accepted_because, time_accepted_because
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
 from pytest_torchprof.history.record import BadRecord, Event, RunRecord
 from pytest_torchprof.history.runs import OrderedBy
@@ -159,7 +159,7 @@ def _changes(arguments: Namespace) -> int:
     else:
         width = terminal_width()
         texts = [event_lines(event, branch.notes, width) for event in events] or [["no change of what tests launch"]]
-        time_texts = [time_event_lines(event, width) for event in steps] or [["no step of the times"]]
+        time_texts = [time_event_lines(event, branch.notes, width) for event in steps] or [["no step of the times"]]
         census = census_lines(all_series, width) + time_census_lines(judged, width)
         for lines in (heading_lines(branch, width), *texts, *time_texts, census):
             sys.stdout.write("\n".join(lines) + "\n\n")
@@ -183,7 +183,7 @@ def _status(branch: BranchRuns, all_series: Iterable[Series], events: Iterable[H
 def _time_status(
     branch: BranchRuns, all_series: Iterable[Series], judged: Iterable[JudgedTimes], steps: Iterable[TimeEvent]
 ) -> int:
-    if any(event.holds for event in steps):
+    if any(event.holds and time_accepted_because(event, branch.notes) is None for event in steps):
         return CHANGED
     shown = any(times.smallest is not None for times in judged)
     sure = shown and not any(series.open_end for series in all_series)
@@ -214,7 +214,7 @@ def _log(arguments: Namespace) -> int:
         for times in own:
             sys.stdout.write(on_screen("\n" + "\n".join(time_log_lines(times, width)) + "\n"))
         for step in time_events(branch, own):
-            sys.stdout.write("\n" + "\n".join(time_event_lines(step, width)) + "\n")
+            sys.stdout.write("\n" + "\n".join(time_event_lines(step, branch.notes, width, whole=False)) + "\n")
     return DONE
 
 
