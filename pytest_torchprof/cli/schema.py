@@ -421,7 +421,15 @@ def history() -> Schema:
             "tests": listed(change),
         }
     )
-    judged = fields({**series, **every("points missing", WHOLE), "gaps": mapped(WHOLE), "open_end": BOOL})
+    judged = fields(
+        {
+            **series,
+            **every("points missing", WHOLE),
+            "gaps": mapped(WHOLE),
+            "open_end": BOOL,
+            "removed_at": nullable(TEXT),
+        }
+    )
     times = {
         **series,
         "machine": TEXT,

@@ -49,6 +49,7 @@ def changes_json(
                 "gaps": dict(series.gaps),
                 "missing": series.missing,
                 "open_end": series.open_end,
+                "removed_at": series.removed_at,
             }
             for series in all_series
         ],

@@ -113,6 +113,7 @@ def _series(series: Series, events: Sequence[int], drawn: _Drawing) -> dict[str,
         "segments": segments,
         "gaps": gaps,
         "ends_open": series.open_end,
+        "removed_at": series.removed_at,
         "events": sorted(events),
     }
 

@@ -154,6 +154,8 @@ class RunHead(Struct, frozen=True, kw_only=True):
     ended: Moment
     complete: bool
     """Whether all selected tests ran: nobody stopped it."""
+    whole: bool | None = None
+    """Whether all tests that the project has were selected; None where that is not known, as to earlier versions."""
     event: Event
     ci: CiJob | None = None
     commit: CommitRecord | None = None

@@ -112,6 +112,8 @@ class Series(Struct, frozen=True, kw_only=True):
     """How many complete runs on this hardware, from its first point on, did not measure it."""
     open_end: bool
     """Whether the last of these runs has no point of it: nothing is known of the newest commit."""
+    removed_at: str | None = None
+    """The commit of the first run of all tests that no longer has its test; None as long as there is none."""
 
     @property
     def count(self) -> int:
@@ -133,12 +135,18 @@ class Series(Struct, frozen=True, kw_only=True):
 def series_of(branch: BranchRuns) -> list[Series]:
     """Return the series of a branch's runs, by their names."""
     drafts = _Drafts(branch.notes)
-    on: dict[str, list[int]] = {}
+    on: dict[tuple[str, str], list[int]] = {}
     for index, run in enumerate(branch.runs):
         drafts.add(index, run)
         for hardware in {hardware_of(environment) for environment in run.environments}:
-            on.setdefault(hardware, []).append(index)
-    made = [draft.series(key, branch, on.get(key.hardware, [])) for key, draft in drafts.by_key.items()]
+            on.setdefault((_folder(run), hardware), []).append(index)
+    newest: dict[tuple[str, str], int] = {}
+    for key, draft in drafts.by_key.items():
+        newest[key.folder, key.test] = max(newest.get((key.folder, key.test), -1), draft.newest)
+    made = [
+        draft.series(key, branch, on.get((key.folder, key.hardware), []), newest[key.folder, key.test])
+        for key, draft in drafts.by_key.items()
+    ]
     return sorted(made, key=lambda series: series.key.in_order)
 
 
@@ -253,24 +261,40 @@ class _Draft(Struct):
         self.gaps.append(gap)
         return gap
 
-    def series(self, key: SeriesKey, branch: BranchRuns, on: list[int]) -> Series:
-        """Return it; ``on``: the runs on its hardware."""
+    @property
+    def newest(self) -> int:
+        """The newest run that has it, judged or not."""
+        judged = max((track.stretches[-1].indices[-1] for track in self.tracks.values()), default=-1)
+        return max(judged, *(gap.indices[-1] for gap in self.gaps), -1)
+
+    def series(self, key: SeriesKey, branch: BranchRuns, on: list[int], newest: int) -> Series:
+        """Return it.
+
+        ``on``: the runs on its hardware. ``newest``: the newest run that has its test, under any label and rank.
+        """
         stretches = tuple(stretch for track in self.tracks.values() for stretch in track.stretches)
         first = min((stretch.indices[0] for stretch in stretches), default=len(branch.runs))
         last = max((stretch.indices[-1] for stretch in stretches), default=-1)
         seen = {index for stretch in stretches for index in stretch.indices}
         seen |= {index for gap in self.gaps for index in gap.indices}
         later = on[bisect_left(on, first) :]
+        # Of a run of a part of the tests nobody knows whether the others are there.
+        without = next(
+            (at for at in later if at > newest and branch.runs[at].complete and branch.runs[at].whole), len(branch.runs)
+        )
+        later = later[: bisect_left(later, without)]
         gaps: Counter[str] = Counter()
         for gap in self.gaps:
             gaps[gap.measured.code or str(gap.measured.outcome)] += len(gap.indices)
+        gone = None if without == len(branch.runs) else branch.runs[without].commit
         return Series(
             key=key,
             branch=branch,
             stretches=stretches,
             gaps=gaps,
             missing=sum(branch.runs[index].complete for index in later if index not in seen),
-            open_end=bool(later) and later[-1] > last,
+            open_end=gone is None and bool(later) and later[-1] > last,
+            removed_at=None if gone is None else gone.sha,
         )
 
 

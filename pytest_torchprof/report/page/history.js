@@ -119,6 +119,7 @@
         h("span", {}, told),
         h("span", {}, newest ? `last changed ${index.dates[newest.at]}` : "never changed"),
         gapsOf(row) && h("span", {}, gapsOf(row)),
+        row.removed_at && h("span", {class: "hint"}, `removed: not in ${visible(row.removed_at.slice(0, 7))} any more`),
         row.ends_open && h("span", {class: "v v-not-measured"}, "not known of the newest commit"),
       ),
       h("div", {class: "chart"}, svg, marks),
