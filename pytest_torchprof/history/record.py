@@ -279,10 +279,10 @@ def read_head(data: bytes, name: str) -> RunHead:
     return parsed(_HEAD_DECODER, unpacked(data, name), name) if head is None else head
 
 
-def head_in(beginning: bytes, name: str) -> RunHead | None:
+def head_in(beginning: bytes, name: str, decoder: msgspec.json.Decoder[Any] | None = None) -> RunHead | None:
     """Return which run a record is of, as far as the beginning of its content tells; None where it does not.
 
-    BadRecord as `decode` raises it.
+    ``decoder``: of heads that are known to be right. BadRecord as `decode` raises it.
     """
     unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     text = b""
@@ -292,7 +292,8 @@ def head_in(beginning: bytes, name: str) -> RunHead | None:
             # No text of JSON holds a quotation mark by itself.
             head, behind, _ = text.partition(b',"measurements":[')
             if behind:
-                return parsed(_HEAD_DECODER, head + b"}", name)
+                known: RunHead = parsed(decoder or _HEAD_DECODER, head + b"}", name)
+                return known
             beginning = unpack.unconsumed_tail
     return None
 

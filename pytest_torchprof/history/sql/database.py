@@ -22,6 +22,7 @@ from pytest_torchprof.history.guarding import guarding
 from pytest_torchprof.history.notes import Note
 from pytest_torchprof.history.record import BadRecord, RunRecord, decode, digest_of, encode
 from pytest_torchprof.history.sql.migrating import migrate, revision_of
+from pytest_torchprof.history.sql.of_tests import TestTables
 from pytest_torchprof.history.sql.rows import rows_of
 from pytest_torchprof.history.sql.schema import (
     COMMIT,
@@ -111,6 +112,13 @@ class HistoryDatabase:
             with connection.execution_options(yield_per=_AT_ONCE).execute(chosen) as stored:
                 for uuid, packed in stored:
                     yield f"{self.shown}: {uuid}", packed
+
+    @contextmanager
+    def asked(self) -> Iterator[TestTables]:
+        """Yield the tables to be asked of a few tests, as they are at one moment; StoreUnusable."""
+        with self._connected("cannot be read") as connection:
+            self._refuse_other_schema(revision_of(connection))
+            yield TestTables(connection)
 
     def remove(self, uuids: Iterable[str]) -> int:
         """Remove the records of these ids with all that is theirs alone, and return how many were there."""
