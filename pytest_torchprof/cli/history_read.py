@@ -14,6 +14,7 @@ from pytest_torchprof.cli import UsageError
 from pytest_torchprof.history.changes import events_of
 from pytest_torchprof.history.notes import notes_by_subject
 from pytest_torchprof.history.reading import RunReader
+from pytest_torchprof.history.reading_beside import read_many
 from pytest_torchprof.history.record import BadRecord
 from pytest_torchprof.history.runs import branch_runs
 from pytest_torchprof.history.series import series_of
@@ -63,7 +64,7 @@ def read_branch(arguments: Namespace) -> tuple[BranchRuns, list[Series]]:
     store = store_that_is_there(arguments.store)
     repository = None if arguments.git is None else Repository.around(arguments.git)
     reader = RunReader()
-    runs = believed(reader.read(store.packed()))
+    runs = believed(read_many(reader, store.packed()))
     notes = notes_by_subject(believed(store.notes()))
     branch = branch_runs(runs, reader.kernels, arguments.branch, repository, notes)
     return branch, series_of(branch)

@@ -7,7 +7,6 @@ into arrays: the numbers of millions of measurements would else be as many objec
 from __future__ import annotations
 
 from array import array
-from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -38,8 +37,6 @@ Conditions = tuple[tuple[str, str | int], ...]
 """Under which conditions an untraced time was taken, by their names; empty where it is none."""
 Packed = tuple[str, bytes] | BadRecord
 """Name and content of a record, or what is wrong with it."""
-FEW: Final = 200
-"""Of fewer records no process is started: that would take longer."""
 
 
 class StoredTime(Struct, frozen=True, gc=False):
@@ -157,19 +154,8 @@ class RunReader:
         return self._structures.kernels
 
     def read(self, packed: Iterable[Packed]) -> Iterator[HistoryRun | BadRecord]:
-        """Yield the runs in records, given as name and content, and what is wrong with those not to be believed.
-
-        Many records are read by other processes, in parts.
-        """
-        records = iter(packed)
-        few = [*islice(records, FEW)]
-        if len(few) < FEW:
-            yield from map(self._read, few)
-            return
-        from pytest_torchprof.history.reading_beside import read_beside  # noqa: PLC0415 - slow to import
-
-        for part in read_beside(chain(few, records)):
-            yield from self._taken(part)
+        """Yield the runs in records, given as name and content, and what is wrong with those not to be believed."""
+        yield from map(self._read, packed)
 
     def read_part(self, packed: Iterable[Packed]) -> ReadPart:
         """Return what is in some records, of which the numbers are this reader's own; it is to have read nothing."""
@@ -181,7 +167,7 @@ class RunReader:
             conditions=self._all_conditions,
         )
 
-    def _taken(self, part: ReadPart) -> Iterator[HistoryRun | BadRecord]:
+    def take(self, part: ReadPart) -> Iterator[HistoryRun | BadRecord]:
         """Yield the runs of a part, with the numbers that its measurements have here."""
         numbers = [self._measurements[raw] for raw in part.measurements]
         conditions = array("I", map(self._number_of, part.conditions))

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from itertools import islice
-from multiprocessing import get_context
+from concurrent.futures import BrokenExecutor
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.history.reading import RunReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
 
-    from pytest_torchprof.history.reading import Packed, ReadPart
+    from pytest_torchprof.history.reading import HistoryRun, Packed, ReadPart
+    from pytest_torchprof.history.record import BadRecord
 
+_FEW: Final = 200
+"""Of fewer records no process is started: that would take longer."""
 _IN_A_PART: Final = 40
 _AHEAD: Final = 4
 """How many parts wait, and are held in memory."""
 
 
-def read_beside(packed: Iterable[Packed]) -> Iterator[ReadPart]:
-    """Yield what is in records, part by part."""
+def read_many(reader: RunReader, packed: Iterable[Packed]) -> Iterator[HistoryRun | BadRecord]:
+    """Yield the runs in records, as the reader's own ``read`` does: of many records parts are read side by side."""
     records = iter(packed)
+    few = [*islice(records, _FEW)]
+    if len(few) < _FEW:
+        yield from reader.read(few)
+        return
+    for part in _parts(chain(few, records)):
+        yield from reader.take(part)
+
+
+def _parts(records: Iterator[Packed]) -> Iterator[ReadPart]:
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - slow to import; few histories are long
+    from multiprocessing import get_context  # noqa: PLC0415 - as above
+
     # No fork: the libraries of object stores and databases may have threads.
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool:
         waiting: deque[tuple[list[Packed], Future[ReadPart]]] = deque()

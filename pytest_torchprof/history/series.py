@@ -150,7 +150,7 @@ def series_of(branch: BranchRuns) -> list[Series]:
     return sorted(made, key=lambda series: series.key.in_order)
 
 
-class _Gap(Struct):
+class _Unjudged(Struct):
     """The same measurement in several runs, which was not judged."""
 
     measured: MeasurementRecord
@@ -168,7 +168,7 @@ class _Track(Struct):
     """The number of the measurement that the newest stretch has."""
 
 
-class _Growing(dict["int | None", "SameRuns | _Gap"]):
+class _AtHand(dict["int | None", "SameRuns | _Unjudged"]):
     """The stretch or gap that grows with a measurement, by its number, in runs of one folder and environments.
 
     What is known stands in it until another measurement of the same series begins a stretch.
@@ -177,16 +177,16 @@ class _Growing(dict["int | None", "SameRuns | _Gap"]):
     def __init__(self, drafts: _Drafts) -> None:
         super().__init__()
         self._drafts = drafts
-        self._places: dict[tuple[int, str], _Track | _Gap] = {}
+        self._places: dict[tuple[int, str], _Track | _Unjudged] = {}
 
-    def of_run(self, run: HistoryRun) -> list[SameRuns | _Gap]:
+    def of_run(self, run: HistoryRun) -> list[SameRuns | _Unjudged]:
         """Return those of a run's measurements."""
         self._run = run
         aliases = self._drafts.notes.aliases
         self._present = {run.measurements[number].test for number in run.rows} if aliases else set()
         return list(map(self.__getitem__, run.rows))
 
-    def __missing__(self, number: int) -> SameRuns | _Gap:
+    def __missing__(self, number: int) -> SameRuns | _Unjudged:
         measured, notes = self._run.measurements[number], self._drafts.notes
         # A run that has both names measured two tests.
         now = notes.name_now(measured.test)
@@ -201,7 +201,7 @@ class _Growing(dict["int | None", "SameRuns | _Gap"]):
             place.stretches.append(
                 SameRuns(measured=measured, environment=place.environment, indices=[], us=us, under=under)
             )
-        growing = place if isinstance(place, _Gap) else place.stretches[-1]
+        growing = place if isinstance(place, _Unjudged) else place.stretches[-1]
         if measured.test not in notes.aliases:
             self[number] = growing
         return growing
@@ -214,11 +214,11 @@ class _Drafts:
         self.notes = notes
         self.by_key: dict[SeriesKey, _Draft] = {}
         self._latest: dict[SeriesKey, str] = {}
-        self._growing: dict[tuple[str, int], _Growing] = {}
+        self._at_hand: dict[tuple[str, int], _AtHand] = {}
 
     def add(self, index: int, run: HistoryRun) -> None:
         """Add what a run has measured, which stands there among those of the branch."""
-        growing = self._growing.setdefault((_folder(run), id(run.environments)), _Growing(self)).of_run(run)
+        growing = self._at_hand.setdefault((_folder(run), id(run.environments)), _AtHand(self)).of_run(run)
         # Most runs have the same measurements as the one before: nothing more is done for each than this.
         deque(map(list.append, map(_INDICES, growing), repeat(index)), maxlen=0)
         deque(map(array.append, map(_US, growing), run.times.us), maxlen=0)
@@ -227,7 +227,7 @@ class _Drafts:
             stretch.under.extend(repeat(0, len(stretch.us) - 1 - len(stretch.under)))
             stretch.under.append(under)
 
-    def place_of(self, measured: MeasurementRecord, test: str, run: HistoryRun) -> _Track | _Gap:
+    def place_of(self, measured: MeasurementRecord, test: str, run: HistoryRun) -> _Track | _Unjudged:
         """Return where a measurement of this test belongs that a run has."""
         environment = None if measured.environment is None else run.environments[measured.environment]
         key = _key(_folder(run), test, measured, environment, self._latest, run)
@@ -235,7 +235,7 @@ class _Drafts:
 
     def forget(self, number: int | None) -> None:
         """Let a measurement that comes again begin a stretch of its own."""
-        for growing in self._growing.values():
+        for growing in self._at_hand.values():
             growing.pop(number, None)
 
 
@@ -251,13 +251,13 @@ class _Draft(Struct):
     """A series that is being put together."""
 
     tracks: dict[Environment, _Track] = field(default_factory=dict)
-    gaps: list[_Gap] = field(default_factory=list)
+    gaps: list[_Unjudged] = field(default_factory=list)
 
-    def place_of(self, measured: MeasurementRecord, environment: Environment | None) -> _Track | _Gap:
+    def place_of(self, measured: MeasurementRecord, environment: Environment | None) -> _Track | _Unjudged:
         """Return where a measurement belongs."""
         if environment is not None and measured.counts:
             return self.tracks.setdefault(environment, _Track(environment))
-        gap = _Gap(measured)
+        gap = _Unjudged(measured)
         self.gaps.append(gap)
         return gap
 
