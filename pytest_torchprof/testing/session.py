@@ -62,6 +62,8 @@ class RunState:
     """Problems at the end of the run, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
+    whole: bool | None = None
+    """Whether all tests that the project has were selected; None as long as none were collected."""
     slow_export: bool = False
     """torch could not be asked for the file alone, so that measurements on a GPU took longer than they need to."""
     arm: Callable[[], None] = lambda: None
@@ -118,6 +120,10 @@ class RunState:
     def note_suite(self, seen: SuiteSeen) -> None:
         """Take what was seen of the suite's rules when the tests were collected."""
         self.suite_seen = seen
+
+    def note_selection(self, *, whole: bool) -> None:
+        """Note whether all tests that the project has were selected, as each process has collected them."""
+        self.whole = whole and self.whole is not False
 
     def note_slow_export(self) -> None:
         """Take note that torch cannot be asked for the file alone."""
@@ -255,6 +261,7 @@ class RunState:
             problems=tuple(self.problems),
             lacks_gpu=self.lacks_gpu,
             suite_seen=self.suite_seen,
+            whole=self.whole,
             slow_export=self.slow_export,
         )
 
@@ -284,6 +291,8 @@ class RunState:
         self.problems.extend(other.problems)
         self.lacks_gpu |= other.lacks_gpu
         self.suite_seen = self.suite_seen or other.suite_seen
+        if other.whole is not None:
+            self.note_selection(whole=other.whole)
         self.slow_export |= other.slow_export
 
 
