@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import closing
 from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -14,9 +13,9 @@ from pytest_torchprof import baseline
 from pytest_torchprof.baseline import Entry, RankEntry
 from pytest_torchprof.history.entries import entry_in
 from pytest_torchprof.history.notes import Note, Notes, notes_by_subject
-from pytest_torchprof.history.record import BadRecord, MeasurementRecord, RunHead, RunRecord, read_head
+from pytest_torchprof.history.record import BadRecord, MeasurementRecord, RunHead, RunRecord
 from pytest_torchprof.history.runs import LeftOut, newest_first, why_never
-from pytest_torchprof.history.store import records_of
+from pytest_torchprof.history.store import heads_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,7 +76,9 @@ def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:
     ``folder`` is where pytest's root directory lies below the repository's: only runs from there count.
     """
     refused: list[BadRecord] = []
-    heads = [head for head in _believed(_heads(store), refused) if head.commit is None or head.commit.folder == folder]
+    heads = [
+        head for head in _believed(heads_of(store), refused) if head.commit is None or head.commit.folder == folder
+    ]
     ordered = newest_first(heads, branch)
     chosen = _chosen([run for run in ordered if run.complete])
     left_out = Counter(why_never(head) for head in heads if head.commit is not None and head.commit.branch == branch)
@@ -89,15 +90,6 @@ def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:
         refused=tuple(refused),
         damaged=tuple(damaged),
     )
-
-
-def _heads(store: Store) -> Iterator[RunHead | BadRecord]:
-    with closing(store.packed()) as all_packed:
-        for packed in all_packed:
-            try:
-                yield packed if isinstance(packed, BadRecord) else read_head(packed[1], packed[0])
-            except BadRecord as problem:
-                yield problem
 
 
 def _believed(read: Iterable[Read | BadRecord], refused: list[BadRecord]) -> Iterator[Read]:

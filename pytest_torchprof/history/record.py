@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.history.launched import LaunchRecord  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.history.reported import ReportedRun  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.text import DamagedGzipError, inflated_bytes
@@ -163,7 +164,7 @@ class RunHead(Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(RunHead, frozen=True, kw_only=True):
-    """What a run of pytest has measured, and of what.
+    """What a run of pytest has measured, and of what: the one value that its reports and all exports are made from.
 
     What the code decides stands apart from what varies, so that a reader of many runs need not read again what it has
     read of the run before.
@@ -175,6 +176,8 @@ class RunRecord(RunHead, frozen=True, kw_only=True):
     """One for each of the measurements."""
     launched: LaunchRecord | UnsetType = UNSET
     """What later runs are compared with; earlier versions did not record it."""
+    reported: ReportedRun | UnsetType = UNSET
+    """What its reports tell besides; last, since a reader of many runs has no use for it."""
 
 
 Head = TypeVar("Head", bound=RunHead)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_torchprof.history.record import BadRecord, RunRecord, decode
+from pytest_torchprof.history.record import BadRecord, RunHead, RunRecord, decode, read_head
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 
@@ -93,6 +93,16 @@ def records_of(store: Store, uuids: Collection[str] | None = None) -> Generator[
     with closing(store.packed(uuids)) as all_packed:
         for packed in all_packed:
             yield packed if isinstance(packed, BadRecord) else decoded(*packed)
+
+
+def heads_of(store: Store) -> Generator[RunHead | BadRecord]:
+    """Yield which run each record of a store is of, and what is wrong with those that cannot be told; StoreUnusable."""
+    with closing(store.packed()) as all_packed:
+        for packed in all_packed:
+            try:
+                yield packed if isinstance(packed, BadRecord) else read_head(packed[1], packed[0])
+            except BadRecord as problem:
+                yield problem
 
 
 def decoded(name: str, content: bytes) -> RunRecord | BadRecord:
