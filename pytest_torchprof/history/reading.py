@@ -23,7 +23,7 @@ from pytest_torchprof.history.record import (
     other_number_of_times,
     parsed,
     refuse_unknown_places,
-    unpacked,
+    unpacked_figures,
 )
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _unpacked_ahead(
                 waiting.append(record)
             else:
                 name, content = record
-                waiting.append((name, pool.submit(unpacked, content, name)))
+                waiting.append((name, pool.submit(unpacked_figures, content, name)))
             if len(waiting) > _AHEAD:
                 yield waiting.popleft()
         yield from waiting
