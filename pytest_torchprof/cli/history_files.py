@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.store import Store
     from pytest_torchprof.report import RunResults
 
-_REPORTS: Final = (".json", ".html", ".md")
+REPORTS: Final = (".json", ".html", ".md")
 """Forms that tell all of a run, as people and programs read it once."""
 _SHORTEST: Final = 4
 """How many digits name a run at least."""
@@ -42,10 +42,10 @@ def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) 
         "--as",
         dest="form",
         required=True,
-        choices=(*OF_MANY_RUNS, *OF_ONE_RUN, *_REPORTS),
+        choices=(*OF_MANY_RUNS, *OF_ONE_RUN, *REPORTS),
         metavar="FORM",
         help=f"of all runs, or of that of --run: {' '.join(OF_MANY_RUNS)}; of that of --run, or the branch's newest "
-        f"complete one: {' '.join(OF_ONE_RUN)}, and the reports {' '.join(_REPORTS)}",
+        f"complete one: {' '.join(OF_ONE_RUN)}, and the reports {' '.join(REPORTS)}",
     )
     export.add_argument("--run", metavar="RUN", help="the run: its id or its commit's hash, or their beginning")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="the file (standard output)")
@@ -66,13 +66,13 @@ def _export(arguments: Namespace) -> int:
     for record in believed(records_of(store, {uuid})):
         _write(arguments.output, [reporters()[arguments.form](_results(record, arguments.form, store))])
         return 0
-    return 2
+    raise TorchprofError(f"{store.shown}: no record is called {uuid}, or it cannot be read", Code.NO_HISTORY)
 
 
 def _results(record: RunRecord, form: str, store: Store) -> RunResults:
     """Return the results of a run for a form; in a table tests have the names that they have now."""
     run = results_in(record)
-    if form not in _REPORTS:
+    if form not in REPORTS:
         notes = notes_by_subject(believed(store.notes()))
         return with_names_now(run or figures_in(record), notes)
     if run is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from pytest_torchprof.report import Reference, UnusedEntries  # noqa: TC001 - msgspec reads the annotations
+
+Place = Annotated[int, Meta(ge=0)]
 
 
 class ReportedKernel(Struct, frozen=True, array_like=True):
@@ -20,7 +22,7 @@ class ReportedKernel(Struct, frozen=True, array_like=True):
 class ReportedCalls(Struct, frozen=True, array_like=True):
     """The calls of a kernel in a measurement; times in microseconds."""
 
-    kernel: int
+    kernel: Place
     """Which of the run's kernels."""
     count: int
     time_us: float
@@ -31,7 +33,7 @@ class ReportedCalls(Struct, frozen=True, array_like=True):
 class ReportedResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A result as reports have it, beside the figures of its measurement."""
 
-    of: int
+    of: Place
     """Which of the run's measurements has its figures."""
     calls: tuple[ReportedCalls, ...] = ()
     told: dict[str, Any] = {}
