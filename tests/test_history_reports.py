@@ -13,16 +13,14 @@ from msgspec.structs import replace
 from pages import Page
 
 from pytest_torchprof.cli import main
-from pytest_torchprof.cli.history_files import REPORTS
 from pytest_torchprof.history.record import SUFFIX, encode, read, unpacked_figures
 from pytest_torchprof.history.reported import ReportedResult, ReportedRun
 from pytest_torchprof.history.results import results_in
 from pytest_torchprof.report import reporters
-from pytest_torchprof.report.history import OF_MANY_RUNS, OF_ONE_RUN
 
 pytestmark = pytest.mark.any_torch
 
-FORMS = (*OF_MANY_RUNS, *OF_ONE_RUN, *REPORTS)
+FORMS = tuple(reporters())
 TEXTS = [form for form in FORMS if form != ".html"]
 """A page has the timelines of recordings besides, which no record holds."""
 WRITTEN = [f"--torchprof-report=run{form}" for form in FORMS]
@@ -80,8 +78,10 @@ def written(pytester, form):
     return (pytester.path / f"run{form}").read_bytes().decode()
 
 
-def test_all_forms_of_reports_are_those_of_a_history():
-    assert set(reporters()) == set(FORMS)
+def test_a_form_that_nothing_writes_is_refused_with_those_that_there_are(tmp_path, capsys):
+    write(tmp_path, [run_of(1, launched("t.py::test", {"a": 1}))])
+    refused = export(tmp_path, ".xml", capsys, status=2)
+    assert all(form in refused for form in FORMS)
 
 
 @pytest.fixture(params=["folder", "sqlite"])

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.cli import UsageError
 from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, read_branch, store_that_is_there
 from pytest_torchprof.history.changes import events_of
 from pytest_torchprof.history.exporting import exported_figures, with_names_now
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.store import Store
     from pytest_torchprof.report import RunResults
 
-REPORTS: Final = (".json", ".html", ".md")
-"""Forms that tell all of a run, as people and programs read it once."""
+_TABLES: Final = {**OF_MANY_RUNS, **OF_ONE_RUN}
 _SHORTEST: Final = 4
 """How many digits name a run at least."""
 
@@ -42,10 +42,9 @@ def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) 
         "--as",
         dest="form",
         required=True,
-        choices=(*OF_MANY_RUNS, *OF_ONE_RUN, *REPORTS),
         metavar="FORM",
-        help=f"of all runs, or of that of --run: {' '.join(OF_MANY_RUNS)}; of that of --run, or the branch's newest "
-        f"complete one: {' '.join(OF_ONE_RUN)}, and the reports {' '.join(REPORTS)}",
+        help=f"of all runs, or that of --run: {' '.join(OF_MANY_RUNS)}; of that of --run, or the branch's newest complete "
+        f"one: {' '.join(OF_ONE_RUN)}, and the reports .json .html .md",
     )
     export.add_argument("--run", metavar="RUN", help="the run: its id or its commit's hash, or their beginning")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="the file (standard output)")
@@ -56,6 +55,8 @@ def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) 
 
 
 def _export(arguments: Namespace) -> int:
+    if arguments.form not in _TABLES and arguments.form not in reporters():
+        raise UsageError(f"--as {arguments.form}: expected one of {' '.join(reporters())}")
     store = store_that_is_there(arguments.store)
     if arguments.run is None and arguments.form in OF_MANY_RUNS:
         notes = notes_by_subject(believed(store.notes()))
@@ -72,12 +73,12 @@ def _export(arguments: Namespace) -> int:
 def _results(record: RunRecord, form: str, store: Store) -> RunResults:
     """Return the results of a run for a form; in a table tests have the names that they have now."""
     run = results_in(record)
-    if form not in REPORTS:
+    if form in _TABLES:
         notes = notes_by_subject(believed(store.notes()))
         return with_names_now(run or figures_in(record), notes)
     if run is None:
-        tables = " ".join((*OF_MANY_RUNS, *OF_ONE_RUN))
-        why = f"its record, by pytest-torchprof {record.version}, holds figures alone: {tables} can be made of it"
+        can = f"{' '.join(_TABLES)} can be made of it"
+        why = f"its record, by pytest-torchprof {record.version}, holds figures alone: {can}"
         raise TorchprofError(f"{store.shown}: {record.uuid}: no report: {why}", Code.NO_HISTORY)
     return run
 
