@@ -59,7 +59,7 @@ BEFORE = Path(__file__).parent / "records_before"
 
 
 def only_result(**told):
-    return ReportedRun(results=(ReportedResult(of=0, told=told),))
+    return ReportedRun(results=(ReportedResult(of=0, differing=told),))
 
 
 def export(where, form, capsys, *words, status=0):

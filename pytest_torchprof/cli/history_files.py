@@ -43,8 +43,8 @@ def add_commands(add: Callable[[str, Callable[[Namespace], int], str], Parser]) 
         dest="form",
         required=True,
         metavar="FORM",
-        help=f"of all runs, or that of --run: {' '.join(OF_MANY_RUNS)}; of that of --run, or the branch's newest complete "
-        f"one: {' '.join(OF_ONE_RUN)}, and the reports .json .html .md",
+        help=f"of all runs, or that of --run: {' '.join(OF_MANY_RUNS)}; of that of --run, or the branch's newest "
+        f"complete one: {' '.join(OF_ONE_RUN)}, and the reports .json .html .md",
     )
     export.add_argument("--run", metavar="RUN", help="the run: its id or its commit's hash, or their beginning")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="the file (standard output)")

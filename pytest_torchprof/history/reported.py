@@ -36,7 +36,7 @@ class ReportedResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     of: Place
     """Which of the run's measurements has its figures."""
     calls: tuple[ReportedCalls, ...] = ()
-    told: dict[str, Any] = {}
+    differing: dict[str, Any] = {}
     """The fields of the result in which it differs from what the figures tell, as JSON values."""
 
 

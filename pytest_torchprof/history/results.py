@@ -109,7 +109,7 @@ def _reported(record: RunRecord, at: int, result: Result, kernels: dict[Reported
     return ReportedResult(
         of=at,
         calls=tuple(_calls(result.kernels, kernels)),
-        told=_differences(_plain(measured), _plain(result)),
+        differing=_differences(_plain(measured), _plain(result)),
     )
 
 
@@ -132,7 +132,7 @@ def _result(record: RunRecord, row: ReportedResult, kernels: Sequence[ReportedKe
         )
         for own in row.calls
     )
-    return replace(convert(_completed(_plain(figures), row.told), Result), kernels=calls)
+    return replace(convert(_completed(_plain(figures), row.differing), Result), kernels=calls)
 
 
 def _plain(result: Result) -> dict[str, Any]:
@@ -158,9 +158,9 @@ def _differences(base: Mapping[str, Any], full: Mapping[str, Any]) -> dict[str, 
     return differences
 
 
-def _completed(base: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+def _completed(base: Mapping[str, Any], differing: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``_differences`` has made these from."""
-    return {**base, **{name: _filled(base.get(name), value) for name, value in told.items()}}
+    return {**base, **{name: _filled(base.get(name), value) for name, value in differing.items()}}
 
 
 def _filled(before: Any, value: Any) -> Any:
