@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from pages import Page
 
 from pytest_torchprof.cli import main
-from pytest_torchprof.history.record import SUFFIX, encode, read, unpacked_figures
+from pytest_torchprof.cli.report_file import read_report
+from pytest_torchprof.history.record import SUFFIX, decode, encode, read, unpacked_figures
 from pytest_torchprof.history.reported import ReportedResult, ReportedRun
-from pytest_torchprof.history.results import results_in
-from pytest_torchprof.report import reporters
+from pytest_torchprof.history.results import results_in, with_results
+from pytest_torchprof.history.run_record import environments_of, measurements_of, structures_of, varying_of
+from pytest_torchprof.report import RunResults, reporters
 
 pytestmark = pytest.mark.any_torch
 
@@ -115,6 +117,30 @@ def test_what_differs_from_a_baseline_is_in_the_record_too(run_tests, pytester, 
     assert "worse" in written(pytester, form)
     run = record_of(tmp_path / "h").uuid
     assert export(tmp_path / "h", form, capsys, "--run", run) == written(pytester, form)
+
+
+def test_a_record_gives_back_every_result_that_was_put_into_it():
+    """Verdicts with their evidence, comparisons, times of two commits, findings, kernels: nothing is lost or added."""
+    results, _ = read_report(Path(__file__).parent / "reports_before" / "schema_1.json")
+    assert any(result.comparison for result in results)
+    assert any(result.against_time for result in results)
+    assert any(result.kernels for result in results)
+    assert any(evidence for result in results for verdict in result.limits for evidence in verdict.evidence)
+    environments = environments_of(results)
+    varying, orders = varying_of(results)
+    record = replace(
+        run_of(1),
+        environments=environments,
+        measurements=measurements_of(results, environments),
+        structures=structures_of(results),
+        varying=varying,
+        launched=orders,
+    )
+    stored = decode(encode(with_results(record, RunResults(results=results, gone=("t.py::test",)))), "record")
+    back = results_in(stored)
+    assert back.gone == ("t.py::test",)
+    for before, after in zip(results, back.results, strict=True):
+        assert after == before
 
 
 def test_workers_write_the_reports_that_one_process_writes(run_tests, pytester, tmp_path, capsys):
