@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import cached_property
 from itertools import compress
-from operator import itemgetter, lt
+from operator import lt, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_torchprof.analysis import gpu_time
@@ -22,6 +22,7 @@ from pytest_torchprof.kernels.names.words import only_lasts
 from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
+from pytest_torchprof.trace.intervals import Spans
 from pytest_torchprof.trace.links import captures
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.columns import Calls, Ranges
-    from pytest_torchprof.trace.intervals import Spans
 
 _OWN_BUFFERS = ("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full")
 _LOADING_CODE = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
@@ -77,6 +77,11 @@ class GpuWork:
         """From the first step's start to the later of the last step's and the last GPU operation's end, in ns."""
         return gpu_time.window(self.trace)
 
+    @cached_property
+    def whole(self) -> Spans:
+        """The window as a range."""
+        return intervals.span(*self.window)
+
     @property
     def window_us(self) -> float:
         """The window's length."""
@@ -93,7 +98,7 @@ class GpuWork:
 
     def share_during(self, ranges: Iterable[tuple[int, int]]) -> float:
         """Return the share of the window that ranges cover together, whichever their threads."""
-        return self.share_of_window(intervals.length(intervals.within(intervals.merged(ranges), [self.window])) / 1000)
+        return self.share_of_window(intervals.length(intervals.within(intervals.merged(ranges), self.whole)) / 1000)
 
     def time_us(self, gpu_ops: Iterable[int]) -> float:
         """Return the sum of their durations."""
@@ -229,11 +234,10 @@ class GpuWork:
 
     def covered(self, gpu_ops: Iterable[int]) -> Spans:
         """Return when one of these ran, inside the window."""
-        start, end = self.trace.gpu.start, self.trace.gpu.end
-        begin, until = self.window
-        spans = intervals.merged([(start[i], end[i]) for i in gpu_ops])
+        start, end, members = self.trace.gpu.start, self.trace.gpu.end, list(gpu_ops)
+        spans = intervals.union([start[i] for i in members], [end[i] for i in members])
         # Nothing ends after the window; what began before it is an orphan.
-        return spans if not spans or spans[0][0] >= begin else intervals.within(spans, [(begin, until)])
+        return spans if not spans or spans.starts[0] >= self.window[0] else intervals.within(spans, self.whole)
 
     @cached_property
     def busy(self) -> dict[int, Spans]:
@@ -249,7 +253,7 @@ class GpuWork:
     @cached_property
     def idle(self) -> dict[int, Spans]:
         """When each device ran nothing, inside the window, without what the profiler took for its own buffers."""
-        idle = {device: intervals.without([self.window], busy) for device, busy in self.busy.items()}
+        idle = {device: intervals.without(self.whole, busy) for device, busy in self.busy.items()}
         return {device: intervals.without(spans, self.profilers_own) for device, spans in idle.items()}
 
     @cached_property
@@ -280,10 +284,10 @@ class GpuWork:
         begin, until = self.window
         starts, ends = map(sorted, self._events())
         # Nothing runs before a start exactly when as many events have ended as have begun.
-        before = bisect_left(ends, begin)
-        quiet_from, quiet_to = [begin] * (before + 1) + ends[before:], [*starts, until]
-        quiet = compress(zip(quiet_from, quiet_to, strict=True), map(lt, quiet_from, quiet_to))
-        return [(end, min(start, until)) for end, start in quiet if end < until]
+        before, behind = bisect_left(ends, begin), bisect_left(ends, until)
+        quiet_from = [begin] * (before + 1) + ends[before:behind]
+        quiet_to = [*starts[: bisect_left(starts, until)], until][: len(quiet_from)]
+        return intervals.chosen(Spans(quiet_from, quiet_to), list(map(lt, quiet_from, quiet_to)))
 
     def _events(self) -> tuple[list[int], list[int]]:
         trace, ops, notes = self.trace, self.trace.ops, self.trace.annotations
@@ -304,7 +308,8 @@ class GpuWork:
     def profilers_own(self) -> Spans:
         """When the profiler was busy with its own buffers."""
         own = self.trace.overheads
-        return intervals.merged((own.start[i], own.end[i]) for i in self.profilers_own_events)
+        members = self.profilers_own_events
+        return intervals.union([own.start[i] for i in members], [own.end[i] for i in members])
 
     @cached_property
     def setup(self) -> dict[str, Spans]:
@@ -321,9 +326,12 @@ class GpuWork:
             ranges_of[f"{FIRST_CALL}{trace.names[stretch.name]}"].append((stretch.start, stretch.end))
         ranges_of[_CAPTURING] += self.first_captures
         ranges_of[_CAPTURE] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
-        once = intervals.without([self.window], self.recapturing_calls)
+        once = intervals.without(self.whole, self.recapturing_calls)
         inside = {name: intervals.within(intervals.merged(ranges), once) for name, ranges in ranges_of.items()}
-        kept = {name: [span for span in ranges if trace.step_at(span[0]) >= 0] for name, ranges in inside.items()}
+        kept = {
+            name: intervals.chosen(ranges, [trace.step_at(start) >= 0 for start in ranges.starts])
+            for name, ranges in inside.items()
+        }
         return {name: ranges for name, ranges in kept.items() if ranges}
 
     @cached_property
@@ -348,10 +356,10 @@ class GpuWork:
     def _done_once(self, part: Calls | Ranges) -> list[int]:
         names = self.trace.names
         captured = {start for start, _ in self.setup.get(_CAPTURE, ())}
-        of_name: dict[str, Spans] = defaultdict(list)
+        several: dict[str, list[Spans]] = defaultdict(list)
         for name, ranges in self.setup.items():
-            plain = name.removesuffix(_LOADS).removeprefix(FIRST_CALL)
-            of_name[plain] = sorted([*of_name[plain], *ranges])
+            several[name.removesuffix(_LOADS).removeprefix(FIRST_CALL)].append(ranges)
+        of_name = {name: intervals.union_of(each) for name, each in several.items()}
         indices = {i for i, name in enumerate(names) if name in of_name}
         named = (i for i in where(part.name, indices) if _covers(of_name[names[part.name[i]]], part.start[i]))
         return sorted({*named, *(i for i, start in enumerate(part.start) if start in captured)})
@@ -397,9 +405,9 @@ class GpuWork:
     @cached_property
     def stretches(self) -> list[Stretch]:
         """Where a thread stayed in one call or operator for a millisecond or more while the GPU hardly worked."""
-        return [
-            stretch for stretch in self.long_stretches if self.worked_ns(stretch.start, stretch.end) < stretch.ns / 10
-        ]
+        long = self.long_stretches
+        worked_ns = self.worked_ns([stretch.start for stretch in long], [stretch.end for stretch in long])
+        return [stretch for stretch, worked in zip(long, worked_ns, strict=True) if worked < stretch.ns / 10]
 
     @cached_property
     def long_stretches(self) -> list[Stretch]:
@@ -443,14 +451,14 @@ class GpuWork:
     def _first_calls(self) -> Iterator[Stretch]:
         trace, kinds = self.trace, self.trace.call_kinds
         launching = self._kernels_of({stretch.member for stretch in self.stretches if not stretch.is_call})
-        explained = intervals.merged([*self.profilers_own, *self.capturing_calls])
+        explained = intervals.union_of([self.profilers_own, self.capturing_calls])
         for stretch in self.stretches:
             columns = trace.calls if stretch.is_call else trace.ops
             if stretch.is_call:
                 is_meant = kinds[stretch.name] in _KINDS_OF_FIRST_CALLS and not _SETUP.match(trace.names[stretch.name])
             else:
                 is_meant = trace.names[stretch.name] in _ALLOCATING or stretch.member in launching
-            if not is_meant or intervals.within([(stretch.start, stretch.end)], explained):
+            if not is_meant or intervals.within(intervals.span(stretch.start, stretch.end), explained):
                 continue
             is_first = columns.start[stretch.member] == min(
                 columns.start[i] for i in where(columns.name, {stretch.name})
@@ -475,11 +483,12 @@ class GpuWork:
     @cached_property
     def setup_spans(self) -> Spans:
         """When something of that was done."""
-        return intervals.merged(span for ranges in self.setup.values() for span in ranges)
+        return intervals.union_of(self.setup.values())
 
-    def worked_ns(self, start: int, end: int) -> int:
-        """Return how long a device, the busiest one, ran something between two instants."""
-        return max([busy.ns_before(end) - busy.ns_before(start) for busy in self._coverage], default=0)
+    def worked_ns(self, starts: Sequence[int], ends: Sequence[int]) -> list[int]:
+        """Return how long a device, the busiest one, ran something between each start and the end beside it."""
+        worked = [list(map(sub, busy.ns_before(ends), busy.ns_before(starts))) for busy in self._coverage]
+        return list(map(max, zip(*worked, strict=True))) if worked else [0] * len(starts)
 
     @cached_property
     def _coverage(self) -> list[intervals.Coverage]:
@@ -515,7 +524,7 @@ class GpuWork:
             yield from gaps
             return
         for begin, until, cause, before in gaps:
-            for start, end in intervals.without([(begin, until)], own):
+            for start, end in intervals.without(intervals.span(begin, until), own):
                 yield start, end, cause, before
 
     @cached_property
@@ -571,5 +580,5 @@ class GpuWork:
 
 
 def _covers(spans: Spans, instant: int) -> bool:
-    index = bisect_right(spans, instant, key=itemgetter(0)) - 1
-    return index >= 0 and instant <= spans[index][1]
+    index = bisect_right(spans.starts, instant) - 1
+    return index >= 0 and instant <= spans.ends[index]

@@ -88,7 +88,7 @@ def _cpu_meanwhile(analysis: Analysis) -> tuple[float, str | None, str | None]:
         name = launching.called_operator(op) or trace.names[trace.calls.name[i]]
         spans[name].append((trace.calls.start[i], trace.calls.end[i]))
     waited = {name: intervals.within(intervals.merged(those), idle) for name, those in spans.items()}
-    together = intervals.merged(span for those in waited.values() for span in those)
+    together = intervals.union_of(waited.values())
     if not together:
         return 0.0, None, None
     longest = max(waited, key=lambda name: intervals.length(waited[name]))

@@ -26,7 +26,7 @@ def recaptures(analysis: Analysis) -> Spans:
 def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find calls that capture the same CUDA graph, although it was launched between them."""
     work = analysis.gpu_work
-    again = intervals.within(recaptures(analysis), [work.window])
+    again = intervals.within(recaptures(analysis), work.whole)
     spent_us = intervals.length(again) / 1000
     if not again or work.share_of_window(spent_us) < at[SHARE]:
         return

@@ -129,7 +129,7 @@ def _candidates(analysis: Analysis) -> Iterator[Stretch]:
         if (
             is_meant
             and trace.step_at(stretch.start) >= 0
-            and not intervals.within([(stretch.start, stretch.end)], work.setup_spans)
+            and not intervals.within(intervals.span(stretch.start, stretch.end), work.setup_spans)
         ):
             yield stretch
 
@@ -149,7 +149,7 @@ def _idle_us(work: GpuWork) -> float:
 def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find time of the window in which neither the CPU nor a GPU has any event."""
     work, gaps = analysis.gpu_work, silent_times(analysis)
-    longest_first_ns = sorted([end - start for start, end in gaps], reverse=True)
+    longest_first_ns = sorted(intervals.lengths(gaps), reverse=True)
     together = list(accumulate(longest_first_ns))
     silent_us = together[-1] / 1000 if gaps else 0.0
     if not gaps or work.share_of_window(silent_us) < at[SILENT]:
@@ -219,7 +219,7 @@ def silent_times(analysis: Analysis) -> Spans:
     own, unrecorded = analysis.trace.overheads, analysis.gpu_work.unrecorded
     if not len(own):
         return unrecorded
-    return intervals.without(unrecorded, intervals.merged(zip(own.start, own.end, strict=True)))
+    return intervals.without(unrecorded, intervals.union(own.start, own.end))
 
 
 RULES = (

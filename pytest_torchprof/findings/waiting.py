@@ -113,13 +113,12 @@ def launching_ns(analysis: Analysis) -> int:
     """
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
     waits = {*trace.blocking, *work.waiting_copies}
-    spans = [*work.setup_spans, *work.profilers_own, *loading_times(trace), *silent_times(analysis)]
+    aside = (work.setup_spans, work.profilers_own, loading_times(trace), silent_times(analysis))
+    starts, ends = intervals.columns_of(aside)
+    starts += [calls.start[i] for i in waits]
+    ends += [calls.end[i] for i in waits]
     steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
-    return intervals.length_without(
-        steps,
-        [calls.start[i] for i in waits] + [start for start, _ in spans],
-        [calls.end[i] for i in waits] + [end for _, end in spans],
-    )
+    return intervals.length_without(steps, starts, ends)
 
 
 def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -139,10 +138,12 @@ def _at_work_ns(analysis: Analysis) -> int:
     """Return for how long, inside the steps, an operator, a call or Python ran that did not wait for the GPU."""
     trace, work, ops, calls = analysis.trace, analysis.gpu_work, analysis.trace.ops, analysis.trace.calls
     steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
-    ran = [(ops.start[i], ops.end[i]) for i in work.outermost]
-    ran += [*zip(calls.start, calls.end, strict=True), *zip(trace.frames.start, trace.frames.end, strict=True)]
+    ran = intervals.union(
+        [*[ops.start[i] for i in work.outermost], *calls.start, *trace.frames.start],
+        [*[ops.end[i] for i in work.outermost], *calls.end, *trace.frames.end],
+    )
     waits = ((calls.start[i], calls.end[i]) for i in {*trace.blocking, *work.waiting_copies})
-    at_work = intervals.without(intervals.merged(ran), intervals.merged(waits))
+    at_work = intervals.without(ran, intervals.merged(waits))
     return intervals.length(intervals.within(at_work, steps))
 
 
@@ -187,7 +188,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         events=Events(gaps=tuple(late)),
         # What is done once is the cold start's, and what is captured again has a finding of its own.
         saves_us=max(
-            waited_us - _late_us(analysis, intervals.merged([*work.setup_spans, *work.recapturing_calls])), 0.0
+            waited_us - _late_us(analysis, intervals.union_of([work.setup_spans, work.recapturing_calls])), 0.0
         ),
     )
 
@@ -201,11 +202,11 @@ def _late_us(analysis: Analysis, spans: Spans) -> float:
 
 @once
 def _late_gaps_of_devices(analysis: Analysis) -> Sequence[Spans]:
-    of_device: dict[int, Spans] = defaultdict(list)
+    of_device: dict[int, list[tuple[int, int]]] = defaultdict(list)
     process = analysis.trace.gpu.process
     for start, end, before in _late_gaps(analysis):
         of_device[process[before]].append((start, end))
-    return [*of_device.values()]
+    return [*map(intervals.merged, of_device.values())]
 
 
 @once
@@ -240,9 +241,11 @@ def after_waits_ns(analysis: Analysis) -> int:
     """
     calls, late = analysis.trace.calls, _late_gaps(analysis)
     waiting = {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
-    begun, over = intervals.together(sorted([calls.start[i] for i in waiting]), sorted([calls.end[i] for i in waiting]))
+    waits = intervals.union([calls.start[i] for i in waiting], [calls.end[i] for i in waiting])
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
-    last = map([-inf, *over].__getitem__, map(bisect_right, repeat(begun), [start for start, _, _ in late]))
+    last = map(
+        [-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), [start for start, _, _ in late])
+    )
     return sum([end - start for (start, end, _), waited in zip(late, last, strict=True) if start <= waited <= end])
 
 
