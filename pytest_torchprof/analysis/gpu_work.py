@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import cached_property
-from itertools import compress
 from operator import lt, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
