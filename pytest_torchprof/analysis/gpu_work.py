@@ -9,7 +9,10 @@ from functools import cached_property
 from operator import lt, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis import gpu_time
+from pytest_torchprof.analysis.gpu_time import Gaps, joined_gaps
 from pytest_torchprof.analysis.kernel_work import KernelVariants
 from pytest_torchprof.analysis.recaptures import recaptures
 from pytest_torchprof.analysis.step_time import STEP
@@ -27,7 +30,7 @@ from pytest_torchprof.trace.links import captures
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_torchprof.analysis.gpu_time import Cause, Gap, Idle
+    from pytest_torchprof.analysis.gpu_time import Idle
     from pytest_torchprof.analysis.launches import Launching
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
@@ -494,37 +497,48 @@ class GpuWork:
         return list(map(intervals.Coverage, self.busy.values()))
 
     @cached_property
-    def gaps(self) -> list[Gap]:
+    def gaps(self) -> Gaps:
         """When a device idled before an operation of a step, inside the window, without what the profiler took."""
+        return self._without_profilers_own(
+            joined_gaps(self._inside(gpu_time.idle_gaps(self.trace, ops)) for ops in self.by_device.values())
+        )
+
+    def _inside(self, gaps: Gaps) -> Gaps:
+        """Return those before operations of a step, inside the window."""
         of_step, begin = self.trace.step_of_gpu_op, self.window[0]
-        every = (gap for ops in self.by_device.values() for gap in gpu_time.idle_gaps(self.trace, ops))
-        gaps = [
-            (max(start, begin), end, cause, before)
-            for start, end, cause, before in every
-            if end > begin and of_step[before] >= 0
-        ]
-        return list(self._without_profilers_own(gaps))
+        gaps = gaps.chosen([end > begin and of_step[i] >= 0 for end, i in zip(gaps.ends, gaps.before, strict=True)])
+        # Each begins where the one before has ended.
+        return replace(gaps, starts=[max(gaps.starts[0], begin), *gaps.starts[1:]]) if len(gaps) else gaps
 
     @cached_property
-    def gaps_from_start(self) -> list[Gap]:
+    def gaps_from_start(self) -> Gaps:
         """Those gaps, and from the window's start to each device's first operation, if that is of a step."""
         trace, begin = self.trace, self.window[0]
         call_of, launched = trace.links.call_of, trace.calls.start
-        gaps: list[Gap] = []
-        for first, *_ in self.by_device.values():
-            call = call_of[first]
-            if trace.step_of_gpu_op[first] >= 0 and trace.gpu.start[first] > begin:
-                cause: Cause = "host" if call >= 0 and launched[call] > begin else "other"
-                gaps.append((begin, trace.gpu.start[first], cause, first))
-        return [*self._without_profilers_own(gaps), *self.gaps]
+        firsts = [
+            first
+            for first, *_ in self.by_device.values()
+            if trace.step_of_gpu_op[first] >= 0 and trace.gpu.start[first] > begin
+        ]
+        from_start = Gaps(
+            [begin] * len(firsts),
+            [trace.gpu.start[first] for first in firsts],
+            firsts,
+            [call_of[first] >= 0 and launched[call_of[first]] > begin for first in firsts],
+        )
+        return joined_gaps([self._without_profilers_own(from_start), self.gaps])
 
-    def _without_profilers_own(self, gaps: Iterable[Gap]) -> Iterator[Gap]:
+    def _without_profilers_own(self, gaps: Gaps) -> Gaps:
         if not (own := self.profilers_own):
-            yield from gaps
-            return
-        for begin, until, cause, before in gaps:
-            for start, end in intervals.without(intervals.span(begin, until), own):
-                yield start, end, cause, before
+            return gaps
+        parts = Gaps([], [], [], [])
+        for start, end, before, late in zip(gaps.starts, gaps.ends, gaps.before, gaps.late, strict=True):
+            left = intervals.without(intervals.span(start, end), own)
+            parts.starts.extend(left.starts)
+            parts.ends.extend(left.ends)
+            parts.before.extend([before] * len(left))
+            parts.late.extend([late] * len(left))
+        return parts
 
     @cached_property
     def idle_by_cause(self) -> Idle:

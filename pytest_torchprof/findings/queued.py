@@ -149,12 +149,12 @@ def launched_waits(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
     """Return when a device idled after an operation's launch had returned (start, end), and the operation."""
     work, trace = analysis.gpu_work, analysis.trace
     call_of, returned = trace.links.call_of, trace.calls.end
+    gaps = work.gaps_from_start
+    long = gaps.chosen(list(map(KERNEL_WAIT_NS.__le__, gaps.lengths())))
     return [
         (since, end, before)
-        for start, end, _, before in work.gaps_from_start
-        if end - start >= KERNEL_WAIT_NS
-        and (call := call_of[before]) >= 0
-        and end - (since := max(start, returned[call])) >= KERNEL_WAIT_NS
+        for start, end, before in long.triples()
+        if (call := call_of[before]) >= 0 and end - (since := max(start, returned[call])) >= KERNEL_WAIT_NS
     ]
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from itertools import repeat
+from itertools import compress, repeat
 from math import inf
+from operator import lt
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pytest_torchprof.findings.catalogue.waiting import (
     ComputeBound,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_time import Gaps
     from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.intervals import Spans
@@ -70,7 +74,8 @@ _LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 def _late(work: GpuWork) -> float:
     """Return the share of GPU operations that the device had to wait for."""
     # Where the profiler's own time cuts a gap into pieces, it is still one operation that came late.
-    return len({before for _, _, cause, before in work.gaps_from_start if cause == "host"}) / max(len(work.gpu_ops), 1)
+    gaps = work.gaps_from_start
+    return len(set(compress(gaps.before, gaps.late))) / max(len(work.gpu_ops), 1)
 
 
 def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -84,8 +89,9 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     late, gaps = _late(work), _late_gaps(analysis)
     if not gaps or late < at[LATE]:
         return
-    waited = sum([end - start for start, end, _ in gaps]) / 1000 / len(work.by_device)
-    longest_ns, before = max((end - start, before) for start, end, before in gaps)
+    lengths = gaps.lengths()
+    waited = sum(lengths) / 1000 / len(work.by_device)
+    longest_ns, before = max(zip(lengths, gaps.before, strict=True))
     set_up_us = _late_us(analysis, work.setup_spans)
     yield OverheadBound(
         time_us=waited,
@@ -97,8 +103,8 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         busy_us=busy_us,
         longest_us=longest_ns / 1000,
         longest_before=_awaited(analysis, before),
-        source=source_of_times(work, ((before, end - start) for start, end, before in gaps)),
-        events=Events(gaps=tuple(gaps)),
+        source=source_of_times(work, zip(gaps.before, lengths, strict=True)),
+        events=Events(gaps=tuple(gaps.triples())),
         set_up_us=set_up_us,
         stacks=len(analysis.trace.frames) > 0,
         saves_us=max(waited - set_up_us, 0.0),
@@ -156,10 +162,11 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     idle = work.idle_by_cause
     late = _late_gaps(analysis)
     devices = max(len(work.by_device), 1)
-    waited_us = sum([end - start for start, end, _ in late]) / 1000 / devices
+    lengths = late.lengths()
+    waited_us = sum(lengths) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
-    longest_ns, before = max((end - start, before) for start, end, before in late)
+    longest_ns, before = max(zip(lengths, late.before, strict=True))
     silent_us = _late_us(analysis, silent_times(analysis))
     # Where most of it has no event, what is around that tells where to look.
     place = silent_place(analysis) if 2 * silent_us >= waited_us else None
@@ -184,8 +191,8 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         silent_after=None if place is None else place[0],
         silent_before=None if place is None else place[1],
         stacks=len(analysis.trace.frames) > 0,
-        source=source_of_times(work, ((i, end - start) for start, end, i in late)),
-        events=Events(gaps=tuple(late)),
+        source=source_of_times(work, zip(late.before, lengths, strict=True)),
+        events=Events(gaps=tuple(late.triples())),
         # What is done once is the cold start's, and what is captured again has a finding of its own.
         saves_us=max(
             waited_us - _late_us(analysis, intervals.union_of([work.setup_spans, work.recapturing_calls])), 0.0
@@ -202,29 +209,30 @@ def _late_us(analysis: Analysis, spans: Spans) -> float:
 
 @once
 def _late_gaps_of_devices(analysis: Analysis) -> Sequence[Spans]:
+    late, process = _late_gaps(analysis), analysis.trace.gpu.process
+    if len(analysis.gpu_work.by_device) == 1:
+        return [late_gaps(analysis)]
     of_device: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    process = analysis.trace.gpu.process
-    for start, end, before in _late_gaps(analysis):
+    for start, end, before in late.triples():
         of_device[process[before]].append((start, end))
     return [*map(intervals.merged, of_device.values())]
 
 
 @once
-def _late_gaps(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
+def _late_gaps(analysis: Analysis) -> Gaps:
     """Return the gaps that end with an operation launched only in them, each up to the end of the launching call."""
-    trace = analysis.trace
-    call_of, ends = trace.links.call_of, trace.calls.end
-    return [
-        (start, until, before)
-        for start, end, cause, before in analysis.gpu_work.gaps_from_start
-        if cause == "host" and (until := min(end, ends[call_of[before]])) > start
-    ]
+    trace, gaps = analysis.trace, analysis.gpu_work.gaps_from_start
+    late = gaps.chosen(gaps.late)
+    returned = map(trace.calls.end.__getitem__, map(trace.links.call_of.__getitem__, late.before))
+    until = list(map(min, late.ends, returned))
+    return replace(late, ends=until).chosen(list(map(lt, late.starts, until)))
 
 
 @once
 def late_gaps(analysis: Analysis) -> Spans:
     """Return when a device idled because the next operation was not launched yet."""
-    return intervals.merged((start, end) for start, end, _ in _late_gaps(analysis))
+    late = _late_gaps(analysis)
+    return intervals.union(late.starts, late.ends)
 
 
 def _awaited(analysis: Analysis, gpu_op: int) -> str:
@@ -243,10 +251,9 @@ def after_waits_ns(analysis: Analysis) -> int:
     waiting = {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
     waits = intervals.union([calls.start[i] for i in waiting], [calls.end[i] for i in waiting])
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
-    last = map(
-        [-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), [start for start, _, _ in late])
-    )
-    return sum([end - start for (start, end, _), waited in zip(late, last, strict=True) if start <= waited <= end])
+    last = map([-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), late.starts))
+    waited = [start <= over <= end for start, end, over in zip(late.starts, late.ends, last, strict=True)]
+    return sum(compress(late.lengths(), waited))
 
 
 def loading_times(trace: Trace) -> Spans:
