@@ -71,8 +71,6 @@ class GpuWork:
         self.trace = trace
         self.launching = launching
         self._decoded: dict[int, KernelName] = {}
-        self.answers: dict[object, Any] = {}
-        """What others worked out of it, by what did."""
 
     @cached_property
     def window(self) -> tuple[int, int]:
@@ -98,9 +96,9 @@ class GpuWork:
         of_device = gpu_time.by_device(self.trace, gpu_ops)
         return self.share_of_window(sum(map(self.covered_us, of_device.values())) / max(len(self.by_device), 1))
 
-    def share_during(self, ranges: Iterable[tuple[int, int]]) -> float:
-        """Return the share of the window that ranges cover together, whichever their threads."""
-        return self.share_of_window(intervals.length(intervals.within(intervals.merged(ranges), self.whole)) / 1000)
+    def share_during(self, spans: Spans) -> float:
+        """Return the share of the window that these ranges cover."""
+        return self.share_of_window(intervals.length(intervals.within(spans, self.whole)) / 1000)
 
     def time_us(self, gpu_ops: Iterable[int]) -> float:
         """Return the sum of their durations."""
@@ -236,8 +234,7 @@ class GpuWork:
 
     def covered(self, gpu_ops: Iterable[int]) -> Spans:
         """Return when one of these ran, inside the window."""
-        start, end, members = self.trace.gpu.start, self.trace.gpu.end, list(gpu_ops)
-        spans = intervals.union([start[i] for i in members], [end[i] for i in members])
+        spans = intervals.of(self.trace.gpu, list(gpu_ops))
         # Nothing ends after the window; what began before it is an orphan.
         return spans if not spans or spans.starts[0] >= self.window[0] else intervals.within(spans, self.whole)
 
@@ -278,7 +275,8 @@ class GpuWork:
     def outermost(self) -> list[int]:
         """The operators that no other one holds, without those that ran when a CUDA graph was captured."""
         trace = self.trace
-        return [i for i in where(trace.nesting.parent, {ABSENT}) if trace.ops.thread[i] != trace.captured.lane]
+        roots, lane = where(trace.nesting.parent, {ABSENT}), trace.captured.lane
+        return roots if lane == ABSENT else [i for i in roots if trace.ops.thread[i] != lane]
 
     @cached_property
     def unrecorded(self) -> Spans:
@@ -309,9 +307,7 @@ class GpuWork:
     @cached_property
     def profilers_own(self) -> Spans:
         """When the profiler was busy with its own buffers."""
-        own = self.trace.overheads
-        members = self.profilers_own_events
-        return intervals.union([own.start[i] for i in members], [own.end[i] for i in members])
+        return intervals.of(self.trace.overheads, self.profilers_own_events)
 
     @cached_property
     def setup(self) -> dict[str, Spans]:
@@ -401,8 +397,7 @@ class GpuWork:
         return self._spans_of(i for i in self.capturing_ops if i not in again)
 
     def _spans_of(self, operators: Iterable[int]) -> Spans:
-        ops = self.trace.ops
-        return intervals.merged((ops.start[i], ops.end[i]) for i in operators)
+        return intervals.of(self.trace.ops, list(operators))
 
     @cached_property
     def stretches(self) -> list[Stretch]:

@@ -269,9 +269,7 @@ def _of_cpu(analysis: Analysis) -> Headline:
     longest = max(
         (op for op in computing if trace.names[ops.name[op]] == name), key=lambda op: ops.end[op] - ops.start[op]
     )
-    covered = intervals.within(
-        intervals.union([ops.start[op] for op in computing], [ops.end[op] for op in computing]), window
-    )
+    covered = intervals.within(intervals.of(ops, computing), window)
     origin = launching.origins.of_operator(longest)
     communicating = sum(step.exposed_us or 0.0 for step in analysis.communication_of_steps) / window_us
     return CpuComputed(

@@ -81,8 +81,7 @@ def _first_delay(analysis: Analysis) -> Spans:
 def _calls_of(analysis: Analysis, parent: str) -> Spans:
     ops, names = analysis.trace.ops, analysis.trace.names
     named = {i for i, name in enumerate(names) if name == parent}
-    members = [i for i in analysis.gpu_work.outermost if ops.name[i] in named]
-    return intervals.union([ops.start[i] for i in members], [ops.end[i] for i in members])
+    return intervals.of(ops, [i for i in analysis.gpu_work.outermost if ops.name[i] in named])
 
 
 def _of_children(those: Callable[[Analysis], Spans]) -> Callable[[Analysis, Finding, Finding], bool]:

@@ -9,11 +9,11 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.silence import CpuHeldUp, NothingRecorded
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import CPU_SIDE, HOST_PACE, LAUNCHES, Finding, Rule, Threshold
-from pytest_torchprof.findings.once import once
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import where
 
@@ -80,7 +80,7 @@ def _views(analysis: Analysis, slow: Sequence[tuple[Stretch, int]]) -> int:
 
 
 def _share_of(analysis: Analysis, slow: Sequence[tuple[Stretch, int]]) -> float:
-    return analysis.gpu_work.share_during((stretch.start, stretch.end) for stretch, _ in slow)
+    return analysis.gpu_work.share_during(intervals.merged((stretch.start, stretch.end) for stretch, _ in slow))
 
 
 def _held_up_in(analysis: Analysis, at: Mapping[Threshold, float]) -> list[tuple[Stretch, int]]:

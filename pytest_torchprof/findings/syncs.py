@@ -8,10 +8,10 @@ from operator import sub
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.parts import copy_direction
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.waiting import ImplicitSync, SyncOverLittleWork
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, Finding, Rule, Threshold
-from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.places import source_of_calls
 from pytest_torchprof.findings.queued import launched_waits
 from pytest_torchprof.findings.waiting import after_waits_ns
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings.catalogue.waiting import WaitedFor
-    from pytest_torchprof.trace.columns import Calls
 
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
@@ -45,7 +44,7 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
     idle_ns = _idle_in_calls(analysis, at[WORK], at[WAIT_US])
     if not idle_ns:
         return
-    together = intervals.within(_spans_of(calls, idle_ns), work.whole)
+    together = intervals.within(intervals.of(calls, idle_ns), work.whole)
     idle_us = (intervals.length(together) - sum(work.worked_ns(together.starts, together.ends))) / 1000
     held_ns = intervals.length(intervals.within(together, held_on_gpu(analysis)))
     wasted = sum(idle_ns.values()) / 1000
@@ -72,11 +71,7 @@ def _idle_in_calls(analysis: Analysis, most: float, longer_us: float) -> dict[in
 @once
 def waits_for_little(analysis: Analysis) -> Spans:
     """Return when the CPU waited long for a GPU that hardly worked."""
-    return _spans_of(analysis.trace.calls, _idle_in_calls(analysis, WORK.value, WAIT_US.value))
-
-
-def _spans_of(calls: Calls, members: Collection[int]) -> Spans:
-    return intervals.union([calls.start[i] for i in members], [calls.end[i] for i in members])
+    return intervals.of(analysis.trace.calls, _idle_in_calls(analysis, WORK.value, WAIT_US.value))
 
 
 def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
@@ -146,7 +141,7 @@ def waits_in_operators(analysis: Analysis) -> Spans:
     """Return when the CPU waited in calls that operators made: the program did not ask for them."""
     around, copies, asked = _waits_and_operators(analysis)
     waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
-    return _spans_of(analysis.trace.calls, waited)
+    return intervals.of(analysis.trace.calls, waited)
 
 
 @once

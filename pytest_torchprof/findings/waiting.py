@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.waiting import (
     ComputeBound,
     LaunchDelay,
@@ -26,7 +27,6 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.places import source_of_times
 from pytest_torchprof.findings.silence import silent_place, silent_times
 from pytest_torchprof.kernels.names import decode
@@ -148,8 +148,7 @@ def _at_work_ns(analysis: Analysis) -> int:
         [*[ops.start[i] for i in work.outermost], *calls.start, *trace.frames.start],
         [*[ops.end[i] for i in work.outermost], *calls.end, *trace.frames.end],
     )
-    waits = ((calls.start[i], calls.end[i]) for i in {*trace.blocking, *work.waiting_copies})
-    at_work = intervals.without(ran, intervals.merged(waits))
+    at_work = intervals.without(ran, intervals.of(calls, {*trace.blocking, *work.waiting_copies}))
     return intervals.length(intervals.within(at_work, steps))
 
 
@@ -249,7 +248,7 @@ def after_waits_ns(analysis: Analysis) -> int:
     """
     calls, late = analysis.trace.calls, _late_gaps(analysis)
     waiting = {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
-    waits = intervals.union([calls.start[i] for i in waiting], [calls.end[i] for i in waiting])
+    waits = intervals.of(calls, waiting)
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
     last = map([-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), late.starts))
     waited = [start <= over <= end for start, end, over in zip(late.starts, late.ends, last, strict=True)]

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from pytest_torchprof.trace.columns import Timed
 
 _FOREVER = 2**80
 _MANY = 16
@@ -45,6 +47,11 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
 def union(starts: Iterable[int], ends: Iterable[int]) -> Spans:
     """Return the times that the ranges with these starts and ends cover, which may overlap, in any order."""
     return together(sorted(starts), sorted(ends))
+
+
+def of(columns: Timed, members: Collection[int]) -> Spans:
+    """Return when any of these events ran."""
+    return union(map(columns.start.__getitem__, members), map(columns.end.__getitem__, members))
 
 
 def union_of(several: Iterable[Spans]) -> Spans:
