@@ -177,8 +177,11 @@ class Gaps(Struct, frozen=True):
 
 def joined_gaps(several: Iterable[Gaps]) -> Gaps:
     """Return the gaps of all."""
+    listed = [gaps for gaps in several if len(gaps)]
+    if len(listed) == 1:
+        return listed[0]
     every = Gaps([], [], [], [])
-    for gaps in several:
+    for gaps in listed:
         every.starts.extend(gaps.starts)
         every.ends.extend(gaps.ends)
         every.before.extend(gaps.before)

@@ -162,8 +162,8 @@ def _neighbours(
             (ops.name, notes.name, calls.name),
         )
     )
-    by_start = sorted(range(len(starts)), key=starts.__getitem__)
-    by_end = sorted(range(len(ends)), key=ends.__getitem__)
+    numbers = list(range(len(starts)))
+    by_start, by_end = sorted(numbers, key=starts.__getitem__), sorted(numbers, key=ends.__getitem__)
     began, ended = list(map(starts.__getitem__, by_start)), list(map(ends.__getitem__, by_end))
     # In a gap nothing runs: as many ranges have begun before it as have ended, in the place before which the next is.
     places = list(map(bisect_right, repeat(ended), silent.starts))

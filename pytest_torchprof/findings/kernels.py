@@ -129,7 +129,7 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     launch_us = _launch_us(analysis)
     total, calls = sum(busy.values()), trace.calls
     small = members(group for group in work.groups if group.op in busy)
-    launches = {call for i in small if (call := trace.links.call_of[i]) >= 0}
+    launches = [call for i in small if (call := trace.links.call_of[i]) >= 0]
     yield ManySmallCalls(
         time_us=total * launch_us,
         share=work.share_during(intervals.of(calls, launches)),

@@ -118,7 +118,7 @@ def launching_ns(analysis: Analysis) -> int:
     which belongs to the cold start; loading of data; the profiler's own buffers; and time without any event.
     """
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
-    waits = {*trace.blocking, *work.waiting_copies}
+    waits = [*trace.blocking, *work.waiting_copies]
     aside = (work.setup_spans, work.profilers_own, loading_times(trace), silent_times(analysis))
     starts, ends = intervals.columns_of(aside)
     starts += [calls.start[i] for i in waits]
@@ -148,7 +148,7 @@ def _at_work_ns(analysis: Analysis) -> int:
         [*[ops.start[i] for i in work.outermost], *calls.start, *trace.frames.start],
         [*[ops.end[i] for i in work.outermost], *calls.end, *trace.frames.end],
     )
-    at_work = intervals.without(ran, intervals.of(calls, {*trace.blocking, *work.waiting_copies}))
+    at_work = intervals.without(ran, intervals.of(calls, [*trace.blocking, *work.waiting_copies]))
     return intervals.length(intervals.within(at_work, steps))
 
 
@@ -247,7 +247,7 @@ def after_waits_ns(analysis: Analysis) -> int:
     A call that began in a gap did not make it: the GPU had run dry before.
     """
     calls, late = analysis.trace.calls, _late_gaps(analysis)
-    waiting = {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
+    waiting = [*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies]
     waits = intervals.of(calls, waiting)
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
     last = map([-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), late.starts))
