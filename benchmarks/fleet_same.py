@@ -5,8 +5,9 @@
 The files are copies of the recordings with other names and time stamps; every 25th is damaged. They are judged by
 processes of this machine, which is what the others are compared with; by eight shards; by Dask's local cluster with two
 workers, of which one is killed on the way; by an executor of concurrent.futures; and by processes of this machine where
-the driver and its processes are killed at random times, each time followed by the same command. Prints a line for each
-way, and ends with 1 if one comes to something else.
+the driver or its processes are killed at random moments, each time followed by the same command; a run that came to its
+end is compared, and the next one begins anew, until there were so many kills. Prints a line for each way, and ends with
+1 if one comes to something else.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import gzip
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,7 +72,11 @@ class Runs:
         return subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
 
     def finish(self, into: str, *words: str) -> None:
-        if (status := self.start(into, *words).wait()) not in (0, 1, 3):
+        self.ended(into, self.start(into, *words))
+
+    def ended(self, into: str, driver: subprocess.Popen[bytes]) -> None:
+        """Wait for the end of a command that nobody has killed."""
+        if (status := driver.wait()) not in (0, 1, 3):
             raise SystemExit(f"{into}: exit status {status}: {(self._folder / f'{into}.log').read_text()}")
 
     def content(self, into: str) -> list[bytes]:
@@ -95,24 +101,36 @@ class Runs:
     def futures(self) -> None:
         self.finish("futures", "--engine", "futures:fleet_same_factory:processes")
 
-    def kills(self, count: int, longest_s: float) -> None:
+    def kills(self, count: int, longest_s: float) -> bool:
+        """Kill so many times, at any moment of a run, and return whether each run came to the same in the end."""
         chance = random.Random(31)
-        done = 0
-        for number in range(count):
+        hits = runs = same = 0
+        while hits < count:
             driver = self.start("kills")
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                driver.wait(chance.uniform(0.3, longest_s))
-                done += 1
-            # The driver alone, one of its processes, or all of them.
-            below = descendants(driver.pid)
-            kill([[driver.pid], chance.sample(below, min(1, len(below))), [driver.pid, *below]][number % 3])
-            if number % 3 == 1:
-                driver.wait()
-            else:
-                driver.kill()
-                driver.wait()
-        print(f"{'':10}{count} kills, {done} of them after the end of the command")
+            try:
+                # Also what is left at last, or nothing, takes the time of the start.
+                driver.wait(chance.uniform(0.1, longest_s))
+            except subprocess.TimeoutExpired:
+                below = descendants(driver.pid)
+                # The driver alone, one of its processes, or all of them.
+                whom = [[driver.pid], chance.sample(below, min(1, len(below))), [driver.pid, *below]][hits % 3]
+                kill(whom)
+                hits += bool(whom)
+                if driver.pid in whom:
+                    driver.wait()
+                    continue
+            self.ended("kills", driver)
+            runs, same = runs + 1, same + self.ends_well()
         self.finish("kills")
+        runs, same = runs + 1, same + self.ends_well()
+        print(f"{'':10}{hits} kills in {runs} runs, of which {same} came to the same")
+        return same == runs
+
+    def ends_well(self) -> bool:
+        """Whether a run that was disturbed has come to the same; the next one begins anew."""
+        same = self.content("kills") == self.content("local")
+        shutil.rmtree(self._folder / "kills")
+        return same
 
 
 def descendants(pid: int) -> list[int]:
@@ -157,10 +175,10 @@ def main() -> None:
         for way in asked.ways:
             began = time.monotonic()
             if way == "kills":
-                runs.kills(asked.kills, took_s)
+                same = runs.kills(asked.kills, took_s)
             else:
                 {"shards": runs.shards, "dask": runs.dask, "futures": runs.futures}[way]()
-            same = runs.content(way) == whole
+                same = runs.content(way) == whole
             wrong += not same
             print(f"{way:10}{time.monotonic() - began:7.1f} s, {'the same' if same else 'SOMETHING ELSE'}", flush=True)
     raise SystemExit(int(wrong > 0))

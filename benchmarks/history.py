@@ -4,9 +4,10 @@ Each test's kernels change at up to two random commits, its times scatter by 1 %
 by 10 % at a random commit, and one measurement in a thousand is missing. The same file is beside it read with ``json``,
 as a reader that keeps nothing would.
 
-    python benchmarks/history.py [--tests 2000] [--commits 2000] [--store runs.db]
+    python benchmarks/history.py [--tests 2000] [--commits 2000] [--folder DIR] [--store runs.db]
 
-With --store the records are merged into that store first, and read out of it; it is to be empty.
+With --folder the records stay there, and are not made again where they are. With --store the records are merged into
+that store first, where it does not have them, and read out of it.
 
 What it found is in docs/history.md.
 """
@@ -27,6 +28,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from pytest_torchprof.history.branch_baseline import branch_baseline
 from pytest_torchprof.history.record import (
     SUFFIX,
     CommitRecord,
@@ -39,6 +41,8 @@ from pytest_torchprof.history.record import (
     VaryingRecord,
     encode,
 )
+from pytest_torchprof.history.stores import store_at
+from pytest_torchprof.history.where import where_of
 from pytest_torchprof.report.result import Outcome
 from pytest_torchprof.trace.metadata import Environment
 
@@ -87,11 +91,14 @@ class Planted(NamedTuple):
 
 
 def generate(folder: Path, tests: int, commits: int) -> Planted:
-    """Write the records of a history, and return what changes in it."""
+    """Write the records of a history where they are not there yet, and return what changes in it."""
     chosen = random.Random(1)
     planted = [sorted(chosen.sample(range(1, commits), chosen.randrange(3))) for _ in range(tests)]
     slower = {test: chosen.randrange(commits // 5, commits * 4 // 5) for test in range(0, tests, 20)}
-    for commit in range(commits):
+    there = len([*folder.glob(f"*{SUFFIX}")])
+    if there not in (0, commits):
+        sys.exit(f"{folder} has {there} records, which are none of {commits} commits")
+    for commit in range(commits if not there else 0):
         rows = [(test, *measured(test, 3 + sum(step <= commit for step in planted[test]))) for test in range(tests)]
         kept = [row for row in rows if chosen.random() > 0.001]
         late = [1.1 if commit >= slower.get(test, commits) else 1.0 for test, _, _ in kept]
@@ -135,22 +142,25 @@ def generate(folder: Path, tests: int, commits: int) -> Planted:
 
 
 class Cost(NamedTuple):
-    """What a command took."""
+    """What a command took, with the processes that it started."""
 
     wall_s: float
     cpu_s: float
     memory_bytes: int
+    """Of the command and of as many other processes as there are cores, each as large as the largest."""
 
     def __str__(self) -> str:
-        return f"{self.wall_s:.1f} s, {self.cpu_s:.1f} s of the CPU's cores, {self.memory_bytes / 1e6:.0f} MB"
+        return f"{self.wall_s:.2f} s, {self.cpu_s:.2f} s of the CPU's cores, {self.memory_bytes / 1e6:.0f} MB"
 
 
 def command(*words: str) -> tuple[Cost, bytes]:
     """Run a command of torchprof history; return what it took, and its output."""
     code = (
-        "import resource, sys; from pytest_torchprof.cli import main; status = main();"
-        "used = resource.getrusage(resource.RUSAGE_SELF);"
-        "print(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, file=sys.stderr); sys.exit(status)"
+        "import os, resource, sys; from pytest_torchprof.cli import main; status = main();"
+        "used, beside = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN));"
+        "cpu = used.ru_utime + used.ru_stime + beside.ru_utime + beside.ru_stime;"
+        "memory = (used.ru_maxrss + beside.ru_maxrss * os.cpu_count()) * 1024;"
+        "print(cpu, memory, file=sys.stderr); sys.exit(status)"
     )
     began = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code, "history", *words], capture_output=True, check=True)
@@ -159,22 +169,32 @@ def command(*words: str) -> tuple[Cost, bytes]:
     return Cost(wall_s, float(cpu_s), int(memory)), done.stdout
 
 
+def _start() -> str:
+    """Return how long Python takes to begin, with the libraries of a store and nothing to do."""
+    code = "import pytest_torchprof.cli.history, pytest_torchprof.history.sql.database"
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return f"{time.perf_counter() - began:.2f} s"
+
+
 def main() -> None:
     """Generate a history, read it, and print what that took and what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tests", type=int, default=2000)
     parser.add_argument("--commits", type=int, default=2000)
+    parser.add_argument("--folder", type=Path, metavar="DIR")
     parser.add_argument("--store", metavar="WHERE")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder = options.folder or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
         planted = generate(folder, options.tests, options.commits)
         files = sorted(folder.iterdir())
         size = sum(file.stat().st_size for file in files)
         print(f"{options.tests:,} tests x {options.commits:,} commits: {len(files):,} records, {size / 1e6:.0f} MB")
-        store = options.store or name
+        store = options.store or str(folder)
         if options.store:
-            merged, _ = command("merge", store, name)
+            merged, _ = command("merge", store, str(folder))
             print(f"torchprof history merge: {merged}")
         taken, out = command("changes", store, "--json")
         answer = json.loads(out)
@@ -200,6 +220,16 @@ def main() -> None:
         ]
         hits = {test for test, before, after in steps if before < planted.times.get(test, -1) <= after}
         print(f"{len(planted.times)} steps of times planted: {len(hits)} found, {len(steps) - len(hits)} others called")
+        asked = next(test for test, changes in planted.counts.items() if changes)
+        for words in (("log", store, asked), ("when", store, asked, "kernels >= 1")):
+            taken_by_one, _ = command(*words)
+            print(f"torchprof history {words[0]} of one test: {taken_by_one}; the start of Python in it: {_start()}")
+        page = Path(name, "history.html")
+        drawn, _ = command("page", store, "-o", str(page))
+        print(f"torchprof history page: {drawn}, a file of {page.stat().st_size / 1e6:.1f} MB", flush=True)
+        began = time.perf_counter()
+        known = branch_baseline(store_at(where_of(store, Path())), "main", "")
+        print(f"the newest run of a branch: {time.perf_counter() - began:.2f} s, of {len(known.known):,} tests")
         some = files[:: max(1, len(files) // 20)]
         began = time.perf_counter()
         for file in some:

@@ -191,6 +191,19 @@ def torchprof(request: pytest.FixtureRequest) -> Torchprof:
     return hand_over(Torchprof(run), request.instance)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Note that a file is skipped, or cannot be collected: tests of it are not gone."""
+    report = yield
+    if not report.passed and isinstance(collector, pytest.File):
+        from pytest_torchprof.testing.collection import NOT_COLLECTED
+
+        collector.session.stash[NOT_COLLECTED] = True
+    return report
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
     collected = list(items)

@@ -49,7 +49,7 @@ def make(folder: Path) -> Repository:
     """Return a repository with a few commits, of which one has added a kernel, and with changes."""
     made = Repository(folder, {"waves.py": PACKAGE, "tests/test_waves.py": TESTS})
     made.git("tag", "good")
-    for code in (PACKAGE + "\n", SLOWER, SLOWER + "\n"):
+    for code in (SLOWER, SLOWER + "\n"):
         made.write({"waves.py": code})
         made.commit()
     made.write({"waves.py": SLOWER + "# changed\n", "notes.txt": "not added"})

@@ -440,7 +440,7 @@ def test_a_regression_begins_with_its_kernels_and_ends_with_its_times(run_tests,
         assert lines[first + 3] == "kernels 1 -> 2"
         assert lines[first + 4].startswith("the test was edited")
         assert lines[first + 5].startswith("do: fix the code")
-        times = lines.index(next(line for line in lines if line.startswith("not gated: ")))
+        times = lines.index(next(line for line in lines if line.startswith("not gated (fails nothing): ")))
         assert "busy 1.56 s -> " in lines[times]
         assert lines.index(next(line for line in lines if line.startswith("recording: "))) > times > first + 5
 

@@ -41,6 +41,7 @@ VALUES = {
         (SkippedAsTorchs("<function>", "<file>", 3), NoneFits(3000)),
     ),
     "tuple[int, ...]": ((1,), (3000, 20)),
+    "tuple[float, ...]": ((1.5,), (0.25, 1500.0, 2.5e6, 3e6, 4e6)),
     "tuple[str | None, ...]": (("ProfilerStep#1",), ("ProfilerStep#1", "ProfilerStep#2")),
     "tuple[AnyRankDifference | OtherCount | OtherStepCount, ...]": (
         (OtherMessage(1, 2, 0, "<collective>", 8, "fp32", 4, "fp32"),),

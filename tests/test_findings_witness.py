@@ -949,6 +949,8 @@ def recaptured(raw, _):
         "share": spent / raw.window_us,
         "count": len(again),
         "captures": len(capturing(raw)),
+        "ops": list({one.name for one in again}),
+        "begun_us": [(one.start - raw.window[0]) / 1000 for one in again],
     }
 
 

@@ -22,6 +22,8 @@ from builder import TraceBuilder, own_recording
 from facts import says
 
 from pytest_torchprof.cli import main
+from pytest_torchprof.kernels.kernels import by_name
+from pytest_torchprof.profiles import load_file
 from pytest_torchprof.reasons import fleet as reasons
 from pytest_torchprof.reasons.catalogue import from_plain
 from pytest_torchprof.reasons.codes import Code
@@ -76,12 +78,12 @@ def counts(summary):
     return [summary[name] for name in ("listed", "judged", "not_measured", "quarantined")]
 
 
-def large(path):
+def large(path, *, parts=15, level=1):
     """Write a recording that takes seconds and hundreds of megabytes to read."""
     event = b'{"ph":"X","cat":"cpu_op","name":"aten::x","pid":1,"tid":1,"ts":5,"dur":1,"args":{}}'
-    parts = [b'{"traceEvents":[\n', (event + b",\n") * 100_000, event + b"]}"]
-    head, many, end = (gzip.compress(part, 1) for part in parts)
-    path.write_bytes(head + many * 15 + end)
+    texts = [b'{"traceEvents":[\n', (event + b",\n") * 100_000, event + b"]}"]
+    head, many, end = (gzip.compress(text, level) for text in texts)
+    path.write_bytes(head + many * parts + end)
     return path
 
 
@@ -101,6 +103,37 @@ def test_each_file_is_judged_not_measured_or_quarantined(traces, tmp_path, capsy
     assert records["empty.json"]["result"]["outcome"] == "not measured"
     assert [row["count"] for row in records["1.json.gz"]["families"]] == [4]
     assert records["0.json.gz"]["result"]["structure"] != records["1.json.gz"]["result"]["structure"]
+
+
+def test_recordings_of_one_name_in_an_archive_are_refused(traces, tmp_path, capsys):
+    archive = tmp_path / "nightly.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(traces / "0.json.gz", "deep/in.json.gz")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            packed.write(traces / "1.json.gz", "deep/in.json.gz")
+    assert fleet(archive, "--into", tmp_path / "out") == 2
+    assert f"{archive}: 2 recordings" in (shown := capsys.readouterr().err)
+    assert "deep/in.json.gz" in shown
+    assert not (tmp_path / "out" / "list.json").exists()
+
+
+def test_a_record_has_the_kernels_of_the_step_with_most_of_them(tmp_path):
+    # Of a GPU, and of CPUs, where operators are the kernels.
+    gpu = own_recording({"one": 2, "void at::native::reduce_kernel<float>(float*)": 3}).write(tmp_path / "gpu.json.gz")
+    sources = [gpu, *sorted((Path(__file__).parent / "recordings").glob("test_[glm]*.json.gz"))]
+    fleet(*sources, "--into", tmp_path / "out")
+    judged = {name: record["result"] for name, record in records_in(tmp_path / "out").items()}
+    assert len(judged) == len(sources)
+    for source in sources:
+        named = by_name(load_file(str(source)).kernels)
+        assert {row["name"]: (row["count"], row["time_us"], row["ops"]) for row in judged[source.name]["kernels"]} == {
+            own[0].short or name: (
+                len(own),
+                sum(kernel.duration_us for kernel in own),
+                list(dict.fromkeys(kernel.op for kernel in own if kernel.op)),
+            )
+            for name, own in named.items()
+        }
 
 
 def test_what_was_not_judged_is_no_pass_until_that_many_may_be_bad(traces, tmp_path):
@@ -344,6 +377,21 @@ def test_a_file_that_takes_too_much_is_quarantined_and_the_others_are_judged(tra
     assert says(of_large["time"], reasons.TookTooLong, limit_us=5e5)
     assert taken["memory"] == taken["time"]
     assert counts(summary_in(tmp_path / "time")) == [9, 5, 1, 3]
+
+
+@pytest.mark.parametrize("engine", [[], ["--engine", "futures:concurrent.futures:ThreadPoolExecutor"]])
+def test_small_files_are_judged_whatever_becomes_of_those_given_with_them(traces, tmp_path, engine):
+    for number in range(40):
+        own_recording({"one": number % 7 + 1}).write(traces / f"small{number}.json.gz")
+    assert fleet(traces, "--into", tmp_path / "alone") == 3
+    bad = large(traces / "small2long.json.gz", parts=8, level=9)
+    # Small enough to be given to a process with others, and it takes as long as a large one.
+    assert bad.stat().st_size < 240 << 10
+    assert fleet(traces, "--timeout", "0.5s", "--into", tmp_path / "out", *engine) == 3
+    records = records_in(tmp_path / "out")
+    assert from_plain(records.pop(bad.name)["quarantined"]).code == Code.TOOK_TOO_LONG
+    assert records == records_in(tmp_path / "alone")
+    assert counts(summary_in(tmp_path / "out")) == [49, 45, 1, 3]
 
 
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux shows them")
@@ -598,6 +646,22 @@ def test_loky_comes_to_the_same(traces, tmp_path, monkeypatch):
 def test_a_folder_that_takes_no_files_is_said_so(traces, capsys):
     assert fleet(traces, "--into", "/proc/fleet") == 2
     assert "[report-not-written]" in capsys.readouterr().err
+
+
+def test_a_rule_whose_files_are_all_those_of_others_is_named_once(traces, tmp_path, capsys):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        '[[rule]]\nname = "numbers"\nfiles = ["[0-3].json.gz"]\n[[rule]]\nname = "all"\n'
+        '[[rule]]\nname = "late"\nfiles = ["bert/*", "1.json.gz"]\n'
+    )
+    words = [traces, "--rules", rules, "--into", tmp_path / "out"]
+    assert fleet(*words) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{rules}: late" in line
+    assert "numbers or all" in line
+    assert "numbers is" not in line
+    assert fleet(*words) == 3
+    assert capsys.readouterr().err == ""
 
 
 def test_the_rules_of_the_documentation_are_rules(traces, tmp_path):

@@ -256,6 +256,22 @@ def test_a_nightly_ends_in_a_history(traces, tmp_path, repository, capsys):
     assert gaps == {"gpt/no.json": {"no-recording": 3}, "bert/empty.json": {"no-gpu-side": 3}}
 
 
+def test_a_run_that_is_kept_elsewhere_is_imported_from_there(traces, tmp_path, repository, capsys):
+    fsspec = pytest.importorskip("fsspec")
+    repository()
+    fsspec.filesystem("memory").store.clear()
+    assert fleet("run", traces, "--into", "memory://judged/run") == 3
+    assert main(["history", "import", str(tmp_path / "history"), "memory://judged/run"]) == 0
+    capsys.readouterr()
+    assert main(["history", "changes", str(tmp_path / "history"), "--json"]) == 0
+    series = json.loads(capsys.readouterr().out)["series"]
+    assert {row["test"] for row in series if row["points"]} > {"bert/a.json.gz", "gpt/b.json.gz"}
+    fleet("run", traces, "--into", "memory://judged/half", "--shard", "1/2")
+    capsys.readouterr()
+    assert main(["history", "import", str(tmp_path / "history"), "memory://judged/half"]) == 2
+    assert "memory://judged/half: 4 files of 8" in capsys.readouterr().err
+
+
 def test_the_nightly_of_the_documentation_ends_in_a_page_and_a_history(traces, tmp_path, repository, capsys):
     (script,) = re.findall(r"```bash\n(#!.*?)```", PAGE.read_text().partition("## A nightly")[2], re.DOTALL)[:1]
     (tmp_path / "bin").mkdir()

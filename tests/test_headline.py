@@ -96,10 +96,46 @@ def check_idled(trace, headline):
     earlier = [i for i in on_device if trace.step_of_gpu_op[i] == step and trace.gpu.start[i] < trace.gpu.start[beside]]
     assert headline.begins == (step >= 0 and not earlier and not headline.is_last)
     assert headline.begins_step in (None, trace.steps[step].name)
+    if headline.recaptured_from_us:
+        assert headline.recaptured_us >= 0.5 * headline.share * headline.window_us
+        assert {trace.names[trace.ops.name[i]] for i in recapturing(trace, headline)} == {*headline.recaptured_in}
+    assert headline.late_us == pytest.approx(waited_for_launches(trace, joined(own), window))
     if headline.is_last:
         assert end == window[1]
     else:
         assert trace.gpu.start[beside] == min(trace.gpu.start[i] for i in on_device if trace.gpu.start[i] >= end)
+
+
+def recapturing(trace, headline):
+    """Return the outermost operators that began when the headline says, in each of which a graph was captured."""
+    ops, begun = trace.ops, [call for call in range(len(trace.calls)) if "BeginCapture" in name_of(trace, call)]
+    outermost = [
+        next(i for i in range(len(ops)) if (ops.start[i] - trace.steps[0].start_ns) / 1000 == since)
+        for since in headline.recaptured_from_us
+    ]
+    assert all(any(ops.start[i] < trace.calls.start[c] < ops.end[i] for c in begun) for i in outermost)
+    return outermost
+
+
+def name_of(trace, call):
+    return trace.names[trace.calls.name[call]]
+
+
+def waited_for_launches(trace, own, window):
+    """Return for how long a device idled while the call that launches its next operation had not come back."""
+    gpu, late, devices = trace.gpu, 0, {}
+    for i in range(len(gpu)):
+        devices.setdefault(trace.device_of[gpu.process[i]], []).append(i)
+    for ops in devices.values():
+        idle_since = window[0]
+        for i in sorted(ops, key=lambda i: (gpu.start[i], -gpu.end[i])):
+            call = trace.links.call_of[i]
+            if call >= 0 and trace.step_of_gpu_op[i] >= 0 and trace.calls.start[call] > idle_since:
+                until = min(gpu.start[i], trace.calls.end[call])
+                late += max(until - idle_since, 0)
+                late -= sum(max(min(until, end) - max(idle_since, start), 0) for start, end in own)
+            idle_since = max(idle_since, gpu.end[i])
+    return late / 1000 / len(devices)
 
 
 def check_held_up(trace, headline):
@@ -276,7 +312,7 @@ def test_the_headline_says_what_went_on_in_the_longest_gap(meanwhile, happens, t
     assert isinstance(headline, GpuIdled)
     assert headline.meanwhile == meanwhile
     assert headline.set_up_us == (9000 if meanwhile == "set_up" else 0)
-    assert ("not warm" in headline.what) == (meanwhile == "set_up")
+    assert ("warm" in headline.what) == (meanwhile == "set_up")
     assert len({kind.passed for kind in (headline, replace(headline, meanwhile=None))}) == 1 + (meanwhile is not None)
 
 
@@ -305,7 +341,7 @@ def test_the_longest_gap_is_another_one_where_only_that_one_is_what_is_done_once
     assert headline.set_up_us == once
     if once == 200:
         assert (headline.once_us, headline.longest_us, headline.meanwhile) == (290, 90, "silent")
-        assert headline.where.startswith("The longest gap, 290 us, went")
+        assert headline.where.startswith("The longest gap, 290 us, was")
     else:
         assert (headline.once_us, headline.longest_us, headline.meanwhile) == (None, 2090, "set_up")
 
@@ -426,3 +462,30 @@ def test_each_kind_can_be_said(kind, several):
     headline = kind(**facts)
     assert "{" not in headline.message
     assert headline.message.startswith(headline.what)
+
+
+def test_the_line_of_a_steps_first_operation_is_not_where_to_look(tmp_path):
+    """Until it was launched the GPU idled, whatever it is."""
+    headline = GpuIdled(window_us=1000.0, share=0.9, devices=1, longest_us=400.0, name="aten::mm", source="model.py:3")
+    assert "model.py:3" in headline.where
+    assert "model.py:3" not in replace(headline, begins=True).where
+    assert "aten::mm" in replace(headline, begins=True).where
+
+
+def test_what_may_not_be_idle_is_not_called_idle_first():
+    headline = GpuIdled(window_us=1000.0, share=0.6, devices=1, longest_us=400.0, name="aten::mm")
+    assert headline.what.startswith("The GPU idled 60%")
+    assert not replace(headline, queued_us=400.0).what.startswith("The GPU idled")
+
+
+def test_data_that_loads_is_told_with_how_much_of_the_wait_it_is(tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 10_000)
+    builder.launched("ampere_sgemm_128x64_tn", 1, dur=10)
+    builder.launched("ampere_sgemm_128x64_tn", 4000, dur=10)
+    builder.launched("ampere_sgemm_128x64_nn", 9500, dur=10)
+    builder.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 20, 2000)
+    headline = headline_of(load(builder.write(tmp_path / "t.json")))
+    assert (headline.late_us, headline.loading_us) == (pytest.approx(9475, abs=10), 2000)
+    # All else of that time has no event.
+    assert headline.silent_us == pytest.approx(headline.late_us - 2000, abs=20)

@@ -319,6 +319,71 @@ def test_what_was_not_measured_is_a_gap_and_never_a_change(tmp_path, capsys):
     assert (series["points"], series["gaps"], series["missing"]) == (4, {"lost-kernels": 1}, 1)
 
 
+def test_a_test_that_a_run_of_all_tests_no_longer_has_was_removed_and_is_no_gap(tmp_path, capsys):
+    other = launched("test_m.py::test_other", FIVE)
+    part = [run_of(at, *([launched(TEST, FIVE), other] if at < 2 else [other])) for at in range(4)]
+    (gone, _) = sorted(changes(capsys, write(tmp_path / "part", part))["series"], key=lambda series: series["points"])
+    assert (gone["missing"], gone["open_end"], gone["removed_at"]) == (2, True, None)
+    folder = write(tmp_path / "whole", [*part, run_of(4, other, whole=True), run_of(5, other)])
+    (gone, stays) = sorted(changes(capsys, folder, "--fail-on=counts")["series"], key=lambda series: series["points"])
+    assert (gone["missing"], gone["open_end"], gone["removed_at"]) == (2, False, sha(4))
+    assert (stays["missing"], stays["removed_at"]) == (0, None)
+    main(["history", "changes", str(folder)])
+    assert f"removed: {TEST} (not in {sha(4)[:7]})" in capsys.readouterr().out
+    main(["history", "log", str(folder), TEST])
+    assert f"removed: {sha(4)[:7]}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(run_of(4, launched("t", FIVE), whole=True, complete=False), id="stopped"),
+        pytest.param(run_of(4, launched(TEST, None), whole=True), id="not measured"),
+        pytest.param(run_of(4, launched(TEST, FIVE, rank=0, ranks=2), whole=True), id="another rank is there"),
+        pytest.param(run_of(4, launched("t", FIVE), whole=True, folder="other"), id="of another folder"),
+        pytest.param(run_of(4, launched("t", FIVE), whole=False), id="of a part"),
+    ],
+)
+def test_what_may_still_be_there_is_not_called_removed(tmp_path, capsys, run):
+    facts = {"rank": 1, "ranks": 2} if run.measurements[0].rank == 0 else {}
+    folder = write(tmp_path, [*(run_of(at, launched(TEST, FIVE, **facts)) for at in range(3)), run])
+    assert {series["removed_at"] for series in changes(capsys, folder)["series"]} == {None}
+
+
+def test_the_projects_of_one_repository_do_not_miss_each_others_tests(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE), folder=folder) for at in range(4) for folder in ("a", "b")]
+    assert {series["missing"] for series in changes(capsys, write(tmp_path, runs))["series"]} == {0}
+
+
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        ([], True),
+        (["."], True),
+        (["-n2"], True),
+        (["-k", "it"], False),
+        (["-m", "torchprof"], False),
+        (["test_it.py"], False),
+        (["--ignore=test_other.py"], False),
+        (["-n2", "-k", "it"], False),
+        (["--deselect=test_it.py::test_plain"], False),
+    ],
+)
+def test_a_record_says_whether_all_tests_of_the_project_were_selected(run_tests, pytester, words, whole):
+    pytester.makepyfile(test_other="def test_another(): pass")
+    run_tests(MEASURED + "\ndef test_plain(): pass", "--torchprof-history=history", *words)
+    (record,) = records("history")
+    assert record.whole is whole
+
+
+def test_where_a_file_is_skipped_or_cannot_be_collected_nobody_knows_all_tests(run_tests, pytester):
+    pytester.makepyfile(test_other="import pytest\npytest.importorskip('no_such_module')")
+    run_tests(MEASURED, "--torchprof-history=history")
+    pytester.makepyfile(test_other="raise RuntimeError")
+    run_tests(MEASURED, "--torchprof-history=history", "--continue-on-collection-errors")
+    assert [record.whole for record in records("history")] == [False, False]
+
+
 def test_dirty_runs_and_pull_requests_are_never_points(tmp_path, capsys):
     odd = [
         run_of(2, launched(TEST, SIX), dirty=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import textwrap
@@ -225,6 +226,7 @@ def test_each_rank_is_judged_by_what_it_launched_itself(run_tests, branch):
 def test_a_history_that_is_not_there_measures_nothing(run_tests, branch):
     assert reason_of(run_tests, ONE) == {
         "reason": "no-run-of-branch", "history": "hist", "branch": "main", "dirty": 0, "stopped": 0, "of_pull_requests": 0,
+        "others": [],
     }  # fmt: skip
 
 
@@ -232,6 +234,31 @@ def test_another_branch_measures_nothing(run_tests, branch):
     run_tests(ONE, "--torchprof-history=hist")
     reason = reason_of(run_tests, ONE, against="history:hist@release/1@x")
     assert (reason["reason"], reason["branch"]) == ("no-run-of-branch", "x")
+
+
+def test_of_a_mistyped_branch_those_that_there_are_are_told(run_tests, branch, capsys):
+    run_tests(ONE, "--torchprof-history=hist")
+    reason = reason_of(run_tests, ONE, against="history:hist@mian")
+    assert (reason["reason"], reason["branch"], reason["others"]) == ("no-run-of-branch", "mian", ["main"])
+    assert main(["history", "changes", str(branch / "hist"), "--branch=mian"]) == 2
+    assert "runs of main" in capsys.readouterr().err
+
+
+def test_an_annotation_names_the_branch_that_is_the_baseline(run_tests, branch, pytester, monkeypatch):
+    run_tests(ONE, "--torchprof-history=hist")
+    run_tests(TWO, "--collect-only")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--torchprof-baseline=history:hist@main")
+    result.stdout.fnmatch_lines(["::error *::worse than the baseline history:hist@main: *aten::add*"])
+
+
+def test_a_head_that_is_longer_than_most_is_read_all_the_same(run_tests, branch):
+    run_tests(ONE, "--torchprof-history=hist")
+    (record,) = kept("hist")
+    texts = (hashlib.sha512(str(number).encode()).hexdigest() for number in range(2000))
+    environments = (*record.environments, *(replace(record.environments[0], python=text) for text in texts))
+    rewritten(branch / "hist", environments=environments)
+    assert judged(run_tests, TWO)["test_block"]["baseline_state"] == "worse"
 
 
 @pytest.mark.parametrize(

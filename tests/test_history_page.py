@@ -62,6 +62,13 @@ def test_tests_stand_in_the_order_of_their_last_change(browser, page):
     assert "1 lost-kernels" in facts[2]
 
 
+def test_one_kernel_is_no_kernels(browser, tmp_path, capsys):
+    browser.open(made(tmp_path, [run_of(1, launched(EARLY, {"gemm": 1}))], capsys))
+    (facts,) = browser.run("[...document.querySelectorAll('.facts')].map(facts => facts.textContent)")
+    assert "now 1 kernel" in facts
+    assert "1 kernels" not in facts
+
+
 def test_a_click_on_a_change_shows_the_kernels_that_came_and_went_and_the_line_that_bisects(browser, page):
     browser.open(page)
     browser.run("document.querySelectorAll('.series')[0].querySelector('.mark').click()")

@@ -16,14 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from histories import DAY, UPGRADED, launched, run_of, sha, write
+from histories import DAY, H100, UPGRADED, launched, run_of, sha, write
 from msgspec.structs import replace
 from postgres import PASSWORD
 
+from pytest_torchprof.baseline.entry import Times
 from pytest_torchprof.cli import main
 from pytest_torchprof.history.local_disk import network_file_system
 from pytest_torchprof.history.notes import Note, NoteKind
-from pytest_torchprof.history.record import SUFFIX, BadRecord, Event, RunRecord, encode
+from pytest_torchprof.history.record import SUFFIX, BadRecord, Event, RunRecord, VaryingRecord, encode
 from pytest_torchprof.history.store import StoreUnusable, records_of
 from pytest_torchprof.history.stores import store_at
 from pytest_torchprof.history.where import where_of
@@ -723,7 +724,7 @@ def written_by(log):
 @pytest.mark.parametrize("kind", ["folder", "sqlite", "postgresql"])
 def test_of_what_many_write_at_once_and_are_killed_nothing_is_lost_and_nothing_twice(kind, store_of, tmp_path):
     """TORCHPROF_WRITERS=32 for more of them."""
-    where, writers = store_of(kind), int(os.environ.get("TORCHPROF_WRITERS", "8"))
+    where, writers = store_of(kind), int(os.environ.get("TORCHPROF_WRITERS", "4"))
     chosen, environment = (
         random.Random(11),
         {**os.environ, "PYTHONPATH": os.pathsep.join([str(FILES), str(FILES.parent)])},
@@ -828,6 +829,63 @@ def test_two_tests_of_one_run_are_never_joined(where, capsys):
     assert series["events"] == []
     assert main(["history", "alias", where, other, TEST]) == 2
     assert both.uuid in capsys.readouterr().err
+
+
+def many_sided(tests, commits, seed):
+    """Return runs of a history with all that may happen to a test in one, and the names of its tests."""
+    chosen = random.Random(seed)
+    names = [f"test_m.py::test_{at}" for at in range(tests)]
+    runs = []
+    shared = sorted(chosen.sample(range(2, commits), 2))
+    for commit in range(commits):
+        for again in range(2 if commit % 5 == 0 else 1):
+            measured = []
+            for at, name in enumerate(names):
+                count = 3 + sum(commit >= step for step in shared if at % 3) + (commit % 7 == 3 and at == 4)
+                kernels = {"gemm": count, name: 1 + (at == 5 and commit % 5 == 0 and again)}
+                facts = {"source": "edited"} if at == 2 and commit > commits // 2 else {}
+                if at == 7:
+                    measured += [launched(name, kernels, rank=rank, ranks=2) for rank in (0, 1)]
+                elif at == 8:
+                    measured += [launched(name, kernels, label=label) for label in (None, "eager")]
+                elif at == 6 and commit < 6:
+                    measured.append(launched("test_m.py::test_old", kernels))
+                elif chosen.random() > 0.05 and not (at == 3 and commit > commits - 4):
+                    measured.append(launched(name, None if chosen.random() < 0.05 else kernels, **facts))
+            untimed = [VaryingRecord(numbers={"gpu_busy_us": 10 * chosen.lognormvariate(0, 0.01)}) for _ in measured]
+            time = Times(conditions={"threads": 1}, samples=3, median_us=chosen.uniform(9, 10), quantiles_us=(9.0,))
+            untimed[0] = VaryingRecord(time=time)
+            run = run_of(
+                commit,
+                *measured,
+                varying=tuple(untimed),
+                environment=UPGRADED if commit > commits * 2 // 3 else H100,
+                whole=commit == commits - 1,
+                dirty=chosen.random() < 0.05,
+            )
+            runs.append(replace(run, uuid=f"{len(runs):032x}"))
+    return runs, [*names, "test_m.py::test_old", "test_m.py::test_7, rank 1 of 2", "test_m.py::test_8 (eager)"]
+
+
+@pytest.mark.parametrize("tests", [12, 60])
+def test_a_database_is_asked_for_one_test_and_tells_what_a_folder_of_the_same_records_tells(
+    database, tmp_path, capsys, tests
+):
+    """Of 60 tests more change at once than are asked for one by one."""
+    runs, names = many_sided(tests, 24, seed=tests)
+    folder = str(tmp_path / "folder")
+    for where in (folder, database):
+        fill(where, runs)
+        answers(capsys, where, "alias", "test_m.py::test_old", "test_m.py::test_6")
+        answers(capsys, where, "note", sha(3), "a remark")
+    event = json.loads(answers(capsys, folder, "changes", "--json"))["events"][0]["id"]
+    for where in (folder, database):
+        answers(capsys, where, "accept", event, "meant")
+    for name in names if tests == 12 else names[:3]:
+        assert answers(capsys, database, "log", name) == answers(capsys, folder, "log", name)
+        asked = ("when", name, "kernels >= 5")
+        assert answers(capsys, database, *asked) == answers(capsys, folder, *asked)
+    assert main(["history", "log", database, "test_m.py::test_nowhere"]) == 2
 
 
 def test_remarks_stand_where_their_commit_or_their_event_is_listed(where, capsys):

@@ -74,6 +74,39 @@ def shown(capsys, *options, status=0):
 # -------------------------------------------------------------------------------------------------- which steps there are
 
 
+def test_a_long_history_is_read_by_several_processes_and_tells_the_same(tmp_path, capsys):
+    """Of 240 records parts are read side by side; conditions of times and measurements have numbers of their own."""
+    runs = []
+    for commit, factor in enumerate(scattered(240)):
+        kernels = FIVE if commit < 100 else SIX
+        time = Times(
+            conditions={"clock": "events", "threads": 1 + commit % 2},
+            samples=20,
+            median_us=200 * factor * (1 if commit < 150 else 1.1),
+            quantiles_us=(50.0,),
+        )
+        runs.append(
+            run_of(
+                commit,
+                launched(TEST, kernels),
+                launched("test_model.py::test_other", FIVE if commit % 7 else None),
+                varying=(VaryingRecord(time=time), VaryingRecord(numbers={"gpu_busy_us": 50 * factor})),
+            )
+        )
+    folder = kept(tmp_path, runs)
+    damaged = folder / f"{'f' * 32}{SUFFIX}"
+    damaged.write_bytes(b"no record")
+    main(["history", "changes", str(folder), "--json"])
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert [(event["after"], event["came"]) for event in answer["events"]] == [(sha(100), {"pointwise sigmoid": 1})]
+    points = {times["conditions"].get("threads"): times["points"] for times in answer["times"]}
+    assert points == {1: 120, 2: 120, None: 240 - 35}
+    assert {sha(150)} <= {commit for event in answer["time_events"] for commit in event["commits"]}
+    assert {step["conditions"]["threads"] for event in answer["time_events"] for step in event["tests"]} == {1, 2}
+    assert str(damaged) in err
+
+
 def test_a_step_is_called_at_its_commit_with_its_size_and_the_same_kernels(capsys, tmp_path):
     kept(tmp_path, stepped(0.1, 40, 80))
     (event,) = steps(capsys, tmp_path)
@@ -410,3 +443,58 @@ def test_series_of_known_truth_have_no_false_step_and_nearly_all_of_twice_the_sm
     assert month.planted > 6
     assert month.hits >= 0.95 * month.planted
     assert month.named >= 0.85 * month.hits
+
+
+# --------------------------------------------------------------------------------------------- what people say of a step
+
+
+def test_a_step_that_is_accepted_no_longer_fails_though_later_runs_narrow_it(capsys, tmp_path):
+    runs = stepped(0.1, 40, 80)
+    folder = kept(tmp_path, [run for at, run in enumerate(runs[:60]) if at % 2])
+    failing = ["changes", folder, "--fail-on=times"]
+    shown(capsys, *failing, status=1)
+    ((early,),) = [steps(capsys, folder)]
+    assert "known from now on, in 1 test" in shown(capsys, "accept", folder, early["id"][:8], "the new loader")
+    assert "known: the new loader" in shown(capsys, *failing)
+    kept(folder, runs)
+    ((late,),) = [steps(capsys, folder)]
+    assert late["id"] != early["id"]
+    assert (early["accepted"], late["accepted"]) == (None, "the new loader")
+    assert "known: the new loader" in shown(capsys, *failing)
+    assert "known: the new loader" in shown(capsys, "log", folder, TEST)
+
+
+def test_another_test_or_another_direction_or_another_time_is_not_accepted_with_a_step(capsys, tmp_path):
+    folder = kept(tmp_path, stepped(0.1, 40, 80))
+    (step,) = steps(capsys, folder)
+    shown(capsys, "accept", folder, step["id"], "meant")
+    back = [timed(at, 100 * factor, test=TEST) for at, factor in enumerate(scattered(140, seed=3))]
+    kept(folder, [replace(run, uuid=f"{at:032x}") for at, run in enumerate(back) if at >= 80])
+    there, and_back = steps(capsys, folder)
+    assert (there["accepted"], and_back["accepted"]) == ("meant", None)
+    shown(capsys, "changes", folder, "--fail-on=times", status=1)
+    other = [
+        timed(at, 70 * factor * (1 + 0.1 * (at >= 40)), test="test_m.py::test_other")
+        for at, factor in enumerate(scattered(80, 5))
+    ]
+    both = kept(
+        tmp_path / "both", [*stepped(0.1, 40, 80), *(replace(run, uuid=f"{at:032x}") for at, run in enumerate(other))]
+    )
+    (alone,) = (note for note in folder.glob("*.note.json"))
+    (both / alone.name).write_bytes(alone.read_bytes())
+    (event,) = steps(capsys, both)
+    assert len(event["tests"]) == 2
+    assert event["accepted"] is None
+
+
+def test_a_remark_on_a_step_stays_with_it(capsys, tmp_path):
+    runs = stepped(0.1, 40, 80)
+    folder = kept(tmp_path, [run for at, run in enumerate(runs) if at % 2])
+    (step,) = steps(capsys, folder)
+    assert f"event {step['id'][:8]}: noted" in shown(capsys, "note", folder, step["id"][:8], "seen by the team")
+    kept(folder, runs)
+    (step,) = steps(capsys, folder)
+    assert step["remarks"] == ["seen by the team"]
+    assert "note: seen by the team" in shown(capsys, "changes", folder)
+    shown(capsys, "note", folder, step["commits"][0], "a slow day")
+    assert "note: a slow day" in shown(capsys, "changes", folder)

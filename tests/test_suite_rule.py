@@ -232,6 +232,8 @@ def test_the_report_has_of_a_test_that_keeps_to_a_rule_its_verdicts_and_of_one_t
     [
         "torch._C._autograd._toggle_collection_dynamic({}, {{torch.profiler.ProfilerActivity.CPU}})",
         "torch.autograd.profiler._toggle_collection_dynamic({}, {{torch.profiler.ProfilerActivity.CPU}})",
+        "torch.autograd._enable_record_function({})",
+        "torch._C._autograd._enable_record_function({})",
     ],
 )
 def test_a_test_that_switches_the_profiler_s_collection_off_is_not_measured(suite, switch):
@@ -655,6 +657,28 @@ def test_the_command_writes_the_list_from_a_report_and_leaves_what_is_there(suit
     assert main(["allow", "--from", "report.json", "--reason", " "]) == 2
 
 
+def test_the_command_leaves_out_what_a_marker_forbids_since_the_list_cannot_let_it_pass(suite, pytester, capsys):
+    source = f"""{READING}
+@pytest.mark.torchprof(device="cpu", forbid_ops=["aten::_local_scalar_dense"])
+def test_may_not_read():
+    x.sum().item()
+
+@pytest.mark.torchprof(device="cpu", max_kernels=500)
+def test_the_rule_forbids():
+    x.sum().item()
+"""
+    suite(rule(), source, "--torchprof-report=report.json")
+    main(["allow", "--from", "report.json", "--reason", "there before"])
+    text = (pytester.path / "torchprof_allow.toml").read_text()
+    assert "test_reads" in text
+    assert "test_the_rule_forbids" in text
+    assert "test_may_not_read" not in text
+    printed = capsys.readouterr().out
+    assert "test_it.py::test_may_not_read" in printed
+    assert "allow_ops" in printed
+    suite(rule(), source).assert_outcomes(passed=3, failed=1)
+
+
 def test_by_line_the_command_names_the_tests_whose_lines_nobody_recorded(suite, pytester, capsys):
     suite(rule(), READING, "--torchprof-report=report.json")
     main(["allow", "--from", "report.json", "--reason", "there before", "--by", "line"])
@@ -727,3 +751,17 @@ def test_half():
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*1 operator matches aten::_local_scalar_dense*"])
     result.stdout.no_fnmatch_line("*matches aten::item*")
+
+
+MARKED = """
+@pytest.mark.torchprof(device="cpu", max_kernels=0)
+def test_marked(torchprof):
+    torchprof(torch.mm, x, x)
+"""
+
+
+def test_a_failure_of_a_test_that_asks_for_nothing_itself_says_where_it_stands(suite, pytester):
+    result = suite(rule(), READING + MARKED)
+    source = (pytester.path / "test_it.py").read_text().splitlines()
+    at = source.index("def test_reads():") + 1
+    assert [line for line in result.outlines if line.startswith("  test: ")] == [f"  test: test_it.py:{at}"]

@@ -1,4 +1,4 @@
-"""Six kinds of failures on a terminal of 80 columns: what is wrong comes first, then where, then what to do about it."""
+"""Kinds of failures on a terminal of 80 columns: what is wrong comes first, then where, then what to do about it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,20 @@ def gated(x):
 
 def branching(x):
     return torch.sin(x) * 2
+
+
+def many(x):
+    for name in ("sin", "cos", "tan", "exp", "abs", "neg", "erf", "sinh", "cosh", "tanh", "atan", "asinh", "floor", "ceil"):
+        x = getattr(torch, name)(x)
+    for name in ("round", "trunc", "frac", "sign", "square", "sigmoid", "expm1", "log1p", "erfc", "relu", "i0", "lgamma"):
+        x = getattr(torch, name)(x)
+    return x
 """
 CHANGED = (
     MODEL.replace("return y", "return y * torch.sigmoid(x)")
     .replace("x = x * 2\n", "x = x * 2\n    torch._dynamo.graph_break()\n")
     .replace("return torch.sin", "if x.sum() > 0:\n        return x\n    return torch.sin")
+    + "\n\nis_changed = True\n"
 )
 TESTS = """
 import pytest
@@ -73,6 +82,21 @@ def test_kept(torchprof):
     torchprof(block, x)
 
 
+@pytest.mark.torchprof(device="cpu", max_kernels=2)
+def test_many(torchprof):
+    torchprof(model.many, x)
+
+
+@pytest.mark.torchprof(device="cpu", max_kernels=2, forbid_ops="aten::sin", only_kernels=["gemm"])
+def test_many_limits(torchprof):
+    torchprof(model.many, x)
+
+
+@pytest.mark.torchprof(device="cpu")
+def test_many_new(torchprof):
+    torchprof(model.many if hasattr(model, "is_changed") else model.gated, x)
+
+
 @pytest.mark.torchprof(device="cpu", max_syncs=0)
 def test_syncs(torchprof):
     torchprof(block, x)
@@ -92,7 +116,10 @@ SHOWN = {
         "do: if the change is meant, accept it in the baseline as well: pytest",
     ),
     "test_kept": ("worse than the baseline", "from: model.py:12", "do: fix the code at model.py:12, or accept"),
-    "test_syncs": ("1 limit not measured: max_syncs", "needs a GPU", "do: `torchprof explain needs-gpu` says"),
+    "test_many": ("1 limit missed: max_kernels (worst of 5 steps)", "26 kernels", "and ", "do: drop or fuse"),
+    "test_many_limits": ("3 limits missed", "26 kernels", "do: for max_kernels", "do: for only_kernels"),
+    "test_many_new": ("worse than the baseline", "more lines: pytest -vv", "do: fix the code at model.py:"),
+    "test_syncs": ("1 limit not measured: max_syncs", "needs a GPU", "do: run it on a machine with a GPU"),
 }
 
 
@@ -107,7 +134,7 @@ def failures(tmp_path_factory):
     words = ["-m", "pytest", "-p", "torchprof", "-p", "no:cacheprovider", "--disable-warnings"]
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CI": "", "PY_COLORS": "0"}
     with chdir(folder):
-        kept = [*words, "--torchprof-baseline=update", "-k", "block or kept or whole"]
+        kept = [*words, "--torchprof-baseline=update", "-k", "block or kept or whole or new"]
         assert on_terminal(kept, 80, **environment)[0] == 0
         (folder / "model.py").write_text(CHANGED)
         status, lines = on_terminal(words, 80, **environment)
@@ -128,7 +155,7 @@ def test_a_failure_says_what_is_wrong_then_where_and_what_to_do(failures, name):
 def test_what_to_do_is_on_the_first_screen_before_what_gates_nothing(failures, name):
     lines = failures[name]
     asked = [at for at, line in enumerate(lines) if line.startswith("  do: ")]
-    beside = [at for at, line in enumerate(lines) if line.startswith("  not gated: ")]
+    beside = [at for at, line in enumerate(lines) if line.startswith("  not gated (fails nothing): ")]
     assert asked
     assert max(asked) < 24
     assert all(max(asked) < at for at in beside)

@@ -82,6 +82,18 @@ def test_another_threads_work_is_not_left_out():
     assert "[other-thread]" in str(verdicts)
 
 
+def test_recording_that_is_switched_off_meanwhile_is_noticed():
+    def candidate(x):
+        torch.autograd._enable_record_function(False)
+        y = x.cos()
+        torch.autograd._enable_record_function(True)
+        return y.sin()
+
+    verdicts = judge(candidate, X, limits={"only_kernels": "aten::sin"}, device="cpu")
+    assert verdicts.status == NOT_MEASURED
+    assert "test_written_kernels.py:" in str(verdicts)
+
+
 def test_what_raises_is_not_accepted():
     def candidate(x):
         x.sin()
@@ -111,6 +123,18 @@ def test_another_process_is_not_seen():
 def test_who_knows_of_the_profiler_may_behave():
     def candidate(x):
         return x.sin() if torch.autograd._profiler_enabled() else x @ x
+
+    assert holds(candidate)
+
+
+def test_a_switch_of_torchs_that_was_kept_from_before_is_not_noticed():
+    switch = torch.autograd._enable_record_function
+
+    def candidate(x):
+        switch(False)
+        y = x.cos()
+        switch(True)
+        return y.sin()
 
     assert holds(candidate)
 

@@ -220,13 +220,18 @@ class Analysis(HasViews, AllAttributes):
     def kernels(self) -> Kernels:
         """The kernels, in launch order, of the step with most kernels; of several such steps the earliest."""
         self._look("kernels")
-        return max(self._steps, key=lambda step: step.numbers.kernels or 0).kernels
+        return self.fullest_step.kernels
 
     @property
     def ops(self) -> Mapping[str, int]:
         """The operators that launch a kernel of that step or enclose one that does, with counts."""
         self._look("ops")
-        return max(self._steps, key=lambda step: step.numbers.kernels or 0).ops
+        return self.fullest_step.ops
+
+    @property
+    def fullest_step(self) -> StepProfile:
+        """The step with most kernels; of several such steps the earliest."""
+        return max(self._steps, key=lambda step: step.numbers.kernels or 0)
 
     @property
     def collectives(self) -> tuple[Collective, ...]:

@@ -109,6 +109,8 @@ def cuda_graphs(trace: Trace, evidence: CompileEvidence | None, unknown: Reason 
 
 
 def _graph_launches(trace: Trace) -> list[int]:
+    if not trace.links.launches:
+        return []
     names, steps = trace.call_names(frozenset({CallKind.GRAPH_LAUNCH})), trace.step_of_call
     return [i for i in trace.links.launches if trace.calls.name[i] in names and steps[i] >= 0]
 
@@ -159,6 +161,8 @@ def fallbacks(trace: Trace, evidence: CompileEvidence | None) -> tuple[tuple[Fal
 
 def _replaying_calls(trace: Trace, spans: list[Span]) -> set[Span]:
     """Return the calls of a graph that launch a CUDA graph."""
+    if not spans:
+        return set()
     calls, at = trace.calls, ByThread(spans).at
     containing = (at(trace.threads[calls.thread[i]], calls.start[i]) for i in _graph_launches(trace))
     return {span for span in containing if span is not None}

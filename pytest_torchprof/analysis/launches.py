@@ -19,7 +19,7 @@ from pytest_torchprof.analysis.source_lines import Origin, Origins, Places, Work
 from pytest_torchprof.analysis.validity import unprofiled
 from pytest_torchprof.analysis.waits import blocking_calls
 from pytest_torchprof.devices.kinds import CallKind
-from pytest_torchprof.kernels.kernel import Kernel, launcher_text
+from pytest_torchprof.kernels.kernel import BriefKernel, Kernel, launcher_text
 from pytest_torchprof.kernels.kernels import Kernels
 from pytest_torchprof.kernels.operand_types import with_code, with_operands
 from pytest_torchprof.kernels.operands import CONTRACTING, Launch, complete
@@ -332,6 +332,23 @@ class Launching:
         kind = self._trace.gpu.kind
         count = sum(kind[i] == KERNEL for i in part.gpu_ops)
         return Kernels(lambda: map(self._kernel, self._kernels_in_order(part)), count, refusal=self.refusal)
+
+    def brief_kernels(self, part: Part) -> Iterator[BriefKernel]:
+        """Yield the part's kernels in launch order; NotMeasured where some of them left no event.
+
+        Their decoded names are there as long as this object, mostly one for all that are equal.
+        """
+        self.refuse_hidden()
+        trace, names = self._trace, self._trace.names
+        if not trace.device_kind.has_launches:
+            ops = trace.ops
+            for op in part.operators:
+                name = names[ops.name[op]]
+                yield BriefKernel(name, self.decoded_operator(op), name, ops.end[op] - ops.start[op])
+            return
+        gpu, op_of = trace.gpu, self.op_of
+        for i in self._kernels_in_order(part):
+            yield BriefKernel(names[gpu.name[i]], self.decoded(i), self.op_name(op_of[i]), gpu.end[i] - gpu.start[i])
 
     def _kernels_in_order(self, part: Part) -> list[int]:
         gpu, call_of, launched = self._trace.gpu, self._trace.links.call_of, self._trace.calls.start

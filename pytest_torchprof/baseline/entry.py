@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.devices.kinds import DeviceKind
-    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.kernel import LaunchedKernel
     from pytest_torchprof.trace.metadata import Environment
 
 STRUCTURAL: Final = frozenset({"gemm", "conv", "attention"})
@@ -207,23 +207,37 @@ def structure_hash(profile: Analysis) -> str:
     Kernels are the same as for a baseline: for GEMMs, convolutions and attention the dtype and layout count, for all
     others the name without the part that differs from run to run.
     """
-    steps = dict.fromkeys(tuple(record.identity for record in records(step.kernels)) for step in profile.steps)
-    return hashlib.sha256(json.encode(list(steps))).hexdigest()[:16]
+    numbers: dict[tuple[str | None, ...], int] = {}
+    number_of: dict[tuple[str, int, str | None], int] = {}
+    steps: dict[tuple[int, ...], None] = {}
+    for step in profile.steps:
+        launched = []
+        # A large recording launches a few dozen kernels, each of them thousands of times.
+        for kernel in profile.launching.brief_kernels(step.part):
+            key = kernel.name, id(kernel.decoded), kernel.op
+            if key not in number_of:
+                number_of[key] = numbers.setdefault(_record(kernel).identity, len(numbers))
+            launched.append(number_of[key])
+        steps[tuple(launched)] = None
+    identities = list(numbers)
+    return hashlib.sha256(json.encode([[identities[i] for i in step] for step in steps])).hexdigest()[:16]
 
 
-def records(kernels: Iterable[Kernel]) -> tuple[KernelRecord, ...]:
+def records(kernels: Iterable[LaunchedKernel]) -> tuple[KernelRecord, ...]:
     """Return a step's kernels as records for a comparison."""
-    return tuple(
-        KernelRecord(
-            name=kernel.name,
-            family=kernel.family,
-            dtype=kernel.dtype,
-            layout=kernel.layout,
-            helper=kernel.decoded.helper,
-            op=kernel.op,
-            operands=kernel.decoded.operands,
-        )
-        for kernel in kernels
+    return tuple(map(_record, kernels))
+
+
+def _record(kernel: LaunchedKernel) -> KernelRecord:
+    decoded = kernel.decoded
+    return KernelRecord(
+        name=kernel.name,
+        family=decoded.family,
+        dtype=decoded.dtype,
+        layout=decoded.layout,
+        helper=decoded.helper,
+        op=kernel.op,
+        operands=decoded.operands,
     )
 
 

@@ -6,9 +6,9 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -52,14 +52,16 @@ class HandedOver:
     @contextmanager
     def noted(self) -> Iterator[None]:
         """Note the threads that are started meanwhile, and the work that is handed to pools of threads."""
-        with (
-            _note_calls(threading.Thread, "start", lambda thread: getattr(thread, "_target", None) or thread, self),
+        noted = [
+            _note_calls(threading.Thread, "start", _target_of, self),
             _note_calls(ThreadPoolExecutor, "submit", lambda _, function, *__, **___: function, self),
-            ExitStack() as pools,
-        ):
-            for method in _OF_POOLS:
-                pools.enter_context(_note_calls(ThreadPool, method, lambda _, func, *__, **___: func, self))
+            *(_note_calls(ThreadPool, method, lambda _, func, *__, **___: func, self) for method in _OF_POOLS),
+        ]
+        try:
             yield
+        finally:
+            for put_back in reversed(noted):
+                put_back()
 
     def why_unfinished(self, synchronize: Callable[[], None]) -> str | None:
         """Wait until other threads are done with their work; return the work that takes too long, or None.
@@ -118,11 +120,14 @@ def _is_runnable(thread: int) -> bool:
     return status.rpartition(")")[2].split()[:1] == ["R"]
 
 
-@contextmanager
-def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: HandedOver) -> Iterator[None]:
+def _target_of(thread: threading.Thread) -> Any:
+    return getattr(thread, "_target", None) or thread
+
+
+def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: HandedOver) -> Callable[[], None]:
+    """Note the calls of a method from now on; return a function that ends it."""
     original = getattr(owner, method)
 
-    @wraps(original)
     def noting(*args: Any, **named: Any) -> Any:
         name = _name_of_work(work_of(*args, **named))
         if name.startswith(_SERVICES):
@@ -135,17 +140,21 @@ def _note_calls(owner: type, method: str, work_of: Callable[..., Any], seen: Han
             seen.work[work] = name
         return result
 
+    # As functools.wraps does, which takes several times as long: each step of each test replaces ten methods.
+    noting.__wrapped__ = original  # type: ignore[attr-defined]
+    noting.__name__, noting.__qualname__, noting.__doc__ = original.__name__, original.__qualname__, original.__doc__
     inherited = method not in vars(owner)
     setattr(owner, method, noting)
-    try:
-        yield
-    finally:
+
+    def put_back() -> None:
         # If somebody else has replaced it meanwhile, that stays.
         if getattr(owner, method) is noting:
             if inherited:
                 delattr(owner, method)
             else:
                 setattr(owner, method, original)
+
+    return put_back
 
 
 def _name_of_work(work: Any) -> str:

@@ -23,7 +23,11 @@ class Rank:
     """Its number among the ranks on this host; None if it is not known."""
     run_id: str | None = field(default=None, compare=False)
     """The launcher's name of this run of the job, the same for all ranks; None if it has none."""
-    host: str = field(default_factory=socket.gethostname, compare=False)
+
+    @property
+    def host(self) -> str:
+        """The name of this host."""
+        return socket.gethostname()
 
     @property
     def clock(self) -> str | None:
@@ -78,12 +82,15 @@ _LAUNCHERS = (
 # The steps that Slurm makes by itself, for a batch script or an interactive shell, have one task and such a number.
 _SLURMS_OWN_STEPS = 0xFFFFFFF0
 
+_ALONE = Rank()
 _IN_NAME = re.compile(r"\.rank(\d+)of(\d+)(?:\.stacks)?\.json(?:\.gz)?$")
 
 
 def this_rank() -> Rank:
     """Return which rank this process is: by torch.distributed if that is in use, else by the launcher."""
-    launched = next((rank for rank in map(_launched, _LAUNCHERS) if rank is not None), Rank())
+    # Every test asks several times, most often in a process that no launcher has started.
+    known = [by for by in _LAUNCHERS if by.rank in os.environ]
+    launched = next((rank for rank in map(_launched, known) if rank is not None), _ALONE)
     # If torch has not been imported, nobody has initialized it.
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -100,7 +107,6 @@ def rank_in(name: str) -> Rank:
 
 def _launched(by: _Launcher) -> Rank | None:
     number = _whole_number(os.environ.get(by.rank))
-    # Every test asks several times, most often in a process that no launcher has started.
     world = None if number is None else _whole_number(os.environ.get(by.world))
     if number is None or world is None or number >= world:
         return None

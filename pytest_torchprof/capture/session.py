@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import torch
     from torch.profiler.profiler import _KinetoProfile
 
-    from pytest_torchprof.capture.torch_profiler import ProfilerStart
+    from pytest_torchprof.capture.torch_profiler import ProfilerStart, SwitchedOff
     from pytest_torchprof.reasons.reason import Reason
     from pytest_torchprof.trace.metadata import TensorLists
 
@@ -72,7 +72,7 @@ class Session:
         self._thread = threading.get_ident()
         self._profiler: _KinetoProfile | None = None
         self._starts: list[ProfilerStart] = []
-        self._switched_off: list[str] = []
+        self._switched_off: list[SwitchedOff] = []
         self._watch = ExitStack()
         self._ended = False
         self.devices: tuple[int, ...] = ()
@@ -209,7 +209,8 @@ class Session:
         if early and not self.problem:
             self.problem = BuffersFull()
         if self._switched_off and not self.problem:
-            self.problem = CollectionSwitchedOff(self._switched_off[0])
+            first = self._switched_off[0]
+            self.problem = CollectionSwitchedOff(first.line, first.function)
 
     def _wait_for_threads(self) -> None:
         """Let other threads finish their work while it is recorded; NotMeasured if it takes too long."""

@@ -30,7 +30,7 @@ def packages_marked() -> Iterator[bool]:
     aoti = getattr(sys.modules.get("torch._C"), "_aoti", None)
     kinds = [kind for name in _RUNNERS if (kind := getattr(aoti, name, None)) is not None]
     before = [(kind, name, call) for kind in kinds for name in _CALLS if (call := vars(kind).get(name)) is not None]
-    held = any(_is_bound(vars(kind), call) for kind, _, call in before)
+    held = any(_is_bound(vars(kind)) for kind in kinds)
     for kind, name, call in before:
         setattr(kind, name, _marked(call))
     try:
@@ -40,16 +40,20 @@ def packages_marked() -> Iterator[bool]:
             setattr(kind, name, call)
 
 
-def _is_bound(methods: Mapping[str, Any], call: Any) -> bool:
-    """Return whether a bound method of this function exists; besides the class, only that refers to the function."""
-    functions = [function for method in methods.values() if (function := getattr(method, "__func__", None)) is not None]
-    counts = {id(function): sys.getrefcount(function) for function in functions}
-    asked = getattr(call, "__func__", None)
-    if asked is None or counts[id(asked)] == min(counts.values()):
+def _is_bound(methods: Mapping[str, Any]) -> bool:
+    """Return whether a bound method of one of the calls exists; besides the class, only that refers to its function."""
+    functions = {
+        name: function
+        for name, method in methods.items()
+        if (function := getattr(method, "__func__", None)) is not None
+    }
+    counts = {name: sys.getrefcount(function) for name, function in functions.items()}
+    suspects = [name for name in _CALLS if name in counts and counts[name] != min(counts.values())]
+    if not suspects:
         return False
     # Each takes a twentieth of a second; and objects that are no longer in use may still exist.
     gc.collect()
-    return any(isinstance(holder, MethodType) for holder in gc.get_referrers(asked))
+    return any(isinstance(holder, MethodType) for name in suspects for holder in gc.get_referrers(functions[name]))
 
 
 def _marked(call: Callable[..., Any]) -> Callable[..., Any]:

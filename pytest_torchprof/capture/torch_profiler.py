@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_torchprof.reasons.capturing import ThreadOfProfiler
 
@@ -37,6 +37,14 @@ class ProfilerStart:
 
     thread: int
     line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchedOff:
+    """Someone kept the running profiler from recording: from which line, and by which function, as a user calls it."""
+
+    line: str
+    function: str
 
 
 def profiler(
@@ -177,30 +185,42 @@ def profiler_starts() -> Iterator[list[ProfilerStart]]:
 
 
 @contextmanager
-def switched_off() -> Iterator[list[str]]:
-    """Note the lines that switch the running profiler's collection off meanwhile, by torch's method or by its function.
+def switched_off() -> Iterator[list[SwitchedOff]]:
+    """Note what switches the running profiler's collection off meanwhile, or the recording of operators on a thread.
 
-    torch leaves no trace of it, and says until the end that it records.
+    torch leaves no trace of either, and says until the end that it records. Who has taken a function out of torch's
+    modules before calls it unnoticed.
     """
-    lines: list[str] = []
-    holders = [_autograd_profiler(), import_module("torch._C._autograd")]
-    toggles = [(holder, getattr(holder, _TOGGLE)) for holder in holders if hasattr(holder, _TOGGLE)]
+    calls: list[SwitchedOff] = []
+    switches = [
+        (holder, name, original)
+        for holder in (_autograd_profiler(), import_module("torch.autograd"), import_module("torch._C._autograd"))
+        for name in _SWITCHES
+        if (original := getattr(holder, name, None)) is not None
+    ]
+    for holder, name, original in switches:
+        setattr(holder, name, _noting_switch(name, original, calls))
+    try:
+        yield calls
+    finally:
+        for holder, name, original in switches:
+            setattr(holder, name, original)
 
+
+def _noting_switch(name: str, original: Callable[..., Any], calls: list[SwitchedOff]) -> Callable[..., Any]:
     def noting(enable: bool, *args: Any, **kwargs: Any) -> Any:
         if not enable:
-            lines.append(_line_outside_torch())
-        return toggles[0][1](enable, *args, **kwargs)
+            calls.append(SwitchedOff(line=_line_outside_torch(), function=_SWITCHES[name]))
+        return original(enable, *args, **kwargs)
 
-    for holder, _ in toggles:
-        setattr(holder, _TOGGLE, noting)
-    try:
-        yield lines
-    finally:
-        for holder, toggle in toggles:
-            setattr(holder, _TOGGLE, toggle)
+    return noting
 
 
-_TOGGLE = "_toggle_collection_dynamic"
+_SWITCHES = {
+    "_toggle_collection_dynamic": "toggle_collection_dynamic",
+    "_enable_record_function": "_enable_record_function",
+}
+"""torch's functions, and what a user calls."""
 
 
 @contextmanager
@@ -380,24 +400,30 @@ def without_profiler_lines() -> Iterator[None]:
     except OSError:  # no stderr at all: nothing to keep clean
         yield
         return
-    with _held_file() as held:
-        os.dup2(held.fileno(), _STDERR)
+    held = _held_file()
+    try:
+        os.dup2(held, _STDERR)
         try:
             yield
         finally:
             os.dup2(saved, _STDERR)
             os.close(saved)
             _pass_on(held)
+    finally:
+        os.close(held)
 
 
-def _held_file() -> IO[bytes]:
-    # In memory where the system has such files: every test needs two of them.
-    return os.fdopen(os.memfd_create("stderr"), "w+b") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
+def _held_file() -> int:
+    """Return the descriptor of a new file: in memory where the system has such files, every test needs two of them."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("stderr")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
-def _pass_on(held: IO[bytes]) -> None:
-    held.seek(0)
-    rest = _CHATTER.sub(b"", held.read())
+def _pass_on(held: int) -> None:
+    length = os.lseek(held, 0, os.SEEK_END)
+    rest = _CHATTER.sub(b"", os.pread(held, length, 0)) if length else b""
     while rest:
         rest = rest[os.write(_STDERR, rest) :]
 

@@ -66,6 +66,11 @@ def run(arguments: Namespace) -> int:
             problem = f"{arguments.to} cannot be written: {error.strerror or error}"
             return refuse("allow", coded(problem, Code.REPORT_NOT_WRITTEN)) or UNUSABLE
     sys.stdout.write(f"{arguments.to}: {counted(len(new), 'new entry')}, {len(known)} as before\n")
+    if tests := dict.fromkeys(_with_own_limits(results)):
+        sys.stdout.write(
+            "no entries for limits that tests set themselves, which the list does not let pass: "
+            f"{first_of(tuple(tests))}; write allow_ops, allow_syncs or allow_memcpys into their markers\n"
+        )
     if arguments.by == "line" and (tests := dict.fromkeys(_without_lines(results))):
         sys.stdout.write(
             f"no lines are known of {first_of(tuple(tests))}, which have no entry: "
@@ -78,8 +83,8 @@ def _entries(results: Iterable[Result], *, by_line: bool, reason: str) -> Iterat
     for result in results:
         # One entry for all parameters of a test.
         test = result.nodeid.partition("[")[0]
-        for verdict in result.limits:
-            if verdict.limit not in SETTING_OF or verdict.status != MISSED:
+        for verdict in _missed(result):
+            if verdict.of_rule is False:
                 continue
             for row in verdict.rows:
                 if row.also_ran:
@@ -93,9 +98,19 @@ def _entries(results: Iterable[Result], *, by_line: bool, reason: str) -> Iterat
 def _without_lines(results: Iterable[Result]) -> Iterator[str]:
     """Yield the tests that missed one of these limits by what has no line in the report."""
     for result in results:
-        missed = (verdict for verdict in result.limits if verdict.limit in SETTING_OF and verdict.status == MISSED)
+        missed = (verdict for verdict in _missed(result) if verdict.of_rule is not False)
         if any(row.line is None and not row.also_ran for verdict in missed for row in verdict.rows):
             yield result.nodeid
+
+
+def _with_own_limits(results: Iterable[Result]) -> Iterator[str]:
+    """Yield the tests that missed one of these limits which they have set themselves."""
+    return (result.nodeid for result in results if any(verdict.of_rule is False for verdict in _missed(result)))
+
+
+def _missed(result: Result) -> Iterator[Verdict]:
+    """Yield the verdicts on limits that were missed and can have exceptions."""
+    return (verdict for verdict in result.limits if verdict.limit in SETTING_OF and verdict.status == MISSED)
 
 
 def _operator(verdict: Verdict, row: WorkRow) -> str | None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.fleet.folder import FleetFolder, FleetSummary, FrozenList
     from pytest_torchprof.fleet.jobs import JobRecord
     from pytest_torchprof.fleet.judging import FileRecord, FileTask
+    from pytest_torchprof.fleet.rules import FleetRule
+    from pytest_torchprof.fleet.sources import Listed
 
 _DESCRIPTION: Final = """\
 Judges any number of recordings by the limits of the torchprof marker, in processes of this machine or on a cluster.
@@ -148,7 +150,7 @@ def _add_how(own: Parser) -> None:
         metavar="ENGINE",
         help="who judges instead of processes of this machine: futures:MODULE:FACTORY, a function that returns a "
         "concurrent.futures.Executor; dask, a cluster on this machine; dask:ADDRESS, that of a scheduler. It is given "
-        "twice --jobs files at once",
+        "twice --jobs tasks at once, each of them a file or a few small ones",
     )
     own.add_argument(
         "--memory",
@@ -275,7 +277,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     """Return the list of the run; UsageError where the folder has that of another command."""
     from pytest_torchprof.fleet.folder import FrozenList  # noqa: PLC0415
     from pytest_torchprof.fleet.origin import origin_here  # noqa: PLC0415
-    from pytest_torchprof.fleet.rules import Question, asked_of, idle_rules, read_rules  # noqa: PLC0415
+    from pytest_torchprof.fleet.rules import Question, asked_of, read_rules  # noqa: PLC0415
     from pytest_torchprof.fleet.sources import address_of, listed, passed_over, written  # noqa: PLC0415
 
     limits = tuple(arguments.limit)
@@ -290,8 +292,7 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
 
     def make_list() -> FrozenList:
         files = listed(map(address_of, arguments.source), arguments.into, arguments.retries)
-        if unused := idle_rules(asked["rules"], files):
-            raise UsageError(f"{arguments.rules}: {enumerated(unused)}: no file fits; mend the patterns or remove it")
+        _refuse_idle(arguments.rules, asked["rules"], files)
         return FrozenList(**asked, files=files, origin=origin_here(folder.path, asked["sources"]))
 
     frozen = folder.freeze(make_list)
@@ -308,6 +309,19 @@ def _frozen(arguments: Namespace, folder: FleetFolder) -> FrozenList:
     else:
         _tell_of_changes(frozen, arguments)
     return frozen
+
+
+def _refuse_idle(path: Path, rules: Sequence[FleetRule], files: Sequence[Listed]) -> None:
+    """Raise UsageError for rules that fit no file; say of which rules all files are another's."""
+    from pytest_torchprof.fleet.rules import takers  # noqa: PLC0415
+
+    names, of_files = [str(rule.name) for rule in rules], takers(rules, files)
+    if unused := [name for name, numbers in zip(names, of_files, strict=True) if not numbers]:
+        raise UsageError(f"{path}: {enumerated(unused)}: no file fits; mend the patterns or remove it")
+    for number, numbers in enumerate(of_files):
+        if number not in numbers:
+            before = enumerated([names[other] for other in sorted(numbers)])
+            note(f"{path}: {names[number]} is never reached: all files that fit it fit {before}, further up")
 
 
 _ASKED: Final = {

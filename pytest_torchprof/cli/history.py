@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli import UNUSABLE, UsageError, history_files, history_notes, history_prune, sentence
-from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, day, read_branch, store_that_is_there
-from pytest_torchprof.fleet.folder import FleetFolder
-from pytest_torchprof.fleet.history import run_records_of
+from pytest_torchprof.cli.history_read import (
+    add_choice_of_runs,
+    believed,
+    day,
+    read_branch,
+    read_test,
+    store_that_is_there,
+)
 from pytest_torchprof.history.changes import State, events_of, unchanged
 from pytest_torchprof.history.changes_json import changes_json
-from pytest_torchprof.history.event_ids import accepted_because
+from pytest_torchprof.history.event_ids import accepted_because, time_accepted_because
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
 from pytest_torchprof.history.record import BadRecord, Event, RunRecord
 from pytest_torchprof.history.runs import OrderedBy
@@ -27,10 +32,9 @@ from pytest_torchprof.history.taking import take
 from pytest_torchprof.history.texts import census_lines, event_lines, heading_lines, log_lines, remark_lines, when_lines
 from pytest_torchprof.history.time_texts import time_census_lines, time_event_lines, time_log_lines
 from pytest_torchprof.history.times import judged_times, time_events
-from pytest_torchprof.history.where import Where, where_of
-from pytest_torchprof.reasons.codes import Code
-from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import counted, nearest, printable
+from pytest_torchprof.history.where import OBJECT_STORES, Where, where_of
+from pytest_torchprof.remote.addresses import protocol_of
+from pytest_torchprof.text import counted, printable
 from pytest_torchprof.text.tables import on_screen, terminal_width
 
 if TYPE_CHECKING:
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.times import JudgedTimes, TimeEvent
 
 DONE, CHANGED, UNKNOWN = 0, 1, 3
+_RETRIES: Final = 3
+"""How often a request is made again that finds out whether a source is the run of a fleet."""
 
 _DESCRIPTION: Final = """\
 Reads the records that pytest --torchprof-history=STORE has written: one for each run. Kernel counts are exact, so that
@@ -107,7 +113,7 @@ def add_arguments(parser: Parser) -> None:
         "source",
         nargs="+",
         metavar="FILE|DIR|ZIP|STORE",
-        help="where the records are; of torchprof fleet the folder of a run",
+        help="where the records are; of torchprof fleet the folder of a run, or its address",
     )
     taking.add_argument(
         "--only-event",
@@ -156,7 +162,7 @@ def _changes(arguments: Namespace) -> int:
     else:
         width = terminal_width()
         texts = [event_lines(event, branch.notes, width) for event in events] or [["no change of what tests launch"]]
-        time_texts = [time_event_lines(event, width) for event in steps] or [["no step of the times"]]
+        time_texts = [time_event_lines(event, branch.notes, width) for event in steps] or [["no step of the times"]]
         census = census_lines(all_series, width) + time_census_lines(judged, width)
         for lines in (heading_lines(branch, width), *texts, *time_texts, census):
             sys.stdout.write("\n".join(lines) + "\n\n")
@@ -180,7 +186,7 @@ def _status(branch: BranchRuns, all_series: Iterable[Series], events: Iterable[H
 def _time_status(
     branch: BranchRuns, all_series: Iterable[Series], judged: Iterable[JudgedTimes], steps: Iterable[TimeEvent]
 ) -> int:
-    if any(event.holds for event in steps):
+    if any(event.holds and time_accepted_because(event, branch.notes) is None for event in steps):
         return CHANGED
     shown = any(times.smallest is not None for times in judged)
     sure = shown and not any(series.open_end for series in all_series)
@@ -193,47 +199,37 @@ def _is_since(point: Point, since: datetime | None) -> bool:
 
 
 def _log(arguments: Namespace) -> int:
-    branch, all_series = read_branch(arguments)
-    # A step is more than chance among all series, or it is none: so all are judged.
-    judged = judged_times(branch, all_series)
+    read = read_test(arguments)
+    branch = read.branch
+    # Who asks for one test asks one question: what is more than chance in it does not depend on the others.
+    judged = judged_times(branch, read.series)
     width = terminal_width()
     sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
     remarks = remark_lines(branch, width)
     sys.stdout.write("".join(f"{line}\n" for line in ["", *remarks] if remarks))
-    events = events_of(branch, all_series)
-    for series in _of_test(branch, all_series, arguments.test):
+    for series in read.series:
         lines = log_lines(series, unchanged(series), arguments.number, width)
         sys.stdout.write(on_screen("\n" + "\n".join(lines) + "\n"))
-        for event in events:
+        for event in read.events:
             if any(change.key == series.key for change in event.changes):
                 sys.stdout.write("\n" + "\n".join(event_lines(event, branch.notes, width, series.key)) + "\n")
         own = [times for times in judged if times.times.series is series]
         for times in own:
             sys.stdout.write(on_screen("\n" + "\n".join(time_log_lines(times, width)) + "\n"))
         for step in time_events(branch, own):
-            sys.stdout.write("\n" + "\n".join(time_event_lines(step, width)) + "\n")
+            sys.stdout.write("\n" + "\n".join(time_event_lines(step, branch.notes, width, whole=False)) + "\n")
     return DONE
 
 
 def _when(arguments: Namespace) -> int:
     condition = read_condition(arguments.condition)
-    branch, all_series = read_branch(arguments)
+    read = read_test(arguments)
     width = terminal_width()
-    sys.stdout.write("\n".join(heading_lines(branch, width)) + "\n")
-    for series in _of_test(branch, all_series, arguments.test):
+    sys.stdout.write("\n".join(heading_lines(read.branch, width)) + "\n")
+    for series in read.series:
         intervals = intervals_of(series.points, condition)
         sys.stdout.write("\n".join(when_lines(series, intervals, arguments.condition, width)) + "\n")
     return DONE
-
-
-def _of_test(branch: BranchRuns, all_series: Iterable[Series], test: str) -> list[Series]:
-    """Return the series of a test, with each of its labels and on each hardware; TorchprofError if there is none."""
-    keys = {series.key: series for series in all_series}
-    of_test = [series for key, series in keys.items() if key.test == branch.notes.name_now(test) or key.name == test]
-    if not of_test:
-        problem = f"the history has no test {test!r}; {nearest(test, {key.test for key in keys})}"
-        raise TorchprofError(problem, Code.NO_HISTORY)
-    return of_test
 
 
 def _import(arguments: Namespace) -> int:
@@ -248,10 +244,13 @@ def _import(arguments: Namespace) -> int:
 
 
 def _records_of(source: str) -> Iterable[RunRecord | BadRecord]:
-    fleet = FleetFolder(Path(source))
-    if "://" in source or not fleet.has_list:
+    from pytest_torchprof.fleet.folder import folder_of_run  # noqa: PLC0415 - slow to import
+    from pytest_torchprof.fleet.history import run_records_of  # noqa: PLC0415 - as above
+
+    if "://" in source and protocol_of(source) not in OBJECT_STORES:
         return records_in(source)
-    return run_records_of(fleet, _tell)
+    with folder_of_run(source, _RETRIES) as fleet:
+        return run_records_of(fleet, _tell) if fleet.has_list else records_in(source)
 
 
 def _tell(line: str) -> None:

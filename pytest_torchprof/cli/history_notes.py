@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.cli.history_read import add_choice_of_runs, believed, read_branch, store_that_is_there
 from pytest_torchprof.history.changes import events_of
-from pytest_torchprof.history.event_ids import SHOWN, change_id, event_id
+from pytest_torchprof.history.event_ids import SHOWN, change_id, event_id, step_id, time_event_id
 from pytest_torchprof.history.notes import LONGEST, NoteKind, Notes, note_now, notes_by_subject
 from pytest_torchprof.history.store import records_of
+from pytest_torchprof.history.times import judged_times, time_events
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.text import counted, nearest, printable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from pytest_torchprof.cli import Parser
+    from pytest_torchprof.history.runs import BranchRuns
+    from pytest_torchprof.history.series import Series
     from pytest_torchprof.history.store import Store
 
 _SHORTEST: Final = 4
@@ -44,12 +47,19 @@ def _accept(arguments: Namespace) -> int:
     store = store_that_is_there(arguments.store)
     reason = _limited(arguments.reason, "REASON")
     branch, all_series = read_branch(arguments)
-    events = {event_id(event): event for event in events_of(branch, all_series)}
-    event = events[_the_one(arguments.event, events, "event")]
-    for change in event.changes:
-        store.add_note(note_now(NoteKind.ACCEPTED, change_id(change), reason))
-    sys.stdout.write(f"{event_id(event)[:SHOWN]}: known from now on, in {counted(len(event.changes), 'test')}\n")
+    subjects = _subjects(branch, all_series)
+    event = _the_one(arguments.event, subjects, "event")
+    for part in subjects[event]:
+        store.add_note(note_now(NoteKind.ACCEPTED, part, reason))
+    sys.stdout.write(f"{event[:SHOWN]}: known from now on, in {counted(len(subjects[event]), 'test')}\n")
     return 0
+
+
+def _subjects(branch: BranchRuns, all_series: list[Series]) -> dict[str, list[str]]:
+    """Return the ids of the parts of each event, of counts and of times, by its own id."""
+    counts = {event_id(event): [*map(change_id, event.changes)] for event in events_of(branch, all_series)}
+    steps = time_events(branch, judged_times(branch, all_series))
+    return counts | {time_event_id(event): [*map(step_id, event.steps)] for event in steps}
 
 
 def _alias(arguments: Namespace) -> int:
@@ -85,10 +95,14 @@ def _note(arguments: Namespace) -> int:
     store = store_that_is_there(arguments.store)
     text = _limited(arguments.text, "TEXT")
     branch, all_series = read_branch(arguments)
-    events = [*map(event_id, events_of(branch, all_series))]
-    subject = _the_one(arguments.subject, [*events, *branch.commits], "event or commit")
-    store.add_note(note_now(NoteKind.REMARK, subject, text))
-    sys.stdout.write(f"{'event' if subject in events else 'commit'} {subject[:SHOWN]}: noted\n")
+    counts = {*map(event_id, events_of(branch, all_series))}
+    subjects = _subjects(branch, all_series)
+    subject = _the_one(arguments.subject, [*subjects, *branch.commits], "event or commit")
+    # The id of a step of times is another one as soon as a run has narrowed it: what is said is said of its series.
+    parts = [subject] if subject in counts or subject not in subjects else subjects[subject]
+    for part in parts:
+        store.add_note(note_now(NoteKind.REMARK, part, text))
+    sys.stdout.write(f"{'event' if subject in subjects else 'commit'} {subject[:SHOWN]}: noted\n")
     return 0
 
 

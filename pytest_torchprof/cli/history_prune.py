@@ -10,6 +10,7 @@ from msgspec import Struct
 from pytest_torchprof.cli import UsageError
 from pytest_torchprof.cli.history_read import believed, day, store_that_is_there
 from pytest_torchprof.history.reading import RunReader
+from pytest_torchprof.history.reading_beside import read_many
 from pytest_torchprof.text import counted
 from pytest_torchprof.text.tables import on_screen
 
@@ -44,7 +45,7 @@ def _prune(arguments: Namespace) -> int:
     if (arguments.before is None) == (arguments.keep is None):
         raise UsageError("expected --before DATE or --keep N, one of them")
     store = store_that_is_there(arguments.store)
-    runs = sorted(_Dated(run.began, run.uuid) for run in believed(RunReader().read(store.packed())))
+    runs = sorted(_Dated(run.began, run.uuid) for run in believed(read_many(RunReader(), store.packed())))
     if arguments.before is not None:
         old = [run for run in runs if run.began < arguments.before]
     else:

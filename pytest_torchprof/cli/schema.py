@@ -412,17 +412,24 @@ def history() -> Schema:
             "numbers": mapped(listed(NUMBER)),
         }
     )
+    people_say = {"id": TEXT, "accepted": nullable(TEXT), "remarks": listed(TEXT)}
     event = fields(
         {
-            "id": TEXT,
-            "accepted": nullable(TEXT),
-            "remarks": listed(TEXT),
+            **people_say,
             **between,
             **every("came went", mapped(WHOLE)),
             "tests": listed(change),
         }
     )
-    judged = fields({**series, **every("points missing", WHOLE), "gaps": mapped(WHOLE), "open_end": BOOL})
+    judged = fields(
+        {
+            **series,
+            **every("points missing", WHOLE),
+            "gaps": mapped(WHOLE),
+            "open_end": BOOL,
+            "removed_at": nullable(TEXT),
+        }
+    )
     times = {
         **series,
         "machine": TEXT,
@@ -449,7 +456,7 @@ def history() -> Schema:
         "left_out": mapped(WHOLE),
         "events": listed(event),
         "series": listed(judged),
-        "time_events": listed(fields({**between, "tests": listed(step)})),
+        "time_events": listed(fields({**people_say, **between, "tests": listed(step)})),
         "times": listed(fields({**times, "points": WHOLE, **shown})),
     }
     return root("torchprof history changes --json", changes_json.SCHEMA, fields(known))

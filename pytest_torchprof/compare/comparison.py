@@ -194,7 +194,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         moved = [words.noise_words(change) for change in self.numbers if is_noise(change)]
         families = words.family_words(self.families)
         where = [f"where the time is, by family: {'; '.join(families)}"] if families else []
-        return (f"  not gated: {'; '.join([*moved, *where])}",) if moved or where else ()
+        return (f"  not gated (fails nothing): {'; '.join([*moved, *where])}",) if moved or where else ()
 
     @property
     def environment_words(self) -> str:

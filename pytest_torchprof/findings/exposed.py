@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, Literal
 
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.waiting import ExposedCommunication
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import SLOW_KERNELS, Finding, Need, Rule, Threshold
@@ -76,7 +77,7 @@ def _exposed_on_cpu(analysis: Analysis, least: float) -> Iterator[Finding]:
 
 def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Finding:
     job = None if analysis.in_job is None else analysis.in_job.job
-    beyond_us, uncompared_us = (ns / 1000 for ns in _beyond_usual_ns(analysis))
+    beyond_us, uncompared_us = beyond_usual_us(analysis), _uncompared_us(analysis)
     computing_us = _computing_us(analysis)
     return ExposedCommunication(
         time_us=lost_us,
@@ -95,6 +96,16 @@ def _exposed(analysis: Analysis, lost_us: float, spent_ns: Counter[str]) -> Find
     )
 
 
+def beyond_usual_us(analysis: Analysis) -> float:
+    """Return by how much collectives took longer than the fastest quarter of those of their kind, size and group."""
+    return _beyond_usual_ns(analysis)[0] / 1000
+
+
+def _uncompared_us(analysis: Analysis) -> float:
+    return _beyond_usual_ns(analysis)[1] / 1000
+
+
+@once
 def _beyond_usual_ns(analysis: Analysis) -> tuple[int, int]:
     """Return by how much collectives took longer than the lower quartile of those of the same kind, size and group.
 

@@ -120,6 +120,11 @@ class Finding(Struct, frozen=True, kw_only=True, tag_field="finding"):
         }
 
     @property
+    def at(self) -> str:
+        """Where it is, to be put behind its title: the line of the user's code; empty where none is known."""
+        return "" if self.source is None else f" at {self.source}"
+
+    @property
     def in_one_line(self) -> str:
         """Code and message, with the line of the user's code where it is known."""
         return f"{self.code}: {self.message_with_place}"

@@ -17,10 +17,11 @@ from pytest_torchprof.findings.catalogue.headlines import (
     NotMeasuredHeadline,
 )
 from pytest_torchprof.findings.events import Events
+from pytest_torchprof.findings.exposed import beyond_usual_us
 from pytest_torchprof.findings.queued import launched_waits, waits_from_before
-from pytest_torchprof.findings.recaptured import recaptures
+from pytest_torchprof.findings.recaptured import recaptured_from_us, recaptures, recapturing
 from pytest_torchprof.findings.silence import silent_times
-from pytest_torchprof.findings.waiting import loading_times
+from pytest_torchprof.findings.waiting import late_us, loading_times
 from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
@@ -36,7 +37,7 @@ MUCH: Final = 0.2
 
 
 _SOME: Final = 0.05
-"""Of the time, from where on work that is of no step is worth a word."""
+"""Of the time, from where on work that is of no step, or loading of data, is worth a word."""
 _MOST: Final = 0.5
 """Of the idle time, from where on it is told by what the recording begins with; of a gap, by what went on in it."""
 
@@ -94,6 +95,8 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     step = trace.step_of_gpu_op[beside]
     begins = following is not None and step >= 0 and beside == _first_of_step(work, ops, step)
     aside = 1 - work.busy_share - share
+    waited_us = late_us(analysis, work.whole)
+    loading_us, silent_us = (late_us(analysis, spans) for spans in (loading_times(trace), silent_times(analysis)))
     return GpuIdled(
         window_us=work.window_us,
         share=share,
@@ -110,6 +113,12 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
         communicating_share=communicating if communicating >= MUCH else None,
         set_up_us=set_up_us,
         queued_us=sum(end - start for start, end, _ in launched_waits(analysis)) / 1000 / len(work.by_device),
+        late_us=waited_us,
+        loading_us=loading_us if loading_us >= _SOME * work.window_us else None,
+        silent_us=silent_us if silent_us >= _MOST * waited_us > 0 else None,
+        recaptured_us=_idle_during(work, recaptures(analysis)),
+        recaptured_in=recapturing(analysis),
+        recaptured_from_us=recaptured_from_us(analysis),
         meanwhile=_meanwhile(analysis, (start, end), beside),
         events=Events(gaps=((start, end, beside),)),
     )
@@ -159,6 +168,7 @@ def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhi
 def _communicated(analysis: Analysis, share: float, idle: float) -> Headline:
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     longest = max(work.communication, key=lambda i: (gpu.end[i] - gpu.start[i], -i))
+    beyond_us = beyond_usual_us(analysis)
     return GpuCommunicated(
         window_us=work.window_us,
         share=share,
@@ -166,6 +176,7 @@ def _communicated(analysis: Analysis, share: float, idle: float) -> Headline:
         longest_us=work.time_us([longest]),
         name=analysis.launching.decoded(longest).short,
         idle_share=idle if idle >= MUCH else None,
+        beyond_usual_us=beyond_us if beyond_us >= _MOST * share * work.window_us else None,
         source=work.source_of(longest),
         events=Events(gpu_ops=(longest,)),
     )

@@ -1,16 +1,19 @@
-"""The line of the user's code that a finding names: a line with at least half of the finding's time."""
+"""The line of the user's code, or the range, that a finding names: one with at least half of the finding's time."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_torchprof.analysis.gpu_work import GpuWork
+    from pytest_torchprof.trace import Trace
+    from pytest_torchprof.trace.intervals import Spans
 
 
 def source_of_ops(work: GpuWork, gpu_ops: Iterable[int]) -> str | None:
@@ -29,6 +32,18 @@ def source_of_calls(work: GpuWork, calls: Iterable[int]) -> str | None:
     start, end, origins = work.trace.calls.start, work.trace.calls.end, work.launching.origins
     places = ((origins.of_call(i, ABSENT), end[i] - start[i]) for i in calls)
     return _most(work, ((origin.source if origin else None, ns) for origin, ns in places))
+
+
+def range_around(trace: Trace, spans: Spans) -> str | None:
+    """Return the narrowest range of the program that holds at least half of the spans, None if no range does."""
+    notes, held = trace.annotations, intervals.length(spans)
+    entered: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for i, name in enumerate(notes.name):
+        if not trace.names[name].startswith(("ProfilerStep#", "torchprof::")):
+            entered[trace.names[name]].append((notes.start[i], notes.end[i]))
+    ranges = {name: intervals.merged(those) for name, those in entered.items()}
+    around = [name for name, those in ranges.items() if 2 * intervals.length(intervals.within(spans, those)) >= held]
+    return min(around, key=lambda name: (intervals.length(ranges[name]), name), default=None)
 
 
 def _most(work: GpuWork, spent: Iterable[tuple[str | None, int]]) -> str | None:

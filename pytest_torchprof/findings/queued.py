@@ -12,7 +12,7 @@ from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.waiting import LaunchedWorkWaits
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.findings.places import source_of_times
+from pytest_torchprof.findings.places import range_around, source_of_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, where
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.trace import Trace
-    from pytest_torchprof.trace.intervals import Spans
 
 WAITING = Threshold("share", 0.1, "a tenth of the time, as for the gaps that are the host's")
 
@@ -92,19 +91,7 @@ def _cpu_meanwhile(analysis: Analysis) -> tuple[float, str | None, str | None]:
     if not together:
         return 0.0, None, None
     longest = max(waited, key=lambda name: intervals.length(waited[name]))
-    return intervals.length(together) / 1000, longest, _range_around(trace, waited[longest])
-
-
-def _range_around(trace: Trace, spans: Spans) -> str | None:
-    """Return the narrowest range of the program that holds at least half of the spans, None if no range does."""
-    notes, held = trace.annotations, intervals.length(spans)
-    entered: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for i, name in enumerate(notes.name):
-        if not trace.names[name].startswith(("ProfilerStep#", "torchprof::")):
-            entered[trace.names[name]].append((notes.start[i], notes.end[i]))
-    ranges = {name: intervals.merged(those) for name, those in entered.items()}
-    around = [name for name, those in ranges.items() if 2 * intervals.length(intervals.within(spans, those)) >= held]
-    return min(around, key=lambda name: (intervals.length(ranges[name]), name), default=None)
+    return intervals.length(together) / 1000, longest, range_around(trace, waited[longest])
 
 
 def _first_of_their_calls(trace: Trace) -> set[int]:

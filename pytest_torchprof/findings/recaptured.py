@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.findings.catalogue.waiting import GraphRecaptured
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, Finding, Rule, Threshold
+from pytest_torchprof.findings.places import range_around
 from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
@@ -23,10 +25,25 @@ def recaptures(analysis: Analysis) -> Spans:
     return analysis.gpu_work.recapturing_calls
 
 
+def recapturing(analysis: Analysis) -> tuple[str, ...]:
+    """Return the names of these operators, those that took longest first."""
+    ops, names, spent = analysis.trace.ops, analysis.trace.names, Counter[str]()
+    for i in analysis.gpu_work.recapturing_ops:
+        spent[names[ops.name[i]]] += ops.end[i] - ops.start[i]
+    return tuple(name for name, _ in spent.most_common())
+
+
+def recaptured_from_us(analysis: Analysis) -> tuple[float, ...]:
+    """Return when each of their calls began, from the first step's start on."""
+    work, begun = analysis.gpu_work, analysis.trace.ops.start
+    return tuple((begun[i] - work.window[0]) / 1000 for i in work.recapturing_ops)
+
+
 def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find calls that capture the same CUDA graph, although it was launched between them."""
     work = analysis.gpu_work
-    again = intervals.within(recaptures(analysis), work.whole)
+    trace, spans = analysis.trace, recaptures(analysis)
+    again = intervals.within(spans, work.whole)
     spent_us = intervals.length(again) / 1000
     if not again or work.share_of_window(spent_us) < at[SHARE]:
         return
@@ -35,6 +52,9 @@ def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         share=work.share_of_window(spent_us),
         count=len(work.recapturing_ops),
         captures=len(work.capturing_ops),
+        ops=recapturing(analysis),
+        begun_us=recaptured_from_us(analysis),
+        within=range_around(trace, spans),
         events=Events(ops=tuple(work.recapturing_ops)),
         saves_us=spent_us,
     )

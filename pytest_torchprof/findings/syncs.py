@@ -19,7 +19,7 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.intervals import Spans
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings.catalogue.waiting import WaitedFor
@@ -120,10 +120,20 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
         causes_us={cause: ns / 1000 for cause, ns in causes.most_common()},
         causes_idle_us={cause: idled[cause] / 1000 for cause, _ in causes.most_common()},
         source=source_of_calls(work, (i for i, op in (*around.items(), *copies.items()) if asked[op] is not None)),
-        events=Events(calls=tuple(i for name in order for i in waits[name])),
+        events=Events(calls=tuple(_longer_calls(analysis, [i for name in order for i in waits[name]]))),
         # While the CPU waits for a busy GPU nothing is lost, and the GPU's own waits cannot be gained.
         saves_us=min(max(total - held_us, 0.0), free_us),
     )
+
+
+def _longer_calls(analysis: Analysis, waits: Iterable[int]) -> Iterator[int]:
+    """Yield for each wait its longer call: the synchronization, or the copy of its operator before it."""
+    calls = analysis.trace.calls
+    around, copies, _ = _waits_and_operators(analysis)
+    copy_of = {op: i for i, op in copies.items()}
+    for i in waits:
+        copy = copy_of.pop(around[i], i) if i in around else i
+        yield max(i, copy, key=lambda call: calls.end[call] - calls.start[call])
 
 
 @once

@@ -27,7 +27,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.findings.places import source_of_times
+from pytest_torchprof.findings.places import range_around, source_of_times
 from pytest_torchprof.findings.silence import silent_place, silent_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
@@ -92,7 +92,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     lengths = gaps.lengths()
     waited = sum(lengths) / 1000 / len(work.by_device)
     longest_ns, before = max(zip(lengths, gaps.before, strict=True))
-    set_up_us = _late_us(analysis, work.setup_spans)
+    set_up_us = late_us(analysis, work.setup_spans)
     yield OverheadBound(
         time_us=waited,
         share=work.share_of_window(waited),
@@ -103,6 +103,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         busy_us=busy_us,
         longest_us=longest_ns / 1000,
         longest_before=_awaited(analysis, before),
+        within=range_around(analysis.trace, late_gaps(analysis)),
         source=source_of_times(work, zip(gaps.before, lengths, strict=True)),
         events=Events(gaps=tuple(gaps.triples())),
         set_up_us=set_up_us,
@@ -166,10 +167,10 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
     longest_ns, before = max(zip(lengths, late.before, strict=True))
-    silent_us = _late_us(analysis, silent_times(analysis))
+    silent_us = late_us(analysis, silent_times(analysis))
     # Where most of it has no event, what is around that tells where to look.
     place = silent_place(analysis) if 2 * silent_us >= waited_us else None
-    loading_us = _late_us(analysis, loading_times(analysis.trace))
+    loading_us = late_us(analysis, loading_times(analysis.trace))
     after_waits_us = after_waits_ns(analysis) / 1000 / devices
     yield LaunchGaps(
         time_us=waited_us,
@@ -184,23 +185,24 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         loads_long=work.share_of_window(loading_us) >= at[LOADING],
         after_waits_us=after_waits_us,
         waits_long=work.share_of_window(after_waits_us) >= at[SYNCHRONIZING],
-        capturing_us=_late_us(analysis, work.first_captures),
+        capturing_us=late_us(analysis, work.first_captures),
         graphs=bool(analysis.graph_launches),
         silent_us=silent_us,
         silent_after=None if place is None else place[0],
         silent_before=None if place is None else place[1],
         stacks=len(analysis.trace.frames) > 0,
+        within=range_around(analysis.trace, late_gaps(analysis)),
         source=source_of_times(work, zip(late.before, lengths, strict=True)),
         events=Events(gaps=tuple(late.triples())),
         # What is done once is the cold start's, and what is captured again has a finding of its own.
         saves_us=max(
-            waited_us - _late_us(analysis, intervals.union_of([work.setup_spans, work.recapturing_calls])), 0.0
+            waited_us - late_us(analysis, intervals.union_of([work.setup_spans, work.recapturing_calls])), 0.0
         ),
     )
 
 
-def _late_us(analysis: Analysis, spans: Spans) -> float:
-    """Return how much of the late gaps passed in these spans; of several GPUs the mean."""
+def late_us(analysis: Analysis, spans: Spans) -> float:
+    """Return for how long the GPU waited for launches in these spans; of several GPUs the mean."""
     of_devices = _late_gaps_of_devices(analysis) if spans else ()
     inside = sum(intervals.length(intervals.within(gaps, spans)) for gaps in of_devices)
     return inside / 1000 / max(len(analysis.gpu_work.by_device), 1)

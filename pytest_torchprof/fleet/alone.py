@@ -1,4 +1,4 @@
-"""``python -m pytest_torchprof.fleet.alone``: one file in a process of its own, which may end as it likes."""
+"""``python -m pytest_torchprof.fleet.alone``: files in a process of their own, which may end as it likes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_torchprof.fleet.bounded import Bounds, judge_within
-from pytest_torchprof.fleet.judging import FileTask, Hindrance, Trouble
+from pytest_torchprof.fleet.judging import Answers, FileTask, Hindrance, Tasks, Trouble
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.fleet import TookTooLong, TookTooMuchMemory, WorkerDied
 from pytest_torchprof.system.processes import run
@@ -24,11 +24,6 @@ _OVERTIME: Final = (1, -14)
 """With what a process ends that takes too long: faulthandler's status, or the signal of an alarm."""
 
 
-class _Errand(Struct, frozen=True):
-    task: FileTask
-    bounds: Bounds
-
-
 class _Came(Struct, frozen=True):
     """What comes back: a record has no cause."""
 
@@ -36,30 +31,38 @@ class _Came(Struct, frozen=True):
     reason: AnyReason | None = None
 
 
-def judge_alone(task: FileTask, bounds: Bounds) -> bytes | Trouble:
-    """Return what a file comes to in a process of its own, whatever becomes of that."""
-    errand = msgspec.json.encode(_Errand(task, bounds)).decode()
+def judge_alone(tasks: Tasks, bounds: Bounds) -> Answers:
+    """Return what files come to in a process of their own, whatever becomes of that."""
+    given = [msgspec.json.encode(part).decode() for part in (bounds, *tasks)]
     began = time.monotonic()
-    done = run([sys.executable, "-P", "-m", __name__, errand], limit_s=bounds.timeout_s + _GRACE_S)
+    done = run([sys.executable, "-P", "-m", __name__, *given], limit_s=bounds.timeout_s * len(tasks) + _GRACE_S)
+    # What it was writing when it ended has no end.
+    answers = [_read(line, bounds) for line in os.fsencode(done.output).split(b"\n")[:-1]]
+    if len(answers) == len(tasks):
+        return answers
     if done.status is None or (done.status in _OVERTIME and time.monotonic() - began >= bounds.timeout_s):
-        return Trouble(cause=Hindrance.TIME, reason=TookTooLong(bounds.timeout_s * 1e6))
-    if done.status != 0:
-        return Trouble(cause=Hindrance.DEATH, reason=WorkerDied(done.status))
-    answer = os.fsencode(done.output)
-    came = msgspec.json.decode(answer, type=_Came)
+        return [*answers, Trouble(cause=Hindrance.TIME, reason=TookTooLong(bounds.timeout_s * 1e6))]
+    return [*answers, Trouble(cause=Hindrance.DEATH, reason=WorkerDied(done.status))]
+
+
+def _read(line: bytes, bounds: Bounds) -> bytes | Trouble:
+    came = msgspec.json.decode(line, type=_Came)
     if came.cause is None:
-        return answer
+        return line
     reason = TookTooMuchMemory(bounds.memory_bytes) if came.cause is Hindrance.MEMORY else came.reason
     return Trouble(cause=came.cause, reason=reason)
 
 
-def main(errand: str) -> int:
-    """Run an errand; write the answer, and return the exit status."""
-    asked = msgspec.json.decode(errand, type=_Errand)
-    came = judge_within(asked.task, asked.bounds)
-    sys.stdout.buffer.write(msgspec.json.encode(came) if isinstance(came, Trouble) else came)
+def main(written: str, *tasks: str) -> int:
+    """Judge files within bounds; write a line for each as soon as it is known, and return the exit status."""
+    bounds = msgspec.json.decode(written, type=Bounds)
+    for task in tasks:
+        came = judge_within(msgspec.json.decode(task, type=FileTask), bounds)
+        line = msgspec.json.encode(came) if isinstance(came, Trouble) else came
+        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.flush()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -10,8 +10,9 @@ from pytest_torchprof.fleet.remote import refuse_unreachable
 from pytest_torchprof.history.where import OBJECT_STORES
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.remote.addresses import protocol_of, reason_without_secrets
+from pytest_torchprof.remote.addresses import protocol_of
 from pytest_torchprof.remote.files import TRIES
+from pytest_torchprof.remote.guarding import guarded
 from pytest_torchprof.remote.patience import is_missing, patiently
 from pytest_torchprof.text import enumerated, without_passwords
 
@@ -99,9 +100,9 @@ class Bucket(Struct, frozen=True):
         return opened(f"{self.address}/{name}", tries=TRIES)
 
     def _asked(self, failed: str, ask: Callable[[], _Answer]) -> _Answer:
-        try:
+        def refusal(why: str, _: Exception) -> TorchprofError:
+            text = f"{self.shown}: {failed}: {why}. What was judged so far stays; the same command goes on from there."
+            return TorchprofError(text, Code.REPORT_NOT_WRITTEN)
+
+        with guarded(self.address, refusal):
             return patiently(ask, self.retries)
-        except Exception as problem:  # noqa: BLE001 - libraries raise what they like
-            why = reason_without_secrets(problem, self.address)
-        text = f"{self.shown}: {failed}: {why}. What was judged so far stays; the same command goes on from there."
-        raise TorchprofError(text, Code.REPORT_NOT_WRITTEN)

@@ -16,7 +16,7 @@ from pytest_torchprof.fleet.bounded import Bounds, judge_within
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from pytest_torchprof.fleet.judging import FileTask, Trouble
+    from pytest_torchprof.fleet.judging import Answers, Tasks
 
 _LIFETIME: Final = 1000
 """After how many files a process is replaced, so that what fragments its memory is gone."""
@@ -33,26 +33,26 @@ class LocalCrew:
         self._given = 0
         self._alone = ThreadPoolExecutor(jobs)
 
-    def submit(self, task: FileTask) -> Future[bytes | Trouble]:
-        """Let a file be judged beside others."""
+    def submit(self, tasks: Tasks) -> Future[Answers]:
+        """Let files be judged beside others."""
         if self._given >= _LIFETIME * self._jobs:
             self.renew()
         try:
-            return self._submit(task)
+            return self._submit(tasks)
         except BrokenExecutor:  # A process has died that had nothing to do.
             self.renew()
-            return self._submit(task)
+            return self._submit(tasks)
 
-    def _submit(self, task: FileTask) -> Future[bytes | Trouble]:
+    def _submit(self, tasks: Tasks) -> Future[Answers]:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self._jobs, mp_context=get_context("spawn"), initializer=_begin)
             self._given = 0
-        self._given += 1
-        return self._pool.submit(judge_beside, task, self._bounds)
+        self._given += len(tasks)
+        return self._pool.submit(judge_beside, tasks, self._bounds)
 
-    def submit_alone(self, task: FileTask) -> Future[bytes | Trouble]:
-        """Let a file be judged in a process of its own."""
-        return self._alone.submit(judge_alone, task, self._bounds)
+    def submit_alone(self, tasks: Tasks) -> Future[Answers]:
+        """Let files be judged in a process of their own."""
+        return self._alone.submit(judge_alone, tasks, self._bounds)
 
     def renew(self) -> None:
         """Take new processes for the files to come; the ones there finish what they have."""
@@ -69,10 +69,10 @@ class LocalCrew:
         self._alone.shutdown(wait=True, cancel_futures=True)
 
 
-def judge_beside(task: FileTask, bounds: Bounds) -> bytes | Trouble:
-    """Return what a file comes to, in a process that judges others before and after it."""
-    came = judge_within(task, bounds)
-    # Nothing of the file stays: what was there before it was frozen, and is not gone through.
+def judge_beside(tasks: Tasks, bounds: Bounds) -> Answers:
+    """Return what files come to, in a process that judges others before and after them."""
+    came = [judge_within(task, bounds) for task in tasks]
+    # Nothing of the files stays: what was there before them was frozen, and is not gone through.
     gc.collect()
     return came
 

@@ -9,8 +9,9 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, 
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pytest_torchprof.fleet.judging import FileTask, Hindrance, Trouble, encoded, is_quarantined, quarantined
+from pytest_torchprof.fleet.judging import Hindrance, Trouble, encoded, is_quarantined, quarantined
 from pytest_torchprof.reasons.errors import describe
 from pytest_torchprof.reasons.fleet import JudgingFailed
 from pytest_torchprof.remote.patience import pause_s
@@ -19,24 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_torchprof.fleet.folder import FleetFolder
+    from pytest_torchprof.fleet.judging import Answers, FileTask, Tasks
     from pytest_torchprof.fleet.progress import Progress
 
 _PART_RECORDS: Final = 500
 _PART_S: Final = 5.0
 """When a part is closed: what is in none yet is judged again if the driver is killed."""
+_TOGETHER_FILES: Final = 16
+_TOGETHER_BYTES: Final = 256 << 10
+"""How many small files are given to a process together, which otherwise took longer than many of them take."""
 
 
 class Crew(Protocol):
     """Judges files, by whatever processes."""
 
     at_once: int
-    """How many files it is given together."""
+    """How many tries it is given at once."""
 
-    def submit(self, task: FileTask) -> Future[bytes | Trouble]:
-        """Let a file be judged beside others."""
+    def submit(self, tasks: Tasks) -> Future[Answers]:
+        """Let files be judged beside others."""
 
-    def submit_alone(self, task: FileTask) -> Future[bytes | Trouble]:
-        """Let a file be judged in a process of its own."""
+    def submit_alone(self, tasks: Tasks) -> Future[Answers]:
+        """Let files be judged in a process of their own."""
 
     def renew(self) -> None:
         """Go on after processes have died."""
@@ -46,9 +51,9 @@ class Crew(Protocol):
 
 
 class _Try(Struct, frozen=True):
-    """One try of a file."""
+    """One try of a file, or of a few small ones."""
 
-    task: FileTask
+    tasks: Tasks
     alone: bool = False
     before: int = 0
     """How many tries of this kind failed before."""
@@ -58,7 +63,7 @@ class _Queue:
     """The tries to come: those of bad files first, which are due, then the files in their order."""
 
     def __init__(self, tasks: Iterable[FileTask]) -> None:
-        self._tasks: Iterator[FileTask] = iter(tasks)
+        self._tasks: Iterator[Tasks] = together(tasks)
         self._again: deque[_Try] = deque()
         self._later: list[tuple[float, int, _Try]] = []
         self._count = 0
@@ -69,11 +74,11 @@ class _Queue:
             self._again.append(heapq.heappop(self._later)[2])
         if self._again:
             return self._again.popleft()
-        task = next(self._tasks, None)
-        return None if task is None else _Try(task)
+        tasks = next(self._tasks, None)
+        return None if tasks is None else _Try(tasks)
 
     def again(self, attempt: _Try) -> None:
-        """Try a file again, after a pause that grows."""
+        """Try files again, after a pause that grows."""
         self._count += 1
         due_in_s = pause_s(attempt.before) if attempt.before else 0.0
         heapq.heappush(self._later, (time.monotonic() + due_in_s, self._count, attempt))
@@ -108,12 +113,12 @@ class _Part:
 def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: int, progress: Progress) -> None:
     """Judge files until each has a record in the folder; TorchprofError if they cannot be kept."""
     queue, part = _Queue(tasks), _Part(folder)
-    running: dict[Future[bytes | Trouble], _Try] = {}
+    running: dict[Future[Answers], _Try] = {}
     try:
         while True:
             while len(running) < crew.at_once and (attempt := queue.next()) is not None:
                 submit = crew.submit_alone if attempt.alone else crew.submit
-                running[submit(attempt.task)] = attempt
+                running[submit(attempt.tasks)] = attempt
             if not running and queue.due_in_s is None:
                 break
             if running:
@@ -127,10 +132,9 @@ def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: i
             if any(isinstance(problem, BrokenExecutor) for problem in problems):
                 crew.renew()
             for (attempt, future), problem in zip(came, problems, strict=True):
-                line = _settled(attempt, future, problem, queue, retries)
-                if line is not None:
+                for task, line in _settled(attempt, future, problem, queue, retries):
                     part.add(line)
-                    progress.see(attempt.task.file.size or 0, is_quarantined=is_quarantined(line))
+                    progress.see(task.file.size or 0, is_quarantined=is_quarantined(line))
             part.close_if_old()
             progress.show()
     finally:
@@ -140,24 +144,56 @@ def drive(tasks: Iterable[FileTask], crew: Crew, folder: FleetFolder, retries: i
         part.close()
 
 
-def _problem(future: Future[bytes | Trouble]) -> BaseException | None:
+def together(tasks: Iterable[FileTask]) -> Iterator[Tasks]:
+    """Yield files in their order, small ones that follow each other together.
+
+    One whose size is not known, or that has to be fetched, which takes longer, comes by itself.
+    """
+    batch: list[FileTask] = []
+    size_bytes = 0
+    for task in tasks:
+        file = task.file
+        own_bytes = _TOGETHER_BYTES if file.size is None or file.is_remote else file.size
+        if batch and (len(batch) == _TOGETHER_FILES or size_bytes + own_bytes > _TOGETHER_BYTES):
+            yield tuple(batch)
+            batch, size_bytes = [], 0
+        batch.append(task)
+        size_bytes += own_bytes
+    if batch:
+        yield tuple(batch)
+
+
+def _problem(future: Future[Answers]) -> BaseException | None:
     """Return what an engine says of a try whose process has died, or could not be reached."""
     return CancelledError("cancelled by the engine") if future.cancelled() else future.exception()
 
 
 def _settled(
-    attempt: _Try, future: Future[bytes | Trouble], problem: BaseException | None, queue: _Queue, retries: int
-) -> bytes | None:
-    """Return the record that a try came to, encoded; None if the file is tried again."""
-    came = Trouble(cause=Hindrance.DEATH) if problem is not None else future.result()
-    if not isinstance(came, Trouble):
-        return came
-    if came.cause is not Hindrance.READING and not attempt.alone:
-        # Perhaps it was another file that ended the process, or took its memory.
-        queue.again(_Try(attempt.task, alone=True))
-        return None
+    attempt: _Try, future: Future[Answers], problem: BaseException | None, queue: _Queue, retries: int
+) -> Iterator[tuple[FileTask, bytes]]:
+    """Yield the records that a try came to, encoded, with their files; the others are tried again."""
+    if problem is not None and not attempt.alone:
+        # Perhaps it was another file that ended the process.
+        queue.again(replace(attempt, alone=True))
+        return
+    answers: Answers = future.result() if problem is None else [Trouble(cause=Hindrance.DEATH)] * len(attempt.tasks)
+    for task, came in zip(attempt.tasks, answers, strict=False):
+        if not isinstance(came, Trouble):
+            yield task, came
+        elif (again := _again(attempt, task, came, retries)) is not None:
+            queue.again(again)
+        else:
+            reason = came.reason or JudgingFailed("" if problem is None else describe(problem))
+            yield task, encoded(quarantined(task, reason))
+    if rest := attempt.tasks[len(answers) :]:
+        queue.again(_Try(rest, alone=True))
+
+
+def _again(attempt: _Try, task: FileTask, came: Trouble, retries: int) -> _Try | None:
+    """Return how a file is tried again that came to nothing; None if it is not."""
+    if came.cause is not Hindrance.READING and not (attempt.alone and len(attempt.tasks) == 1):
+        # Perhaps it was another file that took its memory.
+        return _Try((task,), alone=True)
     if came.cause in (Hindrance.READING, Hindrance.DEATH) and attempt.before < retries:
-        queue.again(_Try(attempt.task, alone=attempt.alone, before=attempt.before + 1))
-        return None
-    reason = came.reason or JudgingFailed("" if problem is None else describe(problem))
-    return encoded(quarantined(attempt.task, reason))
+        return _Try((task,), alone=attempt.alone, before=attempt.before + 1)
+    return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from pytest_torchprof.fleet.judging import FileTask, Trouble
+    from pytest_torchprof.fleet.judging import Answers, Tasks
 
 FORMS: Final = "futures:MODULE:FACTORY, dask or dask:ADDRESS"
 
@@ -41,15 +41,15 @@ class EngineCrew:
         self._engine, self._bounds = engine, bounds
         self._executor = _made(engine)
 
-    def submit(self, task: FileTask) -> Future[bytes | Trouble]:
-        """Let a file be judged beside others."""
-        return self._submit(judge_there, task, self._bounds, _this_process())
+    def submit(self, tasks: Tasks) -> Future[Answers]:
+        """Let files be judged beside others."""
+        return self._submit(judge_there, tasks, self._bounds, _this_process())
 
-    def submit_alone(self, task: FileTask) -> Future[bytes | Trouble]:
-        """Let a file be judged in a process of its own, which one of the engine's starts."""
-        return self._submit(judge_alone, task, self._bounds)
+    def submit_alone(self, tasks: Tasks) -> Future[Answers]:
+        """Let files be judged in a process of their own, which one of the engine's starts."""
+        return self._submit(judge_alone, tasks, self._bounds)
 
-    def _submit(self, work: Callable[..., bytes | Trouble], *given: Any) -> Future[bytes | Trouble]:
+    def _submit(self, work: Callable[..., Answers], *given: Any) -> Future[Answers]:
         try:
             return self._executor.submit(work, *given)
         except BrokenExecutor:
@@ -67,10 +67,10 @@ class EngineCrew:
         self._engine.close()
 
 
-def judge_there(task: FileTask, bounds: Bounds, driver: str) -> bytes | Trouble:
-    """Return what a file comes to, in a process of the engine."""
+def judge_there(tasks: Tasks, bounds: Bounds, driver: str) -> Answers:
+    """Return what files come to, in a process of the engine."""
     # An executor of threads has no process that may end.
-    return judge_alone(task, bounds) if driver == _this_process() else judge_within(task, bounds)
+    return judge_alone(tasks, bounds) if driver == _this_process() else [judge_within(task, bounds) for task in tasks]
 
 
 def engine_called(name: str) -> Engine:

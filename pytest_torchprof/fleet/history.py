@@ -33,14 +33,14 @@ def run_records_of(folder: FleetFolder, note: Callable[[str], None]) -> list[Run
     frozen, records = folder.frozen(), folder.known(note)
     if frozen.origin is None:
         problem = "the list is one of an earlier version, which does not say when and of which commit it was made"
-        raise TorchprofError(f"{folder.path}: {problem}; run it into another folder", Code.BAD_RECORD)
+        raise TorchprofError(f"{folder.shown}: {problem}; run it into another folder", Code.BAD_RECORD)
     if len(frozen.files) > MOST_MEASUREMENTS:
         problem = f"{len(frozen.files):,} files, and a run in a history has at most {MOST_MEASUREMENTS:,}"
-        raise TorchprofError(f"{folder.path}: {problem}; run them into several folders", Code.BAD_RECORD)
+        raise TorchprofError(f"{folder.shown}: {problem}; run them into several folders", Code.BAD_RECORD)
     keys = [task.key for task in frozen.tasks()]
     if missing := sum(key not in records.places for key in keys):
         problem = f"{counted(missing, 'file')} of {len(keys):,} have no record; torchprof fleet run judges them"
-        raise TorchprofError(f"{folder.path}: {problem}", Code.BAD_RECORD)
+        raise TorchprofError(f"{folder.shown}: {problem}", Code.BAD_RECORD)
     names = names_of(frozen.files, frozen.sources)
     by_machine: dict[MachineRecord, list[Result]] = {}
     nowhere, unknown = machine_of([]), list[Result]()

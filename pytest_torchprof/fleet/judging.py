@@ -97,6 +97,12 @@ class Trouble(Struct, frozen=True, kw_only=True):
     """Why it is quarantined if no other try comes to more."""
 
 
+Tasks = tuple[FileTask, ...]
+"""Files that are given to a process together: a few small ones, or one."""
+Answers = list[bytes | Trouble]
+"""What they came to, in their order: records, encoded; fewer, of which the last is Trouble, where the process ended."""
+
+
 def judge(task: FileTask) -> bytes | Trouble:
     """Return the record of what a file comes to, encoded; Trouble where another try may come to more."""
     try:
@@ -177,7 +183,7 @@ def _judged(task: FileTask) -> FileRecord:
             reason=why,
             limits=verdicts,
             structure=structure_hash(profile) if known else None,
-            kernels=calls_of(profile.kernels) if known else (),
+            kernels=calls_of(profile.launching.brief_kernels(profile.fullest_step.part)) if known else (),
         ),
         families=_families(profile) if known else (),
         part=part,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.remote.addresses import MODULES, protocol_of, reason_without_secrets, why_not_installed
+from pytest_torchprof.remote.addresses import MODULES, protocol_of, why_not_installed
 from pytest_torchprof.remote.files import file_at
+from pytest_torchprof.remote.guarding import guarded
 from pytest_torchprof.remote.patience import is_missing, patiently
 from pytest_torchprof.text import without_passwords
 
@@ -31,14 +32,13 @@ def refuse_unreachable(address: str) -> None:
 
 def asked(address: str, ask: Callable[[], _Answer], retries: int) -> _Answer:
     """Return what a store answers, which is asked until it does; TorchprofError where it does not."""
-    try:
-        return patiently(ask, retries)
-    except TorchprofError:
-        raise
-    except Exception as problem:  # noqa: BLE001 - libraries raise what they like
+
+    def refusal(why: str, problem: Exception) -> TorchprofError:
         code = Code.BAD_USAGE if isinstance(problem, ImportError | ValueError) else Code.RECORDING_UNREADABLE
-        text = f"{without_passwords(address)}: cannot be read: {reason_without_secrets(problem, address)}"
-        raise TorchprofError(text, code) from None
+        return TorchprofError(f"{without_passwords(address)}: cannot be read: {why}", code)
+
+    with guarded(address, refusal):
+        return patiently(ask, retries)
 
 
 def files_now(addresses: Sequence[str], retries: int) -> dict[str, RemoteFile]:

@@ -85,10 +85,17 @@ def question_of(file: Listed, rules: Sequence[FleetRule], limits: tuple[str, ...
     return Question(limits=limits) if rule is None else _asked_by(rule, limits)
 
 
-def idle_rules(rules: Iterable[FleetRule], files: Iterable[Listed]) -> list[str]:
-    """Return the names of the rules that fit none of the files."""
-    listed = tuple(files)
-    return [str(rule.name) for rule in rules if not any(_fits(rule, file) for file in listed)]
+def takers(rules: Sequence[FleetRule], files: Iterable[Listed]) -> list[set[int]]:
+    """Return for each rule, by its number, which rules count for the files that it fits: itself, or others before it.
+
+    A rule that fits no file has none.
+    """
+    first: list[set[int]] = [set() for _ in rules]
+    for file in files:
+        fitting = [number for number, rule in enumerate(rules) if _fits(rule, file)]
+        for number in fitting:
+            first[number].add(fitting[0])
+    return first
 
 
 def asked_of(question: Question) -> tuple[OwnKernels, tuple[Asked, ...], tuple[Rule, ...]]:

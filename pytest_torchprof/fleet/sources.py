@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections import Counter
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
@@ -232,14 +233,23 @@ def _file(path: str, more: Mapping[str, Any] | None = None) -> Listed:
 def _members(archive: Listed, content: Path | BinaryIO) -> Iterator[Listed]:
     try:
         with zipfile.ZipFile(content) as packed:
-            for member in packed.infolist():
-                if member.filename.endswith(ENDINGS) and not is_stacks_name(member.filename):
-                    yield msgspec.structs.replace(archive, member=member.filename, size=member.file_size)
+            members = [
+                member
+                for member in packed.infolist()
+                if member.filename.endswith(ENDINGS) and not is_stacks_name(member.filename)
+            ]
     except DAMAGED as problem:
         if archive.is_remote and not isinstance(problem, zipfile.BadZipFile):
             raise
         text = f"{archive.shown}: the archive cannot be read: {problem}. Copy it again, or leave it out."
         raise TorchprofError(text, Code.RECORDING_UNREADABLE) from None
+    (name, count), *_ = Counter(member.filename for member in members).most_common(1) or [("", 0)]
+    if count > 1:
+        # By its name only the last of them can be read.
+        text = f"{archive.shown}: {count} recordings in the archive are called {name}. Pack each by a name of its own."
+        raise TorchprofError(text, Code.RECORDING_UNREADABLE)
+    for member in members:
+        yield msgspec.structs.replace(archive, member=member.filename, size=member.file_size)
 
 
 def _files_of_manifest(path: Path) -> Iterator[Listed]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from pytest_torchprof.fleet.at_hand import fetch_to, is_same
-from pytest_torchprof.fleet.judging import FileTask, Trouble, encoded, quarantined
+from pytest_torchprof.fleet.judging import Answers, FileTask, Tasks, encoded, quarantined
 from pytest_torchprof.reasons.errors import UnreadableRecording
 from pytest_torchprof.reasons.fleet import ChangedSinceListed
 from pytest_torchprof.remote.addresses import protocol_of
@@ -32,13 +32,13 @@ class StagingCrew:
         self._crew = crew
         self._folder = TemporaryDirectory(prefix="torchprof-")
 
-    def submit(self, task: FileTask) -> Future[bytes | Trouble]:
-        """Let a file be judged beside others."""
-        return self._submit(task, self._crew.submit)
+    def submit(self, tasks: Tasks) -> Future[Answers]:
+        """Let files be judged beside others."""
+        return self._submit(tasks, self._crew.submit)
 
-    def submit_alone(self, task: FileTask) -> Future[bytes | Trouble]:
-        """Let a file be judged in a process of its own."""
-        return self._submit(task, self._crew.submit_alone)
+    def submit_alone(self, tasks: Tasks) -> Future[Answers]:
+        """Let files be judged in a process of their own."""
+        return self._submit(tasks, self._crew.submit_alone)
 
     def renew(self) -> None:
         """Go on after processes have died."""
@@ -49,19 +49,21 @@ class StagingCrew:
         self._crew.end()
         self._folder.cleanup()
 
-    def _submit(self, task: FileTask, submit: Callable[[FileTask], Future[bytes | Trouble]]) -> Future[bytes | Trouble]:
-        if protocol_of(task.file.url) != _OWN:
-            return submit(task)
+    def _submit(self, tasks: Tasks, submit: Callable[[Tasks], Future[Answers]]) -> Future[Answers]:
+        if all(protocol_of(task.file.url) != _OWN for task in tasks):
+            return submit(tasks)
+        # A file behind an address comes by itself.
+        (task,) = tasks
         try:
             copy = self._copied(task)
             changed = not is_same(task.file)
         except UnreadableRecording:
             # Reading it says so.
-            return submit(task)
+            return submit(tasks)
         if not changed:
-            return submit(replace(task, copy=str(copy)))
-        known: Future[bytes | Trouble] = Future()
-        known.set_result(encoded(quarantined(task, ChangedSinceListed())))
+            return submit((replace(task, copy=str(copy)),))
+        known: Future[Answers] = Future()
+        known.set_result([encoded(quarantined(task, ChangedSinceListed()))])
         return known
 
     def _copied(self, task: FileTask) -> Path:

@@ -14,12 +14,20 @@ from pytest_torchprof import baseline
 from pytest_torchprof.baseline import Entry, RankEntry
 from pytest_torchprof.history.entries import entry_in
 from pytest_torchprof.history.notes import Note, Notes, notes_by_subject
-from pytest_torchprof.history.record import BadRecord, MeasurementRecord, RunHead, RunRecord, read_head
-from pytest_torchprof.history.runs import LeftOut, newest_first, why_never
+from pytest_torchprof.history.record import (
+    BEGINNING_BYTES,
+    BadRecord,
+    MeasurementRecord,
+    RunHead,
+    RunRecord,
+    head_in,
+    read_head,
+)
+from pytest_torchprof.history.runs import LeftOut, branches_of, newest_first, why_never
 from pytest_torchprof.history.store import records_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.history.store import Store
     from pytest_torchprof.report.result import Outcome
@@ -65,6 +73,8 @@ class BranchBaseline(Struct, frozen=True, kw_only=True):
     """The GPUs, or CPUs, on which its runs have measured, by their names in baseline files."""
     left_out: Mapping[LeftOut | None, int]
     """How many of its runs are no points of it, by the reason; None: they were stopped."""
+    branches: tuple[str, ...]
+    """All that its history has runs of, those with the most first."""
     refused: tuple[BadRecord, ...]
     """What is wrong with records of which it is not known whether they are of the branch."""
     damaged: tuple[BadRecord, ...]
@@ -86,18 +96,37 @@ def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:
         known=_known(store, chosen, damaged),
         devices={slug: name for run in chosen for slug, name in _devices(run).items()},
         left_out={**left_out, None: sum(not run.complete for run in ordered)},
+        branches=tuple(branches_of(heads)),
         refused=tuple(refused),
         damaged=tuple(damaged),
     )
 
 
 def _heads(store: Store) -> Iterator[RunHead | BadRecord]:
+    """Yield which runs the records are of: of each its beginning is read, if that tells."""
+    heads: list[RunHead | BadRecord] = []
+    with closing(store.packed(most_bytes=BEGINNING_BYTES)) as beginnings:
+        for beginning in beginnings:
+            head = beginning if isinstance(beginning, BadRecord) else _head(head_in, *beginning)
+            if head is None:
+                break
+            heads.append(head)
+        else:
+            yield from heads
+            return
+    # One of them is damaged, or has a very long head.
     with closing(store.packed()) as all_packed:
         for packed in all_packed:
-            try:
-                yield packed if isinstance(packed, BadRecord) else read_head(packed[1], packed[0])
-            except BadRecord as problem:
-                yield problem
+            head = packed if isinstance(packed, BadRecord) else _head(read_head, *packed)
+            if head is not None:
+                yield head
+
+
+def _head(read: Callable[[bytes, str], RunHead | None], name: str, content: bytes) -> RunHead | BadRecord | None:
+    try:
+        return read(content, name)
+    except BadRecord as problem:
+        return problem
 
 
 def _believed(read: Iterable[Read | BadRecord], refused: list[BadRecord]) -> Iterator[Read]:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from pytest_torchprof.history.event_ids import accepted_because, event_id
+from pytest_torchprof.history.event_ids import (
+    accepted_because,
+    event_id,
+    remarks_on_steps,
+    time_accepted_because,
+    time_event_id,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,10 +49,11 @@ def changes_json(
                 "gaps": dict(series.gaps),
                 "missing": series.missing,
                 "open_end": series.open_end,
+                "removed_at": series.removed_at,
             }
             for series in all_series
         ],
-        "time_events": [_time_event(event) for event in time_steps],
+        "time_events": [_time_event(event, branch.notes) for event in time_steps],
         "times": [
             {
                 **_times(own.times),
@@ -85,8 +92,11 @@ def _event(event: HistoryEvent, notes: Notes) -> dict[str, Any]:
     }
 
 
-def _time_event(event: TimeEvent) -> dict[str, Any]:
+def _time_event(event: TimeEvent, notes: Notes) -> dict[str, Any]:
     return {
+        "id": time_event_id(event),
+        "accepted": time_accepted_because(event, notes),
+        "remarks": remarks_on_steps(event, notes),
         "cause": str(event.cause),
         "before": event.before,
         "after": event.after,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 from msgspec.structs import asdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from pytest_torchprof.history.changes import HistoryEvent, SeriesChange
     from pytest_torchprof.history.notes import Notes
+    from pytest_torchprof.history.times import TimeEvent, TimeStep
+
+Said = TypeVar("Said")
 
 SHOWN: Final = 8
 """How many digits of an id are shown."""
@@ -36,6 +41,49 @@ def accepted_because(event: HistoryEvent, notes: Notes) -> str | None:
     reasons = [notes.accepted.get(change_id(change)) for change in event.changes]
     known = [reason for reason in reasons if reason is not None]
     return known[0] if len(known) == len(reasons) else None
+
+
+def step_id(step: TimeStep) -> str:
+    """Return the id of a step of times: the series and the direction, with the commits that enclose it."""
+    times = step.times
+    own = _digest([asdict(times.key), times.machine, times.conditions, step.share > 0])
+    return f"{own} {step.before.commit} {step.after.commit}"
+
+
+def time_event_id(event: TimeEvent) -> str:
+    """Return the id of an event of times, which changes with its tests, and with the commits that later runs leave."""
+    return _digest(sorted(map(step_id, event.steps)))
+
+
+def time_accepted_because(event: TimeEvent, notes: Notes) -> str | None:
+    """Return why an event of times is accepted; None if a step of it is not."""
+    reasons = [next(_about(step, notes.accepted), None) for step in event.steps]
+    known = [reason for reason in reasons if reason is not None]
+    return known[0] if len(known) == len(reasons) else None
+
+
+def remarks_on_steps(event: TimeEvent, notes: Notes) -> list[str]:
+    """Return what is said of the steps of an event, each once."""
+    texts = [text for step in event.steps for own in _about(step, notes.remarks) for text in own]
+    return list(dict.fromkeys(texts))
+
+
+def _about(step: TimeStep, notes: Mapping[str, Said]) -> Iterator[Said]:
+    """Yield what is said of a step: of one of the same series and direction that can be the same commit's.
+
+    Each later run may narrow or widen the commits that enclose a step, so that they cannot be asked to be the same.
+    """
+    place = {sha: at for at, sha in enumerate(step.times.series.branch.commits)}
+    series, *own = step_id(step).split()
+    for about, text in notes.items():
+        other, *enclosing = about.split()
+        if other != series or len(enclosing) != len(own):
+            continue
+        meets = all(sha in place for sha in enclosing) and (
+            max(place[own[0]], place[enclosing[0]]) < min(place[own[1]], place[enclosing[1]])
+        )
+        if enclosing == own or meets:
+            yield text
 
 
 def _digest(value: object) -> str:

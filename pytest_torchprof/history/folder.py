@@ -90,13 +90,16 @@ class HistoryFolder(Struct, frozen=True):
         packed = contents(self._files(NOTE_SUFFIX))
         return [note if isinstance(note, BadRecord) else decode_note(*note) for note in packed]
 
-    def packed(self, uuids: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
+    def packed(
+        self, uuids: Collection[str] | None = None, *, most_bytes: int | None = None
+    ) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of its files by their names, and what is wrong with one that cannot be read.
 
         ``uuids``: only those of these records. StoreUnusable where the folder itself cannot be read.
         """
         files = self._files(SUFFIX)
-        yield from contents(file for file in files if uuids is None or file.name.removesuffix(SUFFIX) in uuids)
+        only = (file for file in files if uuids is None or file.name.removesuffix(SUFFIX) in uuids)
+        yield from contents(only, most_bytes)
 
     def _files(self, suffix: str) -> list[Path]:
         if not self.is_there:
@@ -107,11 +110,12 @@ class HistoryFolder(Struct, frozen=True):
             raise StoreUnusable(self.shown, f"cannot be read: {error.strerror or error}") from None
 
 
-def contents(files: Iterable[Path]) -> Generator[tuple[str, bytes] | BadRecord]:
-    """Yield name and content of files, and what is wrong with one that cannot be read."""
+def contents(files: Iterable[Path], most_bytes: int | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
+    """Yield name and content of files, or its beginning alone, and what is wrong with one that cannot be read."""
     for file in files:
         try:
-            content = None if file.stat().st_size > MOST_BYTES else file.read_bytes()
+            with file.open("rb") as opened:
+                content = None if file.stat().st_size > MOST_BYTES else opened.read(most_bytes)
         except OSError as error:
             yield BadRecord(f"{file}: cannot be read: {error.strerror or error}")
             continue

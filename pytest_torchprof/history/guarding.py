@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.history.store import StoreUnusable
-from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.remote.addresses import reason_without_secrets
+from pytest_torchprof.remote.guarding import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +20,5 @@ def guarding(where: Where, failed: str) -> Iterator[None]:
 
     Neither the text nor a traceback has a password of the address.
     """
-    try:
+    with guarded(where.address, lambda why, _: StoreUnusable(where.shown, f"{failed}: {why}")):
         yield
-    except TorchprofError:
-        raise
-    except Exception as error:  # noqa: BLE001 - libraries raise what they like
-        raise StoreUnusable(where.shown, f"{failed}: {reason_without_secrets(error, where.address)}") from None

@@ -83,11 +83,15 @@ class HistoryObjects:
         packed = self._packed(NOTE_SUFFIX)
         return [note if isinstance(note, BadRecord) else decode_note(*note) for note in packed]
 
-    def packed(self, uuids: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
+    def packed(
+        self, uuids: Collection[str] | None = None, *, most_bytes: int | None = None
+    ) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of each record by their names, and what is wrong with one that cannot be read."""
-        yield from self._packed(SUFFIX, uuids)
+        yield from self._packed(SUFFIX, uuids, most_bytes)
 
-    def _packed(self, suffix: str, only: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
+    def _packed(
+        self, suffix: str, only: Collection[str] | None = None, most_bytes: int | None = None
+    ) -> Generator[tuple[str, bytes] | BadRecord]:
         with guarding(self._where, "cannot be read"):
             files, prefix = self._opened()
             names = _names(files, prefix, suffix)
@@ -97,7 +101,7 @@ class HistoryObjects:
             some = names[at : at + _AT_ONCE]
             with guarding(self._where, "cannot be read"):
                 # The one way to fetch several that takes names as they are, and not as patterns.
-                contents = files.cat_ranges(some, [None] * len(some), [None] * len(some), on_error="return")
+                contents = files.cat_ranges(some, [None] * len(some), [most_bytes] * len(some), on_error="return")
                 self._refuse_cut_connection(contents)
             for name, content in zip(some, contents, strict=True):
                 shown = f"{self.shown}/{name.rpartition('/')[2]}"

@@ -43,7 +43,7 @@ def history_page(branch: BranchRuns, all_series: Sequence[Series], events: Seque
     index = {
         "commits": [branch.commits[place] for place in places],
         "dates": drawn.dates,
-        "numbers": [[name, BY_NAME[name].title] for name in EXACT if name in known],
+        "numbers": [[name, BY_NAME[name].title, BY_NAME[name].noun] for name in EXACT if name in known],
         "series": shown,
         "events": [_event(event, branch, at) for event in events],
         "remarks": {sha: branch.notes.remarks[sha] for sha in at if sha in branch.notes.remarks},
@@ -113,6 +113,7 @@ def _series(series: Series, events: Sequence[int], drawn: _Drawing) -> dict[str,
         "segments": segments,
         "gaps": gaps,
         "ends_open": series.open_end,
+        "removed_at": series.removed_at,
         "events": sorted(events),
     }
 

@@ -7,12 +7,12 @@ into arrays: the numbers of millions of measurements would else be as many objec
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from msgspec import Meta, Raw, Struct
+from msgspec.structs import replace
 
 from pytest_torchprof.history.record import (
     MOST_MEASUREMENTS,
@@ -27,7 +27,7 @@ from pytest_torchprof.history.record import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.history.record import KernelCount
     from pytest_torchprof.trace.metadata import Environment
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 Conditions = tuple[tuple[str, str | int], ...]
 """Under which conditions an untraced time was taken, by their names; empty where it is none."""
-_AHEAD: Final = 4
-"""How many records are unpacked while another is read."""
+Packed = tuple[str, bytes] | BadRecord
+"""Name and content of a record, or what is wrong with it."""
 
 
 class StoredTime(Struct, frozen=True, gc=False):
@@ -79,10 +79,62 @@ class RunTimes(Struct, frozen=True, kw_only=True):
 
 
 class HistoryRun(RunHead, frozen=True, kw_only=True):
-    """A run with its measurements as the code decides them; runs that agree share the same objects."""
+    """A run with its measurements as the code decides them, by their numbers: runs that agree share them."""
 
-    measurements: tuple[MeasurementRecord, ...]
+    rows: array[int]
+    """Which of the measurements each of its own is."""
+    measurements: Sequence[MeasurementRecord]
+    """Those of all runs."""
     times: RunTimes
+
+    def alone(self) -> HistoryRun:
+        """Return it without what it has in common with others."""
+        return replace(self, measurements=(), times=replace(self.times, conditions=()))
+
+
+class ReadPart(Struct, frozen=True, kw_only=True):
+    """What one process has read, with the numbers that it has given."""
+
+    runs: Sequence[HistoryRun | BadRecord]
+    measurements: Sequence[bytes]
+    """By their numbers, each as the record has it."""
+    structures: Sequence[bytes]
+    conditions: Sequence[Conditions]
+    """By their numbers."""
+
+
+class _Measurements(dict[bytes, int]):
+    """The numbers of measurements by their bytes, each decoded when it is asked for first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[MeasurementRecord] = []
+        self.structures: list[str | None] = []
+        """Which structure each of them names."""
+        self.environments: set[int | None] = {None}
+        """All that one of them names."""
+
+    def __missing__(self, raw: bytes) -> int:
+        measured = msgspec.json.decode(raw, type=MeasurementRecord)
+        number = self[raw] = len(self.all)
+        self.all.append(measured)
+        self.structures.append(measured.structure)
+        self.environments.add(measured.environment)
+        return number
+
+
+class _Structures(dict[bytes, str]):
+    """The names of structures by the structures' bytes, each decoded when it is asked for first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: dict[str, tuple[KernelCount, ...]] = {}
+
+    def __missing__(self, raw: bytes) -> str:
+        structure = msgspec.json.decode(raw, type=StructureRecord)
+        self.kernels.setdefault(structure.name, structure.kernels)
+        self[raw] = structure.name
+        return structure.name
 
 
 class RunReader:
@@ -90,84 +142,90 @@ class RunReader:
 
     def __init__(self) -> None:
         """Begin without anything read."""
-        self.kernels: dict[str, tuple[KernelCount, ...]] = {}
-        """The kernels of each structure."""
-        self._measurements: dict[bytes, MeasurementRecord] = {}
-        self._structures: dict[bytes, str] = {}
+        self._measurements = _Measurements()
+        self._structures = _Structures()
         self._conditions: dict[Conditions, int] = {(): 0}
         self._all_conditions: list[Conditions] = [()]
         self._environments: dict[tuple[Environment, ...], tuple[Environment, ...]] = {}
 
-    def read(self, packed: Iterable[tuple[str, bytes] | BadRecord]) -> Iterator[HistoryRun | BadRecord]:
+    @property
+    def kernels(self) -> Mapping[str, tuple[KernelCount, ...]]:
+        """The kernels of each structure that was read."""
+        return self._structures.kernels
+
+    def read(self, packed: Iterable[Packed]) -> Iterator[HistoryRun | BadRecord]:
         """Yield the runs in records, given as name and content, and what is wrong with those not to be believed."""
-        for record in _unpacked_ahead(packed):
-            if isinstance(record, BadRecord):
-                yield record
+        yield from map(self._read, packed)
+
+    def read_part(self, packed: Iterable[Packed]) -> ReadPart:
+        """Return what is in some records, of which the numbers are this reader's own; it is to have read nothing."""
+        runs = [*map(self._read, packed)]
+        return ReadPart(
+            runs=[run if isinstance(run, BadRecord) else run.alone() for run in runs],
+            measurements=[*self._measurements],
+            structures=[*self._structures],
+            conditions=self._all_conditions,
+        )
+
+    def take(self, part: ReadPart) -> Iterator[HistoryRun | BadRecord]:
+        """Yield the runs of a part, with the numbers that its measurements have here."""
+        numbers = [self._measurements[raw] for raw in part.measurements]
+        conditions = array("I", map(self._number_of, part.conditions))
+        self._structures.update(zip(part.structures, map(self._structures.__getitem__, part.structures), strict=True))
+        for run in part.runs:
+            if isinstance(run, BadRecord):
+                yield run
                 continue
-            name, content = record
-            try:
-                yield self._run(content.result(), name)
-            except BadRecord as problem:
-                yield problem
+            rows = array("I", list(map(numbers.__getitem__, run.rows)))
+            under = array("I", list(map(conditions.__getitem__, run.times.under)))
+            environments = self._environments.setdefault(run.environments, run.environments)
+            times = RunTimes(us=run.times.us, under=under, conditions=self._all_conditions)
+            yield replace(run, environments=environments, rows=rows, measurements=self._measurements.all, times=times)
+
+    def _read(self, record: Packed) -> HistoryRun | BadRecord:
+        if isinstance(record, BadRecord):
+            return record
+        name, content = record
+        try:
+            return self._run(unpacked(content, name), name)
+        except BadRecord as problem:
+            return problem
 
     def _run(self, content: bytes, name: str) -> HistoryRun:
         stored = parsed(_DECODER, content, name)
         if len(stored.varying) != len(stored.measurements):
             raise other_number_of_times(len(stored.measurements), len(stored.varying), name)
         try:
-            structures = {self._structure(bytes(raw)) for raw in stored.structures}
-            measurements = tuple(self._measurement(bytes(raw)) for raw in stored.measurements)
+            structures = set(map(self._structures.__getitem__, map(bytes, stored.structures)))
+            rows = array("I", list(map(self._measurements.__getitem__, map(bytes, stored.measurements))))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadRecord(f"{name}: no record of a run: {error}") from None
-        for measured in measurements:
-            refuse_unknown_places(measured, len(stored.environments), structures, name)
+        self._refuse_unknown_places(rows, len(stored.environments), structures, name)
         head = {field: getattr(stored, field) for field in RunHead.__struct_fields__}
         head["environments"] = self._environments.setdefault(stored.environments, stored.environments)
-        return HistoryRun(**head, measurements=measurements, times=self._times(stored.varying))
+        return HistoryRun(**head, rows=rows, measurements=self._measurements.all, times=self._times(stored.varying))
 
-    def _times(self, varying: tuple[StoredVarying, ...]) -> RunTimes:
+    def _refuse_unknown_places(self, rows: Sequence[int], environments: int, structures: set[str], name: str) -> None:
+        named = map(self._measurements.structures.__getitem__, rows)
+        known = {None, *structures}.issuperset(named)
+        if not known or not self._measurements.environments <= {None, *range(environments)}:
+            for measured in map(self._measurements.all.__getitem__, rows):
+                refuse_unknown_places(measured, environments, structures, name)
+
+    def _times(self, varying: Sequence[StoredVarying]) -> RunTimes:
         us = array("d", [row.numbers.gpu_busy_us or 0.0 for row in varying])
         under = array("I", bytes(len(varying) * array("I").itemsize))
-        for at, row in enumerate(varying):
-            if row.time is not None:
-                us[at], under[at] = row.time.median_us, self._number_of(row.time.conditions)
+        for at, time in enumerate(map(_TIME, varying)):
+            if time is not None:
+                us[at], under[at] = time.median_us, self._number_of(tuple(sorted(time.conditions.items())))
         return RunTimes(us=us, under=under, conditions=self._all_conditions)
 
-    def _number_of(self, conditions: dict[str, str | int]) -> int:
-        known = tuple(sorted(conditions.items()))
-        if (number := self._conditions.get(known)) is None:
-            number = self._conditions[known] = len(self._all_conditions)
-            self._all_conditions.append(known)
+    def _number_of(self, conditions: Conditions) -> int:
+        if (number := self._conditions.get(conditions)) is None:
+            number = self._conditions[conditions] = len(self._all_conditions)
+            self._all_conditions.append(conditions)
         return number
-
-    def _measurement(self, raw: bytes) -> MeasurementRecord:
-        if (measured := self._measurements.get(raw)) is None:
-            measured = self._measurements[raw] = msgspec.json.decode(raw, type=MeasurementRecord)
-        return measured
-
-    def _structure(self, raw: bytes) -> str:
-        if (name := self._structures.get(raw)) is None:
-            structure = msgspec.json.decode(raw, type=StructureRecord)
-            name = self._structures[raw] = structure.name
-            self.kernels.setdefault(name, structure.kernels)
-        return name
-
-
-def _unpacked_ahead(
-    packed: Iterable[tuple[str, bytes] | BadRecord],
-) -> Iterator[tuple[str, Future[bytes]] | BadRecord]:
-    """Yield records whose content is unpacked beside, on another core."""
-    waiting: deque[tuple[str, Future[bytes]] | BadRecord] = deque()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        for record in packed:
-            if isinstance(record, BadRecord):
-                waiting.append(record)
-            else:
-                name, content = record
-                waiting.append((name, pool.submit(unpacked, content, name)))
-            if len(waiting) > _AHEAD:
-                yield waiting.popleft()
-        yield from waiting
 
 
 _DECODER: Final = msgspec.json.Decoder(StoredRun)
+_TIME: Final = attrgetter("time")

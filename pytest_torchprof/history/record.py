@@ -154,6 +154,8 @@ class RunHead(Struct, frozen=True, kw_only=True):
     ended: Moment
     complete: bool
     """Whether all selected tests ran: nobody stopped it."""
+    whole: bool | None = None
+    """Whether all tests that the project has were selected; None where that is not known, as to earlier versions."""
     event: Event
     ci: CiJob | None = None
     commit: CommitRecord | None = None
@@ -190,6 +192,9 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 _DECODER: Final = msgspec.json.Decoder(RunRecord)
 _HEAD_DECODER: Final = msgspec.json.Decoder(RunHead)
 _LONGEST_HEAD: Final = 1 << 20
+_HEAD_AT_ONCE: Final = 16 << 10
+BEGINNING_BYTES: Final = 32 << 10
+"""How much of a record holds its head, as most do."""
 
 
 def encode(record: RunRecord) -> bytes:
@@ -270,13 +275,27 @@ def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> He
 
 def read_head(data: bytes, name: str) -> RunHead:
     """Return which run a record is of, without reading what it has measured; BadRecord as `decode` raises it."""
+    head = head_in(data, name)
+    return parsed(_HEAD_DECODER, unpacked(data, name), name) if head is None else head
+
+
+def head_in(beginning: bytes, name: str, decoder: msgspec.json.Decoder[Any] | None = None) -> RunHead | None:
+    """Return which run a record is of, as far as the beginning of its content tells; None where it does not.
+
+    ``decoder``: of heads that are known to be right. BadRecord as `decode` raises it.
+    """
+    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    text = b""
     with suppress(zlib.error):
-        begin = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(data, _LONGEST_HEAD)
-        # No text of JSON holds a quotation mark by itself.
-        head, behind, _ = begin.partition(b',"measurements":[')
-        if behind:
-            return parsed(_HEAD_DECODER, head + b"}", name)
-    return parsed(_HEAD_DECODER, unpacked(data, name), name)
+        while beginning and len(text) < _LONGEST_HEAD:
+            text += unpack.decompress(beginning, _HEAD_AT_ONCE)
+            # No text of JSON holds a quotation mark by itself.
+            head, behind, _ = text.partition(b',"measurements":[')
+            if behind:
+                known: RunHead = parsed(decoder or _HEAD_DECODER, head + b"}", name)
+                return known
+            beginning = unpack.unconsumed_tail
+    return None
 
 
 def _refuse_newer(schema: int, name: str) -> None:

@@ -14,7 +14,7 @@ from pytest_torchprof.history.notes import Notes
 from pytest_torchprof.history.record import Event
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.text import enumerated
+from pytest_torchprof.text import enumerated, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -127,8 +127,15 @@ def why_never(record: RunHead) -> LeftOut | None:
     return LeftOut.DIRTY if record.commit.dirty else None
 
 
+def branches_of(records: Iterable[RunHead]) -> list[str]:
+    """Return the branches of which some runs are points, those with the most runs first."""
+    usable = (record.commit for record in records if why_never(record) is None)
+    counts = Counter(commit.branch for commit in usable if commit is not None and commit.branch is not None)
+    return sorted(counts, key=lambda name: (-counts[name], name))
+
+
 def _usual_branch(records: Sequence[HistoryRun]) -> str:
-    known = sorted({record.commit.branch for record in records if record.commit and record.commit.branch})
+    known = sorted(branches_of(records))
     if name := next((name for name in _USUAL if name in known), known[0] if len(known) == 1 else None):
         return name
     if known:
@@ -147,7 +154,9 @@ def _ordered(
         return commits, OrderedBy.GIT, [record for record in records if _sha(record) in known]
     on_branch = [record for record in records if record.commit is not None and record.commit.branch == branch]
     if not on_branch:
-        raise TorchprofError(f"no run of the branch {branch} is there", Code.NO_HISTORY)
+        others = first_of(branches_of(records))
+        there = f"; there are runs of {others}" if others else ""
+        raise TorchprofError(f"no run of the branch {branch} is there{there}", Code.NO_HISTORY)
     parents = _parents(records)
     commits = _chain(max(on_branch, key=_date), parents)
     known = set(commits)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, deque
+from itertools import compress, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -14,6 +17,7 @@ from pytest_torchprof.analysis.numbers import TABLE
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
+    from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.reading import HistoryRun
     from pytest_torchprof.history.record import MeasurementRecord
     from pytest_torchprof.history.runs import BranchRuns
@@ -79,14 +83,20 @@ class SameRuns(Struct, frozen=True, kw_only=True):
     environment: Environment
     indices: list[int]
     """Where its runs stand among those of the branch."""
-    rows: array[int]
-    """For each run where the measurement stands in it."""
+    us: array[float]
+    """For each run how long it took, as in ``RunTimes``."""
+    under: array[int]
+    """For each run under which conditions; where it ends before them, none of the rest has any."""
 
     def only(self, runs: Container[int]) -> SameRuns:
         """Return the stretch with only these of its runs."""
         kept = [at for at, index in enumerate(self.indices) if index in runs]
-        indices, rows = [self.indices[at] for at in kept], array("H", [self.rows[at] for at in kept])
-        return replace(self, indices=indices, rows=rows)
+        return replace(
+            self,
+            indices=[self.indices[at] for at in kept],
+            us=array("d", [self.us[at] for at in kept]),
+            under=array("I", [self.under[at] for at in kept if at < len(self.under)]),
+        )
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -102,6 +112,8 @@ class Series(Struct, frozen=True, kw_only=True):
     """How many complete runs on this hardware, from its first point on, did not measure it."""
     open_end: bool
     """Whether the last of these runs has no point of it: nothing is known of the newest commit."""
+    removed_at: str | None = None
+    """The commit of the first run of all tests that no longer has its test; None as long as there is none."""
 
     @property
     def count(self) -> int:
@@ -122,80 +134,167 @@ class Series(Struct, frozen=True, kw_only=True):
 
 def series_of(branch: BranchRuns) -> list[Series]:
     """Return the series of a branch's runs, by their names."""
-    drafts: dict[SeriesKey, _Draft] = {}
-    # Most runs have the same measurements as the one before: whose each is, is looked up by the object.
-    known: dict[tuple[int, int, str, str], _Place] = {}
-    aliases = branch.notes.aliases
-    latest: dict[SeriesKey, str] = {}
+    drafts = _Drafts(branch.notes)
+    on: dict[tuple[str, str], list[int]] = {}
     for index, run in enumerate(branch.runs):
-        folder = "" if run.commit is None else run.commit.folder
-        present = {measured.test for measured in run.measurements} if aliases else set()
-        for row, measured in enumerate(run.measurements):
-            # A run that has both names measured two tests.
-            now = branch.notes.name_now(measured.test) if measured.test in aliases else measured.test
-            test = measured.test if now in present else now
-            by = (id(measured), id(run.environments), folder, test)
-            if by not in known:
-                environment = None if measured.environment is None else run.environments[measured.environment]
-                key = _key(folder, test, measured, environment, latest, run)
-                known[by] = drafts.setdefault(key, _Draft()).place_of(measured, environment)
-            known[by].add(index, row)
-    on: dict[str, list[int]] = {}
-    for index, run in enumerate(branch.runs):
+        drafts.add(index, run)
         for hardware in {hardware_of(environment) for environment in run.environments}:
-            on.setdefault(hardware, []).append(index)
-    made = [draft.series(key, branch, on.get(key.hardware, [])) for key, draft in drafts.items()]
+            on.setdefault((_folder(run), hardware), []).append(index)
+    newest: dict[tuple[str, str], int] = {}
+    for key, draft in drafts.by_key.items():
+        newest[key.folder, key.test] = max(newest.get((key.folder, key.test), -1), draft.newest)
+    made = [
+        draft.series(key, branch, on.get((key.folder, key.hardware), []), newest[key.folder, key.test])
+        for key, draft in drafts.by_key.items()
+    ]
     return sorted(made, key=lambda series: series.key.in_order)
 
 
-class _Place(Struct):
-    """The place in a series of the same measurement of several runs."""
+class _Unjudged(Struct):
+    """The same measurement in several runs, which was not judged."""
 
     measured: MeasurementRecord
-    environment: Environment | None
-    draft: _Draft
-    stretches: list[SameRuns] | None
-    """Those of its environment; None for a gap."""
+    indices: list[int] = field(default_factory=list)
+    us: array[float] = field(default_factory=lambda: array("d"))
+    under: array[int] = field(default_factory=lambda: array("I"))
 
-    def add(self, run: int, row: int) -> None:
-        self.draft.seen.append(run)
-        stretches = self.stretches
-        if stretches is None or self.environment is None:
-            self.draft.gaps[self.measured.code or str(self.measured.outcome)] += 1
-        elif stretches and stretches[-1].measured is self.measured:
-            stretches[-1].indices.append(run)
-            stretches[-1].rows.append(row)
-        else:
-            rows = array("H", [row])
-            stretches.append(SameRuns(measured=self.measured, environment=self.environment, indices=[run], rows=rows))
+
+class _Track(Struct):
+    """The stretches of a series in one environment."""
+
+    environment: Environment
+    stretches: list[SameRuns] = field(default_factory=list)
+    newest: int | None = None
+    """The number of the measurement that the newest stretch has."""
+
+
+class _AtHand(dict["int | None", "SameRuns | _Unjudged"]):
+    """The stretch or gap that grows with a measurement, by its number, in runs of one folder and environments.
+
+    What is known stands in it until another measurement of the same series begins a stretch.
+    """
+
+    def __init__(self, drafts: _Drafts) -> None:
+        super().__init__()
+        self._drafts = drafts
+        self._places: dict[tuple[int, str], _Track | _Unjudged] = {}
+
+    def of_run(self, run: HistoryRun) -> list[SameRuns | _Unjudged]:
+        """Return those of a run's measurements."""
+        self._run = run
+        aliases = self._drafts.notes.aliases
+        self._present = {run.measurements[number].test for number in run.rows} if aliases else set()
+        return list(map(self.__getitem__, run.rows))
+
+    def __missing__(self, number: int) -> SameRuns | _Unjudged:
+        measured, notes = self._run.measurements[number], self._drafts.notes
+        # A run that has both names measured two tests.
+        now = notes.name_now(measured.test)
+        test = measured.test if now in self._present else now
+        place = self._places.get((number, test))
+        if place is None:
+            place = self._places[number, test] = self._drafts.place_of(measured, test, self._run)
+        if isinstance(place, _Track) and place.newest != number:
+            self._drafts.forget(place.newest)
+            place.newest = number
+            us, under = array("d"), array("I")
+            place.stretches.append(
+                SameRuns(measured=measured, environment=place.environment, indices=[], us=us, under=under)
+            )
+        growing = place if isinstance(place, _Unjudged) else place.stretches[-1]
+        if measured.test not in notes.aliases:
+            self[number] = growing
+        return growing
+
+
+class _Drafts:
+    """The series of a branch that are being put together."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self.by_key: dict[SeriesKey, _Draft] = {}
+        self._latest: dict[SeriesKey, str] = {}
+        self._at_hand: dict[tuple[str, int], _AtHand] = {}
+
+    def add(self, index: int, run: HistoryRun) -> None:
+        """Add what a run has measured, which stands there among those of the branch."""
+        growing = self._at_hand.setdefault((_folder(run), id(run.environments)), _AtHand(self)).of_run(run)
+        # Most runs have the same measurements as the one before: nothing more is done for each than this.
+        deque(map(list.append, map(_INDICES, growing), repeat(index)), maxlen=0)
+        deque(map(array.append, map(_US, growing), run.times.us), maxlen=0)
+        for stretch, under in compress(zip(growing, run.times.under, strict=True), run.times.under):
+            # Few histories have any, and these are not gone through else.
+            stretch.under.extend(repeat(0, len(stretch.us) - 1 - len(stretch.under)))
+            stretch.under.append(under)
+
+    def place_of(self, measured: MeasurementRecord, test: str, run: HistoryRun) -> _Track | _Unjudged:
+        """Return where a measurement of this test belongs that a run has."""
+        environment = None if measured.environment is None else run.environments[measured.environment]
+        key = _key(_folder(run), test, measured, environment, self._latest, run)
+        return self.by_key.setdefault(key, _Draft()).place_of(measured, environment)
+
+    def forget(self, number: int | None) -> None:
+        """Let a measurement that comes again begin a stretch of its own."""
+        for growing in self._at_hand.values():
+            growing.pop(number, None)
+
+
+_INDICES: Final = attrgetter("indices")
+_US: Final = attrgetter("us")
+
+
+def _folder(run: HistoryRun) -> str:
+    return "" if run.commit is None else run.commit.folder
 
 
 class _Draft(Struct):
     """A series that is being put together."""
 
-    stretches: dict[Environment, list[SameRuns]] = field(default_factory=dict)
-    gaps: Counter[str] = field(default_factory=Counter)
-    seen: list[int] = field(default_factory=list)
-    """The runs that have it, judged or not."""
+    tracks: dict[Environment, _Track] = field(default_factory=dict)
+    gaps: list[_Unjudged] = field(default_factory=list)
 
-    def place_of(self, measured: MeasurementRecord, environment: Environment | None) -> _Place:
-        judged = environment is not None and measured.counts
-        stretches = self.stretches.setdefault(environment, []) if environment is not None and judged else None
-        return _Place(measured=measured, environment=environment, draft=self, stretches=stretches)
+    def place_of(self, measured: MeasurementRecord, environment: Environment | None) -> _Track | _Unjudged:
+        """Return where a measurement belongs."""
+        if environment is not None and measured.counts:
+            return self.tracks.setdefault(environment, _Track(environment))
+        gap = _Unjudged(measured)
+        self.gaps.append(gap)
+        return gap
 
-    def series(self, key: SeriesKey, branch: BranchRuns, on: list[int]) -> Series:
-        stretches = tuple(stretch for own in self.stretches.values() for stretch in own)
+    @property
+    def newest(self) -> int:
+        """The newest run that has it, judged or not."""
+        judged = max((track.stretches[-1].indices[-1] for track in self.tracks.values()), default=-1)
+        return max(judged, *(gap.indices[-1] for gap in self.gaps), -1)
+
+    def series(self, key: SeriesKey, branch: BranchRuns, on: list[int], newest: int) -> Series:
+        """Return it.
+
+        ``on``: the runs on its hardware. ``newest``: the newest run that has its test, under any label and rank.
+        """
+        stretches = tuple(stretch for track in self.tracks.values() for stretch in track.stretches)
         first = min((stretch.indices[0] for stretch in stretches), default=len(branch.runs))
         last = max((stretch.indices[-1] for stretch in stretches), default=-1)
-        seen = set(self.seen)
-        later = [index for index in on if index >= first]
+        seen = {index for stretch in stretches for index in stretch.indices}
+        seen |= {index for gap in self.gaps for index in gap.indices}
+        later = on[bisect_left(on, first) :]
+        # Of a run of a part of the tests nobody knows whether the others are there.
+        without = next(
+            (at for at in later if at > newest and branch.runs[at].complete and branch.runs[at].whole), len(branch.runs)
+        )
+        later = later[: bisect_left(later, without)]
+        gaps: Counter[str] = Counter()
+        for gap in self.gaps:
+            gaps[gap.measured.code or str(gap.measured.outcome)] += len(gap.indices)
+        gone = None if without == len(branch.runs) else branch.runs[without].commit
         return Series(
             key=key,
             branch=branch,
             stretches=stretches,
-            gaps=self.gaps,
-            missing=sum(branch.runs[index].complete and index not in seen for index in later),
-            open_end=bool(later) and later[-1] > last,
+            gaps=gaps,
+            missing=sum(branch.runs[index].complete for index in later if index not in seen),
+            open_end=gone is None and bool(later) and later[-1] > last,
+            removed_at=None if gone is None else gone.sha,
         )
 
 

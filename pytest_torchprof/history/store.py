@@ -48,11 +48,13 @@ class Store(Protocol):
         Raises BadRecord where another one of the same id is there, StoreUnusable if it cannot be kept.
         """
 
-    def packed(self, uuids: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
+    def packed(
+        self, uuids: Collection[str] | None = None, *, most_bytes: int | None = None
+    ) -> Generator[tuple[str, bytes] | BadRecord]:
         """Yield name and content of each record by their ids, and what is wrong with one that cannot be read.
 
-        ``uuids``: only those. Nothing is yielded of a store that is not there. Raises StoreUnusable if it cannot be
-        read.
+        ``uuids``: only those. ``most_bytes``: only the beginning of each. Nothing is yielded of a store that is not
+        there. Raises StoreUnusable if it cannot be read.
         """
 
     def remove(self, uuids: Iterable[str]) -> int:

@@ -29,7 +29,7 @@ def store_at(where: Where) -> Store:
             from pytest_torchprof.history.objects import HistoryObjects  # noqa: PLC0415 - fsspec is optional
 
         return HistoryObjects(where)
-    return _database(where)
+    return database_at(where)
 
 
 def tables_at(where: Where) -> Tables:
@@ -37,10 +37,11 @@ def tables_at(where: Where) -> Tables:
     if where.kind in (StoreKind.FOLDER, StoreKind.OBJECTS):
         problem = f"{where.shown}: keeps records alone, and has no tables; only SQLite and PostgreSQL do"
         raise TorchprofError(problem, Code.BAD_USAGE)
-    return _database(where)
+    return database_at(where)
 
 
-def _database(where: Where) -> HistoryDatabase:
+def database_at(where: Where) -> HistoryDatabase:
+    """Return the database that is meant, which is not reached yet; StoreUnusable where its library cannot be loaded."""
     with _loading(where):
         from pytest_torchprof.history.sql.database import HistoryDatabase  # noqa: PLC0415 - SQLAlchemy is optional
 

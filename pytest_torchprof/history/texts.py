@@ -98,9 +98,12 @@ def census_lines(all_series: Sequence[Series], width: int) -> list[str]:
     missing = sum(series.missing for series in all_series)
     parts = [f"{count} {why}" for why, count in sorted(gaps.items())] + ([f"{missing} missing"] if missing else [])
     gapped = f"; gaps: {', '.join(parts)}" if parts else "; no gaps"
-    return wrapped(
-        f"judged: {counted(points, 'measurement')} in {len(all_series)} series{gapped}", "  ", first="", width=width
-    )
+    judged = f"judged: {counted(points, 'measurement')} in {len(all_series)} series{gapped}"
+    removed = {series.key.test: series.removed_at for series in all_series if series.removed_at is not None}
+    gone = [f"{test} (not in {commit[:7]})" for test, commit in removed.items()]
+    lines = wrapped(judged, "  ", first="", width=width)
+    lines += wrapped(f"removed: {first_of(gone)}", "  ", first="", width=width) if gone else []
+    return [printable(line) for line in lines]
 
 
 def log_lines(series: Series, rows: Sequence[Sequence[Point]], number: str, width: int) -> list[str]:
@@ -122,7 +125,8 @@ def log_lines(series: Series, rows: Sequence[Sequence[Point]], number: str, widt
     gaps = ", ".join(f"{count} {why}" for why, count in sorted(series.gaps.items()))
     missing = f"{series.missing} missing" if series.missing else ""
     lacking = ", ".join(filter(None, [gaps, missing]))
-    return [*lines, *([f"gaps: {lacking}"] if lacking else [])]
+    gone = [] if series.removed_at is None else [f"removed: {series.removed_at[:7]} does not have it any more"]
+    return [*lines, *([f"gaps: {lacking}"] if lacking else []), *gone]
 
 
 def when_lines(series: Series, intervals: Sequence[Interval], condition: str, width: int) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_torchprof.analysis.numbers import BY_NAME, middle
 from pytest_torchprof.history.changes import Cause
+from pytest_torchprof.history.event_ids import SHOWN, remarks_on_steps, time_accepted_because, time_event_id
 from pytest_torchprof.history.texts import bisect_line, cause_text, date_of, sparkline
 from pytest_torchprof.history.times import Launched
 from pytest_torchprof.text import counted, printable, show_share, show_us, wrapped
@@ -15,6 +16,7 @@ from pytest_torchprof.text.tables import Column, table_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.times import JudgedTimes, Segment, TimeEvent, TimeSeries, TimeStep
 
 _INDENT: Final = "    "
@@ -22,11 +24,21 @@ _DIGITS: Final = 8
 """How much of a machine's digest is shown."""
 
 
-def time_event_lines(event: TimeEvent, width: int) -> list[str]:
-    """Return an event: the commits that can have made it, and the series that it made slower or faster."""
-    lines = wrapped(f"{date_of(event.steps[0].after)}  {_cause(event)}", _INDENT, first="", width=width)
+def time_event_lines(event: TimeEvent, notes: Notes, width: int, *, whole: bool = True) -> list[str]:
+    """Return an event: the commits that can have made it, and the series that it made slower or faster.
+
+    ``whole``: whether it has the steps of all series, without which its id is not known.
+    """
+    cause = f"{_cause(event)}  [{time_event_id(event)[:SHOWN]}]" if whole else _cause(event)
+    lines = wrapped(f"{date_of(event.steps[0].after)}  {cause}", _INDENT, first="", width=width)
     for step in event.steps:
         lines += wrapped(_step(step), f"{_INDENT}  ", first=_INDENT, width=width)
+    accepted = time_accepted_because(event, notes)
+    remarks = [f"known: {accepted}"] if accepted is not None else []
+    remarks += [f"note: {text}" for text in remarks_on_steps(event, notes)]
+    remarks += [f"note: {text}" for sha in event.commits or (event.after,) for text in notes.remarks.get(sha, ())]
+    for remark in remarks:
+        lines += wrapped(remark, f"{_INDENT}  ", first=_INDENT, width=width)
     lines = [printable(line) for line in lines]
     if event.cause is Cause.RANGE and all(step.launched is Launched.OTHER for step in event.steps):
         lines.append(bisect_line(event, event.steps[0].times.key))

@@ -9,7 +9,7 @@ import math
 from array import array
 from bisect import bisect_right
 from enum import StrEnum
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, zip_longest
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -129,8 +129,8 @@ class TimeEvent(BranchEvent, frozen=True, kw_only=True):
 
 def judged_times(branch: BranchRuns, all_series: Iterable[Series]) -> list[JudgedTimes]:
     """Return the times of all series, in their order, with the steps that are more than chance in so many series."""
-    facts = _RunFacts(branch)
-    all_times = [times for series in all_series for times in _times_of(facts, series)]
+    machines = [run.machine.digest for run in branch.runs]
+    all_times = [times for series in all_series for times in _times_of(machines, series)]
     stepped = [steps_of(times.logs) for times in all_times]
     testable = [steps.chance for steps in stepped if tests_of(steps.count)]
     allowed, allowed_next = largest_chance(testable), next_chance(testable)
@@ -195,28 +195,13 @@ def _kind(step: TimeStep) -> tuple[object, ...]:
     return cause, step.share > 0, str(step.before.moved(step.after))
 
 
-class _RunFacts:
-    """What is asked of each run for each of its series."""
-
-    def __init__(self, branch: BranchRuns) -> None:
-        self._runs = branch.runs
-        self.us = [run.times.us for run in branch.runs]
-        self.kinds = [None if any(run.times.under) else (run.machine.digest, ()) for run in branch.runs]
-        """The machine of a run and its conditions; None where they differ from row to row."""
-
-    def kind(self, index: int, row: int) -> _Kind:
-        """Return the machine and the conditions of a measurement."""
-        run = self._runs[index]
-        return run.machine.digest, run.times.conditions[run.times.under[row]]
-
-
-def _times_of(facts: _RunFacts, series: Series) -> list[TimeSeries]:
+def _times_of(machines: Sequence[str], series: Series) -> list[TimeSeries]:
     """Return the times of a series by machine and conditions, those of versions side by side for themselves."""
     made: list[TimeSeries] = []
     for lane in lanes_of(series):
         parts: dict[_Kind, list[tuple[SameRuns, list[int], list[float]]]] = {}
         for stretch in lane:
-            for kind, (indices, logs) in _by_machine(facts, stretch).items():
+            for kind, (indices, logs) in _by_machine(machines, series, stretch).items():
                 parts.setdefault(kind, []).append((stretch, indices, logs))
         made += [_joined(series, *kind, own) for kind, own in parts.items()]
     return made
@@ -243,19 +228,20 @@ def _joined(
     )
 
 
-def _by_machine(facts: _RunFacts, stretch: SameRuns) -> dict[_Kind, tuple[list[int], list[float]]]:
+def _by_machine(
+    machines: Sequence[str], series: Series, stretch: SameRuns
+) -> dict[_Kind, tuple[list[int], list[float]]]:
     """Return the runs of a stretch whose time is known, with its logarithm, by machine and conditions."""
-    us = [facts.us[index][row] for index, row in zip(stretch.indices, stretch.rows, strict=True)]
-    kinds = set(map(facts.kinds.__getitem__, stretch.indices))
-    kind = kinds.pop() if len(kinds) == 1 else None
-    if kind is not None and min(us) > 0 and max(us) < math.inf:
-        return {kind: (stretch.indices, list(map(math.log, us)))}
+    own = set(map(machines.__getitem__, stretch.indices))
+    if len(own) == 1 and not any(stretch.under) and min(stretch.us) > 0 and max(stretch.us) < math.inf:
+        return {(own.pop(), ()): (stretch.indices, list(map(math.log, stretch.us)))}
     made: dict[_Kind, tuple[list[int], list[float]]] = {}
-    for index, row, value in zip(stretch.indices, stretch.rows, us, strict=True):
-        if 0 < value < math.inf:
-            indices, logs = made.setdefault(facts.kind(index, row), ([], []))
+    for index, us, under in zip_longest(stretch.indices, stretch.us, stretch.under, fillvalue=0):
+        if 0 < us < math.inf:
+            kind = machines[index], series.branch.runs[index].times.conditions[under]
+            indices, logs = made.setdefault(kind, ([], []))
             indices.append(index)
-            logs.append(math.log(value))
+            logs.append(math.log(us))
     return made
 
 

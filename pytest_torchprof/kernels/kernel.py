@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -15,6 +15,28 @@ from pytest_torchprof.trace.metadata import GeneratedKernel
 def launcher_text(op: str | None, *, in_graph: bool) -> str | None:
     """Return the launcher of a kernel: its operator, or the replay of its graph; None if neither is known."""
     return op or ("graph replay" if in_graph else None)
+
+
+class LaunchedKernel(Protocol):
+    """As much of a kernel as tells it from others, and how long it ran."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def decoded(self) -> KernelName: ...
+    @property
+    def op(self) -> str | None: ...
+    @property
+    def dur_ns(self) -> int: ...
+
+
+class BriefKernel(NamedTuple):
+    """A kernel without all else, for whoever goes through thousands of them."""
+
+    name: str
+    decoded: KernelName
+    op: str | None
+    dur_ns: int
 
 
 class Kernel(Struct, frozen=True, kw_only=True):

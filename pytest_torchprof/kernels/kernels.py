@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
-from pytest_torchprof.kernels.kernel import Kernel
+from pytest_torchprof.kernels.kernel import Kernel, LaunchedKernel
 from pytest_torchprof.kernels.reply import ask
 from pytest_torchprof.reasons.errors import NotMeasured, TorchprofError
 from pytest_torchprof.reasons.reason import Reason
@@ -17,14 +17,14 @@ from pytest_torchprof.text import WIDTH, and_more, printable_line, show_us
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-
+AnyKernel = TypeVar("AnyKernel", bound=LaunchedKernel)
 _SHOWN = 20
 """The most kernels that are listed when they are printed."""
 
 
-def by_name(kernels: Iterable[Kernel]) -> dict[str, list[Kernel]]:
+def by_name(kernels: Iterable[AnyKernel]) -> dict[str, list[AnyKernel]]:
     """Return the kernels by their raw names, in the order in which the names first occur."""
-    grouped: dict[str, list[Kernel]] = defaultdict(list)
+    grouped: dict[str, list[AnyKernel]] = defaultdict(list)
     for kernel in kernels:
         grouped[kernel.name].append(kernel)
     return grouped

@@ -215,9 +215,27 @@ def failure_of(
 
 
 def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[FailureLine, ...], screen: Screen) -> str:
-    """Return what does not hold, in words: of limits that do not hold, and of lines of other failures."""
-    verdicts, why = _with_numbers(verdicts), failure.why
-    most = len(others) if screen.everything else screen.lines // 2 if verdicts else screen.lines
+    """Return what does not hold, in words: of limits that do not hold, and of lines of other failures.
+
+    On a terminal lists are no longer than lets what to do be seen on the first screen, too.
+    """
+    numbered, text = _with_numbers(verdicts), ""
+    for caps in _caps(len(numbered), screen):
+        text = _text(numbered, failure, others, caps, screen)
+        if screen.columns is None or _asks_on_first_screen(text):
+            break
+    return text
+
+
+def _asks_on_first_screen(text: str) -> bool:
+    return not any(line.startswith(REMEDY) for line in text.splitlines()[_FIRST_SCREEN:])
+
+
+def _text(
+    verdicts: tuple[Verdict, ...], failure: Failure, others: tuple[FailureLine, ...], caps: Caps, screen: Screen
+) -> str:
+    why = failure.why
+    most = len(others) if caps.lines is None else min(caps.lines, screen.lines)
     # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
     details = [line for line in _with_colon(others) if line.about not in ("remedy", "varies")]
@@ -227,7 +245,6 @@ def failure_text(verdicts: Sequence[Verdict], failure: Failure, others: tuple[Fa
         return "\n".join([*more, *_shown(remedies, screen), *_shown(varied, screen)])
     tail = _broken([f"  lines: not known: {reason_line(str(reason))}" for reason in failure.unlocated], screen)
     tail += ["", *more] if more else [""]
-    caps = _caps(len(verdicts), screen)
     moved = _moved(others)
     came = _first_come([line for line in moved if line.about == "came"])
     tail += [*_what_to_do(verdicts, why, came, caps, screen), *_shown(remedies, screen), *_shown(varied, screen)]
@@ -281,14 +298,34 @@ class Caps(NamedTuple):
     """Findings that may be the cause."""
     remedies: int | None = None
     """Remedies, for all limits together."""
+    lines: int | None = None
+    """Lines about failures other than limits."""
 
 
-_CAPS = (Caps(20, 12, 4, 2, 3), Caps(8, 6, 2, 1, 3), Caps(5, 3, 1, 1, 3), Caps(3, 2, 1, 1, 2))
+_CAPS = (
+    Caps(20, 12, 4, 2, 3, 18),
+    Caps(8, 6, 2, 1, 3, 18),
+    Caps(5, 3, 1, 1, 3, 18),
+    Caps(3, 2, 1, 1, 2, 18),
+)
 """The caps for one limit that does not hold, for two, for three, and for more: they fit a screen."""
+_NARROWEST_CAPS = (Caps(3, 2, 1, 1, 2, 3), Caps(2, 1, 0, 0, 2, 2), Caps(1, 1, 0, 0, 1, 2))
+_WITHOUT_LIMITS = tuple(Caps(lines=lines) for lines in (36, 16, 12, 8))
+_FIRST_SCREEN = 22
+"""Lines of a terminal of 24, less the title of the failure and the line of the prompt."""
 
 
-def _caps(limits: int, screen: Screen) -> Caps:
-    return Caps() if screen.everything else _CAPS[min(limits, len(_CAPS)) - 1]
+def _caps(limits: int, screen: Screen) -> Sequence[Caps]:
+    """Return the caps to try, the widest first."""
+    if screen.everything:
+        return (Caps(),)
+    if not limits:
+        return _WITHOUT_LIMITS
+    widest = _CAPS[min(limits, len(_CAPS)) - 1]
+    rows, lines = widest.rows or 0, widest.lines or 0
+    narrower = [widest._replace(rows=each, lines=lines * each // rows) for each in range(rows - 2, 3, -2)]
+    narrowest = [caps._replace(remedies=widest.remedies) for caps in _NARROWEST_CAPS[:-1]]
+    return [widest, *narrower, *narrowest, _NARROWEST_CAPS[-1]]
 
 
 def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Caps, screen: Screen) -> list[str]:
@@ -501,6 +538,19 @@ def _code_of(verdict: Verdict) -> str:
     return (verdict.reason.code if verdict.reason is not None else None) or Code.NOT_MEASURED
 
 
+def _about_not_measured(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return what to do about limits that are not measured: first what a reason itself asks for."""
+    unmeasured = [verdict for verdict in verdicts if verdict.status == NOT_MEASURED]
+    actions = dict.fromkeys(verdict.reason.ACTION for verdict in unmeasured if verdict.reason is not None)
+    asked = [action for action in actions if action]
+    what = "more" if asked else "what to do"
+    codes = dict.fromkeys(map(_code_of, unmeasured))
+    return [
+        *asked,
+        *(f"`torchprof explain {code}` says {what}; what was not measured never passes" for code in codes),
+    ]
+
+
 def _what_to_do(
     verdicts: tuple[Verdict, ...],
     why: Callable[[str], Sequence[Finding]],
@@ -510,10 +560,8 @@ def _what_to_do(
 ) -> list[str]:
     remedies = remedies_of(verdicts, why, came=came)
     most = len(remedies) if caps.remedies is None else caps.remedies
-    codes = dict.fromkeys(_code_of(verdict) for verdict in verdicts if verdict.status == NOT_MEASURED)
-    todo = [f"`torchprof explain {code}` says what to do; what was not measured never passes" for code in codes]
     return [
         *_broken([f"{REMEDY}{line}" for line in remedies[:most]], screen),
         *_left(len(remedies) - most, "", len(REMEDY), screen),
-        *_broken([f"{REMEDY}{line}" for line in todo], screen),
+        *_broken([f"{REMEDY}{line}" for line in _about_not_measured(verdicts)], screen),
     ]

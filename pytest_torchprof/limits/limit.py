@@ -96,6 +96,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """The file and line by which it was missed, if no row shows it."""
     wants_lines: bool = False
     """Whether lines of the user's code, which a repeat with stacks may find, would show more."""
+    of_rule: bool | None = None
+    """Whether a rule of the suite asked for it, and not the test itself; None outside of tests, and in reports of
+    earlier versions, which do not say."""
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.reason import Reason
+from pytest_torchprof.text import first_of
 
 
 class HistoryUnread(Reason, frozen=True):
@@ -30,10 +31,12 @@ class NoRunOfBranch(Reason, frozen=True):
     dirty: int = 0
     stopped: int = 0
     of_pull_requests: int = 0
+    others: tuple[str, ...] = ()
+    """The branches that it has runs of, those with the most first."""
 
     @property
     def sentence(self) -> str:
-        others = [
+        runs = [
             f"{number} {what}"
             for number, what in (
                 (self.dirty, "with uncommitted changes"),
@@ -42,8 +45,9 @@ class NoRunOfBranch(Reason, frozen=True):
             )
             if number
         ]
-        only = f", only {', '.join(others)}" if others else ""
-        return f"{self.history} has no run of the branch {self.branch} to be compared with{only}"
+        only = f", only {', '.join(runs)}" if runs else ""
+        there = f"; it has runs of {first_of(self.others)}" if self.others else ""
+        return f"{self.history} has no run of the branch {self.branch} to be compared with{only}{there}"
 
 
 class OtherDevices(Reason, frozen=True):

@@ -315,9 +315,11 @@ class CollectionSwitchedOff(Reason, frozen=True):
     CODE = Code.ANOTHER_PROFILER
     FOR_THE_DOCTOR = False
     SENTENCE = "the measured code switched the profiler's collection off ({line}): what ran meanwhile left no event"
-    REMEDY = "take toggle_collection_dynamic out of it"
+    REMEDY = "take {function} out of it"
 
     line: str
+    function: str = "toggle_collection_dynamic"
+    """As a user calls it."""
 
 
 class ThreadOfProfiler(Phrase):

@@ -24,6 +24,8 @@ class Reason(Statement, frozen=True, tag_field="reason"):
     """What it means, where there is more to say than the sentence does: for `reasons.articles`, as what follows."""
     ADVICE: ClassVar[str] = ""
     """What to do, where there is more to say than the text does."""
+    ACTION: ClassVar[str] = ""
+    """What a failure asks to do; empty where that takes more than a line."""
     FOR_THE_DOCTOR: ClassVar[bool] = True
     """Whether ``torchprof doctor`` may know more, where the profiler or the device is what failed."""
 

@@ -616,7 +616,8 @@ class NeedsGpu(Reason, frozen=True):
 
     CODE = Code.NEEDS_GPU
     SENTENCE = "the {device} as device has no {what}: this limit needs a GPU"
-    ADVICE = "run it on a GPU, or replay a recording of one"
+    ACTION = "run it on a machine with a GPU, without device='cpu', or deselect it on this one"
+    ADVICE = f"{ACTION}; or replay a recording of a GPU"
 
     device: str
     what: str

@@ -38,19 +38,17 @@ def files_at(address: str, *, is_pattern: bool, retries: int) -> list[RemoteFile
     There may be none. Each request is made up to ``retries`` times more. Raises what the store's library raises.
     """
     files, path = _opened(address)
-    if is_pattern:
-        return _files(address, patiently(lambda: files.glob(path, detail=True), retries).values())
-    # A web server has no folders, and calls one so by its address alone.
-    if not address.endswith("/"):
-        try:
-            info = patiently(lambda: files.info(path), retries)
-        except FileNotFoundError as problem:
-            if is_missing(problem):
-                return []
-            raise
-        if info["type"] != "directory":
+    try:
+        if is_pattern:
+            return _files(address, patiently(lambda: files.glob(path, detail=True), retries).values())
+        # A web server has no folders, and calls one so by its address alone.
+        if not address.endswith("/") and (info := patiently(lambda: files.info(path), retries))["type"] != "directory":
             return [_file(info, address)]
-    return _files(address, patiently(lambda: files.find(path, detail=True), retries).values())
+        return _files(address, patiently(lambda: files.find(path, detail=True), retries).values())
+    except FileNotFoundError as problem:
+        if is_missing(problem):
+            return []
+        raise
 
 
 def file_at(address: str) -> RemoteFile:

@@ -122,7 +122,9 @@ class RunResults(Struct, frozen=True, kw_only=True):
     @property
     def compared_with(self) -> str:
         """What the results are compared with, in words."""
-        return "the baseline" if self.against is None else self.against.shown
+        if self.against is not None:
+            return self.against.shown
+        return "the baseline" if self.history is None else f"the baseline {self.history}"
 
     @property
     def gone_words(self) -> str | None:

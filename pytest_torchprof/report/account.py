@@ -102,8 +102,10 @@ def difference_lines(comparison: Comparison) -> Iterator[FailureLine]:
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """What a failure names besides: the rules that asked for it, and the recordings that were kept."""
+    """What a failure names besides: the test that rules alone reach, these rules, and the recordings that were kept."""
 
+    test: str | None = None
+    """File and line of a test that asks for nothing itself: no line of its code is named elsewhere."""
     rules: tuple[str, ...] = ()
     allow_file: str = ""
     """Where exceptions to the rules stand."""
@@ -115,6 +117,7 @@ class Kept(Struct, frozen=True, kw_only=True):
         """Return the lines below a failure, each begun by the end of the line above."""
         rule = f"  rule: {', '.join(self.rules)}; exceptions stand in {self.allow_file}"
         shown = (
+            f"  test: {self.test}" if self.test else "",
             broken(rule, columns) if self.rules else "",
             f"  recording: {self.recording}" if self.recording else "",
             f"  with lines: {self.with_lines}" if self.with_lines else "",

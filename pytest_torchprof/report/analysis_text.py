@@ -134,7 +134,7 @@ def _first_findings(findings: Sequence[Finding]) -> str:
     named = [
         finding.title
         + (f", up to {show_us(finding.saves_us)}" if finding.severity == "warning" and finding.saves_us > 0 else "")
-        + (f" at {finding.source}" if finding.source is not None else "")
+        + finding.at
         for finding in first
     ]
     rest = and_more(len(findings) - len(first), "finding")

@@ -56,7 +56,7 @@ def _in_one_line(result: Result, run: RunResults) -> str:
     missed = [verdict for verdict in result.limits if verdict.status != HOLDS]
     others: list[FailureLine] = []
     if result.baseline_fails and result.comparison is not None:
-        headline = "worse than the baseline" if run.against is None else f"worse than at {run.against.shown}"
+        headline = f"worse than {'at ' if run.against is not None else ''}{run.compared_with}"
         others = [FailureLine(headline, "headline"), *difference_lines(result.comparison)]
     return in_one_line(missed, tuple(others)) if missed or others else ""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings import Finding
-    from pytest_torchprof.kernels.kernel import Kernel
+    from pytest_torchprof.kernels.kernel import LaunchedKernel
 
 
 class Outcome(StrEnum):
@@ -99,19 +99,21 @@ class KernelCalls(Struct, frozen=True, kw_only=True):
     """The operators that launched it."""
 
 
-def calls_of(kernels: Iterable[Kernel]) -> tuple[KernelCalls, ...]:
+def calls_of(kernels: Iterable[LaunchedKernel]) -> tuple[KernelCalls, ...]:
     """Return the calls of kernels by name, those that take most time first."""
-    rows = [
-        KernelCalls(
-            name=members[0].short or name,
-            count=len(members),
-            time_us=sum(kernel.duration_us for kernel in members),
-            min_us=min(kernel.duration_us for kernel in members),
-            max_us=max(kernel.duration_us for kernel in members),
-            ops=tuple(dict.fromkeys(kernel.op for kernel in members if kernel.op)),
+    rows = []
+    for name, members in by_name(kernels).items():
+        times_us = [kernel.dur_ns / 1000 for kernel in members]
+        rows.append(
+            KernelCalls(
+                name=members[0].decoded.short or name,
+                count=len(members),
+                time_us=sum(times_us),
+                min_us=min(times_us),
+                max_us=max(times_us),
+                ops=tuple(dict.fromkeys(kernel.op for kernel in members if kernel.op)),
+            )
         )
-        for name, members in by_name(kernels).items()
-    ]
     return tuple(sorted(rows, key=lambda row: -row.time_us))
 
 

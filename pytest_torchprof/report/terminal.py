@@ -238,5 +238,5 @@ def _better(run: RunResults) -> tuple[str, str]:
     if run.against is not None:
         return f"{better} better than at {printable(run.compared_with)}", ""
     if run.history is not None:
-        return f"{better} better than the baseline {printable(run.history)}", ""
+        return f"{better} better than {printable(run.compared_with)}", ""
     return f"{better} better, to keep: ", "pytest --torchprof-baseline=update"

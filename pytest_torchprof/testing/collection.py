@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -32,8 +32,6 @@ from pytest_torchprof.testing.options import (
     read_test_options,
     run_options,
 )
-from pytest_torchprof.testing.ranks.job import Jobs
-from pytest_torchprof.testing.ranks.placing import placed, why_too_few_gpus
 from pytest_torchprof.testing.recordings import Recordings
 from pytest_torchprof.testing.renames import GoneEntries
 from pytest_torchprof.testing.run_baselines import RunBaselines
@@ -132,7 +130,9 @@ def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence
         started_in = config.invocation_params.dir
         named = (Path(started_in, arg.partition("::")[0]) for arg in config.args)
         folders = [path if path.is_dir() else path.parent / FOLDER for path in named]
-        state.baselines.note_collected(_whole_files(collected[0].session, collected), folders)
+        session = collected[0].session
+        state.baselines.note_collected(_whole_files(session, collected), folders)
+        state.note_selection(whole=len(items) == len(collected) and _is_whole(session))
     ours = [item for item in items if is_ours(item)]
     with capture.looking_without_use():
         _read_all(ours, state)
@@ -140,8 +140,13 @@ def prepare(config: pytest.Config, items: list[pytest.Item], collected: Sequence
     # A worker of xdist cannot end the run at collection; there each refused test is an error of its own.
     if refused and not is_worker(config):
         raise pytest.UsageError("\n".join(refused))
-    jobs = Jobs(config)
-    items[:] = [placed(item, item.stash[OPTIONS], state, jobs) if OPTIONS in item.stash else item for item in items]
+    if any(OPTIONS in item.stash and item.stash[OPTIONS].has_processes for item in items):
+        # Few runs have such a test, and what starts and ends processes takes a tenth of all imports.
+        from pytest_torchprof.testing.ranks.job import Jobs  # noqa: PLC0415
+        from pytest_torchprof.testing.ranks.placing import placed  # noqa: PLC0415
+
+        jobs = Jobs(config)
+        items[:] = [placed(item, item.stash[OPTIONS], state, jobs) if OPTIONS in item.stash else item for item in items]
 
 
 def _read_all(items: Iterable[pytest.Item], state: RunState) -> None:
@@ -165,8 +170,11 @@ def require_gpu(item: pytest.Item, state: RunState) -> None:
 
 def _why_no_gpu(options: TestOptions, run: RunOptions) -> str | None:
     device = options.device
-    if lack := why_too_few_gpus(options, run):
-        return coded(f"cannot be measured: {lack}", Code.NO_GPU)
+    if options.has_processes:
+        from pytest_torchprof.testing.ranks.placing import why_too_few_gpus  # noqa: PLC0415 - as where tests are placed
+
+        if lack := why_too_few_gpus(options, run):
+            return coded(f"cannot be measured: {lack}", Code.NO_GPU)
     try:
         picked = capture.pick_device(device)
     except TorchprofError as problem:
@@ -175,6 +183,26 @@ def _why_no_gpu(options: TestOptions, run: RunOptions) -> str | None:
         return None
     lack = f"torch sees no GPU: {capture.no_gpu().text}" if device == "auto" else f"its device is {device!r}"
     return coded(f"would be measured on the cpu ({lack})", Code.NO_GPU)
+
+
+NOT_COLLECTED: pytest.StashKey[bool] = pytest.StashKey()
+"""That a file could not be collected, or was skipped as a whole."""
+_LEAVING_OUT: Final = ("lf", "ignore", "ignore_glob", "stepwise")
+"""The options of pytest by which files or tests are left out while it collects."""
+
+
+def _is_whole(session: pytest.Session) -> bool:
+    """Return whether all files of the project were collected."""
+    config = session.config
+    if (
+        session.testsfailed
+        or NOT_COLLECTED in session.stash
+        or any(config.getoption(name, None) for name in _LEAVING_OUT)
+    ):
+        return False
+    given = {Path(config.invocation_params.dir, arg).resolve() for arg in config.args}
+    usual = {Path(config.rootpath, path).resolve() for path in config.getini("testpaths")}
+    return config.rootpath.resolve() in given or bool(usual and usual <= given)
 
 
 def _whole_files(session: pytest.Session, collected: Iterable[pytest.Item]) -> dict[Path, list[str]]:

@@ -44,5 +44,6 @@ def why_no_phase(asked: str | None, phase: CachePhase | None) -> Reason | None:
 
 def doubt_of(profile: Profile) -> Reason | None:
     """Return why the caches were not as the test asked; None where they were, or where it did not ask."""
-    caches = profile.compile.caches
+    own = profile.trace.metadata
+    caches = None if own is None or own.compile is None else own.compile.caches
     return None if caches is None else from_stored(caches.doubt)

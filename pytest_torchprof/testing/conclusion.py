@@ -77,9 +77,8 @@ def conclude(test: MeasuredTest, taken: tuple[JudgedAlone, ...], ending: Ending)
     # The profiles may hold what the measured code returned: the test keeps nothing on the GPU after judging.
     for measurement in measurements:
         measurement.explanation.call_by(None)
-    test.properties.extend(
-        entry for conclusion in conclusions for entry in properties(conclusion.result) if this_rank().writes
-    )
+    if this_rank().writes:
+        test.properties.extend(entry for conclusion in conclusions for entry in properties(conclusion.result))
     for conclusion in conclusions:
         _record(test, conclusion)
     return conclusions
@@ -170,10 +169,11 @@ def _not_held(judgement: Judgement, named: Kept, *, warns: bool) -> LimitsNotHel
 
 
 def _named_below(test: MeasuredTest, kept: Path | None) -> Kept:
-    """Return what stands below a failure: the rules of the suite that reach the test, and its recordings."""
+    """Return what stands below a failure: where the test is, the rules that reach it, and its recordings."""
     rule, shown = test.options.rule, test.state.options.shown
     beside = None if kept is None else kept.with_name(stacks_name(kept.name))
     return Kept(
+        test=":".join(map(str, test.location)) if test.options.of_rule_alone else None,
         rules=() if rule is None else tuple(rule.asked_by),
         allow_file="" if rule is None else ALLOW_FILE,
         recording=None if kept is None else shown(kept),

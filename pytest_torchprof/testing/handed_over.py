@@ -44,6 +44,8 @@ class ProcessResults(Struct, frozen=True, kw_only=True):
     """A GPU was required, and a selected test could not be measured on one."""
     suite_seen: SuiteSeen | None = None
     """What it saw of the suite's rules when it collected the tests."""
+    whole: bool | None = None
+    """Whether it has collected all tests that the project has; None for one that was given its tests."""
     slow_export: bool = False
     """torch could not be asked for the file alone, so that measurements on a GPU took longer than they need to."""
 

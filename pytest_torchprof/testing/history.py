@@ -85,6 +85,7 @@ def _record(state: RunState, session: pytest.Session, apart: Sequence[Path]) -> 
         began=state.began,
         ended=datetime.now(UTC),
         complete=not stopped and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED),
+        whole=state.whole,
         event=event,
         ci=job,
         commit=commit_record(state.options.rootdir, os.environ, apart=apart),

@@ -94,6 +94,7 @@ def _no_run(asked: HistoryBranch, own: BranchBaseline) -> NoRunOfBranch:
         dirty=left_out.get(LeftOut.DIRTY, 0),
         stopped=left_out.get(None, 0),
         of_pull_requests=left_out.get(LeftOut.PR, 0),
+        others=tuple(name for name in own.branches if name != asked.branch),
     )
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from pytest_torchprof import compare
 from pytest_torchprof.baseline import EntryFields  # noqa: TC001 - msgspec reads the annotations
@@ -196,7 +196,9 @@ def judge_measurement(
     if baseline is not None and baseline.comparison.verdict == "worse" and check.is_failed_by(baseline):
         blame = compare.blame(profile, baseline.new(), baseline.comparison)
         baseline = replace(baseline, comparison=blame.comparison)
-    warned = [test.options.warns_of(own.limit, own.range) for own in verdicts]
+    options = test.options
+    verdicts = [structs.replace(own, of_rule=options.has_from_rule(own.limit, own.range)) for own in verdicts]
+    warned = [options.warns_of(own.limit, own.range) for own in verdicts]
     return Judgement(
         measurement=measurement,
         profile=profile,

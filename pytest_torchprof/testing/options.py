@@ -382,10 +382,19 @@ class TestOptions:
         """Return whether a miss of this limit is only told; "" stands for the measurement as a whole."""
         return self.rule is not None and self.rule.warns_of(limit, within, alone=self.of_rule_alone)
 
+    def has_from_rule(self, limit: str, within: str | None = None) -> bool:
+        """Return whether it has a limit from a rule of the suite; false of one of its own."""
+        return self.rule is not None and self.rule.asks(limit, within)
+
     @property
     def marked(self) -> bool:
         """Whether the test carries the marker; it may ask for the fixture alone."""
         return self.marker is not None
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether it asks to run in processes of its own: as ranks, or to find compile caches cold or warm."""
+        return self.ranks is not None or self.compile_cache is not None
 
 
 def read_test_options(item: pytest.Item, run: RunOptions, known: Sequence[Limit]) -> TestOptions:

@@ -66,7 +66,9 @@ def name_of(nodeid: str | None, label: str | None) -> str:
 def _wait_of_test(
     config: pytest.Config, nodeid: str, label: str | None, words: str, phase: Phase | None = None
 ) -> None:
-    waits_of(config, name_of(nodeid, label), words, phase)
+    # To hold pytest's capture back takes long, and each measurement comes here several times.
+    if phase == "wait":
+        waits_of(config, name_of(nodeid, label), words, phase)
 
 
 def waits_of(config: pytest.Config, name: str, words: str, phase: Phase | None = None) -> None:

@@ -51,6 +51,8 @@ class RunState:
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
     of_ranks: dict[tuple[str, str | None], dict[int, Result]] = field(default_factory=dict)
     """The results of each rank by itself, of measurements of several."""
+    tests: set[str] = field(default_factory=set)
+    """The node ids of these: most tests run once, and none of thousands of results has to be looked through then."""
     unused: list[UnusedEntries] = field(default_factory=list)
     gone: tuple[str, ...] = ()
     """The measurements that only the commit has with which this run is compared."""
@@ -60,6 +62,8 @@ class RunState:
     """Problems at the end of the run, for the terminal."""
     lacks_gpu: bool = False
     """A GPU was required, and a selected test could not be measured on one."""
+    whole: bool | None = None
+    """Whether all tests that the project has were selected; None as long as none were collected."""
     slow_export: bool = False
     """torch could not be asked for the file alone, so that measurements on a GPU took longer than they need to."""
     arm: Callable[[], None] = lambda: None
@@ -96,9 +100,11 @@ class RunState:
     def add(self, result: Result) -> None:
         """Record a result; those of a test that is run again replace its former ones."""
         self.results[result.nodeid, result.label] = result
+        self.tests.add(result.nodeid)
 
     def add_of_rank(self, result: Result) -> None:
         """Record what one rank has of a measurement that several make."""
+        self.tests.add(result.nodeid)
         self.of_ranks.setdefault((result.nodeid, result.label), {})[result.rank or 0] = result
 
     @property
@@ -114,6 +120,10 @@ class RunState:
     def note_suite(self, seen: SuiteSeen) -> None:
         """Take what was seen of the suite's rules when the tests were collected."""
         self.suite_seen = seen
+
+    def note_selection(self, *, whole: bool) -> None:
+        """Note whether all tests that the project has were selected, as each process has collected them."""
+        self.whole = whole and self.whole is not False
 
     def note_slow_export(self) -> None:
         """Take note that torch cannot be asked for the file alone."""
@@ -188,6 +198,9 @@ class RunState:
     def forget(self, nodeid: str) -> None:
         """Drop the results of an earlier run of the same test."""
         self.baselines.forget(nodeid)
+        if nodeid not in self.tests:
+            return
+        self.tests.remove(nodeid)
         for results in (self.results, self.of_ranks):
             for key in [key for key in results if key[0] == nodeid]:
                 del results[key]
@@ -248,6 +261,7 @@ class RunState:
             problems=tuple(self.problems),
             lacks_gpu=self.lacks_gpu,
             suite_seen=self.suite_seen,
+            whole=self.whole,
             slow_export=self.slow_export,
         )
 
@@ -255,7 +269,7 @@ class RunState:
         """Return the results that a rank hands over of the test that has ended, and begin anew for the next."""
         handed = self.handed_over()
         self.baselines.begin_anew()
-        for collection in (self.results, self.of_ranks, self.replayed, self.problems):
+        for collection in (self.results, self.of_ranks, self.tests, self.replayed, self.problems):
             collection.clear()
         return handed
 
@@ -277,6 +291,8 @@ class RunState:
         self.problems.extend(other.problems)
         self.lacks_gpu |= other.lacks_gpu
         self.suite_seen = self.suite_seen or other.suite_seen
+        if other.whole is not None:
+            self.note_selection(whole=other.whole)
         self.slow_export |= other.slow_export
 
 

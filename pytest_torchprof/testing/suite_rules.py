@@ -127,11 +127,18 @@ class RuleOfTest(Struct, frozen=True, kw_only=True):
 
     def warns_of(self, limit: str, within: str | None = None, *, alone: bool) -> bool:
         """Return whether a miss of this limit is only told; "" stands for the measurement as a whole."""
-        key = (within, limit)
-        if _asked_by(key, self.own) is not None:
+        if _asked_by((within, limit), self.own) is not None:
             return False
-        asked = _asked_by(key, [own for own, _ in _by_key(self.limits)])
+        asked = self._limit((within, limit))
         return asked in self.warned if asked is not None else alone and self.mode is Mode.WARN
+
+    def asks(self, limit: str, within: str | None = None) -> bool:
+        """Return whether a verdict on this limit is one on a rule's, and not on one of the marker's."""
+        key = (within, limit)
+        return _asked_by(key, self.own) is None and self._limit(key) is not None
+
+    def _limit(self, key: LimitKey) -> LimitKey | None:
+        return _asked_by(key, [own for own, _ in _by_key(self.limits)])
 
 
 def _asked_by(key: LimitKey, asked: Sequence[LimitKey]) -> LimitKey | None:

@@ -15,7 +15,8 @@ import pytest
 pytestmark = pytest.mark.simulated_gpu
 
 DAY = Path(__file__).parents[1] / "gpu" / "day"
-PARTS = ("machine", "questions", "doctor", "tests/graph_operators", "tests/refusals", "tests/script", "examples")
+# Of the tests, which run beside this one anyway, a few.
+PARTS = ("machine", "questions", "doctor", "tests/refusals", "tests/script", "examples")
 # A preloaded library that is empty is passed over, so that the device's own CUPTI answers.
 CUPTI = {
     "nvidia/cu13/lib/libcupti.so.13": "",

@@ -1,6 +1,7 @@
 """Beside other plugins, and in pytest's own modes, verdicts stay what they are.
 
-Each test runs pytest in a process of its own, with no plugins but those that it names.
+Each test runs pytest in a process of its own, with no plugins but those that it names. Most are forks which have torch and
+pytest at hand (`fresh`); where a neighbour watches a process from its start on, or its children, Python is started.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import fresh
 import pytest
 
 if TYPE_CHECKING:
@@ -58,22 +60,23 @@ def needs(module: str) -> pytest.MarkDecorator:
 def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a test module under torchprof and other plugins; return the process with its output, colourless."""
 
-    def run(source: str, *arguments: str, plugins: tuple[str, ...] = (), ini: str = "") -> subprocess.CompletedProcess:
+    def run(
+        source: str, *arguments: str, plugins: tuple[str, ...] = (), ini: str = "", by_fork: bool = True
+    ) -> subprocess.CompletedProcess:
         (tmp_path / "pytest.ini").write_text(INI + ini)
         (tmp_path / "test_it.py").write_text(source)
         # CI's own variables make pytest and the plugin say more than a developer sees.
-        environment = {name: text for name, text in os.environ.items() if name not in ("CI", "GITHUB_ACTIONS")}
-        for name in [name for name in environment if name.startswith(("COV", "PYTEST_"))]:
-            del environment[name]
+        kept = {name: text for name, text in os.environ.items() if name not in ("CI", "GITHUB_ACTIONS")}
+        for name in [name for name in kept if name.startswith(("COV", "PYTEST_"))]:
+            del kept[name]
+        environment = {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         options = [word for plugin in ("torchprof", *plugins) for word in ("-p", plugin)]
+        words = ["-m", "pytest", *options, *arguments]
+        if by_fork:
+            return fresh.start_python(*words, folder=tmp_path, environment=environment).done()
+        command = [sys.executable, *words]
         return subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *arguments],
-            cwd=tmp_path,
-            env={**environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
 
     return run
@@ -104,6 +107,8 @@ MODES = {
     "anyio": ((), ("anyio",)),
     "benchmark": ((), ("pytest_benchmark",)),
 }
+# What the import of torch warns of, is traced of, or does in a worker that no fork stands for, is seen from its start alone.
+FROM_START = ("each warning an error", "xdist, load", "randomly", "cov")
 ENTRY_POINTS = {
     "pytest_timeout": "timeout",
     "pytest_randomly": "randomly",
@@ -125,7 +130,7 @@ def test_three_verdicts_are_what_they_are(run, mode):
     for module in modules:
         pytest.importorskip(module)
     plugins = tuple(ENTRY_POINTS.get(module, module) for module in modules)
-    done = run(THREE, *arguments, plugins=plugins)
+    done = run(THREE, *arguments, plugins=plugins, by_fork=mode not in FROM_START)
     assert outcomes(done) == {"passed": 2, "failed": 2}, done.stdout + done.stderr
     assert "2 passed, 1 failed, 1 not measured" in done.stdout
     assert "2 kernels in step 1 of 2" in done.stdout
@@ -177,7 +182,7 @@ def test_a_test_of_two_ranks_is_one_test(run, mode):
     for module in modules:
         pytest.importorskip(module)
     plugins = tuple(ENTRY_POINTS.get(module, module) for module in modules)
-    done = run(RANKS.format(hangs=False), *arguments, plugins=plugins)
+    done = run(RANKS.format(hangs=False), *arguments, plugins=plugins, by_fork=mode != "each warning an error")
     assert outcomes(done) == {"passed": 1}, done.stdout + done.stderr
 
 
@@ -196,7 +201,7 @@ def test_ranks(torchprof):
 @needs("pytest_cov")
 def test_lines_that_run_in_ranks_are_covered_where_coverage_looks_into_processes(run, tmp_path):
     (tmp_path / ".coveragerc").write_text("[run]\npatch = subprocess\n")
-    done = run(IN_RANKS, "--cov=.", "--cov-report=term", plugins=("pytest_cov",))
+    done = run(IN_RANKS, "--cov=.", "--cov-report=term", plugins=("pytest_cov",), by_fork=False)
     assert outcomes(done) == {"passed": 1}, done.stdout + done.stderr
     assert re.search(r"test_it\.py +\d+ +0 +100%", done.stdout), done.stdout
 
@@ -232,7 +237,7 @@ def test_groups_of_workers_change_no_name_of_a_baseline_or_recording(run, tmp_pa
 @needs("pytest_timeout")
 @pytest.mark.parametrize("method", ["signal", "thread"])
 def test_ranks_that_hang_end_with_the_timeout(run, method, tmp_path):
-    done = run(RANKS.format(hangs=True), "--timeout=25", f"--timeout-method={method}", plugins=("timeout",))
+    done = run(RANKS.format(hangs=True), "--timeout=12", f"--timeout-method={method}", plugins=("timeout",))
     assert done.returncode == 1
     assert "Timeout" in done.stdout + done.stderr
     until = time.monotonic() + 120

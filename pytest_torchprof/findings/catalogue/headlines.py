@@ -15,7 +15,7 @@ from pytest_torchprof.findings.events import Events  # noqa: TC001  (the type of
 from pytest_torchprof.findings.finding import WORTH_TELLING
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001  (as above)
 from pytest_torchprof.reasons.wording import worded
-from pytest_torchprof.text import counted
+from pytest_torchprof.text import counted, first_of, show_us
 
 Meanwhile = Literal["set_up", "recaptured", "loading", "queued", "silent"]
 """What went on while a GPU idled: something done once, a graph captured again, loading, a wait of what was launched, or
@@ -23,6 +23,8 @@ no event."""
 
 MUCH_SET_UP: Final = 0.25
 """Of the idle time, from where on what is done once comes before everything else."""
+
+_MOST_NAMED: Final = 3
 
 
 class Headline(Struct, frozen=True, kw_only=True, tag_field="headline"):
@@ -103,23 +105,34 @@ class _OfWindow(Headline, frozen=True, kw_only=True):
 class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """The GPU had nothing to do for much of the time."""
 
-    WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{talked}{once}{queued}."
-    WHERE = "{first}, {longest_us:us}, is {side} {name}{at}{opening}{passed}."
+    WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{talked}{why}."
+    WHERE = "{first}, {longest_us:us}, is {side}{passed}."
+    _NOT_SURE: ClassVar[str] = (
+        "{subject} seems to have idled {share:percent} of {window_us:us}{mean}{own}{talked}, which is not certain: for "
+        "{queued_us:us} of this time the next operation had already been launched, and waited, or the recording lacks "
+        "what ran meanwhile."
+    )
     _FIRST: ClassVar[str] = "The longest gap"
     _OF_MANY: ClassVar[str] = "The longest of {gaps:gap}"
-    _BESIDES: ClassVar[str] = "The longest gap, {once_us:us}, went into what is done once; the longest of the others"
+    _BESIDES: ClassVar[str] = "The longest gap, {once_us:us}, was one-time set-up; the longest of the others"
     _OWN: ClassVar[str] = ", not counting {profiler_us:us} in which the profiler handled its own buffers"
     _TALKED: ClassVar[str] = ", and did nothing but communicate for {communicating_share:percent}"
-    _ONCE: ClassVar[str] = "; {set_up_us:us} of the idle time went into what is done once: this was not warm yet"
-    _QUEUED: ClassVar[str] = (
-        "; for {queued_us:us} of that the next operation had already been launched: it waited, or the recording lacks "
-        "what ran meanwhile"
+    _ONCE: ClassVar[str] = (
+        "; {set_up_us:us} of the idle time was one-time set-up: the program was not yet warm when the recording began"
     )
-    _OPENING: ClassVar[str] = ", the first operation{of_step}"
+    _RECAPTURED: ClassVar[str] = (
+        "; for {recaptured_us:us} of the idle time {recaptures:call} of {recaptured_in:list}, {began} after the start, "
+        "captured the same CUDA graph again"
+    )
+    _LATE: ClassVar[str] = "; for {late_us:us} of the idle time it waited for launches{loading}{silent}"
+    _LOADING: ClassVar[str] = ", {loading_us:us} of that while data was loaded"
+    _SILENT: ClassVar[str] = ", {silent_us:us} of that while no event is recorded"
+    _SIDE: ClassVar[Mapping[bool, str]] = {False: "before {name}{at}", True: "after {name}{at}"}
+    _OPENING: ClassVar[str] = "before the first operation{of_step} ({name})"
     _OF_STEP: ClassVar[str] = " of {begins_step}"
     _PASSED: ClassVar[Mapping[Meanwhile, str]] = {
-        "set_up": "; most of it went into what is done once",
-        "recaptured": "; most of it passed in a call that captured a CUDA graph again",
+        "set_up": "; most of it was one-time set-up",
+        "recaptured": "; most of it passed in one of these calls",
         "loading": "; most of it passed while data was loaded",
         "queued": ", which had already been launched",
         "silent": "; for most of it nothing is recorded",
@@ -143,18 +156,32 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """In which it did nothing but communicate, where that is much; the mean of several."""
     queued_us: float = 0.0
     """For how long it idled before what had been launched already; the mean of several."""
+    late_us: float = 0.0
+    """For how long it idled because the next operation was not launched yet; the mean of several."""
+    loading_us: float | None = None
+    """For how long of that data was loaded, where that is long."""
+    silent_us: float | None = None
+    """For how long of that nothing is recorded, where that is most of it."""
+    recaptured_us: float = 0.0
+    """For how long it idled while a CUDA graph was captured again; the mean of several."""
+    recaptured_from_us: tuple[float, ...] = ()
+    """When each of the calls began that captured it again, from the first step's start on."""
+    recaptured_in: tuple[str, ...] = ()
+    """The operators that they are calls of."""
     meanwhile: Meanwhile | None = None
     """What most of the longest gap was spent with, where events tell."""
 
     @property
-    def side(self) -> str:
-        """On which side of the operation the gap is."""
-        return "after" if self.is_last else "before"
+    def what(self) -> str:
+        return self.words(self._NOT_SURE if self._is_most(self.queued_us) else self.WHAT)
 
     @property
-    def opening(self) -> str:
-        """That a step begins with the operation, where it does."""
-        return self.words(self._OPENING) if self.begins else ""
+    def side(self) -> str:
+        """On which side of which operation the gap is.
+
+        Where it is the time until a step's first operation is launched, that operation's line is none to look at.
+        """
+        return self.words(self._OPENING if self.begins else self._SIDE[self.is_last])
 
     @property
     def of_step(self) -> str:
@@ -180,14 +207,37 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
         return "" if self.communicating_share is None else self.words(self._TALKED)
 
     @property
-    def once(self) -> str:
-        """That much of it is the cold start's, where it is."""
-        return self.words(self._ONCE) if self.set_up_us >= MUCH_SET_UP * self.share * self.window_us else ""
+    def why(self) -> str:
+        """What most of it, or much where that is the cold start's, was spent with."""
+        ways = (
+            (self._is_most(self.recaptured_us), self._RECAPTURED),
+            (self.set_up_us >= MUCH_SET_UP * self.share * self.window_us, self._ONCE),
+            (self._is_most(self.late_us), self._LATE),
+        )
+        return self.words(next((way for is_so, way in ways if is_so), ""))
 
     @property
-    def queued(self) -> str:
-        """That most of it passed although work had been launched, where it did."""
-        return self.words(self._QUEUED) if self.queued_us >= 0.5 * self.share * self.window_us else ""
+    def recaptures(self) -> int:
+        """How many calls captured a graph again."""
+        return len(self.recaptured_from_us)
+
+    @property
+    def began(self) -> str:
+        """When the first of them began."""
+        return first_of([show_us(each) for each in self.recaptured_from_us], _MOST_NAMED)
+
+    def _is_most(self, spent_us: float) -> bool:
+        return spent_us >= 0.5 * self.share * self.window_us
+
+    @property
+    def loading(self) -> str:
+        """For how long of that data was loaded, where that is long."""
+        return "" if self.loading_us is None else self.words(self._LOADING)
+
+    @property
+    def silent(self) -> str:
+        """For how long of that nothing is recorded, where that is most of it."""
+        return "" if self.silent_us is None else self.words(self._SILENT)
 
     @property
     def passed(self) -> str:
@@ -211,17 +261,28 @@ class GpuHeldUp(_OfWindow, frozen=True, kw_only=True, tag="gpu-held-up"):
 class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicated"):
     """The GPU did nothing but communicate for much of the time."""
 
-    WHAT = "{subject} did nothing but communicate for {share:percent} of {window_us:us}{mean}{idled}."
+    WHAT = "{subject} did nothing but communicate for {share:percent} of {window_us:us}{mean}{idled}{late}."
     WHERE = "The longest collective, {longest_us:us}, is {name}{at}."
     _IDLED: ClassVar[str] = ", and idled for {idle_share:percent}"
+    _LATE: ClassVar[str] = (
+        "; its collectives took {beyond_usual_us:us} longer than they would at the pace of the fastest quarter, so "
+        "that another rank seems to come late"
+    )
 
     idle_share: float | None = None
     """In which it idled, where that is much; the mean of several."""
+    beyond_usual_us: float | None = None
+    """By how much collectives took longer than the fastest quarter of those alike, where that is most of the time."""
 
     @property
     def idled(self) -> str:
         """That it idled for much of the time, where it did."""
         return "" if self.idle_share is None else self.words(self._IDLED)
+
+    @property
+    def late(self) -> str:
+        """That most of it looks like waiting for another rank, where it does."""
+        return "" if self.beyond_usual_us is None else self.words(self._LATE)
 
 
 class GpuBusy(_OfWindow, frozen=True, kw_only=True, tag="gpu-busy"):

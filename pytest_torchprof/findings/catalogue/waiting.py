@@ -11,13 +11,38 @@ from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC00
 from pytest_torchprof.text import and_more, counted, enumerated, first_of, show_us
 
 
-class OfLaunches(Finding, frozen=True, kw_only=True, tag="of-launches"):
+class _InRange(Finding, frozen=True, kw_only=True):
+    """A finding that is told with the program's range, where most of it lies in one."""
+
+    _WITHIN: ClassVar[str] = " in the range {within:name}"
+
+    within: str | None = None
+    """The narrowest range of the program's with at least half of it."""
+
+    @property
+    def in_range(self) -> str:
+        """In which range most of it is, where there is such a one."""
+        return "" if self.within is None else self.words(self._WITHIN)
+
+    @property
+    def at(self) -> str:
+        return super().at or self.in_range
+
+
+class OfLaunches(_InRange, frozen=True, kw_only=True, tag="of-launches"):
     """A finding about a GPU that waits for launches, and so about the CPU's pace."""
 
     _STACKS = "; Python's stacks were recorded too, which slows the CPU"
 
+    _MOSTLY = ", most of it{in_range}"
+
     stacks: bool = False
     """Whether functions of Python's are recorded."""
+
+    @property
+    def mostly(self) -> str:
+        """In which range most of the time passed, where there is such a one."""
+        return "" if self.within is None else self.words(self._MOSTLY)
 
     @property
     def slowed(self) -> str:
@@ -32,9 +57,10 @@ class OverheadBound(OfLaunches, frozen=True, kw_only=True, tag="overhead-bound")
     SENTENCE = (
         "the CPU takes {launch_ratio:ratio} times as long to launch the work as the GPU to do it: "
         "{late_launches:percent} of the GPU operations came late, and the GPU idled {time_us:us} ({share:percent} of "
-        "the time{set_up}) until they were launched, the longest {longest_us:us} before {longest_before}{slowed}"
+        "the time{set_up}) until they were launched{mostly}, the longest {longest_us:us} before {longest_before}"
+        "{slowed}"
     )
-    _SET_UP = ", {set_up_us:us} of it in what is done once"
+    _SET_UP = ", {set_up_us:us} of it in one-time set-up"
     REMEDY = (
         "more work per launch (larger batches), fewer launches (torch.compile, foreach or fused variants), or one "
         'launch for all (mode="reduce-overhead")'
@@ -121,7 +147,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
     _FOR_DATA = "The GPU waits for data"
     SENTENCE = (
         "{time_us:us} ({share:percent} of the time) the GPU idled because the next operation was not launched yet, in "
-        "{gaps:gap}, the longest {longest_us:us} before {longest_before}{loading}{slowed}"
+        "{gaps:gap}{mostly}, the longest {longest_us:us} before {longest_before}{loading}{slowed}"
     )
     _LOADING = "; {data_loading_us:us} of it passed while data was loaded"
     REMEDY = "launch earlier: {silence}fewer and larger launches, {graphs_in_use}{no_waits}"
@@ -134,7 +160,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
     _LOAD = "load data in the background (num_workers, pin_memory)"
     _LONGER_WARM_UP = "warm up longer (warmup=)"
     _LOOK_FIRST = "first look at what the program does while no event is recorded"
-    _WARM_UP = "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs; "
+    _WARM_UP = "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs"
     _NO_WAITS = ", and no synchronization in between ({after_waits_us:us} of it came after one)"
     _GRAPHS: ClassVar[Mapping[bool, str]] = {False: "CUDA graphs", True: "more of the work in the CUDA graphs"}
 
@@ -172,6 +198,11 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
         return 2 * self.data_loading_us >= self.time_us
 
     @property
+    def is_for_captures(self) -> bool:
+        """Whether most of it passed while CUDA graphs were captured."""
+        return 2 * self.capturing_us >= self.time_us
+
+    @property
     def title(self) -> str:
         return self._FOR_DATA if self.is_for_data else self.TITLE
 
@@ -197,20 +228,20 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
 
     @property
     def remedy(self) -> str:
-        first, last = (f"{self._LOAD}; ", "") if self.is_for_data else ("", f"; {self._LOAD}")
-        ways = (
-            (self.loads_long, first),
-            (self.capturing_us, self._WARM_UP),
-            (True, self.REMEDY),
-            (self.loads_long, last),
+        others = (
+            (self.loads_long, self.is_for_data, self._LOAD),
+            (self.capturing_us, self.is_for_captures, self._WARM_UP),
         )
-        return self.words("".join(way for is_there, way in ways if is_there))
+        first, last = (
+            [way for is_there, is_most, way in others if is_there and is_most is before] for before in (True, False)
+        )
+        return self.words("; ".join([*first, self.REMEDY, *last]))
 
     @property
     def action(self) -> str:
         ways = (
             (self.loads_long and self.is_for_data, self._LOAD),
-            (self.capturing_us, self._LONGER_WARM_UP),
+            (self.is_for_captures, self._LONGER_WARM_UP),
             (self.is_silent, self._LOOK_FIRST),
         )
         return next((way for is_there, way in ways if is_there), super().action)
@@ -235,7 +266,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
         "{gaps:gap}, the longest {longest_us:us} before {longest_before}{of_graph}{lacking}{meanwhile}"
     )
     _MEANWHILE = "; for {cpu_waited_us:us} of it the CPU waited for the GPU, most of that in {cpu_waited_in}{in_range}"
-    _IN_RANGE = " in the range {cpu_waited_within}"
+    _IN_RANGE = " in the range {cpu_waited_within:name}"
     REMEDY = "look at what the operation waits for: {causes}"
     ACTION = "look at what the operation waits for"
     _TITLE_LACKING = "Work that is not recorded"
@@ -493,26 +524,37 @@ class ImplicitSync(Finding, frozen=True, kw_only=True, tag="implicit-sync"):
         return self.words(self._IDLED) + (self.words(self._HELD) if self.held_us >= 0.1 * self.idle_us else "")
 
 
-class GraphRecaptured(Finding, frozen=True, kw_only=True, tag="graph-recaptured"):
+class GraphRecaptured(_InRange, frozen=True, kw_only=True, tag="graph-recaptured"):
     """Calls capture a CUDA graph of what an earlier call has captured."""
 
     TITLE = "Graph captured again"
     SENTENCE = (
         "{count} of {captures} calls that captured a CUDA graph captured the same one, which was launched in between: "
-        "{time_us:us} ({share:percent} of the time)"
+        "{time_us:us} ({share:percent} of the time); they are calls of {ops:list}{in_range}, which began {begun} after "
+        "the start"
     )
     REMEDY = (
         "find what makes them capture anew (more warm-up does not end it): parameters or inputs at other addresses, "
         "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
         "is made in the loop; sizes are the same; TORCH_LOGS=cudagraphs tells more"
     )
-    ACTION = "find what makes them capture anew"
+    ACTION = "find what makes {ops:list} capture anew"
+    _MOST_NAMED = 4
 
     time_us: float
     share: float
     count: int
     captures: int
     """All calls that captured a graph."""
+    ops: tuple[str, ...]
+    """The operators whose calls they are, those that took longest first."""
+    begun_us: tuple[float, ...]
+    """When each of the calls began, from the first step's start on."""
+
+    @property
+    def begun(self) -> str:
+        """When the first of the calls began."""
+        return first_of([show_us(each) for each in self.begun_us], self._MOST_NAMED)
 
 
 class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-communication"):

@@ -22,6 +22,7 @@ from pytest_torchprof.history.guarding import guarding
 from pytest_torchprof.history.notes import Note
 from pytest_torchprof.history.record import BadRecord, RunRecord, decode, digest_of, encode
 from pytest_torchprof.history.sql.migrating import migrate, revision_of
+from pytest_torchprof.history.sql.of_tests import TestTables
 from pytest_torchprof.history.sql.rows import rows_of
 from pytest_torchprof.history.sql.schema import (
     COMMIT,
@@ -94,11 +95,16 @@ class HistoryDatabase:
         self._make()
         return self.add(record)
 
-    def packed(self, uuids: Collection[str] | None = None) -> Generator[tuple[str, bytes] | BadRecord]:
-        """Yield name and content of each record by their ids; ``uuids``: only those."""
+    def packed(
+        self, uuids: Collection[str] | None = None, *, most_bytes: int | None = None
+    ) -> Generator[tuple[str, bytes] | BadRecord]:
+        """Yield name and content of each record by their ids; only those of ``uuids``, and only so much of each."""
         if not self.is_there:
             return
-        chosen = select(RECORD.c.uuid, RECORD.c.packed).order_by(RECORD.c.uuid)
+        content: Any = RECORD.c.packed
+        if most_bytes is not None:
+            content = func.substr(content, 1, most_bytes, type_=RECORD.c.packed.type)
+        chosen = select(RECORD.c.uuid, content).order_by(RECORD.c.uuid)
         if uuids is not None:
             chosen = chosen.where(RECORD.c.uuid.in_(uuids))
         with self._connected("cannot be read") as connection:
@@ -106,6 +112,13 @@ class HistoryDatabase:
             with connection.execution_options(yield_per=_AT_ONCE).execute(chosen) as stored:
                 for uuid, packed in stored:
                     yield f"{self.shown}: {uuid}", packed
+
+    @contextmanager
+    def asked(self) -> Iterator[TestTables]:
+        """Yield the tables to be asked of a few tests, as they are at one moment; StoreUnusable."""
+        with self._connected("cannot be read") as connection:
+            self._refuse_other_schema(revision_of(connection))
+            yield TestTables(connection)
 
     def remove(self, uuids: Iterable[str]) -> int:
         """Remove the records of these ids with all that is theirs alone, and return how many were there."""

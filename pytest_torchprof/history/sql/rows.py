@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Table
 
     from pytest_torchprof.history.record import MeasurementRecord, RunRecord, VaryingRecord
+    from pytest_torchprof.trace.metadata import Environment
 
 Row = dict[str, Any]
 
@@ -53,6 +54,12 @@ def rows_of(record: RunRecord) -> dict[Table, list[Row]]:
             for at, (measured, varying) in enumerate(zip(record.measurements, record.varying, strict=True))
         ],
     }
+
+
+def environment_id(environment: Environment) -> str:
+    """Return the id of an environment's row."""
+    row: str = _environment(_data(environment))["id"]
+    return row
 
 
 def _commit(record: RunRecord) -> Row | None:

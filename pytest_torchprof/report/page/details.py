@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_torchprof.analysis.numbers import TABLE
+from pytest_torchprof.analysis.rank_parts import rank_and_size
 from pytest_torchprof.findings.catalogue.headlines import Headline, NotMeasuredHeadline
 from pytest_torchprof.report.page.changes import changes_between, changes_in
 from pytest_torchprof.report.page.tables import table_of_calls, tables_of, time_breakdown
@@ -106,6 +107,7 @@ def _numbers(measured: Measured) -> list[list[Any]]:
 
 def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
     trace = analysis.trace
+    rank, ranks = rank_and_size(trace) or (0, 1)
     return {
         "doubt": analysis.kernels_unknown and str(analysis.kernels_unknown),
         "tables": tables_of(analysis, before),
@@ -114,6 +116,7 @@ def _of_analysis(analysis: Analysis, before: Analysis | None) -> dict[str, Any]:
         "steps": len(analysis.steps) if trace.has_step_ranges else 0,
         "is_whole": not trace.has_step_ranges,
         "events": trace.events,
+        "rank": {"rank": rank, "of": ranks} if ranks > 1 else None,
         "devices": [device.name or "GPU without a name" for device in trace.devices],
         "orphans": trace.orphans,
         "with_stacks": len(trace.frames) > 0,

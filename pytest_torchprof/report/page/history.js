@@ -7,6 +7,7 @@
   const list = document.getElementById("series");
   const last = Math.max(1, index.commits.length - 1);
   const title = (number) => index.numbers.find(([name]) => name === number)?.[1] ?? number;
+  const noun = (number, value) => index.numbers.find(([name]) => name === number)?.[value === 1 ? 2 : 1] ?? number;
   const plural = (count, noun) => `${show.count(count)} ${noun}${count === 1 ? "" : "s"}`;
   const share = (place) => (index.commits.length === 1 ? 50 : (100 * place) / last);
 
@@ -114,10 +115,11 @@
       h(
         "div",
         {class: "facts"},
-        h("span", {}, "now ", h("b", {}, now === null ? "–" : show.count(now)), ` ${title(state.number) ?? ""}`),
+        h("span", {}, "now ", h("b", {}, now === null ? "–" : show.count(now)), ` ${noun(state.number, now)}`),
         h("span", {}, told),
         h("span", {}, newest ? `last changed ${index.dates[newest.at]}` : "never changed"),
         gapsOf(row) && h("span", {}, gapsOf(row)),
+        row.removed_at && h("span", {class: "hint"}, `removed: not in ${visible(row.removed_at.slice(0, 7))} any more`),
         row.ends_open && h("span", {class: "v v-not-measured"}, "not known of the newest commit"),
       ),
       h("div", {class: "chart"}, svg, marks),

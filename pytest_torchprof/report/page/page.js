@@ -70,6 +70,7 @@
   const heading = (test, number) => {
     const facts = [
       test.recording === test.name ? null : test.recording, test.devices?.length ? test.devices.join(", ") : null,
+      test.rank ? `rank ${test.rank.rank} of ${show.count(test.rank.of)}` : null,
       test.is_whole ? "no steps are marked: the whole recording is one" : test.steps ? `${show.count(test.steps)} ${test.steps === 1 ? "step" : "steps"}` : null, test.events ? `${show.count(test.events)} events` : null,
       test.orphans ? `${show.count(test.orphans)} GPU ${test.orphans === 1 ? "operation" : "operations"} in no step` : null,
       test.with_stacks ? "recorded with Python's functions: CPU times are longer than without" : null,

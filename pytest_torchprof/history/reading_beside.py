@@ -1,0 +1,68 @@
+"""Reading many runs in as many processes as there are cores, each of which reads a part of the records."""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from concurrent.futures import BrokenExecutor
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+from pytest_torchprof.history.reading import RunReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
+
+    from pytest_torchprof.history.reading import HistoryRun, Packed, ReadPart
+    from pytest_torchprof.history.record import BadRecord
+
+_FEW: Final = 200
+"""Of fewer records no process is started: that would take longer."""
+_IN_A_PART: Final = 40
+_AHEAD: Final = 4
+"""How many parts wait, and are held in memory."""
+
+
+def read_many(reader: RunReader, packed: Iterable[Packed]) -> Iterator[HistoryRun | BadRecord]:
+    """Yield the runs in records, as the reader's own ``read`` does: of many records parts are read side by side."""
+    records = iter(packed)
+    few = [*islice(records, _FEW)]
+    if len(few) < _FEW:
+        yield from reader.read(few)
+        return
+    for part in _parts(chain(few, records)):
+        yield from reader.take(part)
+
+
+def _parts(records: Iterator[Packed]) -> Iterator[ReadPart]:
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - slow to import; few histories are long
+    from multiprocessing import get_context  # noqa: PLC0415 - as above
+
+    # No fork: the libraries of object stores and databases may have threads.
+    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool:
+        waiting: deque[tuple[list[Packed], Future[ReadPart]]] = deque()
+        while part := [*islice(records, _IN_A_PART)]:
+            waiting.append((part, pool.submit(read_part, part)))
+            if len(waiting) > _AHEAD:
+                yield _part_of(*waiting.popleft())
+        while waiting:
+            yield _part_of(*waiting.popleft())
+
+
+def read_part(packed: Iterable[Packed]) -> ReadPart:
+    """Return what is in some records."""
+    return RunReader().read_part(packed)
+
+
+def _part_of(packed: Iterable[Packed], reading: Future[ReadPart]) -> ReadPart:
+    try:
+        return reading.result()
+    except BrokenExecutor:
+        # Somebody has ended the process, as a system does that is short of memory.
+        return read_part(packed)
+
+
+def _begin() -> None:
+    # Ctrl-C is for the process that started this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
