@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import closing
 from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -14,20 +13,12 @@ from pytest_torchprof import baseline
 from pytest_torchprof.baseline import Entry, RankEntry
 from pytest_torchprof.history.entries import entry_in
 from pytest_torchprof.history.notes import Note, Notes, notes_by_subject
-from pytest_torchprof.history.record import (
-    BEGINNING_BYTES,
-    BadRecord,
-    MeasurementRecord,
-    RunHead,
-    RunRecord,
-    head_in,
-    read_head,
-)
+from pytest_torchprof.history.record import BadRecord, MeasurementRecord, RunHead, RunRecord
 from pytest_torchprof.history.runs import LeftOut, branches_of, newest_first, why_never
-from pytest_torchprof.history.store import records_of
+from pytest_torchprof.history.store import heads_of, records_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_torchprof.history.store import Store
     from pytest_torchprof.report.result import Outcome
@@ -87,7 +78,9 @@ def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:
     ``folder`` is where pytest's root directory lies below the repository's: only runs from there count.
     """
     refused: list[BadRecord] = []
-    heads = [head for head in _believed(_heads(store), refused) if head.commit is None or head.commit.folder == folder]
+    heads = [
+        head for head in _believed(heads_of(store), refused) if head.commit is None or head.commit.folder == folder
+    ]
     ordered = newest_first(heads, branch)
     chosen = _chosen([run for run in ordered if run.complete])
     left_out = Counter(why_never(head) for head in heads if head.commit is not None and head.commit.branch == branch)
@@ -100,33 +93,6 @@ def branch_baseline(store: Store, branch: str, folder: str) -> BranchBaseline:
         refused=tuple(refused),
         damaged=tuple(damaged),
     )
-
-
-def _heads(store: Store) -> Iterator[RunHead | BadRecord]:
-    """Yield which runs the records are of: of each its beginning is read, if that tells."""
-    heads: list[RunHead | BadRecord] = []
-    with closing(store.packed(most_bytes=BEGINNING_BYTES)) as beginnings:
-        for beginning in beginnings:
-            head = beginning if isinstance(beginning, BadRecord) else _head(head_in, *beginning)
-            if head is None:
-                break
-            heads.append(head)
-        else:
-            yield from heads
-            return
-    # One of them is damaged, or has a very long head.
-    with closing(store.packed()) as all_packed:
-        for packed in all_packed:
-            head = packed if isinstance(packed, BadRecord) else _head(read_head, *packed)
-            if head is not None:
-                yield head
-
-
-def _head(read: Callable[[bytes, str], RunHead | None], name: str, content: bytes) -> RunHead | BadRecord | None:
-    try:
-        return read(content, name)
-    except BadRecord as problem:
-        return problem
 
 
 def _believed(read: Iterable[Read | BadRecord], refused: list[BadRecord]) -> Iterator[Read]:

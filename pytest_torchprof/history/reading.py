@@ -23,7 +23,7 @@ from pytest_torchprof.history.record import (
     other_number_of_times,
     parsed,
     refuse_unknown_places,
-    unpacked,
+    unpacked_figures,
 )
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class RunReader:
             return record
         name, content = record
         try:
-            return self._run(unpacked(content, name), name)
+            return self._run(unpacked_figures(content, name), name)
         except BadRecord as problem:
             return problem
 

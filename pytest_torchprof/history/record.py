@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from pytest_torchprof.baseline.entry import Times  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.history.launched import LaunchRecord  # noqa: TC001 - msgspec reads the annotations
+from pytest_torchprof.history.reported import ReportedRun  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
-from pytest_torchprof.recording.text import DamagedGzipError, inflated_bytes
+from pytest_torchprof.recording.text import DamagedGzipError, inflated_member
 from pytest_torchprof.report.result import BaselineState, Outcome  # noqa: TC001 - msgspec reads the annotations
 from pytest_torchprof.trace.metadata import Environment  # noqa: TC001 - msgspec reads the annotations
 
@@ -165,7 +167,7 @@ class RunHead(Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(RunHead, frozen=True, kw_only=True):
-    """What a run of pytest has measured, and of what.
+    """What a run of pytest has measured, and of what: the one value that its reports and all exports are made from.
 
     What the code decides stands apart from what varies, so that a reader of many runs need not read again what it has
     read of the run before.
@@ -177,6 +179,8 @@ class RunRecord(RunHead, frozen=True, kw_only=True):
     """One for each of the measurements."""
     launched: LaunchRecord | UnsetType = UNSET
     """What later runs are compared with; earlier versions did not record it."""
+    reported: ReportedRun | UnsetType = UNSET
+    """What its reports tell besides; last, since a reader of many runs has no use for it."""
 
 
 Head = TypeVar("Head", bound=RunHead)
@@ -199,10 +203,18 @@ BEGINNING_BYTES: Final = 32 << 10
 
 def encode(record: RunRecord) -> bytes:
     """Return the content of a record's file: the same for the same record."""
+    if record.reported is UNSET:
+        return _packed(_ENCODER.encode(record))
+    # In a member of its own: readers of many runs unpack the first one only.
+    figures = _ENCODER.encode(replace(record, reported=UNSET)).removesuffix(b"}")
+    return _packed(figures) + _packed(b',"reported":' + _ENCODER.encode(record.reported) + b"}")
+
+
+def _packed(content: bytes) -> bytes:
     packed = io.BytesIO()
     # Neither a name nor a time of its own: a record that is written twice is the same file.
     with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
-        file.write(_ENCODER.encode(record))
+        file.write(content)
     return packed.getvalue()
 
 
@@ -251,13 +263,29 @@ def read(path: Path) -> RunRecord:
 
 def unpacked(data: bytes, name: str) -> bytes:
     """Return the JSON in a file's content; BadRecord if it cannot be unpacked."""
+    figures, behind = _first_member(data, name, MOST_BYTES)
+    if not behind:
+        return figures
+    reported, behind = _first_member(behind, name, MOST_BYTES - len(figures))
+    if behind:
+        raise BadRecord(f"{name}: something stands behind its end")
+    return figures + reported
+
+
+def unpacked_figures(data: bytes, name: str) -> bytes:
+    """Return the JSON in a file's content without what only reports tell; BadRecord if it cannot be unpacked."""
+    figures, behind = _first_member(data, name, MOST_BYTES)
+    return figures + b"}" if behind else figures
+
+
+def _first_member(data: bytes, name: str, most: int) -> tuple[bytes, bytes]:
     try:
-        content = inflated_bytes(data, MOST_BYTES)
+        content, behind = inflated_member(data, most)
     except (DamagedGzipError, EOFError) as error:
         raise BadRecord(f"{name}: {str(error) or 'cut off'}") from None
-    if len(content) > MOST_BYTES:
+    if len(content) > most:
         raise BadRecord(f"{name}: larger than {MOST_BYTES >> 20} MiB when unpacked, which no run's record is")
-    return content
+    return content, behind
 
 
 def parsed(decoder: msgspec.json.Decoder[Head], content: bytes, name: str) -> Head:

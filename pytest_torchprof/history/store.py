@@ -5,12 +5,20 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_torchprof.history.record import BadRecord, RunRecord, decode
+from pytest_torchprof.history.record import (
+    BEGINNING_BYTES,
+    BadRecord,
+    RunHead,
+    RunRecord,
+    decode,
+    head_in,
+    read_head,
+)
 from pytest_torchprof.reasons.codes import Code
 from pytest_torchprof.reasons.errors import TorchprofError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable
+    from collections.abc import Callable, Collection, Generator, Iterable
     from pathlib import Path
 
     from pytest_torchprof.history.notes import Note
@@ -95,6 +103,36 @@ def records_of(store: Store, uuids: Collection[str] | None = None) -> Generator[
     with closing(store.packed(uuids)) as all_packed:
         for packed in all_packed:
             yield packed if isinstance(packed, BadRecord) else decoded(*packed)
+
+
+def heads_of(store: Store) -> Generator[RunHead | BadRecord]:
+    """Yield which run each record of a store is of, and what is wrong with those that cannot be told; StoreUnusable.
+
+    Of each record its beginning is read, if that tells.
+    """
+    heads: list[RunHead | BadRecord] = []
+    with closing(store.packed(most_bytes=BEGINNING_BYTES)) as beginnings:
+        for beginning in beginnings:
+            head = beginning if isinstance(beginning, BadRecord) else _head(head_in, *beginning)
+            if head is None:
+                break
+            heads.append(head)
+        else:
+            yield from heads
+            return
+    # One of them is damaged, or has a very long head.
+    with closing(store.packed()) as all_packed:
+        for packed in all_packed:
+            head = packed if isinstance(packed, BadRecord) else _head(read_head, *packed)
+            if head is not None:
+                yield head
+
+
+def _head(read: Callable[[bytes, str], RunHead | None], name: str, content: bytes) -> RunHead | BadRecord | None:
+    try:
+        return read(content, name)
+    except BadRecord as problem:
+        return problem
 
 
 def decoded(name: str, content: bytes) -> RunRecord | BadRecord:

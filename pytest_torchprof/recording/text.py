@@ -72,10 +72,10 @@ def inflated(path: str) -> Iterator[bytes]:
             part = file.read(PIECE)
 
 
-def inflated_bytes(data: bytes, most: int) -> bytes:
-    """Return the content of one gzip member; of a larger one ``most`` bytes and one more.
+def inflated_member(data: bytes, most: int) -> tuple[bytes, bytes]:
+    """Return the content of the first gzip member, of a larger one ``most`` bytes and one more, and what follows it.
 
-    DamagedGzipError if it is damaged or no gzip member, or if data follow it; EOFError if it is cut off.
+    DamagedGzipError if it is damaged or no gzip member; EOFError if it is cut off.
     """
     unpack = gunzip.decompressobj(wbits=31)
     try:
@@ -84,9 +84,7 @@ def inflated_bytes(data: bytes, most: int) -> bytes:
         raise DamagedGzipError(str(error)) from None
     if len(content) <= most and not unpack.eof:
         raise EOFError
-    if unpack.unused_data:
-        raise DamagedGzipError("something stands behind its end")
-    return content
+    return content, unpack.unused_data
 
 
 def _unpacked(file: FileIO, part: bytes) -> Iterator[bytes]:

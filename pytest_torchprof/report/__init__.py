@@ -12,6 +12,8 @@ from msgspec import Struct
 from pytest_torchprof.text import first_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pytest_torchprof.report.result import Result
     from pytest_torchprof.trace.metadata import Environment
 
@@ -109,10 +111,13 @@ class RunResults(Struct, frozen=True, kw_only=True):
     """The history and the branch that are the baseline, if no files are."""
     gone: tuple[str, ...] = ()
     """The measurements that only the other commit has."""
-    rootdir: str = ""
-    """The folder to which the paths of recordings are relative."""
+    rootdir: str | None = ""
+    """The folder to which the paths of recordings are relative; None where the recordings are not at hand."""
     commit: Commit | None = None
     """The commit whose code was measured; None outside a working tree of git."""
+    run: str | None = None
+    """The id of the run's record, and when it began."""
+    began: datetime | None = None
 
     @property
     def environment(self) -> Environment | None:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pytest_torchprof.analysis.numbers import TABLE
-from pytest_torchprof.report.json_report import JUDGED, reported_value
+from pytest_torchprof.report.json_report import JUDGED, reported_value, without_point
 from pytest_torchprof.trace.metadata import Environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from pytest_torchprof.analysis.numbers import Number
     from pytest_torchprof.baseline.entry import Times
     from pytest_torchprof.report import RunResults
     from pytest_torchprof.report.result import Result
@@ -25,7 +26,7 @@ class Exported(Struct, frozen=True, kw_only=True):
     """One measurement of one run."""
 
     run: str | None = None
-    """The id of the run's record in a history, and when it began; None of a run that is written as it ends."""
+    """The id of the run's record, and when it began."""
     began: str | None = None
     commit: str | None = None
     branch: str | None = None
@@ -88,10 +89,12 @@ NUMBERS: Final[Mapping[str, Callable[[Exported], object]]] = {
 
 
 def exported(run: RunResults) -> Iterator[Exported]:
-    """Yield the measurements of a run that ends."""
+    """Yield the measurements of a run."""
     commit = run.commit
     for result in run.results:
         yield Exported(
+            run=run.run,
+            began=None if run.began is None else run.began.isoformat(),
             commit=None if commit is None else commit.sha,
             branch=None if commit is None else commit.branch,
             dirty=None if commit is None else commit.dirty,
@@ -110,4 +113,12 @@ def exported(run: RunResults) -> Iterator[Exported]:
 
 
 def _numbers(result: Result) -> dict[str, float | None]:
-    return {number.name: reported_value(result, number) for number in TABLE} if result.summary else {}
+    if result.summary is None:
+        return {}
+    return {number.name: as_counted(number, reported_value(result, number)) for number in TABLE}
+
+
+def as_counted(number: Number, value: float | None) -> float | None:
+    """Return a number as it was counted: whoever reads a record has 5.0 for five kernels."""
+    counted: float | None = without_point(value) if number.unit in ("count", "bytes") else value
+    return counted

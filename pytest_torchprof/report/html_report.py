@@ -12,6 +12,7 @@ from pytest_torchprof.report.page.build import Heading, page
 from pytest_torchprof.report.page.jobs import parts_beside
 from pytest_torchprof.report.page.measured import MOST_DRAWN, Measured, in_page
 from pytest_torchprof.report.terminal import better_words, count_outcomes, describe_environment
+from pytest_torchprof.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.report.result import Result
 
 _NOT_KEPT: Final = "no timeline: the recording was not kept; pytest --torchprof-save=DIR keeps it"
+_ELSEWHERE: Final = "no timeline: the record of a run holds no recordings; this one was kept as {recording}"
 _ENOUGH: Final = (
     f"no timeline: the page has those of the first {MOST_DRAWN} recordings, failures first; "
     "torchprof report RECORDING shows this one"
@@ -43,6 +45,8 @@ def _measured(run: RunResults) -> Iterator[Measured]:
     for result in run.results:
         if result.recording is None:
             yield Measured(result=result, missing=_NOT_KEPT)
+        elif run.rootdir is None:
+            yield Measured(result=result, missing=_ELSEWHERE.format(recording=printable_line(result.recording)))
         elif id(result) not in drawn:
             yield Measured(result=result, missing=_ENOUGH)
         else:

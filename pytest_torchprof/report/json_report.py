@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
@@ -28,15 +28,23 @@ def render(run: RunResults) -> str:
         unused[entries.why][entries.file] = list(entries.keys)
     against = {} if run.against is None else {"against": asdict(run.against) | {"gone": list(run.gone)}}
     environment = known_of(run.environment)
-    return json_text(
-        {
-            "schema": SCHEMA,
-            "environment": environment,
-            **against,
-            "results": [as_reported(result) for result in run.results],
-            **unused,
-        }
-    )
+    report = {
+        "schema": SCHEMA,
+        "environment": environment,
+        **against,
+        "results": [as_reported(result) for result in run.results],
+        **unused,
+    }
+    return json_text(without_point(report))
+
+
+def without_point(value: Any) -> Any:
+    """Return JSON values in which a whole number is written as one: whoever reads a record has 5.0 for a count of 5."""
+    if isinstance(value, dict):
+        return {name: without_point(held) for name, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_point(held) for held in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def reported_value(result: Result, number: Number) -> float | None:

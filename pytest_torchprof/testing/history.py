@@ -1,4 +1,4 @@
-"""The record that a run adds to its history at its end."""
+"""The record of a run: made at its end, and added to its history."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pytest_torchprof.history.ci_job import ci_job
 from pytest_torchprof.history.commit_record import commit_record
 from pytest_torchprof.history.folder import OUTBOX, HistoryFolder
 from pytest_torchprof.history.record import BadRecord, RunRecord, as_written
+from pytest_torchprof.history.results import with_results
 from pytest_torchprof.history.run_record import environments_of, machine_of, measurements_of, structures_of, varying_of
 from pytest_torchprof.history.store import StoreUnusable
 from pytest_torchprof.history.stores import store_at
@@ -23,16 +24,16 @@ from pytest_torchprof.system.waiting import within
 from pytest_torchprof.testing.figures import figures_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
+    from pytest_torchprof.testing.options import RunOptions
     from pytest_torchprof.testing.session import RunState
 
 PATIENCE_S: Final = 60
 """How long the end of a run waits for a store: libraries keep trying for minutes where a server does not answer."""
 
 
-def leave_record(state: RunState, session: pytest.Session) -> None:
+def leave_record(state: RunState, run: RunRecord) -> None:
     """Add the record of a run to its history, if it has one, and to the folder of what it keeps.
 
     If it cannot be written it waits in the outbox, and the end of the run says so.
@@ -41,8 +42,7 @@ def leave_record(state: RunState, session: pytest.Session) -> None:
     store = None if where is None else store_at(where)
     if store is None and figures is None:
         return
-    apart = (*(store.files if store is not None else ()), *(figures.files if figures is not None else ()))
-    record = as_written(_record(state, session, apart=apart))
+    record = as_written(run)
     if figures is not None:
         try:
             figures.add(record)
@@ -73,13 +73,14 @@ def _sent_later(state: RunState, record: RunRecord) -> str:
     return f"The record of this run waits in {OUTBOX}: torchprof history push STORE sends it"
 
 
-def _record(state: RunState, session: pytest.Session, apart: Sequence[Path]) -> RunRecord:
+def run_record(state: RunState, session: pytest.Session) -> RunRecord:
+    """Return the record of a run whose tests have all run, or that was stopped."""
     results = state.recorded
     environments = environments_of(results)
     event, job = ci_job(os.environ)
     varying, launched = varying_of(results)
     stopped = session.shouldfail or session.shouldstop
-    return RunRecord(
+    record = RunRecord(
         uuid=uuid.uuid4().hex,
         version=version("pytest-torchprof"),
         began=state.began,
@@ -88,7 +89,7 @@ def _record(state: RunState, session: pytest.Session, apart: Sequence[Path]) -> 
         whole=state.whole,
         event=event,
         ci=job,
-        commit=commit_record(state.options.rootdir, os.environ, apart=apart),
+        commit=commit_record(state.options.rootdir, os.environ, apart=_own_files(state.options)),
         machine=machine_of(environments),
         environments=environments,
         measurements=measurements_of(results, environments),
@@ -96,3 +97,11 @@ def _record(state: RunState, session: pytest.Session, apart: Sequence[Path]) -> 
         varying=varying,
         launched=launched,
     )
+    return with_results(record, state.run_results)
+
+
+def _own_files(options: RunOptions) -> tuple[Path, ...]:
+    """Return the files of the history and of what is kept, whose being new is no change of the code."""
+    figures = figures_folder(options)
+    history = () if options.history is None else store_at(options.history).files
+    return history if figures is None else (*history, *figures.files)

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_torchprof.against.git import Repository
 from pytest_torchprof.capture.rank import this_rank
-from pytest_torchprof.history.commit_record import BRANCH_VARIABLES
+from pytest_torchprof.history.results import results_in
 from pytest_torchprof.reasons.codes import Code, coded
 from pytest_torchprof.reasons.errors import TorchprofError
 from pytest_torchprof.recording.files import hide, stacks_name
-from pytest_torchprof.report import Commit, ci
+from pytest_torchprof.report import ci
 from pytest_torchprof.system.replacing import replacing
 from pytest_torchprof.testing import two_sides
 from pytest_torchprof.testing.handed_over import ProcessResults
-from pytest_torchprof.testing.history import leave_record
+from pytest_torchprof.testing.history import leave_record, run_record
 from pytest_torchprof.testing.recordings import SUFFIX
 from pytest_torchprof.testing.suite import suite_problems, unneeded
 from pytest_torchprof.testing.unused import unused_entries
 from pytest_torchprof.testing.workers import hand_over, is_worker
 
 if TYPE_CHECKING:
+    from pytest_torchprof.history.record import RunRecord
     from pytest_torchprof.testing.session import RunState
 
 RECORDINGS = "torchprof-recordings"
@@ -45,8 +45,11 @@ def finish(state: RunState, session: pytest.Session) -> None:
         if this_rank().writes:
             _end_comparison(state, session)
             _end_suite(state, session)
-            state.note_problem(*state.write_baselines(), *_write_reports(state), *_write_step_summary(state))
-            leave_record(state, session)
+            state.note_problem(*state.write_baselines(), *_write_step_summary(state))
+            if state.options.keeps_results:
+                record = run_record(state, session)
+                state.note_problem(*_write_reports(state, record))
+                leave_record(state, record)
         if state.options.replay is not None and not state.replayed:
             unused = f"--torchprof-replay={state.options.replay}: no test judged a recording"
             state.note_problem(coded(unused, Code.REPLAY_UNUSED))
@@ -87,11 +90,12 @@ def _end_suite(state: RunState, session: pytest.Session) -> None:
         state.note_unused(unneeded(suite, seen, state.results.values()))
 
 
-def _write_reports(state: RunState) -> list[str]:
+def _write_reports(state: RunState, record: RunRecord) -> list[str]:
+    """Write the reports of a run, which tell what its record holds, and return the problems."""
     problems: list[str] = []
-    if not state.options.reports:
+    if not state.options.reports or (run := results_in(record)) is None:
         return problems
-    run = replace(state.run_results, commit=_commit_of(state.options.rootdir))
+    run = replace(run, rootdir=str(state.options.rootdir))
     for path in state.options.reports:
         reporter = state.reporter_of(path)
         try:
@@ -144,16 +148,3 @@ def _write_step_summary(state: RunState) -> list[str]:
         message = f"the step summary {path} cannot be written: {error.strerror or error}"
         return [coded(message, Code.REPORT_NOT_WRITTEN)]
     return []
-
-
-def _commit_of(folder: Path) -> Commit | None:
-    """Return the commit that is checked out around a folder; None where git does not say."""
-    try:
-        repository = Repository.around(folder)
-        if (sha := repository.head) is None:
-            return None
-        names = (os.environ.get(variable) for variable in BRANCH_VARIABLES)
-        branch = repository.branch or next(filter(None, names), None)
-        return Commit(sha=sha, branch=branch, dirty=repository.is_dirty)
-    except TorchprofError:
-        return None
