@@ -45,7 +45,6 @@ _BUILDING = (
     "unknown_kernels",
     "own_kernels",
     "unmeasured",
-    "answers",
     "launching",
     "gpu_work",
     "communication",
@@ -98,7 +97,7 @@ class Profile(Analysis):
     Times are in microseconds; a number that the recording does not hold is None.
     """
 
-    def __init__(self, trace: Trace | None, view: _View, answers: dict[str, Any] | None = None) -> None:
+    def __init__(self, trace: Trace | None, view: _View, answers: dict[object, Any] | None = None) -> None:
         """Use :func:`load`, or :meth:`from_trace`."""
         super().__init__(trace, beside=view.beside, repeat=view.repeat, in_job=view.in_job, answers=answers)
         self.own_kernels = view.own_kernels

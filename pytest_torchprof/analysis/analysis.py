@@ -57,7 +57,7 @@ class Analysis(HasViews, AllAttributes):
         beside: tuple[Analysis, ...] = (),
         repeat: Repeat | None = None,
         in_job: InJob | None = None,
-        answers: dict[str, Any] | None = None,
+        answers: dict[object, Any] | None = None,
     ) -> None:
         """Take the trace (None if nothing was measured), the test's other measurements, and a repeat of this one.
 

@@ -17,6 +17,7 @@ from pytest_torchprof.analysis.ranges import HeldOperators
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.kernels.names.communication import collective_of
 from pytest_torchprof.reasons.collectives import Gap
+from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, COLLECTIVES, PARAMETERS, RECEIVE, SEND, where
 from pytest_torchprof.trace.links import captures
 
@@ -279,7 +280,7 @@ class _Calls:
             return {"why_no_time": self._why_nothing_runs(op, sent) or (Gap.NO_KERNEL if on_gpu else Gap.NO_RANGE)}
         notes = self._trace.annotations
         start, end = notes.start[note], notes.end[note]
-        hidden = None if on_gpu else overlap.hidden_ns(None, [(start, end)])
+        hidden = None if on_gpu else overlap.hidden_ns(None, intervals.span(start, end))
         return {"start_ns": start, "dur_ns": end - start, "hidden_ns": hidden}
 
     def _why_nothing_runs(self, op: int, sent: Sent) -> Gap | None:
@@ -296,7 +297,7 @@ class _Calls:
         return {
             "start_ns": start,
             "dur_ns": end - start,
-            "hidden_ns": overlap.hidden_ns(device, [(start, end)]),
+            "hidden_ns": overlap.hidden_ns(device, intervals.span(start, end)),
             "device": device,
             "stream": self._trace.streams[gpu.stream[first]],
         }

@@ -213,8 +213,8 @@ def communication_of(
     ns = {device: intervals.length(covered) for device, covered in spans.items()}
     hidden = sum(overlap.hidden_ns(device, covered) for device, covered in spans.items())
     columns, members = (trace.gpu, part.gpu_ops) if on_gpu else (trace.ops, part.operators)
-    ends = [columns.end[i] for i in members] + [covered[-1][1] for covered in spans.values()]
-    starts = [columns.start[i] for i in members] + [covered[0][0] for covered in spans.values()]
+    ends = [columns.end[i] for i in members] + [covered.ends[-1] for covered in spans.values()]
+    starts = [columns.start[i] for i in members] + [covered.starts[0] for covered in spans.values()]
     unknown = (
         collective.why_no_time for collective in collectives if collective.why_no_time not in (None, *NOTHING_SENT)
     )

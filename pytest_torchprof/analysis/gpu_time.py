@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import accumulate, compress, islice
-from operator import mul, sub
-from typing import TYPE_CHECKING, Literal
+from operator import gt, lt, mul, not_, sub
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_torchprof.trace import Trace
 
@@ -139,8 +139,6 @@ def _together_ns(running: Sequence[tuple[int, int, float]]) -> float:
     return filled
 
 
-Cause = Literal["host", "kernel", "other"]
-
 KERNEL_WAIT_NS = 30_000
 """A shorter gap before an operation that was launched in time is the GPU's own way from one kernel to the next.
 
@@ -148,8 +146,47 @@ HolisticTraceAnalysis documents 30 ns, but compares 30 with a gap in the file's 
 """
 
 
-Gap = tuple[int, int, Cause, int]
-"""From, to (in ns), why, and the operation that ended it. A plain tuple: a recording has tens of thousands."""
+class Gaps(Struct, frozen=True):
+    """Times in which a device idled, as columns, because a recording has tens of thousands; in ns."""
+
+    starts: list[int]
+    ends: list[int]
+    before: list[int]
+    """The operation that ended it."""
+    late: list[bool]
+    """Whether that operation was launched only in the gap."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def chosen(self, are: list[bool]) -> Gaps:
+        """Return those of the gaps for which this is true."""
+        if all(are):
+            return self
+        starts, ends, before = (list(compress(column, are)) for column in (self.starts, self.ends, self.before))
+        return Gaps(starts, ends, before, list(compress(self.late, are)))
+
+    def lengths(self) -> list[int]:
+        """Return the length of each."""
+        return list(map(sub, self.ends, self.starts))
+
+    def triples(self) -> Iterator[tuple[int, int, int]]:
+        """Yield from, to and the operation that ended it."""
+        return zip(self.starts, self.ends, self.before, strict=True)
+
+
+def joined_gaps(several: Iterable[Gaps]) -> Gaps:
+    """Return the gaps of all."""
+    listed = [gaps for gaps in several if len(gaps)]
+    if len(listed) == 1:
+        return listed[0]
+    every = Gaps([], [], [], [])
+    for gaps in listed:
+        every.starts.extend(gaps.starts)
+        every.ends.extend(gaps.ends)
+        every.before.extend(gaps.before)
+        every.late.extend(gaps.late)
+    return every
 
 
 class Idle(Struct, frozen=True, kw_only=True):
@@ -163,29 +200,28 @@ class Idle(Struct, frozen=True, kw_only=True):
     """Launched in time, yet it waited: for another stream, a dependency, or nobody knows what."""
 
 
-def idle_gaps(trace: Trace, in_order: Iterable[int]) -> list[Gap]:
+def idle_gaps(trace: Trace, in_order: Iterable[int]) -> Gaps:
     """Return the gaps between operations in the order of their start; overlapping ones leave none."""
     order = list(in_order)
-    call_of, launched = trace.links.call_of, trace.calls.start
     starts = [trace.gpu.start[i] for i in order]
-    reached = accumulate([trace.gpu.end[i] for i in order], max)
-    following = zip(reached, islice(starts, 1, None), islice(order, 1, None), strict=False)
-    gaps: list[Gap] = []
-    cause: Cause
-    for since, until, i in following:
-        if until > since:
-            call = call_of[i]
-            if call >= 0 and launched[call] > since:
-                cause = "host"
-            else:
-                cause = "kernel" if until - since < KERNEL_WAIT_NS else "other"
-            gaps.append((since, until, cause, i))
-    return gaps
+    reached = list(accumulate([trace.gpu.end[i] for i in order], max))
+    idle = list(map(lt, reached, islice(starts, 1, None)))
+    since, before = list(compress(reached, idle)), list(compress(islice(order, 1, None), idle))
+    # What no call launched was not launched late.
+    launched = [*trace.calls.start, _LONG_AGO]
+    launched_at = map(launched.__getitem__, map(trace.links.call_of.__getitem__, before))
+    return Gaps(since, list(compress(islice(starts, 1, None), idle)), before, list(map(gt, launched_at, since)))
 
 
-def idle_time(gaps: Sequence[Gap]) -> Idle:
+_LONG_AGO = -(2**80)
+
+
+def idle_time(gaps: Gaps) -> Idle:
     """Return the gaps' time by cause."""
-    spent: dict[Cause, int] = {"host": 0, "kernel": 0, "other": 0}
-    for start, end, cause, _ in gaps:
-        spent[cause] += end - start
-    return Idle(host_us=spent["host"] / 1000, kernel_us=spent["kernel"] / 1000, other_us=spent["other"] / 1000)
+    lengths = gaps.lengths()
+    in_time = list(compress(lengths, map(not_, gaps.late)))
+    kernel_ns = sum([ns for ns in in_time if ns < KERNEL_WAIT_NS])
+    in_time_ns = sum(in_time)
+    return Idle(
+        host_us=(sum(lengths) - in_time_ns) / 1000, kernel_us=kernel_ns / 1000, other_us=(in_time_ns - kernel_ns) / 1000
+    )

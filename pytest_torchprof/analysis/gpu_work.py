@@ -6,11 +6,13 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import cached_property
-from itertools import compress
-from operator import itemgetter, lt
+from operator import lt, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from pytest_torchprof.analysis import gpu_time
+from pytest_torchprof.analysis.gpu_time import Gaps, joined_gaps
 from pytest_torchprof.analysis.kernel_work import KernelVariants
 from pytest_torchprof.analysis.recaptures import recaptures
 from pytest_torchprof.analysis.step_time import STEP
@@ -22,18 +24,18 @@ from pytest_torchprof.kernels.names.words import only_lasts
 from pytest_torchprof.kernels.operand_work import FAMILIES, OperandWork
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT, KERNEL, MEMCPY, where
+from pytest_torchprof.trace.intervals import Spans
 from pytest_torchprof.trace.links import captures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_torchprof.analysis.gpu_time import Cause, Gap, Idle
+    from pytest_torchprof.analysis.gpu_time import Idle
     from pytest_torchprof.analysis.launches import Launching
     from pytest_torchprof.analysis.parts import Part
     from pytest_torchprof.kernels.names import KernelName
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.columns import Calls, Ranges
-    from pytest_torchprof.trace.intervals import Spans
 
 _OWN_BUFFERS = ("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full")
 _LOADING_CODE = ("Lazy Function Loading", "Runtime Triggered Module Loading", "Driver Compiler")
@@ -69,13 +71,16 @@ class GpuWork:
         self.trace = trace
         self.launching = launching
         self._decoded: dict[int, KernelName] = {}
-        self.answers: dict[object, Any] = {}
-        """What others worked out of it, by what did."""
 
     @cached_property
     def window(self) -> tuple[int, int]:
         """From the first step's start to the later of the last step's and the last GPU operation's end, in ns."""
         return gpu_time.window(self.trace)
+
+    @cached_property
+    def whole(self) -> Spans:
+        """The window as a range."""
+        return intervals.span(*self.window)
 
     @property
     def window_us(self) -> float:
@@ -91,9 +96,9 @@ class GpuWork:
         of_device = gpu_time.by_device(self.trace, gpu_ops)
         return self.share_of_window(sum(map(self.covered_us, of_device.values())) / max(len(self.by_device), 1))
 
-    def share_during(self, ranges: Iterable[tuple[int, int]]) -> float:
-        """Return the share of the window that ranges cover together, whichever their threads."""
-        return self.share_of_window(intervals.length(intervals.within(intervals.merged(ranges), [self.window])) / 1000)
+    def share_during(self, spans: Spans) -> float:
+        """Return the share of the window that these ranges cover."""
+        return self.share_of_window(intervals.length(intervals.within(spans, self.whole)) / 1000)
 
     def time_us(self, gpu_ops: Iterable[int]) -> float:
         """Return the sum of their durations."""
@@ -229,11 +234,9 @@ class GpuWork:
 
     def covered(self, gpu_ops: Iterable[int]) -> Spans:
         """Return when one of these ran, inside the window."""
-        start, end = self.trace.gpu.start, self.trace.gpu.end
-        begin, until = self.window
-        spans = intervals.merged([(start[i], end[i]) for i in gpu_ops])
+        spans = intervals.of(self.trace.gpu, list(gpu_ops))
         # Nothing ends after the window; what began before it is an orphan.
-        return spans if not spans or spans[0][0] >= begin else intervals.within(spans, [(begin, until)])
+        return spans if not spans or spans.starts[0] >= self.window[0] else intervals.within(spans, self.whole)
 
     @cached_property
     def busy(self) -> dict[int, Spans]:
@@ -249,7 +252,7 @@ class GpuWork:
     @cached_property
     def idle(self) -> dict[int, Spans]:
         """When each device ran nothing, inside the window, without what the profiler took for its own buffers."""
-        idle = {device: intervals.without([self.window], busy) for device, busy in self.busy.items()}
+        idle = {device: intervals.without(self.whole, busy) for device, busy in self.busy.items()}
         return {device: intervals.without(spans, self.profilers_own) for device, spans in idle.items()}
 
     @cached_property
@@ -272,7 +275,8 @@ class GpuWork:
     def outermost(self) -> list[int]:
         """The operators that no other one holds, without those that ran when a CUDA graph was captured."""
         trace = self.trace
-        return [i for i in where(trace.nesting.parent, {ABSENT}) if trace.ops.thread[i] != trace.captured.lane]
+        roots, lane = where(trace.nesting.parent, {ABSENT}), trace.captured.lane
+        return roots if lane == ABSENT else [i for i in roots if trace.ops.thread[i] != lane]
 
     @cached_property
     def unrecorded(self) -> Spans:
@@ -280,10 +284,10 @@ class GpuWork:
         begin, until = self.window
         starts, ends = map(sorted, self._events())
         # Nothing runs before a start exactly when as many events have ended as have begun.
-        before = bisect_left(ends, begin)
-        quiet_from, quiet_to = [begin] * (before + 1) + ends[before:], [*starts, until]
-        quiet = compress(zip(quiet_from, quiet_to, strict=True), map(lt, quiet_from, quiet_to))
-        return [(end, min(start, until)) for end, start in quiet if end < until]
+        before, behind = bisect_left(ends, begin), bisect_left(ends, until)
+        quiet_from = [begin] * (before + 1) + ends[before:behind]
+        quiet_to = [*starts[: bisect_left(starts, until)], until][: len(quiet_from)]
+        return intervals.chosen(Spans(quiet_from, quiet_to), list(map(lt, quiet_from, quiet_to)))
 
     def _events(self) -> tuple[list[int], list[int]]:
         trace, ops, notes = self.trace, self.trace.ops, self.trace.annotations
@@ -303,8 +307,7 @@ class GpuWork:
     @cached_property
     def profilers_own(self) -> Spans:
         """When the profiler was busy with its own buffers."""
-        own = self.trace.overheads
-        return intervals.merged((own.start[i], own.end[i]) for i in self.profilers_own_events)
+        return intervals.of(self.trace.overheads, self.profilers_own_events)
 
     @cached_property
     def setup(self) -> dict[str, Spans]:
@@ -321,9 +324,12 @@ class GpuWork:
             ranges_of[f"{FIRST_CALL}{trace.names[stretch.name]}"].append((stretch.start, stretch.end))
         ranges_of[_CAPTURING] += self.first_captures
         ranges_of[_CAPTURE] += [(start, end) for _, start, end in captures(calls, trace.call_kinds).ranges()]
-        once = intervals.without([self.window], self.recapturing_calls)
+        once = intervals.without(self.whole, self.recapturing_calls)
         inside = {name: intervals.within(intervals.merged(ranges), once) for name, ranges in ranges_of.items()}
-        kept = {name: [span for span in ranges if trace.step_at(span[0]) >= 0] for name, ranges in inside.items()}
+        kept = {
+            name: intervals.chosen(ranges, [trace.step_at(start) >= 0 for start in ranges.starts])
+            for name, ranges in inside.items()
+        }
         return {name: ranges for name, ranges in kept.items() if ranges}
 
     @cached_property
@@ -348,10 +354,10 @@ class GpuWork:
     def _done_once(self, part: Calls | Ranges) -> list[int]:
         names = self.trace.names
         captured = {start for start, _ in self.setup.get(_CAPTURE, ())}
-        of_name: dict[str, Spans] = defaultdict(list)
+        several: dict[str, list[Spans]] = defaultdict(list)
         for name, ranges in self.setup.items():
-            plain = name.removesuffix(_LOADS).removeprefix(FIRST_CALL)
-            of_name[plain] = sorted([*of_name[plain], *ranges])
+            several[name.removesuffix(_LOADS).removeprefix(FIRST_CALL)].append(ranges)
+        of_name = {name: intervals.union_of(each) for name, each in several.items()}
         indices = {i for i, name in enumerate(names) if name in of_name}
         named = (i for i in where(part.name, indices) if _covers(of_name[names[part.name[i]]], part.start[i]))
         return sorted({*named, *(i for i, start in enumerate(part.start) if start in captured)})
@@ -391,15 +397,14 @@ class GpuWork:
         return self._spans_of(i for i in self.capturing_ops if i not in again)
 
     def _spans_of(self, operators: Iterable[int]) -> Spans:
-        ops = self.trace.ops
-        return intervals.merged((ops.start[i], ops.end[i]) for i in operators)
+        return intervals.of(self.trace.ops, list(operators))
 
     @cached_property
     def stretches(self) -> list[Stretch]:
         """Where a thread stayed in one call or operator for a millisecond or more while the GPU hardly worked."""
-        return [
-            stretch for stretch in self.long_stretches if self.worked_ns(stretch.start, stretch.end) < stretch.ns / 10
-        ]
+        long = self.long_stretches
+        worked_ns = self.worked_ns([stretch.start for stretch in long], [stretch.end for stretch in long])
+        return [stretch for stretch, worked in zip(long, worked_ns, strict=True) if worked < stretch.ns / 10]
 
     @cached_property
     def long_stretches(self) -> list[Stretch]:
@@ -443,14 +448,14 @@ class GpuWork:
     def _first_calls(self) -> Iterator[Stretch]:
         trace, kinds = self.trace, self.trace.call_kinds
         launching = self._kernels_of({stretch.member for stretch in self.stretches if not stretch.is_call})
-        explained = intervals.merged([*self.profilers_own, *self.capturing_calls])
+        explained = intervals.union_of([self.profilers_own, self.capturing_calls])
         for stretch in self.stretches:
             columns = trace.calls if stretch.is_call else trace.ops
             if stretch.is_call:
                 is_meant = kinds[stretch.name] in _KINDS_OF_FIRST_CALLS and not _SETUP.match(trace.names[stretch.name])
             else:
                 is_meant = trace.names[stretch.name] in _ALLOCATING or stretch.member in launching
-            if not is_meant or intervals.within([(stretch.start, stretch.end)], explained):
+            if not is_meant or intervals.within(intervals.span(stretch.start, stretch.end), explained):
                 continue
             is_first = columns.start[stretch.member] == min(
                 columns.start[i] for i in where(columns.name, {stretch.name})
@@ -475,48 +480,60 @@ class GpuWork:
     @cached_property
     def setup_spans(self) -> Spans:
         """When something of that was done."""
-        return intervals.merged(span for ranges in self.setup.values() for span in ranges)
+        return intervals.union_of(self.setup.values())
 
-    def worked_ns(self, start: int, end: int) -> int:
-        """Return how long a device, the busiest one, ran something between two instants."""
-        return max([busy.ns_before(end) - busy.ns_before(start) for busy in self._coverage], default=0)
+    def worked_ns(self, starts: Sequence[int], ends: Sequence[int]) -> list[int]:
+        """Return how long a device, the busiest one, ran something between each start and the end beside it."""
+        worked = [list(map(sub, busy.ns_before(ends), busy.ns_before(starts))) for busy in self._coverage]
+        return list(map(max, zip(*worked, strict=True))) if worked else [0] * len(starts)
 
     @cached_property
     def _coverage(self) -> list[intervals.Coverage]:
         return list(map(intervals.Coverage, self.busy.values()))
 
     @cached_property
-    def gaps(self) -> list[Gap]:
+    def gaps(self) -> Gaps:
         """When a device idled before an operation of a step, inside the window, without what the profiler took."""
+        return self._without_profilers_own(
+            joined_gaps(self._inside(gpu_time.idle_gaps(self.trace, ops)) for ops in self.by_device.values())
+        )
+
+    def _inside(self, gaps: Gaps) -> Gaps:
+        """Return those before operations of a step, inside the window."""
         of_step, begin = self.trace.step_of_gpu_op, self.window[0]
-        every = (gap for ops in self.by_device.values() for gap in gpu_time.idle_gaps(self.trace, ops))
-        gaps = [
-            (max(start, begin), end, cause, before)
-            for start, end, cause, before in every
-            if end > begin and of_step[before] >= 0
-        ]
-        return list(self._without_profilers_own(gaps))
+        gaps = gaps.chosen([end > begin and of_step[i] >= 0 for end, i in zip(gaps.ends, gaps.before, strict=True)])
+        # Each begins where the one before has ended.
+        return replace(gaps, starts=[max(gaps.starts[0], begin), *gaps.starts[1:]]) if len(gaps) else gaps
 
     @cached_property
-    def gaps_from_start(self) -> list[Gap]:
+    def gaps_from_start(self) -> Gaps:
         """Those gaps, and from the window's start to each device's first operation, if that is of a step."""
         trace, begin = self.trace, self.window[0]
         call_of, launched = trace.links.call_of, trace.calls.start
-        gaps: list[Gap] = []
-        for first, *_ in self.by_device.values():
-            call = call_of[first]
-            if trace.step_of_gpu_op[first] >= 0 and trace.gpu.start[first] > begin:
-                cause: Cause = "host" if call >= 0 and launched[call] > begin else "other"
-                gaps.append((begin, trace.gpu.start[first], cause, first))
-        return [*self._without_profilers_own(gaps), *self.gaps]
+        firsts = [
+            first
+            for first, *_ in self.by_device.values()
+            if trace.step_of_gpu_op[first] >= 0 and trace.gpu.start[first] > begin
+        ]
+        from_start = Gaps(
+            [begin] * len(firsts),
+            [trace.gpu.start[first] for first in firsts],
+            firsts,
+            [call_of[first] >= 0 and launched[call_of[first]] > begin for first in firsts],
+        )
+        return joined_gaps([self._without_profilers_own(from_start), self.gaps])
 
-    def _without_profilers_own(self, gaps: Iterable[Gap]) -> Iterator[Gap]:
+    def _without_profilers_own(self, gaps: Gaps) -> Gaps:
         if not (own := self.profilers_own):
-            yield from gaps
-            return
-        for begin, until, cause, before in gaps:
-            for start, end in intervals.without([(begin, until)], own):
-                yield start, end, cause, before
+            return gaps
+        parts = Gaps([], [], [], [])
+        for start, end, before, late in zip(gaps.starts, gaps.ends, gaps.before, gaps.late, strict=True):
+            left = intervals.without(intervals.span(start, end), own)
+            parts.starts.extend(left.starts)
+            parts.ends.extend(left.ends)
+            parts.before.extend([before] * len(left))
+            parts.late.extend([late] * len(left))
+        return parts
 
     @cached_property
     def idle_by_cause(self) -> Idle:
@@ -571,5 +588,5 @@ class GpuWork:
 
 
 def _covers(spans: Spans, instant: int) -> bool:
-    index = bisect_right(spans, instant, key=itemgetter(0)) - 1
-    return index >= 0 and instant <= spans[index][1]
+    index = bisect_right(spans.starts, instant) - 1
+    return index >= 0 and instant <= spans.ends[index]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from itertools import chain, repeat
+from itertools import chain, compress, count, islice, repeat
+from operator import eq
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,18 +13,17 @@ from msgspec.structs import fields
 
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL, MEMCPY, MEMSET, where
+from pytest_torchprof.trace.intervals import Spans
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
     from pytest_torchprof.trace import Trace
-    from pytest_torchprof.trace.intervals import Spans
 
 _LOADING_DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 _COMMUNICATING = ("nccl:", "gloo:")
 STEP = "ProfilerStep#"
 """What the names of the profiler's steps begin with."""
-_NEVER = 2**63
 
 _Ranges = tuple[list[int], list[int]]
 """Starts and ends in ns, in any order."""
@@ -80,22 +80,22 @@ def step_time(
     "other". A step ends with the last GPU operation that it launched, and begins where the one before ended. Unlike
     the plugin, no step at the end is left out.
     """
-    named, steps = _together(*_named(trace, (*_COMMUNICATING, *_LOADING_DATA))), [*_plugins_steps(trace, launched)]
-    starts, ends = intervals.outside(steps)
-    reached, spent = sum(ends) - sum(starts), []
+    named, steps = _together(*_named(trace, (*_COMMUNICATING, *_LOADING_DATA))), _plugins_steps(trace, launched)
+    covered = intervals.outside(steps)
+    reached, spent = intervals.length(covered), []
     for role_starts, role_ends in _roles(trace, communication):
         before = reached
         if role_starts:
             # What a role takes is what it adds to those before it.
-            starts, ends = intervals.together(sorted(starts + role_starts), sorted(ends + role_ends))
-            reached = sum(ends) - sum(starts)
+            covered = intervals.union([*covered.starts, *role_starts], [*covered.ends, *role_ends])
+            reached = intervals.length(covered)
         spent.append(reached - before)
     silent = intervals.within(unrecorded, steps)
     if named[0]:
         # Those of them that another operator holds, or that were captured, are not among the recorded times.
-        silent = intervals.without(silent, intervals.merged(zip(*named, strict=True)))
+        silent = intervals.without(silent, intervals.union(*named))
     other = intervals.length(silent)
-    spent += [ends[-1] - starts[0] - reached - other, other]
+    spent += [covered.ends[-1] - covered.starts[0] - reached - other, other]
     names = [field.name for field in fields(StepTime)]
     breakdown = StepTime(**{name: ns / 1000 / len(trace.steps) for name, ns in zip(names, spent, strict=True)})
     return breakdown, _silent_times(trace, silent, steps, outermost)
@@ -103,10 +103,15 @@ def step_time(
 
 def _silent_times(trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]) -> tuple[SilentTime, ...]:
     """Return the gaps of the steps by what is around them."""
-    own = intervals.merged(zip(trace.overheads.start, trace.overheads.end, strict=True))
-    between: dict[tuple[str | None, str | None], Spans] = defaultdict(list)
-    for gap, names in zip(silent, _neighbours(trace, silent, steps, outermost), strict=True):
-        between[names].append(gap)
+    lasted_ns: dict[tuple[str | None, str | None, str | None], list[int]] = defaultdict(list)
+    around = list(_neighbours(trace, silent, steps, outermost))
+    busy = _during_overheads(trace, silent)
+    for at, ((after, before), ns) in enumerate(zip(around, intervals.lengths(silent), strict=True)):
+        if at not in busy:
+            lasted_ns[after, before, None].append(ns)
+    for at in busy:
+        for profiler, parts_ns in _by_profiler(trace, silent.starts[at], silent.ends[at]).items():
+            lasted_ns[*around[at], profiler] += parts_ns
     rows = [
         SilentTime(
             after=after,
@@ -116,43 +121,39 @@ def _silent_times(trace: Trace, silent: Spans, steps: Spans, outermost: Sequence
             count=len(lasted),
             longest_us=max(lasted) / 1000,
         )
-        for (after, before), gaps in between.items()
-        for profiler, lasted in _by_profiler(trace, own, gaps).items()
+        for (after, before, profiler), lasted in lasted_ns.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.time_us, row.after or "", row.before or "", row.profiler or "")))
 
 
-def _by_profiler(trace: Trace, at_work: Spans, gaps: Spans) -> dict[str | None, list[int]]:
-    """Return how long the parts of the gaps are, in ns, by what the profiler did then; it was ``at_work`` meanwhile."""
-    if not at_work:
-        return {None: [end - start for start, end in gaps]}
-    own = trace.overheads
-    begun = [start for start, _ in at_work]
+def _during_overheads(trace: Trace, gaps: Spans) -> set[int]:
+    """Return in which of the gaps the profiler did something: a few of tens of thousands."""
+    at_work = intervals.union(trace.overheads.start, trace.overheads.end)
+    return {at for start, end in at_work for at in range(bisect_right(gaps.ends, start), bisect_left(gaps.starts, end))}
+
+
+def _by_profiler(trace: Trace, start: int, end: int) -> dict[str | None, list[int]]:
+    """Return how long the parts of a gap are, in ns, by what the profiler did then."""
+    own, left = trace.overheads, intervals.span(start, end)
     parts_ns: dict[str | None, list[int]] = defaultdict(list)
-    for gap in gaps:
-        left = [gap]
-        last = bisect_left(begun, gap[1])
-        # There are tens of thousands of gaps, and in most of them the profiler did nothing.
-        meanwhile = range(len(own)) if last and at_work[last - 1][1] > gap[0] else ()
-        for i in meanwhile:
-            if own.start[i] < gap[1] and own.end[i] > gap[0]:
-                taken = intervals.within(left, [(own.start[i], own.end[i])])
-                left = intervals.without(left, taken)
-                parts_ns[trace.names[own.name[i]]] += [until - since for since, until in taken]
-        if left:
-            parts_ns[None] += [until - since for since, until in left]
-    return dict(parts_ns)
+    for i in range(len(own)):
+        if own.start[i] < end and own.end[i] > start:
+            taken = intervals.within(left, intervals.span(own.start[i], own.end[i]))
+            left = intervals.without(left, taken)
+            parts_ns[trace.names[own.name[i]]] += intervals.lengths(taken)
+    parts_ns[None] += intervals.lengths(left)
+    return {profiler: lasted for profiler, lasted in parts_ns.items() if lasted}
 
 
 def _neighbours(
     trace: Trace, silent: Spans, steps: Spans, outermost: Sequence[int]
-) -> Iterator[tuple[str | None, str | None]]:
-    """Yield which range of the CPU, on whichever thread, ended last before each gap, and which begins next.
+) -> Iterable[tuple[str | None, str | None]]:
+    """Return which range of the CPU, on whichever thread, ended last before each gap, and which begins next.
 
     None where that is in another step. Of several that end or begin together it is the longest, which is the outermost.
     """
-    ops, notes, calls = trace.ops, trace.annotations, trace.calls
-    kept = [i for i, name in enumerate(notes.name) if not trace.names[name].startswith(STEP)]
+    ops, notes, calls, names = trace.ops, trace.annotations, trace.calls, trace.names
+    kept = [i for i, name in enumerate(notes.name) if not names[name].startswith(STEP)]
     starts, ends, named = (
         [column[i] for i in outermost] + [noted[i] for i in kept] + called
         for column, noted, called in (
@@ -161,47 +162,46 @@ def _neighbours(
             (ops.name, notes.name, calls.name),
         )
     )
-    by_start = sorted(range(len(starts)), key=starts.__getitem__)
-    by_end = sorted(range(len(ends)), key=ends.__getitem__)
-    began = [*map(starts.__getitem__, by_start), _NEVER]
-    ended = [*map(ends.__getitem__, by_end), _NEVER]
+    numbers = list(range(len(starts)))
+    by_start, by_end = sorted(numbers, key=starts.__getitem__), sorted(numbers, key=ends.__getitem__)
+    began, ended = list(map(starts.__getitem__, by_start)), list(map(ends.__getitem__, by_end))
     # In a gap nothing runs: as many ranges have begun before it as have ended, in the place before which the next is.
-    places, names = map(bisect_right, repeat(ended), [since for since, _ in silent]), trace.names
-    for place, (begin, until) in zip(places, _steps_of(silent, steps), strict=True):
-        after = before = None
-        if place and ended[place - 1] > begin:
-            last = by_end[place - 1]
-            if place > 1 and ended[place - 2] == ended[place - 1]:
-                together = by_end[bisect_left(ended, ended[place - 1]) : place]
-                last = min(together, key=starts.__getitem__)
-            after = names[named[last]]
-        if began[place] < until:
-            following = by_start[place]
-            if began[place + 1] == began[place]:
-                together = by_start[place : bisect_right(began, began[place])]
-                following = max(together, key=ends.__getitem__)
-            before = names[named[following]]
-        yield after, before
+    places = list(map(bisect_right, repeat(ended), silent.starts))
+    following: list[str | None] = [*[names[named[i]] for i in by_start], None]
+    last: list[str | None] = [None, *[names[named[i]] for i in by_end]]
+    for place in _equal_to_next(began).intersection(places):
+        together = by_start[place : bisect_right(began, began[place])]
+        following[place] = names[named[max(together, key=ends.__getitem__)]]
+    for place in {at + 2 for at in _equal_to_next(ended)}.intersection(places):
+        together = by_end[bisect_left(ended, ended[place - 1]) : place]
+        last[place] = names[named[min(together, key=starts.__getitem__)]]
+    after, before = list(map(last.__getitem__, places)), list(map(following.__getitem__, places))
+    firsts = [0, *map(bisect_left, repeat(silent.starts), steps.starts[1:]), len(silent)]
+    for (begin, until), first, behind in zip(steps, firsts, firsts[1:], strict=False):
+        begins = bisect_right(places, bisect_right(ended, begin), first, behind)
+        after[first:begins] = repeat(None, begins - first)
+        finishes = bisect_left(places, bisect_left(began, until), first, behind)
+        before[finishes:behind] = repeat(None, behind - finishes)
+    return zip(after, before, strict=True)
 
 
-def _steps_of(silent: Spans, steps: Spans) -> Iterable[tuple[int, int]]:
-    """Return the step of each gap: the one that begins last before it; between two steps there is none."""
-    if len(steps) == 1:
-        return repeat(steps[0], len(silent))
-    return [steps[bisect_right(steps, (start, _NEVER)) - 1] for start, _ in silent]
+def _equal_to_next(column: Sequence[int]) -> set[int]:
+    return set(compress(count(), map(eq, column, islice(column, 1, None))))
 
 
-def _plugins_steps(trace: Trace, launched: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    """Yield the steps as the plugin sees them: one after the other, each up to its last GPU operation's end."""
+def _plugins_steps(trace: Trace, launched: Sequence[Sequence[int]]) -> Spans:
+    """Return the steps as the plugin sees them: one after the other, each up to its last GPU operation's end."""
     start, end = trace.gpu.start, trace.gpu.end
     reached = trace.steps[0].start_ns
     if launched[0]:
         first = start[launched[0][0]]
         reached = max([reached, *(end[i] for i in trace.links.orphans if end[i] < first)])
+    begins, ends = [], []
     for step, gpu_ops in zip(trace.steps, launched, strict=True):
-        begin = max(reached, step.start_ns)
-        reached = max([begin, step.end_ns, *map(end.__getitem__, gpu_ops)])
-        yield begin, reached
+        begins.append(max(reached, step.start_ns))
+        reached = max([begins[-1], step.end_ns, *map(end.__getitem__, gpu_ops)])
+        ends.append(reached)
+    return Spans(begins, ends)
 
 
 def _roles(trace: Trace, communication: Container[int]) -> Iterator[_Ranges]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, Generic, Self, TypeVar, overload
 
 from pytest_torchprof.analysis import numbers
@@ -17,14 +17,21 @@ from pytest_torchprof.text import counted
 from pytest_torchprof.trace import Trace
 
 Value = TypeVar("Value")
+View = TypeVar("View", bound="HasViews")
 
 
 class HasViews:
     """Something whose views differ in little, and share what was worked out once."""
 
-    def __init__(self, answers: dict[str, Any] | None = None) -> None:
+    def __init__(self, answers: dict[object, Any] | None = None) -> None:
         """Take the answers of another view, or begin without any."""
-        self._answers = {} if answers is None else answers
+        self._answers: dict[object, Any] = {} if answers is None else answers
+
+    def _answer(self, question: object, work_out: Callable[[Self], Value]) -> Value:
+        if question not in self._answers:
+            self._answers[question] = work_out(self)
+        answer: Value = self._answers[question]
+        return answer
 
 
 class shared(Generic[Value]):  # noqa: N801 - it decorates as ``property`` does
@@ -43,13 +50,20 @@ class shared(Generic[Value]):  # noqa: N801 - it decorates as ``property`` does
     def __get__(self, view: HasViews | None, owner: type) -> Self | Value:
         if view is None:
             return self
-        answers = view._answers  # noqa: SLF001 - both are of this module
-        if self._name not in answers:
-            answers[self._name] = self._work_out(view)
-        answer: Value = answers[self._name]
+        answer: Value = view._answer(self._name, self._work_out)  # noqa: SLF001 - both are of this module
         # As ``cached_property`` does: the view does not ask here again.
         view.__dict__[self._name] = answer
         return answer
+
+
+def once(look: Callable[[View], Value]) -> Callable[[View], Value]:
+    """Let a function of a view be worked out once for all views, as `shared` does; nobody may change its result."""
+
+    @wraps(look)
+    def kept(view: View) -> Value:
+        return view._answer(look, look)  # noqa: SLF001 - both are of this module
+
+    return kept
 
 
 class StepProfile(HasViews, StepAttributes):
@@ -62,7 +76,7 @@ class StepProfile(HasViews, StepAttributes):
         part: Part,
         *,
         places: Callable[[StepProfile], Places] | None = None,
-        answers: dict[str, Any] | None = None,
+        answers: dict[object, Any] | None = None,
     ) -> None:
         """Take the step; its numbers are computed when asked for. ``places`` gives lines that it has not itself."""
         super().__init__(answers)

@@ -44,7 +44,7 @@ def long_stretches(trace: Trace) -> list[Stretch]:
     if long:
         inside = _inside(trace, long)
         for i in long:
-            own = intervals.without([(ops.start[i], ops.end[i])], intervals.merged(inside[i]))
+            own = intervals.without(intervals.span(ops.start[i], ops.end[i]), intervals.merged(inside[i]))
             stretches += [
                 Stretch(start, end, ops.name[i], i, is_call=False) for start, end in own if end - start >= LONG_NS
             ]

@@ -23,7 +23,8 @@ def outermost(trace: Trace, calls: Iterable[int]) -> list[int]:
     """Return the calls without those that were made within another of them: the CPU waits there once."""
     threads, starts, ends = trace.calls.thread, trace.calls.start, trace.calls.end
     kept: list[int] = []
-    for i in sorted(calls, key=lambda i: (threads[i], starts[i], -ends[i])):
+    by_start = sorted(sorted(calls, key=ends.__getitem__, reverse=True), key=starts.__getitem__)
+    for i in sorted(by_start, key=threads.__getitem__):
         if not kept or threads[i] != threads[kept[-1]] or ends[i] > ends[kept[-1]]:
             kept.append(i)
     return sorted(kept)

@@ -13,7 +13,7 @@ from pytest_torchprof.findings.overlaps import standing_out
 from pytest_torchprof.reasons.errors import NotMeasured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.reasons.reason import Reason
@@ -71,16 +71,18 @@ def find_or_fail(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Findi
 
     The findings travel without their events, which say nothing where the recording is not at hand.
     """
-    findings, failures = _find(analysis, rules)
-    return tuple(replace(finding, events=None) for finding in findings), failures
+    return _find(analysis, rules, lambda finding: replace(finding, events=None))
 
 
 def find_with_events(analysis: Analysis, rules: Iterable[Rule] = RULES) -> tuple[Finding, ...]:
     """Return what the rules find, as `find` does, each with its events in the recording."""
-    return _find(analysis, rules)[0]
+    return _find(analysis, rules, lambda finding: finding)[0]
 
 
-def _find(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
+def _find(
+    analysis: Analysis, rules: Iterable[Rule], kept: Callable[[Finding], Finding]
+) -> tuple[tuple[Finding, ...], Mapping[str, Reason]]:
+    """Return the findings as they are ``kept``, each from when it is made: its events may be tens of thousands."""
     if analysis.kernels_unknown is not None:
         return (), {}
     rules = tuple(rules)
@@ -88,7 +90,7 @@ def _find(analysis: Analysis, rules: Iterable[Rule]) -> tuple[tuple[Finding, ...
     failures: dict[str, Reason] = {}
     for rule in rules:
         try:
-            matching += tuple(rule.look(analysis))
+            matching += map(kept, tuple(rule.look(analysis)))
         except NotMeasured as problem:
             failures[rule.code] = problem.reason
     return _with_sources(analysis, ranked(matching), rules), failures

@@ -98,7 +98,8 @@ def _compile_in_window(analysis: Analysis) -> Iterator[Finding]:
     inside = [(start, end) for _, start, end in trace.compiling.ranges() if trace.step_at(start) >= 0]
     if not inside:
         return
-    spent, share = intervals.length(intervals.merged(inside)) / 1000, work.share_during(inside)
+    spans = intervals.merged(inside)
+    spent, share = intervals.length(spans) / 1000, work.share_during(spans)
     longest: dict[tuple[int, int], int] = {}
     ops, begun = trace.ops, {(thread, start) for thread, start, _ in trace.compiling.ranges()}
     for i, place in enumerate(zip(ops.thread, ops.start, strict=True)):
@@ -134,8 +135,8 @@ def _backward_not_compiled(analysis: Analysis) -> Iterator[Finding]:
     own = [span for span in nodes if not span.name.endswith(("AccumulateGrad", "torch::autograd::GraphRoot"))]
     if not own:
         return
-    ranges = [(span.start_ns, span.end_ns) for span in own]
-    spent, share = intervals.length(intervals.merged(ranges)) / 1000, analysis.gpu_work.share_during(ranges)
+    spans = intervals.merged((span.start_ns, span.end_ns) for span in own)
+    spent, share = intervals.length(spans) / 1000, analysis.gpu_work.share_during(spans)
     names = dict.fromkeys(span.name.rpartition(": ")[2] for span in own)
     yield BackwardNotCompiled(
         time_us=spent, share=share, nodes=tuple(names)[:10], count=len(own), events=events_of_spans(trace, own)
@@ -170,14 +171,14 @@ def _guard_overhead(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         if span.category == "cpu_op" and not trace.compiling.cover(thread_of[span.tid], span.start_ns)
     ]
     cpu_us = sum(step.cpu_time_us or 0.0 for step in analysis.steps)
-    ranges = [(span.start_ns, span.end_ns) for span in spans]
-    spent = intervals.length(intervals.merged(ranges)) / 1000
+    guarded = intervals.merged((span.start_ns, span.end_ns) for span in spans)
+    spent = intervals.length(guarded) / 1000
     if not spans or not cpu_us or spent < at[GUARDS] * cpu_us:
         return
     calls = sum(span.name.startswith(_GUARDING[0]) for span in spans) or len(spans)
     yield GuardOverhead(
         time_us=spent,
-        share=work.share_during(ranges),
+        share=work.share_during(guarded),
         cpu_share=min(spent / cpu_us, 1.0),
         per_call_us=spent / calls,
         calls=calls,

@@ -79,7 +79,7 @@ def _profiler_gap(analysis: Analysis) -> Iterator[Finding]:
     work = analysis.gpu_work
     if not work.profilers_own:
         return
-    own = intervals.within(work.profilers_own, [work.window])
+    own = intervals.within(work.profilers_own, work.whole)
     idle = [intervals.without(own, busy) for busy in work.busy.values()]
     lost = max(map(intervals.length, idle), default=0) / 1000
     if lost > 0:

@@ -18,6 +18,7 @@ from pytest_torchprof.findings.finding import (
 )
 from pytest_torchprof.kernels.reply import Replies
 from pytest_torchprof.reasons.findings import BlocksOfSomeUnknown, WarpsOfSomeUnknown
+from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
 
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ def _small_grid(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     spent = sum([(end - start) * len(small.intersection(kernels)) for _, start, end, _, kernels in partly]) / 1000
     if not spent or spent < at[FEW_BLOCKS] * work.kernel_time_us:
         return
-    covered = {device: [(start, end) for on, start, end, *_ in partly if on == device] for device in work.by_device}
+    covered = [
+        intervals.merged((start, end) for on, start, end, *_ in partly if on == device) for device in work.by_device
+    ]
     facts: KernelFacts = {
         **evidence(work, sorted(small)),
         "time_us": spent,
-        "share": sum(map(work.share_during, covered.values())) / len(covered),
+        "share": sum(map(work.share_during, covered)) / len(covered),
     }
     unused = sum([(end - start) * (1 - blocks) for _, start, end, blocks, _ in partly]) / 1000
     yield SmallGrid(**facts, kernel_share=spent / work.kernel_time_us, unused_us=unused, saves_us=unused)

@@ -95,7 +95,7 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     step = trace.step_of_gpu_op[beside]
     begins = following is not None and step >= 0 and beside == _first_of_step(work, ops, step)
     aside = 1 - work.busy_share - share
-    waited_us = late_us(analysis, [work.window])
+    waited_us = late_us(analysis, work.whole)
     loading_us, silent_us = (late_us(analysis, spans) for spans in (loading_times(trace), silent_times(analysis)))
     return GpuIdled(
         window_us=work.window_us,
@@ -142,7 +142,7 @@ def _length(gap: tuple[int, int, int]) -> int:
 
 def _is_set_up(work: GpuWork, gap: tuple[int, int, int]) -> bool:
     """Whether most of a gap went into what is done only once."""
-    return intervals.length(intervals.within([gap[:2]], work.setup_spans)) >= _MOST * _length(gap)
+    return intervals.length(intervals.within(intervals.span(*gap[:2]), work.setup_spans)) >= _MOST * _length(gap)
 
 
 def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhile | None:
@@ -156,7 +156,12 @@ def _meanwhile(analysis: Analysis, gap: tuple[int, int], beside: int) -> Meanwhi
     }
     half = _MOST * (gap[1] - gap[0])
     return next(
-        (what for what, spans in spent.items() if intervals.length(intervals.within([gap], spans)) >= half), None
+        (
+            what
+            for what, spans in spent.items()
+            if intervals.length(intervals.within(intervals.span(*gap), spans)) >= half
+        ),
+        None,
     )
 
 
@@ -264,8 +269,8 @@ def _of_nothing(analysis: Analysis) -> Headline:
 def _of_cpu(analysis: Analysis) -> Headline:
     trace, ops, launching = analysis.trace, analysis.trace.ops, analysis.launching
     computing = [op for part in launching.parts for op in part.operators]
-    window = (trace.steps[0].start_ns, max(step.end_ns for step in trace.steps))
-    window_us = (window[1] - window[0]) / 1000
+    window = intervals.span(trace.steps[0].start_ns, max(step.end_ns for step in trace.steps))
+    window_us = intervals.length(window) / 1000
     spent: Counter[str] = Counter()
     for op in computing:
         spent[trace.names[ops.name[op]]] += ops.end[op] - ops.start[op]
@@ -275,7 +280,7 @@ def _of_cpu(analysis: Analysis) -> Headline:
     longest = max(
         (op for op in computing if trace.names[ops.name[op]] == name), key=lambda op: ops.end[op] - ops.start[op]
     )
-    covered = intervals.within(intervals.merged((ops.start[op], ops.end[op]) for op in computing), [window])
+    covered = intervals.within(intervals.of(ops, computing), window)
     origin = launching.origins.of_operator(longest)
     communicating = sum(step.exposed_us or 0.0 for step in analysis.communication_of_steps) / window_us
     return CpuComputed(

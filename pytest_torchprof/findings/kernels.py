@@ -25,6 +25,7 @@ from pytest_torchprof.findings.finding import (
 )
 from pytest_torchprof.findings.places import source_of_ops
 from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
+from pytest_torchprof.trace import intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -128,10 +129,10 @@ def _many_small_calls(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     launch_us = _launch_us(analysis)
     total, calls = sum(busy.values()), trace.calls
     small = members(group for group in work.groups if group.op in busy)
-    launches = {call for i in small if (call := trace.links.call_of[i]) >= 0}
+    launches = [call for i in small if (call := trace.links.call_of[i]) >= 0]
     yield ManySmallCalls(
         time_us=total * launch_us,
-        share=work.share_during((calls.start[call], calls.end[call]) for call in launches),
+        share=work.share_during(intervals.of(calls, launches)),
         ops={trace.names[op]: count // steps for op, count in busy.items()},
         mean_us={trace.names[op]: mean_us[op] for op in busy},
         launch_us=launch_us,
@@ -216,7 +217,7 @@ def _costly_children(analysis: Analysis, at: Mapping[Threshold, float]) -> Itera
     idle_us = work.window_us * work.idle_share
     yield CostlyChildren(
         time_us=spent[name] / 1000,
-        share=work.share_during((start[i], end[i]) for i in parents),
+        share=work.share_during(intervals.of(ops, parents)),
         self_us=(spent[name] - sum(inside.values())) / 1000,
         inside_share=share,
         ops=(names[name], names[costliest]),

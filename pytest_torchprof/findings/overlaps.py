@@ -75,14 +75,13 @@ def _first_delay(analysis: Analysis) -> Spans:
         (i for i in analysis.gpu_work.kernels if trace.links.call_of[i] >= 0),
         key=lambda i: trace.calls.start[trace.links.call_of[i]],
     )
-    return [(trace.calls.start[trace.links.call_of[first]], trace.gpu.start[first])]
+    return intervals.span(trace.calls.start[trace.links.call_of[first]], trace.gpu.start[first])
 
 
 def _calls_of(analysis: Analysis, parent: str) -> Spans:
     ops, names = analysis.trace.ops, analysis.trace.names
-    return intervals.merged(
-        (ops.start[i], ops.end[i]) for i in analysis.gpu_work.outermost if names[ops.name[i]] == parent
-    )
+    named = {i for i, name in enumerate(names) if name == parent}
+    return intervals.of(ops, [i for i in analysis.gpu_work.outermost if ops.name[i] in named])
 
 
 def _of_children(those: Callable[[Analysis], Spans]) -> Callable[[Analysis, Finding, Finding], bool]:

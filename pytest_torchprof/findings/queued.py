@@ -7,11 +7,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.gpu_time import KERNEL_WAIT_NS
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.waiting import LaunchedWorkWaits
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import LAUNCHES, SLOW_KERNELS, Finding, Rule, Threshold
-from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.places import range_around, source_of_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
@@ -87,7 +87,7 @@ def _cpu_meanwhile(analysis: Analysis) -> tuple[float, str | None, str | None]:
         name = launching.called_operator(op) or trace.names[trace.calls.name[i]]
         spans[name].append((trace.calls.start[i], trace.calls.end[i]))
     waited = {name: intervals.within(intervals.merged(those), idle) for name, those in spans.items()}
-    together = intervals.merged(span for those in waited.values() for span in those)
+    together = intervals.union_of(waited.values())
     if not together:
         return 0.0, None, None
     longest = max(waited, key=lambda name: intervals.length(waited[name]))
@@ -136,12 +136,12 @@ def launched_waits(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
     """Return when a device idled after an operation's launch had returned (start, end), and the operation."""
     work, trace = analysis.gpu_work, analysis.trace
     call_of, returned = trace.links.call_of, trace.calls.end
+    gaps = work.gaps_from_start
+    long = gaps.chosen(list(map(KERNEL_WAIT_NS.__le__, gaps.lengths())))
     return [
         (since, end, before)
-        for start, end, _, before in work.gaps_from_start
-        if end - start >= KERNEL_WAIT_NS
-        and (call := call_of[before]) >= 0
-        and end - (since := max(start, returned[call])) >= KERNEL_WAIT_NS
+        for start, end, before in long.triples()
+        if (call := call_of[before]) >= 0 and end - (since := max(start, returned[call])) >= KERNEL_WAIT_NS
     ]
 
 

@@ -43,7 +43,7 @@ def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     """Find calls that capture the same CUDA graph, although it was launched between them."""
     work = analysis.gpu_work
     trace, spans = analysis.trace, recaptures(analysis)
-    again = intervals.within(spans, [work.window])
+    again = intervals.within(spans, work.whole)
     spent_us = intervals.length(again) / 1000
     if not again or work.share_of_window(spent_us) < at[SHARE]:
         return

@@ -9,11 +9,11 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.devices.kinds import CallKind
 from pytest_torchprof.findings.catalogue.silence import CpuHeldUp, NothingRecorded
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import CPU_SIDE, HOST_PACE, LAUNCHES, Finding, Rule, Threshold
-from pytest_torchprof.findings.once import once
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import where
 
@@ -80,7 +80,7 @@ def _views(analysis: Analysis, slow: Sequence[tuple[Stretch, int]]) -> int:
 
 
 def _share_of(analysis: Analysis, slow: Sequence[tuple[Stretch, int]]) -> float:
-    return analysis.gpu_work.share_during((stretch.start, stretch.end) for stretch, _ in slow)
+    return analysis.gpu_work.share_during(intervals.merged((stretch.start, stretch.end) for stretch, _ in slow))
 
 
 def _held_up_in(analysis: Analysis, at: Mapping[Threshold, float]) -> list[tuple[Stretch, int]]:
@@ -129,7 +129,7 @@ def _candidates(analysis: Analysis) -> Iterator[Stretch]:
         if (
             is_meant
             and trace.step_at(stretch.start) >= 0
-            and not intervals.within([(stretch.start, stretch.end)], work.setup_spans)
+            and not intervals.within(intervals.span(stretch.start, stretch.end), work.setup_spans)
         ):
             yield stretch
 
@@ -149,13 +149,15 @@ def _idle_us(work: GpuWork) -> float:
 def _nothing_recorded(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
     """Find time of the window in which neither the CPU nor a GPU has any event."""
     work, gaps = analysis.gpu_work, silent_times(analysis)
-    longest_first_ns = sorted([end - start for start, end in gaps], reverse=True)
+    lengths_ns = intervals.lengths(gaps)
+    longest_first_ns = sorted(lengths_ns, reverse=True)
     together = list(accumulate(longest_first_ns))
     silent_us = together[-1] / 1000 if gaps else 0.0
     if not gaps or work.share_of_window(silent_us) < at[SILENT]:
         return
     few = 1 + next(i for i, ns in enumerate(together) if ns >= _MOST_OF_IT * together[-1])
-    ((after, before),) = _operators_around(analysis, [max(gaps, key=_length)])
+    longest = lengths_ns.index(together[0])
+    ((after, before),) = _operators_around(analysis, [(gaps.starts[longest], gaps.ends[longest])])
     yield NothingRecorded(
         time_us=silent_us,
         share=work.share_of_window(silent_us),
@@ -194,23 +196,20 @@ def _outermost_in_order(analysis: Analysis) -> tuple[list[int], list[int]]:
     return sorted(outermost, key=ops.end.__getitem__), sorted(outermost, key=ops.start.__getitem__)
 
 
-def _length(gap: tuple[int, int]) -> int:
-    return gap[1] - gap[0]
-
-
 def silent_place(analysis: Analysis) -> tuple[str, str] | None:
     """Return the two outermost operators between which at least half of the time without events lies, in few long gaps.
 
     None if there are no such operators. The program's code between them does the same each time.
     """
     gaps = silent_times(analysis)
-    longest = nlargest(_MOST_NAMED, gaps, key=_length)
+    lengths_ns = intervals.lengths(gaps)
+    longest = [(gaps.starts[i], gaps.ends[i]) for i in nlargest(_MOST_NAMED, range(len(gaps)), lengths_ns.__getitem__)]
     spent: Counter[tuple[str, str]] = Counter()
     for (start, end), (after, before) in zip(longest, _operators_around(analysis, longest), strict=True):
         if after is not None and before is not None:
             spent[after, before] += end - start
     place, ns = max(spent.items(), key=itemgetter(1), default=(None, 0))
-    return place if 2 * ns >= intervals.length(gaps) else None
+    return place if 2 * ns >= sum(lengths_ns) else None
 
 
 @once
@@ -219,7 +218,7 @@ def silent_times(analysis: Analysis) -> Spans:
     own, unrecorded = analysis.trace.overheads, analysis.gpu_work.unrecorded
     if not len(own):
         return unrecorded
-    return intervals.without(unrecorded, intervals.merged(zip(own.start, own.end, strict=True)))
+    return intervals.without(unrecorded, intervals.union(own.start, own.end))
 
 
 RULES = (

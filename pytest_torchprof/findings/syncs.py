@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import cache
+from operator import sub
 from typing import TYPE_CHECKING
 
 from pytest_torchprof.analysis.parts import copy_direction
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.waiting import ImplicitSync, SyncOverLittleWork
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.finding import HOST_PACE, LAUNCHES, OPERATORS, Finding, Rule, Threshold
-from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.places import source_of_calls
 from pytest_torchprof.findings.queued import launched_waits
 from pytest_torchprof.findings.waiting import after_waits_ns
 from pytest_torchprof.trace import intervals
+from pytest_torchprof.trace.intervals import Spans
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pytest_torchprof.analysis.analysis import Analysis
     from pytest_torchprof.findings.catalogue.waiting import WaitedFor
-    from pytest_torchprof.trace.intervals import Spans
 
 
 WORK = Threshold("work", 0.1, "a call that waits ten times as long as the GPU works waits for something else")
@@ -43,8 +44,8 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
     idle_ns = _idle_in_calls(analysis, at[WORK], at[WAIT_US])
     if not idle_ns:
         return
-    together = intervals.within(intervals.merged((calls.start[i], calls.end[i]) for i in idle_ns), [work.window])
-    idle_us = sum(end - start - work.worked_ns(start, end) for start, end in together) / 1000
+    together = intervals.within(intervals.of(calls, idle_ns), work.whole)
+    idle_us = (intervals.length(together) - sum(work.worked_ns(together.starts, together.ends))) / 1000
     held_ns = intervals.length(intervals.within(together, held_on_gpu(analysis)))
     wasted = sum(idle_ns.values()) / 1000
     names = Counter(trace.names[calls.name[i]] for i in idle_ns)
@@ -61,22 +62,16 @@ def _sync_over_little_work(analysis: Analysis, at: Mapping[Threshold, float]) ->
 def _idle_in_calls(analysis: Analysis, most: float, longer_us: float) -> dict[int, int]:
     """Return for each call that blocks longer, and in which the GPU works less than this share, its idle time."""
     work, calls = analysis.gpu_work, analysis.trace.calls
-    idle_ns: dict[int, int] = {}
-    for i in analysis.gpu_work.blocking:
-        spent = calls.end[i] - calls.start[i]
-        if spent > longer_us * 1000:
-            worked = work.worked_ns(calls.start[i], calls.end[i])
-            if worked < most * spent:
-                idle_ns[i] = spent - worked
-    return idle_ns
+    long = [i for i in work.blocking if calls.end[i] - calls.start[i] > longer_us * 1000]
+    starts, ends = [calls.start[i] for i in long], [calls.end[i] for i in long]
+    waits = zip(long, map(sub, ends, starts), work.worked_ns(starts, ends), strict=True)
+    return {i: spent - worked for i, spent, worked in waits if worked < most * spent}
 
 
 @once
 def waits_for_little(analysis: Analysis) -> Spans:
     """Return when the CPU waited long for a GPU that hardly worked."""
-    calls = analysis.trace.calls
-    waited = _idle_in_calls(analysis, WORK.value, WAIT_US.value)
-    return intervals.merged((calls.start[i], calls.end[i]) for i in waited)
+    return intervals.of(analysis.trace.calls, _idle_in_calls(analysis, WORK.value, WAIT_US.value))
 
 
 def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
@@ -92,22 +87,24 @@ def _implicit_sync(analysis: Analysis) -> Iterator[Finding]:
     causes: Counter[WaitedFor] = Counter()
     idled: Counter[WaitedFor] = Counter()
     cause_of = _causes(analysis, asked)
-    for i, op in (*around.items(), *copies.items()):
-        name = asked[op]
-        if name is not None:
-            spent[name] += (calls.end[i] - calls.start[i]) / 1000
-            causes[cause_of[op]] += calls.end[i] - calls.start[i]
-            idled[cause_of[op]] += calls.end[i] - calls.start[i] - work.worked_ns(calls.start[i], calls.end[i])
-            if i in around or op not in synchronized:
-                waits[name].append(i)
+    waiting = [(i, op, name) for i, op in (*around.items(), *copies.items()) if (name := asked[op]) is not None]
+    starts, ends = [calls.start[i] for i, _, _ in waiting], [calls.end[i] for i, _, _ in waiting]
+    times = zip(waiting, map(sub, ends, starts), work.worked_ns(starts, ends), strict=True)
+    for (i, op, name), took_ns, worked_ns in times:
+        cause = cause_of[op]
+        spent[name] += took_ns / 1000
+        causes[cause] += took_ns
+        idled[cause] += took_ns - worked_ns
+        if i in around or op not in synchronized:
+            waits[name].append(i)
     if not waits:
         return
     order = sorted(waits, key=lambda name: (-spent[name], name))
     waited = waits_in_operators(analysis)
     total = sum(spent.values())
     held = held_on_gpu(analysis)
-    inside = intervals.within(waited, [work.window])
-    idle = max((intervals.without(inside, busy) for busy in work.busy.values()), key=intervals.length, default=[])
+    inside = intervals.within(waited, work.whole)
+    idle = max((intervals.without(inside, busy) for busy in work.busy.values()), key=intervals.length, default=Spans())
     idle_ns, held_ns = intervals.length(idle), intervals.length(intervals.within(idle, held))
     # Time in which the GPU runs dry after the wait is gained with it; time in which the GPU itself waits is not.
     free_us = (idle_ns - held_ns + after_waits_ns(analysis)) / 1000
@@ -152,10 +149,9 @@ def _waits_and_operators(analysis: Analysis) -> tuple[dict[int, int], dict[int, 
 @once
 def waits_in_operators(analysis: Analysis) -> Spans:
     """Return when the CPU waited in calls that operators made: the program did not ask for them."""
-    calls = analysis.trace.calls
     around, copies, asked = _waits_and_operators(analysis)
     waited = [i for i, op in (*around.items(), *copies.items()) if asked[op] is not None]
-    return intervals.merged((calls.start[i], calls.end[i]) for i in waited)
+    return intervals.of(analysis.trace.calls, waited)
 
 
 @once

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from itertools import repeat
+from itertools import compress, repeat
 from math import inf
+from operator import lt
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.waiting import (
     ComputeBound,
     LaunchDelay,
@@ -23,7 +27,6 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.findings.once import once
 from pytest_torchprof.findings.places import range_around, source_of_times
 from pytest_torchprof.findings.silence import silent_place, silent_times
 from pytest_torchprof.kernels.names import decode
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_torchprof.analysis.analysis import Analysis
+    from pytest_torchprof.analysis.gpu_time import Gaps
     from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.trace import Trace
     from pytest_torchprof.trace.intervals import Spans
@@ -70,7 +74,8 @@ _LOADING = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 def _late(work: GpuWork) -> float:
     """Return the share of GPU operations that the device had to wait for."""
     # Where the profiler's own time cuts a gap into pieces, it is still one operation that came late.
-    return len({before for _, _, cause, before in work.gaps_from_start if cause == "host"}) / max(len(work.gpu_ops), 1)
+    gaps = work.gaps_from_start
+    return len(set(compress(gaps.before, gaps.late))) / max(len(work.gpu_ops), 1)
 
 
 def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -84,8 +89,9 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     late, gaps = _late(work), _late_gaps(analysis)
     if not gaps or late < at[LATE]:
         return
-    waited = sum([end - start for start, end, _ in gaps]) / 1000 / len(work.by_device)
-    longest_ns, before = max((end - start, before) for start, end, before in gaps)
+    lengths = gaps.lengths()
+    waited = sum(lengths) / 1000 / len(work.by_device)
+    longest_ns, before = max(zip(lengths, gaps.before, strict=True))
     set_up_us = late_us(analysis, work.setup_spans)
     yield OverheadBound(
         time_us=waited,
@@ -98,8 +104,8 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         longest_us=longest_ns / 1000,
         longest_before=_awaited(analysis, before),
         within=range_around(analysis.trace, late_gaps(analysis)),
-        source=source_of_times(work, ((before, end - start) for start, end, before in gaps)),
-        events=Events(gaps=tuple(gaps)),
+        source=source_of_times(work, zip(gaps.before, lengths, strict=True)),
+        events=Events(gaps=tuple(gaps.triples())),
         set_up_us=set_up_us,
         stacks=len(analysis.trace.frames) > 0,
         saves_us=max(waited - set_up_us, 0.0),
@@ -113,14 +119,13 @@ def launching_ns(analysis: Analysis) -> int:
     which belongs to the cold start; loading of data; the profiler's own buffers; and time without any event.
     """
     trace, work, calls = analysis.trace, analysis.gpu_work, analysis.trace.calls
-    waits = {*trace.blocking, *work.waiting_copies}
-    spans = [*work.setup_spans, *work.profilers_own, *loading_times(trace), *silent_times(analysis)]
+    waits = [*trace.blocking, *work.waiting_copies]
+    aside = (work.setup_spans, work.profilers_own, loading_times(trace), silent_times(analysis))
+    starts, ends = intervals.columns_of(aside)
+    starts += [calls.start[i] for i in waits]
+    ends += [calls.end[i] for i in waits]
     steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
-    return intervals.length_without(
-        steps,
-        [calls.start[i] for i in waits] + [start for start, _ in spans],
-        [calls.end[i] for i in waits] + [end for _, end in spans],
-    )
+    return intervals.length_without(steps, starts, ends)
 
 
 def _compute_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[Finding]:
@@ -140,10 +145,11 @@ def _at_work_ns(analysis: Analysis) -> int:
     """Return for how long, inside the steps, an operator, a call or Python ran that did not wait for the GPU."""
     trace, work, ops, calls = analysis.trace, analysis.gpu_work, analysis.trace.ops, analysis.trace.calls
     steps = intervals.merged((place.start_ns, place.end_ns) for step in analysis.steps for place in step.part.ranges)
-    ran = [(ops.start[i], ops.end[i]) for i in work.outermost]
-    ran += [*zip(calls.start, calls.end, strict=True), *zip(trace.frames.start, trace.frames.end, strict=True)]
-    waits = ((calls.start[i], calls.end[i]) for i in {*trace.blocking, *work.waiting_copies})
-    at_work = intervals.without(intervals.merged(ran), intervals.merged(waits))
+    ran = intervals.union(
+        [*[ops.start[i] for i in work.outermost], *calls.start, *trace.frames.start],
+        [*[ops.end[i] for i in work.outermost], *calls.end, *trace.frames.end],
+    )
+    at_work = intervals.without(ran, intervals.of(calls, [*trace.blocking, *work.waiting_copies]))
     return intervals.length(intervals.within(at_work, steps))
 
 
@@ -156,10 +162,11 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     idle = work.idle_by_cause
     late = _late_gaps(analysis)
     devices = max(len(work.by_device), 1)
-    waited_us = sum([end - start for start, end, _ in late]) / 1000 / devices
+    lengths = late.lengths()
+    waited_us = sum(lengths) / 1000 / devices
     if not late or work.share_of_window(waited_us) < at[WAITING]:
         return
-    longest_ns, before = max((end - start, before) for start, end, before in late)
+    longest_ns, before = max(zip(lengths, late.before, strict=True))
     silent_us = late_us(analysis, silent_times(analysis))
     # Where most of it has no event, what is around that tells where to look.
     place = silent_place(analysis) if 2 * silent_us >= waited_us else None
@@ -185,11 +192,11 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         silent_before=None if place is None else place[1],
         stacks=len(analysis.trace.frames) > 0,
         within=range_around(analysis.trace, late_gaps(analysis)),
-        source=source_of_times(work, ((i, end - start) for start, end, i in late)),
-        events=Events(gaps=tuple(late)),
+        source=source_of_times(work, zip(late.before, lengths, strict=True)),
+        events=Events(gaps=tuple(late.triples())),
         # What is done once is the cold start's, and what is captured again has a finding of its own.
         saves_us=max(
-            waited_us - late_us(analysis, intervals.merged([*work.setup_spans, *work.recapturing_calls])), 0.0
+            waited_us - late_us(analysis, intervals.union_of([work.setup_spans, work.recapturing_calls])), 0.0
         ),
     )
 
@@ -203,29 +210,30 @@ def late_us(analysis: Analysis, spans: Spans) -> float:
 
 @once
 def _late_gaps_of_devices(analysis: Analysis) -> Sequence[Spans]:
-    of_device: dict[int, Spans] = defaultdict(list)
-    process = analysis.trace.gpu.process
-    for start, end, before in _late_gaps(analysis):
+    late, process = _late_gaps(analysis), analysis.trace.gpu.process
+    if len(analysis.gpu_work.by_device) == 1:
+        return [late_gaps(analysis)]
+    of_device: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for start, end, before in late.triples():
         of_device[process[before]].append((start, end))
-    return [*of_device.values()]
+    return [*map(intervals.merged, of_device.values())]
 
 
 @once
-def _late_gaps(analysis: Analysis) -> Sequence[tuple[int, int, int]]:
+def _late_gaps(analysis: Analysis) -> Gaps:
     """Return the gaps that end with an operation launched only in them, each up to the end of the launching call."""
-    trace = analysis.trace
-    call_of, ends = trace.links.call_of, trace.calls.end
-    return [
-        (start, until, before)
-        for start, end, cause, before in analysis.gpu_work.gaps_from_start
-        if cause == "host" and (until := min(end, ends[call_of[before]])) > start
-    ]
+    trace, gaps = analysis.trace, analysis.gpu_work.gaps_from_start
+    late = gaps.chosen(gaps.late)
+    returned = map(trace.calls.end.__getitem__, map(trace.links.call_of.__getitem__, late.before))
+    until = list(map(min, late.ends, returned))
+    return replace(late, ends=until).chosen(list(map(lt, late.starts, until)))
 
 
 @once
 def late_gaps(analysis: Analysis) -> Spans:
     """Return when a device idled because the next operation was not launched yet."""
-    return intervals.merged((start, end) for start, end, _ in _late_gaps(analysis))
+    late = _late_gaps(analysis)
+    return intervals.union(late.starts, late.ends)
 
 
 def _awaited(analysis: Analysis, gpu_op: int) -> str:
@@ -241,11 +249,12 @@ def after_waits_ns(analysis: Analysis) -> int:
     A call that began in a gap did not make it: the GPU had run dry before.
     """
     calls, late = analysis.trace.calls, _late_gaps(analysis)
-    waiting = {*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies}
-    begun, over = intervals.together(sorted([calls.start[i] for i in waiting]), sorted([calls.end[i] for i in waiting]))
+    waiting = [*analysis.gpu_work.blocking, *analysis.gpu_work.waiting_copies]
+    waits = intervals.of(calls, waiting)
     # Each gap with the end of the wait that began last before it; without a wait that end is never.
-    last = map([-inf, *over].__getitem__, map(bisect_right, repeat(begun), [start for start, _, _ in late]))
-    return sum([end - start for (start, end, _), waited in zip(late, last, strict=True) if start <= waited <= end])
+    last = map([-inf, *waits.ends].__getitem__, map(bisect_right, repeat(waits.starts), late.starts))
+    waited = [start <= over <= end for start, end, over in zip(late.starts, late.ends, last, strict=True)]
+    return sum(compress(late.lengths(), waited))
 
 
 def loading_times(trace: Trace) -> Spans:

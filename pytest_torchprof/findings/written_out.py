@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import contains
 from typing import TYPE_CHECKING, Final
 
+from pytest_torchprof.analysis.steps import once
 from pytest_torchprof.findings.catalogue.kernels import UnfusedNorm, UnfusedRotary
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.evidence import KernelFacts, evidence
@@ -21,7 +22,6 @@ from pytest_torchprof.findings.finding import (
     Threshold,
 )
 from pytest_torchprof.findings.fusible import elements, saved_us
-from pytest_torchprof.findings.once import once
 from pytest_torchprof.kernels.reply import NO
 from pytest_torchprof.reasons.findings import OperatorsOfSomeUnknown
 from pytest_torchprof.trace.columns import KERNEL

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -26,25 +26,70 @@ class Args(
     frozen=True,
     gc=False,
     rename={
+        "external": "External id",
         "dims": "Input Dims",
         "types": "Input type",
-        "strides": "Input Strides",
         "settings": "Concrete Inputs",
-        "external": "External id",
+        "strides": "Input Strides",
+        "registers": "registers per thread",
+        "shared": "shared memory",
         "blocks_per_sm": "blocks per SM",
         "occupancy": "est. achieved occupancy %",
         "size": "bytes",
-        "registers": "registers per thread",
-        "shared": "shared memory",
-        "graph": "graph id",
-        "node": "graph node id",
-        "ran_on": "original_stream",
+    },
+):
+    """The fields of ``args`` that any event may have: operands of operators, correlation of calls, shapes of launches.
+
+    In the order in which kineto writes them, in which msgspec finds them fastest.
+    """
+
+    external: Whole = -1
+    dims: Raw = _NULL
+    types: Raw = _NULL
+    settings: Raw = _NULL
+    strides: Raw = _NULL
+    stream: Whole | str | None = None
+    correlation: Whole = -1
+    registers: Raw = _EMPTY
+    shared: Raw = _EMPTY
+    blocks_per_sm: float = -1.0
+    grid: Raw = _EMPTY
+    block: Raw = _EMPTY
+    occupancy: float = -1.0
+    size: Whole = -1
+
+
+_RARE = {
+    "ran_on": "original_stream",
+    "graph": "graph id",
+    "node": "graph node id",
+    "collective": "Collective name",
+}
+
+
+class FewArgs(Args, frozen=True, gc=False, rename=_RARE):
+    """The ``args`` of most events; decoding fails where there is more to read, for which it takes `AllArgs`.
+
+    A struct with all fields takes a third longer to decode, and many recordings have neither graphs nor collectives.
+    """
+
+    ran_on: None = None
+    graph: Literal[0] = 0
+    node: Literal[0] = 0
+    collective: None = None
+
+
+class AllArgs(
+    Args,
+    frozen=True,
+    gc=False,
+    rename=_RARE
+    | {
         "scope": "name",
         "bare_scope": "annotation",
         "first_scope": "str",
         "module": "module_fqn",
         "phase": "autograd_phase",
-        "collective": "Collective name",
         "collective_dtype": "dtype",
         "in_elements": "In msg nelems",
         "out_elements": "Out msg nelems",
@@ -58,24 +103,10 @@ class Args(
         "receiver": "Dst Rank",
     },
 ):
-    """The fields of an event's ``args``: operands of operators, correlation of calls and GPU operations, and so on."""
+    """All fields: those too of nodes of CUDA graphs and of collectives."""
 
-    external: Whole = -1
-    dims: Raw = _NULL
-    strides: Raw = _NULL
-    types: Raw = _NULL
-    settings: Raw = _NULL
-    correlation: Whole = -1
-    stream: Whole | str | None = None
     ran_on: Whole | str | None = None
     """The original stream, if the exporter moved its work to another one (torch 2.15, ``graph_lanes="all"``)."""
-    blocks_per_sm: float = -1.0
-    occupancy: float = -1.0
-    size: Whole = -1
-    grid: Raw = _EMPTY
-    block: Raw = _EMPTY
-    registers: Raw = _EMPTY
-    shared: Raw = _EMPTY
     graph: Whole = 0
     node: Whole = 0
     scope: Raw = _EMPTY
@@ -109,7 +140,7 @@ class Allocation(Struct, frozen=True, gc=False, rename={"size": "Bytes", "device
     device_type: Whole = -1
 
 
-def messages_of(events_args: Sequence[Args], first: int) -> dict[int, Message]:
+def messages_of(events_args: Sequence[AllArgs], first: int) -> dict[int, Message]:
     """Return the messages of collectives in the events, by their index in a column."""
     return {
         i: Message(
@@ -130,13 +161,13 @@ def messages_of(events_args: Sequence[Args], first: int) -> dict[int, Message]:
     }
 
 
-def annotations_of(args: Sequence[Args], first: int) -> dict[int, Annotation]:
+def annotations_of(args: Sequence[AllArgs], first: int) -> dict[int, Annotation]:
     """Return the annotations of nodes of CUDA graphs, by their index in a column."""
     nodes = ((i, event_args) for i, event_args in enumerate(args, first) if event_args.graph or event_args.node)
     return {i: annotated for i, event_args in nodes if (annotated := _annotation(event_args)) is not None}
 
 
-def _annotation(args: Args) -> Annotation | None:
+def _annotation(args: AllArgs) -> Annotation | None:
     written = (args.scope, args.bare_scope, args.first_scope, args.module, args.phase)
     if not any(written):
         return None

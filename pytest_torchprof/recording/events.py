@@ -16,7 +16,15 @@ from msgspec import Struct, defstruct
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.unreadable import Excess
 from pytest_torchprof.recording.bounds import DISTINCT, EVENTS, MIB, too_large
-from pytest_torchprof.recording.event_args import Allocation, Args, Fraction, Whole, annotations_of, messages_of
+from pytest_torchprof.recording.event_args import (
+    AllArgs,
+    Allocation,
+    FewArgs,
+    Fraction,
+    Whole,
+    annotations_of,
+    messages_of,
+)
 from pytest_torchprof.recording.stamps import EXACT, WHOLE, in_ns, times_ns
 from pytest_torchprof.trace.columns import (
     KERNEL,
@@ -34,7 +42,7 @@ from pytest_torchprof.trace.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pytest_torchprof.trace.graph_annotations import Annotation
 
@@ -42,6 +50,9 @@ if TYPE_CHECKING:
 class Kinds(NamedTuple):
     """The types of events for one way of reading time stamps; decoders of a list of events and of a single one."""
 
+    stamps: str
+    all_args: bool
+    """Whether graphs and collectives are read; without it, decoding them is an error."""
     event: type[Struct]
     other: type[Struct]
     """Any event that is not complete; its ``label`` is the name of an instant, and the category of other events."""
@@ -91,27 +102,46 @@ _PHASES = "stfiMCIBEbenNODPRcVv()pFTS"
 
 
 @cache
-def kinds(stamps: str = WHOLE) -> Kinds:
+def kinds(stamps: str, *, all_args: bool) -> Kinds:
     """Return the event types for this way of reading time stamps; exact time stamps take three times as long."""
-    stamp: Any = Whole if stamps == WHOLE else Whole | Fraction
-    identity: Any = Whole | str
-    if stamps == EXACT:
-        from decimal import Decimal as stamp  # noqa: PLC0415, N813 - few files need it
+    stamp, args = _stamp(stamps), AllArgs if all_args else FewArgs
     event = defstruct(
         "Event",
         [
-            *(("cat", str), ("name", str), ("pid", identity), ("tid", identity)),
-            *(("ts", stamp), ("dur", stamp), ("args", Args, Args())),
+            *(("cat", str), ("name", str), ("pid", _IDENTITY), ("tid", _IDENTITY)),
+            *(("ts", stamp), ("dur", stamp), ("args", args, args())),
         ],
         tag_field="ph",
         tag="X",
         gc=False,
     )
+    others = _others(stamps)
+    union: Any = Union[event, *others.values()]
+    decoders = msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union)
+    other, start, finish, instant, counter = (others[phase] for phase in "MsfiC")
+    return Kinds(stamps, all_args, event, other, start, finish, instant, counter, *decoders)
+
+
+_IDENTITY: Any = Whole | str
+
+
+def _stamp(stamps: str) -> Any:
+    if stamps == EXACT:
+        from decimal import Decimal  # noqa: PLC0415 - few files need it
+
+        return Decimal
+    return Whole if stamps == WHOLE else Whole | Fraction
+
+
+@cache
+def _others(stamps: str) -> Mapping[str, type[Struct]]:
+    """Return the types of events that are not complete, by phase."""
+    stamp, identity = _stamp(stamps), _IDENTITY
     label: Any = ("label", str, "")
     arrow = [label, ("id", identity, 0), ("tid", identity, ""), ("ts", stamp, 0)]
     instant = [label, ("tid", identity, ""), ("ts", stamp, 0), ("args", Allocation, Allocation())]
     more = {"s": arrow, "f": arrow, "i": instant, "C": [label, ("name", str, "")]}
-    others = {
+    return {
         phase: defstruct(
             f"Event_{ord(phase)}",
             more.get(phase, [label]),
@@ -122,9 +152,6 @@ def kinds(stamps: str = WHOLE) -> Kinds:
         )
         for phase in _PHASES
     }
-    union: Any = Union[event, *others.values()]
-    decoders = msgspec.json.Decoder(list[union]), msgspec.json.Decoder(union)
-    return Kinds(event, others["M"], others["s"], others["f"], others["i"], others["C"], *decoders)
 
 
 _KEPT = {FORWARD_BACKWARD, MEMORY}
@@ -204,7 +231,8 @@ class Columns:
     def __init__(self) -> None:
         self.events = 0
         self._weight = 0
-        self.stamps = WHOLE
+        self.types = kinds(WHOLE, all_args=False)
+        """How the events so far were read."""
         self.names = _Numbering()
         self.threads = _Threads()
         self.streams = _Threads()
@@ -265,20 +293,22 @@ class Columns:
             part.end.extend(map(add, start, took))
             names, members = self.names, roles.events[role]
             part.name.extend(map(names.__getitem__, map(_NAME_OF, members)))
-            self._arguments(part, role, members)
+            self._arguments(part, role, members, types)
         self._weigh(known)
 
-    def _arguments(self, part: Ranges | Calls | GpuOps | GpuRanges, role: str, members: list[Any]) -> None:
+    def _arguments(
+        self, part: Ranges | Calls | GpuOps | GpuRanges, role: str, members: list[Any], types: Kinds
+    ) -> None:
         """Append the threads or streams of events of one kind, and their other fields besides names and times."""
         if isinstance(part, GpuOps):
-            self._gpu(part, role, members)
+            self._gpu(part, role, members, types)
         elif isinstance(part, GpuRanges):
             part.process.extend([event.pid for event in members])
             part.stream.extend([event.tid if event.args.stream is None else event.args.stream for event in members])
         else:
             part.thread.extend(map(self.threads.__getitem__, map(_THREAD_OF, members)))
             if isinstance(part, Ranges):
-                self._operands(part, role, members)
+                self._operands(part, role, members, types)
             else:
                 part.correlation.extend([event.args.correlation for event in members])
 
@@ -314,7 +344,7 @@ class Columns:
                 ends = arrows.starts if type(event) is start else arrows.finishes
                 ends[event.id] = (threads[event.tid], moment)
 
-    def _operands(self, part: Ranges, role: str, events: list[Any]) -> None:
+    def _operands(self, part: Ranges, role: str, events: list[Any], types: Kinds) -> None:
         """Append the operands of operators and annotations, and the messages of collectives."""
         if role not in (RANGE, NOTE):
             return
@@ -330,10 +360,10 @@ class Columns:
         part.inputs.extend(map(self.inputs.__getitem__, operands))
         if role == RANGE:
             part.external.fromlist([arg.external for arg in args])
-            if PARAMETERS in self.names:
+            if types.all_args and PARAMETERS in self.names:
                 self.parameters |= messages_of(args, first)
 
-    def _gpu(self, gpu: GpuOps, role: str, events: list[Any]) -> None:
+    def _gpu(self, gpu: GpuOps, role: str, events: list[Any], types: Kinds) -> None:
         streams, processes, first = self.streams, self.processes, len(gpu.kind)
         args = [event.args for event in events]
         gpu.kind.extend([GPU[role]] * len(events))
@@ -353,5 +383,6 @@ class Columns:
             gpu.shape.fromlist([0] * (first - len(gpu.shape)) + known)
         gpu.graph.extend([arg.graph for arg in args])
         gpu.node.extend([arg.node for arg in args])
-        self.annotated |= annotations_of(args, first)
-        self.collectives |= messages_of(args, first)
+        if types.all_args:
+            self.annotated |= annotations_of(args, first)
+            self.collectives |= messages_of(args, first)

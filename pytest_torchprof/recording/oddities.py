@@ -12,7 +12,7 @@ import msgspec
 from pytest_torchprof.reasons.errors import hide_our_frames as __tracebackhide__  # noqa: F401  (read by pytest)
 from pytest_torchprof.reasons.unreadable import NoEvent, OddEvent, Oddity
 from pytest_torchprof.recording.bounds import LARGEST, LATEST_US, RefusedError
-from pytest_torchprof.recording.event_args import Args
+from pytest_torchprof.recording.event_args import AllArgs
 from pytest_torchprof.recording.events import GPU, ROLES
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _event(item: Any, types: Kinds, number: int) -> Any:
     )
 
 
-def _args(given: Mapping[str, Any]) -> Args:
+def _args(given: Mapping[str, Any]) -> AllArgs:
     fields = _fields()
     known = ((fields[name], value) for key, value in given.items() if (name := _LOWER.get(key, key)) in fields)
     values: dict[str, Any] = {}
@@ -120,17 +120,17 @@ def _args(given: Mapping[str, Any]) -> Args:
                 values[field.name] = value
         elif (read := _quantity(value)) is not None:
             values[field.name] = float(read) if field.type is float else int(read)
-    return Args(**values)
+    return AllArgs(**values)
 
 
-_NO_ARGS = Args()
+_NO_ARGS = AllArgs()
 _OF_GRAPHS = frozenset({"scope", "bare_scope", "first_scope", "module", "phase"})
 _TEXTS = frozenset({"collective", "collective_dtype", "group", "group_description", "group_ranks", "comms_id"})
 
 
 @cache
 def _fields() -> Mapping[str, msgspec.structs.FieldInfo]:
-    return {field.encode_name: field for field in msgspec.structs.fields(Args)}
+    return {field.encode_name: field for field in msgspec.structs.fields(AllArgs)}
 
 
 def _quantity(value: Any, most: int = LARGEST) -> int | Decimal | None:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_torchprof.reasons.unreadable import OfPath
+    from pytest_torchprof.recording.events import Kinds
 
 _Read = TypeVar("_Read")
 _EVENTS = "traceEvents"
@@ -152,22 +153,30 @@ def repaired(text: bytes | msgspec.Raw, reading: Callable[[bytes | msgspec.Raw],
 
 
 def _fold_events(columns: Columns, text: bytes | msgspec.Raw) -> None:
-    """Fold the events, with time stamps read as before or more finely; one event at a time if one is odd."""
-    for stamps in STAMPS[STAMPS.index(columns.stamps) :]:
-        types = kinds(stamps)
+    """Fold the events, read as those before or more thoroughly; one event at a time if one is odd."""
+    types = columns.types
+    while True:
         try:
-            columns.fold(types.events.decode(text), types, stamps)
+            columns.fold(types.events.decode(text), types, types.stamps)
         except TooFineError:
-            continue
+            types = _finer(types)
         except msgspec.ValidationError as odd:
-            if stamps == WHOLE and "`float`" in str(odd):
-                continue
-            break
-        columns.stamps = stamps
-        return
+            if types.stamps == WHOLE and "`float`" in str(odd):
+                types = _finer(types)
+            elif not types.all_args:
+                types = kinds(types.stamps, all_args=True)
+            else:
+                break
+        else:
+            columns.types = types
+            return
     from pytest_torchprof.recording.oddities import events_of  # noqa: PLC0415 - only odd events need it
 
     columns.fold(events_of(text, types, columns.events), types, EXACT)
+
+
+def _finer(types: Kinds) -> Kinds:
+    return kinds(STAMPS[STAMPS.index(types.stamps) + 1], all_args=types.all_args)
 
 
 def _finish(columns: Columns, head: bytes, rest: bytes) -> dict[str, Any]:

@@ -92,7 +92,9 @@ class _Columns(Struct, frozen=True, kw_only=True, eq=False):
     __repr__ = object.__repr__
 
 
-class _Timed(_Columns, frozen=True, kw_only=True, eq=False):
+class Timed(_Columns, frozen=True, kw_only=True, eq=False):
+    """Events that take time. Times in ns."""
+
     name: list[int] = field(default_factory=list)
     start: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
@@ -101,7 +103,7 @@ class _Timed(_Columns, frozen=True, kw_only=True, eq=False):
         return len(self.start)
 
 
-class _OfThreads(_Timed, frozen=True, kw_only=True, eq=False):
+class _OfThreads(Timed, frozen=True, kw_only=True, eq=False):
     thread: list[int] = field(default_factory=list)
 
 
@@ -120,7 +122,7 @@ class Calls(_OfThreads, frozen=True, kw_only=True, eq=False):
     correlation: list[int] = field(default_factory=list)
 
 
-class GpuOps(_Timed, frozen=True, kw_only=True, eq=False):
+class GpuOps(Timed, frozen=True, kw_only=True, eq=False):
     """Kernels, copies and fills as the GPU ran them. Times in ns."""
 
     kind: list[int] = field(default_factory=list)
@@ -146,7 +148,7 @@ class GpuOps(_Timed, frozen=True, kw_only=True, eq=False):
     """The node of that graph, the same in each replay; 0 without a graph, or if the file does not say."""
 
 
-class GpuRanges(_Timed, frozen=True, kw_only=True, eq=False):
+class GpuRanges(Timed, frozen=True, kw_only=True, eq=False):
     """Ranges of the CPU, recorded once more around the work launched inside them, for each stream. Times in ns."""
 
     process: list[int | str] = field(default_factory=list)

@@ -1,79 +1,119 @@
-"""Arithmetic with ranges of time: sorted, disjoint lists of (start, end) in ns."""
+"""Arithmetic with ranges of time, in ns."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from itertools import accumulate, compress, islice
-from operator import gt, itemgetter, lt, sub
+from itertools import accumulate, compress, islice, repeat
+from operator import gt, lt, sub
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from msgspec import Struct, field
 
-Spans = list[tuple[int, int]]
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from pytest_torchprof.trace.columns import Timed
+
 _FOREVER = 2**80
 _MANY = 16
 """If one list has so many times as many ranges as the other, looking each range up is faster than a common order."""
 
 
+class Spans(Struct, frozen=True):
+    """Ranges of time in ns, in order and disjoint, as two columns: a recording has tens of thousands of some."""
+
+    starts: Sequence[int] = field(default_factory=list)
+    ends: Sequence[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Yield (start, end) of each."""
+        return zip(self.starts, self.ends, strict=True)
+
+
+def span(start: int, end: int) -> Spans:
+    """Return one range."""
+    return Spans([start], [end])
+
+
 def merged(ranges: Iterable[tuple[int, int]]) -> Spans:
     """Return the union of the ranges."""
-    ordered = sorted(ranges)
-    if all(map(lt, map(itemgetter(1), ordered), map(itemgetter(0), islice(ordered, 1, None)))):
-        # Most often they are already in order.
-        return ordered
-    spans: Spans = []
-    since, reached = ordered[0]
-    for start, end in ordered:
-        if start > reached:
-            spans.append((since, reached))
-            since, reached = start, end
-        elif end > reached:
-            reached = end
-    spans.append((since, reached))
-    return spans
+    listed = list(ranges)
+    return union([start for start, _ in listed], [end for _, end in listed])
+
+
+def union(starts: Iterable[int], ends: Iterable[int]) -> Spans:
+    """Return the times that the ranges with these starts and ends cover, which may overlap, in any order."""
+    return together(sorted(starts), sorted(ends))
+
+
+def of(columns: Timed, members: Collection[int]) -> Spans:
+    """Return when any of these events ran."""
+    return union(map(columns.start.__getitem__, members), map(columns.end.__getitem__, members))
+
+
+def union_of(several: Iterable[Spans]) -> Spans:
+    """Return the times that any of them covers."""
+    listed = list(several)
+    return union(*columns_of(listed)) if len(listed) != 1 else listed[0]
+
+
+def columns_of(several: Iterable[Spans]) -> tuple[list[int], list[int]]:
+    """Return all their starts and all their ends."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for spans in several:
+        starts += spans.starts
+        ends += spans.ends
+    return starts, ends
 
 
 def within(these: Spans, those: Spans) -> Spans:
     """Return the intersection of both."""
     fewer, more = (these, those) if len(these) < len(those) else (those, these)
-    if 1 < len(fewer) <= len(more) < _MANY * len(fewer):
-        starts, ends = [start for start, _ in these + those], [end for _, end in these + those]
-        # A range without a length may lie inside another; only the search one by one distinguishes it from a border.
-        if all(map(lt, starts, ends)):
-            return _doubly(sorted(starts), sorted(ends))
-    spans: Spans = []
+    # A range without a length may lie inside another; only the search one by one distinguishes it from a border.
+    if 1 < len(fewer) <= len(more) < _MANY * len(fewer) and _have_length(fewer) and _have_length(more):
+        return _doubly(*map(sorted, columns_of((fewer, more))))
+    starts: list[int] = []
+    ends: list[int] = []
     for start, end in fewer:
-        first, last = bisect_left(more, (start,)), bisect_left(more, (end,))
-        if first and more[first - 1][1] > start:
-            first -= 1
-        inside = [span for span in more[first:last] if span[1] > start]
-        if inside:
+        first, last = bisect_right(more.ends, start), bisect_left(more.starts, end)
+        if first < last:
             # All but the first and the last of them are entirely inside.
-            inside[0] = max(start, inside[0][0]), inside[0][1]
-            inside[-1] = inside[-1][0], min(end, inside[-1][1])
-            spans += inside
-    return spans
+            starts += max(start, more.starts[first]), *more.starts[first + 1 : last]
+            ends += *more.ends[first : last - 1], min(end, more.ends[last - 1])
+    return Spans(starts, ends)
+
+
+def _have_length(spans: Spans) -> bool:
+    return all(map(lt, spans.starts, spans.ends))
 
 
 def without(these: Spans, those: Spans) -> Spans:
     """Return the parts of these ranges that those do not cover."""
-    before, behind = outside(those)
-    if max(len(these), len(before)) < _MANY * min(len(these), len(before)):
-        return _doubly(sorted([start for start, _ in these] + before), sorted([end for _, end in these] + behind))
-    gaps = list(zip(before, behind, strict=True))
-    return [(start, end) for start, end in within(these, gaps) if start < end]
+    left = outside(those)
+    if max(len(these), len(left)) < _MANY * min(len(these), len(left)):
+        return _doubly(*map(sorted, columns_of((these, left))))
+    parts = within(these, left)
+    return chosen(parts, list(map(lt, parts.starts, parts.ends)))
 
 
-def outside(these: Spans) -> tuple[list[int], list[int]]:
-    """Return starts and ends of the times that these ranges do not cover, from ever to ever."""
-    return [-_FOREVER, *(end for _, end in these)], [*(start for start, _ in these), _FOREVER]
+def chosen(these: Spans, are: Sequence[bool]) -> Spans:
+    """Return those of the ranges for which this is true."""
+    return these if all(are) else Spans(list(compress(these.starts, are)), list(compress(these.ends, are)))
+
+
+def outside(these: Spans) -> Spans:
+    """Return the times that these ranges do not cover, from ever to ever."""
+    return Spans([-_FOREVER, *these.ends], [*these.starts, _FOREVER])
 
 
 def length_without(these: Spans, starts: list[int], ends: list[int]) -> int:
     """Return the length of these ranges without those with these starts and ends, which may overlap, in any order."""
-    before, behind = outside(these)
-    return 2 * _FOREVER - covered_length(sorted(starts + before), sorted(ends + behind))
+    left = outside(these)
+    return 2 * _FOREVER - covered_length(sorted([*left.starts, *starts]), sorted([*left.ends, *ends]))
 
 
 class Coverage:
@@ -81,13 +121,16 @@ class Coverage:
 
     def __init__(self, spans: Spans) -> None:
         """Take the ranges."""
-        self._starts, self._ends = [start for start, _ in spans], [end for _, end in spans]
-        self._before = list(accumulate(map(sub, self._ends, self._starts), initial=0))
+        self._starts = spans.starts
+        # Before the first range lies one that ended long ago.
+        self._ends = [-_FOREVER, *spans.ends]
+        self._before = list(accumulate(map(sub, spans.ends, spans.starts), initial=0))
 
-    def ns_before(self, instant: int) -> int:
-        """Return the length of what the ranges cover before the instant."""
-        begun = bisect_right(self._starts, instant)
-        return self._before[begun] - max(self._ends[begun - 1] - instant, 0) if begun else 0
+    def ns_before(self, instants: Sequence[int]) -> list[int]:
+        """Return for each instant the length of what the ranges cover before it."""
+        begun = list(map(bisect_right, repeat(self._starts), instants))
+        still = map(max, map(sub, map(self._ends.__getitem__, begun), instants), repeat(0))
+        return list(map(sub, map(self._before.__getitem__, begun), still))
 
 
 def _doubly(starts: list[int], ends: list[int]) -> Spans:
@@ -96,27 +139,35 @@ def _doubly(starts: list[int], ends: list[int]) -> Spans:
     No more than two overlap anywhere. So two overlap from a start on if one that began before it has not ended, and
     they do until the next end.
     """
-    later = starts[1:]
-    return list(compress(zip(later, ends, strict=False), map(lt, later, ends)))
+    both = list(map(lt, islice(starts, 1, None), ends))
+    return Spans(list(compress(islice(starts, 1, None), both)), list(compress(ends, both)))
+
+
+def lengths(these: Spans) -> list[int]:
+    """Return the length of each."""
+    return list(map(sub, these.ends, these.starts))
 
 
 def length(these: Spans) -> int:
     """Return their total length."""
-    return sum([end - start for start, end in these])
+    return sum(map(sub, these.ends, these.starts))
 
 
-def covered_length(starts: list[int], ends: list[int]) -> int:
+def covered_length(starts: Sequence[int], ends: Sequence[int]) -> int:
     """Return the length of the times that the ranges with these starts and these ends, each in order, cover."""
-    if not starts:
-        return 0
-    starts, ends = together(starts, ends)
-    return sum(ends) - sum(starts)
+    return length(together(starts, ends))
 
 
-def together(starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
-    """Return starts and ends of the times that the ranges with these starts and these ends, each in order, cover.
+def together(starts: Sequence[int], ends: Sequence[int]) -> Spans:
+    """Return the times that the ranges with these starts and these ends, each in order, cover.
 
     No range is open before a start exactly if as many ranges have ended as have begun, whichever they are.
     """
     alone = list(map(gt, islice(starts, 1, None), ends))
-    return [*starts[:1], *compress(islice(starts, 1, None), alone)], [*compress(ends, alone), *ends[-1:]]
+    if all(alone):
+        # Most often they do not overlap.
+        return Spans(starts, ends)
+    return Spans(
+        [*starts[:1], *compress(islice(starts, 1, None), alone)],
+        [*compress(ends, alone), *ends[-1:]],
+    )
