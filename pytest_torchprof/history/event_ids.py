@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_torchprof.history.notes import Notes
     from pytest_torchprof.history.times import TimeEvent, TimeStep
 
-Said = TypeVar("Said")
+Remark = TypeVar("Remark")
 
 SHOWN: Final = 8
 """How many digits of an id are shown."""
@@ -68,7 +68,7 @@ def remarks_on_steps(event: TimeEvent, notes: Notes) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _about(step: TimeStep, notes: Mapping[str, Said]) -> Iterator[Said]:
+def _about(step: TimeStep, notes: Mapping[str, Remark]) -> Iterator[Remark]:
     """Yield what is said of a step: of one of the same series and direction that can be the same commit's.
 
     Each later run may narrow or widen the commits that enclose a step, so that they cannot be asked to be the same.
