@@ -278,6 +278,22 @@ def test_odd_numbers_in_lists_of_unknown_keys_do_not_kill_reading(tmp_path, plai
     assert profile.sm_efficiency == plain.sm_efficiency
 
 
+@pytest.mark.parametrize("odd", ["0", [], None, True], ids=["text", "list", "null", "true"])
+def test_an_odd_field_of_a_kernel_leaves_the_shape_of_its_launch_as_it_was(tmp_path, odd):
+    def shapes(correlation):
+        builder = two_steps()
+        launch = {"registers per thread": 32, "shared memory": 64, "grid": [2, 1, 1], "block": [128, 1, 1]}
+        kernels = [event for event in builder.events if event["cat"] == "kernel"]
+        for event in kernels:
+            event["args"] |= launch
+        kernels[0]["args"] |= correlation
+        trace = load(builder.write(tmp_path / "t.json")).trace
+        return [trace.shapes[number] for number in trace.gpu.shape]
+
+    assert shapes({"graph node id": odd}) == shapes({})
+    assert len(set(shapes({}))) == 1
+
+
 def test_trailing_commas_do_not_kill_reading(tmp_path, plain):
     text = json.dumps(two_steps().document()).replace('], "traceName"', ',], "traceName"')
     assert numbers(load(write(tmp_path / "t.json", text))) == numbers(plain)

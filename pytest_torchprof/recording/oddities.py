@@ -78,11 +78,21 @@ def events_of(text: bytes | msgspec.Raw, types: Kinds, before: int) -> list[Any]
         try:
             events.append(types.single.decode(item))
         except msgspec.ValidationError:
-            events.append(_event(_ANYTHING.decode(item), types, number))
+            events.append(_event(item, types, number))
     return events
 
 
-def _event(item: Any, types: Kinds, number: int) -> Any:
+class _ArgsAsWritten(msgspec.Struct):
+    """An event's arguments as they are written in the file."""
+
+    args: dict[str, msgspec.Raw]
+
+
+_WRITTEN = msgspec.json.Decoder(_ArgsAsWritten)
+
+
+def _event(text: msgspec.Raw, types: Kinds, number: int) -> Any:
+    item = _ANYTHING.decode(text)
     if not isinstance(item, dict):
         raise RefusedError(NoEvent(number, _shown(item)))
     category = str(item.get("cat"))
@@ -98,20 +108,20 @@ def _event(item: Any, types: Kinds, number: int) -> Any:
         dur=_number(item.get("dur", -1 if ROLES[category.lower()] in GPU else 0), "dur", number),
         tid=_identity(item.get("tid"), "tid", number),
         pid=_identity(item.get("pid"), "pid", number),
-        args=_args(args) if args and isinstance(args, dict) else _NO_ARGS,
+        args=_args(args, _WRITTEN.decode(text).args) if args and isinstance(args, dict) else _NO_ARGS,
     )
 
 
-def _args(given: Mapping[str, Any]) -> AllArgs:
+def _args(given: Mapping[str, Any], written: Mapping[str, msgspec.Raw]) -> AllArgs:
     fields = _fields()
-    known = ((fields[name], value) for key, value in given.items() if (name := _LOWER.get(key, key)) in fields)
+    known = ((fields[name], key, value) for key, value in given.items() if (name := _LOWER.get(key, key)) in fields)
     values: dict[str, Any] = {}
-    for field, value in known:
+    for field, key, value in known:
         if field.name in ("dims", "types", "strides"):
             if isinstance(value, list):
-                values[field.name] = msgspec.Raw(msgspec.json.encode(value))
-        elif field.name in _OF_GRAPHS:
-            values[field.name] = msgspec.Raw(msgspec.json.encode(value))
+                values[field.name] = written[key]
+        elif field.type is msgspec.Raw:
+            values[field.name] = written[key]
         elif field.name in ("stream", "ran_on"):
             if isinstance(value, str) or (isinstance(value, int) and _quantity(value) is not None):
                 values[field.name] = value
@@ -124,7 +134,6 @@ def _args(given: Mapping[str, Any]) -> AllArgs:
 
 
 _NO_ARGS = AllArgs()
-_OF_GRAPHS = frozenset({"scope", "bare_scope", "first_scope", "module", "phase"})
 _TEXTS = frozenset({"collective", "collective_dtype", "group", "group_description", "group_ranks", "comms_id"})
 
 
