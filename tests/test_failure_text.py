@@ -11,7 +11,7 @@ from test_every_word import TABLE, recorded
 
 from pytest_torchprof import LimitsMissed, NotMeasured, gemm, load
 from pytest_torchprof.cli import main
-from pytest_torchprof.limits import LIMITS, check_limits, in_one_line, read_limits
+from pytest_torchprof.limits import LIMITS, Screen, check_limits, error_for, in_one_line, read_limits
 from pytest_torchprof.limits.remedies import REMEDIES
 
 pytestmark = pytest.mark.any_torch
@@ -142,6 +142,34 @@ def test_no_kernel_stands_twice_below_a_limit_on_several(tmp_path):
 
 def test_below_a_limit_on_operators_that_ran_too_often_they_stand_alone(tmp_path):
     assert rows(failure(recorded(tmp_path), ops={"aten::mm": 0})) == ["1 x aten::mm"]
+
+
+def test_below_a_limit_on_operators_that_ran_too_seldom_they_stand_before_what_else_ran(tmp_path):
+    first, *others = rows(failure(recorded(tmp_path), ops={"aten::mm": 7}))
+    assert first == "1 x aten::mm"
+    assert others
+
+
+def test_a_last_row_is_shown_where_it_takes_no_more_room_than_to_count_it(tmp_path):
+    profile = of(tmp_path, {EXP: 3, SIN: 1})
+    numbers = {"max_kernels": 0, "max_launches": 0, "max_gpu_time": "1ns", "min_gpu_utilization": 1}
+    kernels = {"kernels": {"gemm": 1, "conv": 1, "cos": 1}, "forbid_kernels": ["exp", "sin"], "only_kernels": ["gemm"]}
+    asked = numbers | kernels | {"min_sm_efficiency": 1, "max_cpu_gpu_ratio": 0.001}
+    for columns in (80, 120):
+        screen = Screen.of_columns(columns)
+        error = error_for(check_limits(profile, read_limits(asked)), profile, profile.why_missed, screen=screen)
+        counts = [row.partition(" x ")[0] for row in rows(str(error))]
+        assert counts == ["3", "1"] * (len(counts) // 2)
+        assert len(counts) >= 4
+
+
+def test_below_a_limit_on_fusion_stand_first_the_kernels_that_carry_one_of_the_operators(tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 900)
+    for at, name in enumerate(["triton_poi_fused_add_0", "triton_red_fused_sum_1", "triton_poi_fused_gelu_2"]):
+        builder.launched(name, 10 + 30 * at)
+    text = failure(load(builder.write(tmp_path / "t.json")), fused=["gelu", "mul"])
+    assert re.findall(r"  carries (\w+)", text) == ["gelu", "add", "sum"]
 
 
 def test_rows_are_in_the_order_of_what_the_limit_judges(tmp_path):

@@ -187,6 +187,30 @@ def test_however_many_kernels_came_what_to_do_is_said(tmp_path):
     ]
 
 
+def test_of_more_lines_than_fit_the_gated_numbers_stay(tmp_path):
+    profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
+    kernels = [FailureLine(f"    + kernel {i}", "came") for i in range(200)]
+    numbers = [FailureLine("    kernels 2 -> 202", "gated"), FailureLine("    CPU time 3.00 us -> 4.00 us")]
+    lines = [FailureLine("worse than the baseline", "headline"), *kernels, *numbers, FailureLine("fix it", "remedy")]
+    for screen in (Screen(), Screen.of_columns(80)):
+        told = str(error_for((), profile, profile.why_missed, also=lines, screen=screen)).splitlines()
+        *_, last, number, left, todo = told
+        assert (number, todo) == ("    kernels 2 -> 202", "  do: fix it")
+        assert "kernel " in last
+        assert left == f"  and {len(kernels) + 3 - (len(told) - 2)} more lines: pytest -vv"
+
+
+def test_one_line_that_does_not_fit_is_shown_instead_of_its_number(tmp_path):
+    profile = load(own_recording({"a": 1}).write(tmp_path / "t.json"))
+    lines = [FailureLine("worse", "headline"), *(FailureLine(f"    + kernel {i}", "came") for i in range(4))]
+    told = {
+        most: str(error_for((), profile, profile.why_missed, also=lines, screen=Screen(lines=most))).splitlines()
+        for most in (3, 4)
+    }
+    assert told[3][-1] == "  and 2 more lines: pytest -vv"
+    assert told[4] == ["worse:", *(line.text for line in lines[1:])]
+
+
 def test_what_a_caught_failure_says_does_not_depend_on_verbosity(run_tests):
     source = """
 @cpu

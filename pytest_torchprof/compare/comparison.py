@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 Verdict = Literal["same", "better", "changed", "ambiguous", "worse", "new", "gone"]
-About = Literal["broke", "came", "changed", "went", "other"]
+About = Literal["broke", "came", "changed", "went", "gated", "other"]
 
 _MARKS: Final[dict[str, tuple[str, About]]] = {BETTER: ("-", "went"), WORSE: ("+", "came")}
 # The changes that a cell of a table has room for, in this order.
@@ -53,7 +53,7 @@ _NO_TOLERANCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class DifferenceLine(NamedTuple):
-    """A line about a difference, and its subject: a kernel that came, went or changed, or anything else."""
+    """A line about a difference, and its subject: a kernel that came, went or changed, a gated number, or other."""
 
     text: str
     about: About = "other"
@@ -178,8 +178,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
             yield DifferenceLine(f"  ...{and_more(hidden, 'change')} (-v)")
         for change in self.numbers:
             if not is_noise(change):
-                not_gated = "" if change.gated or change.direction != WORSE else " (not gated)"
-                yield DifferenceLine(f"  {words.change_words(change)}{not_gated}")
+                is_worse = change.direction == WORSE
+                not_gated = "" if change.gated or not is_worse else " (not gated)"
+                about: About = "gated" if change.gated and is_worse else "other"
+                yield DifferenceLine(f"  {words.change_words(change)}{not_gated}", about)
                 yield from (DifferenceLine(text, "broke", subject=place) for text, place in words.break_lines(change))
         yield from (DifferenceLine(f"  {text}") for text in words.disturbance_words(self.disturbed))
         if self.stale:

@@ -350,7 +350,7 @@ class CaughtByTest(Evidence, frozen=True):
 
 
 def what_each_carries(kernels: Iterable[Kernel]) -> list[KernelCarries]:
-    """Return a line per kernel in launch order; consecutive lines that read the same are merged."""
+    """Return a line per kernel in their order; consecutive lines that read the same are merged."""
     lines = groupby(
         KernelCarries(kernel.short, tuple(possible_operators(kernel)), kernel.launcher) for kernel in kernels
     )

@@ -88,7 +88,7 @@ class FailureLine(NamedTuple):
     """A line about a failure other than a missed limit, and its subject."""
 
     text: str
-    about: Literal["headline", "broke", "came", "changed", "went", "other", "remedy", "varies"] = "other"
+    about: Literal["headline", "broke", "came", "changed", "went", "gated", "other", "remedy", "varies"] = "other"
     """The headline comes first; unless only remedies follow it, the lines below it say what it means."""
     command: str = ""
     """The command at the end of the text, to be copied as a whole."""
@@ -239,8 +239,8 @@ def _text(
     # The longer the text, the more the remedy is needed at its end; what varies anyway decides nothing.
     remedies, varied = ([line for line in others if line.about == about] for about in ("remedy", "varies"))
     details = [line for line in _with_colon(others) if line.about not in ("remedy", "varies")]
-    left = _left(len(details) - most, "line", 2, screen)
-    more = [*_shown(details[:most], screen), *left]
+    chosen = _most_telling(details, most)
+    more = [*_shown(chosen, screen), *_left(len(details) - len(chosen), "line", 2, screen)]
     if not verdicts:
         return "\n".join([*more, *_shown(remedies, screen), *_shown(varied, screen)])
     tail = _broken([f"  lines: not known: {reason_line(str(reason))}" for reason in failure.unlocated], screen)
@@ -252,6 +252,16 @@ def _text(
     cause = f"; {_first_moved(moved)}" if moved else ""
     head = _broken([f"{_headline(verdicts, failure.steps)}{cause}", ""], screen)
     return "\n".join([*head, *chain.from_iterable(sections), *tail])
+
+
+def _most_telling(lines: Sequence[FailureLine], most: int) -> list[FailureLine]:
+    """Return the first lines, and of those behind them the gated numbers, by which the test fails."""
+    if len(lines) <= most + 1:
+        # One line that is left takes no more room than the number of those left.
+        return list(lines)
+    gated = [line for line in lines if line.about == "gated"][: most // 2]
+    first = [line for line in lines[: most - len(gated)] if line not in gated]
+    return [*first, *gated]
 
 
 def _with_colon(lines: Sequence[FailureLine]) -> list[FailureLine]:
@@ -331,21 +341,23 @@ def _caps(limits: int, screen: Screen) -> Sequence[Caps]:
 def _section(verdict: Verdict, why: Callable[[str], Sequence[Finding]], caps: Caps, screen: Screen) -> list[str]:
     """Return the lines about a verdict, as far as the caps allow; ``why`` returns causes of a missed limit."""
     blocks, places = _detail_blocks(verdict.evidence, screen)
-    shown: list[str] = []
-    used, left = {True: 0, False: 0}, 0
+    used = {True: 0, False: 0}
+    shown: list[list[str]] = []
+    left: list[list[str]] = []
     for is_row, block in blocks:
         most = caps.rows if is_row else caps.notes
         used[is_row] += len(block)
-        if most is None or used[is_row] <= max(most, len(block)):
-            shown += block
-        else:
-            left += 1
+        fits = most is None or used[is_row] <= max(most, len(block))
+        (shown if fits else left).append(block)
+    if list(map(len, left)) == [1]:
+        # It takes no more room than the number of those left.
+        shown, left = [block for _, block in blocks], []
     findings = why(verdict.limit)[: caps.reasons] if verdict.status == MISSED else ()
     reasons = [f"{' ' * INDENT}why: {reason_line(finding.in_one_line)}" for finding in findings]
     return [
         *broken(limit_line(verdict), screen.columns, hanging=INDENT).splitlines(),
-        *shown,
-        *_left(left, "", INDENT + 3, screen),
+        *chain.from_iterable(shown),
+        *_left(len(left), "", INDENT + 3, screen),
         *chain.from_iterable(places[: caps.places]),
         *_broken(reasons, screen),
     ]

@@ -20,7 +20,7 @@ from pytest_torchprof.kernels.patterns import (
     unmatched,
     without_tuning,
 )
-from pytest_torchprof.kernels.reply import YES, Reply, ask, some
+from pytest_torchprof.kernels.reply import NO, YES, Reply, ask, some
 from pytest_torchprof.kernels.selectors import Operator, compile_op_pattern, is_expression
 from pytest_torchprof.limits.allowances import Allowance, read_allowances
 from pytest_torchprof.limits.answers import StepAnswer, in_each_step
@@ -265,7 +265,7 @@ def _ops(analysis: Analysis, step: StepProfile, counts: OpCounts) -> Iterator[St
                 yield replace(answer, evidence=list_operators(step, dict(hits.most_common()), hits))
             else:
                 lines = [WhyLine(none.reason)] if none and none.reason else _idle_operators(step, pattern)
-                yield replace(answer, evidence=(*lines, *group_others(step, ())))
+                yield replace(answer, evidence=(*lines, *list_operators(step, hits, hits), *group_others(step, ())))
 
 
 def _idle_operators(step: StepProfile, pattern: Operator) -> list[IdleOperators]:
@@ -385,7 +385,9 @@ def _fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]])
             continue
         eager = instead_of_compiling(analysis.compile)
         seen = CarriedByNone(group, compiled=not eager)
-        yield StepAnswer(MISSED, seen, (*eager, *what_each_carries(step.kernels)))
+        # First the kernels that carry one of them: the rest may not fit a screen.
+        telling = sorted(step.kernels, key=lambda kernel: all(carries(kernel, op) is NO for op in group))
+        yield StepAnswer(MISSED, seen, (*eager, *what_each_carries(telling)))
 
 
 def _not_fused(analysis: Analysis, step: StepProfile, groups: list[tuple[str, ...]]) -> Iterator[StepAnswer]:
