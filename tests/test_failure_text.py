@@ -163,6 +163,21 @@ def test_a_last_row_is_shown_where_it_takes_no_more_room_than_to_count_it(tmp_pa
         assert len(counts) >= 4
 
 
+def test_the_longest_kernel_stands_below_a_limit_on_time_where_another_limit_has_no_room_for_it(tmp_path):
+    builder = TraceBuilder()
+    builder.own(steps=1)
+    builder.step(0, 0, 900)
+    for at in range(40):
+        builder.launched(f"kernel_{at // 2}", 10 + 20 * at, dur=5)
+    builder.launched(FP32, 820, dur=300)
+    builder.sync(1600, 50)
+    profile = load(builder.write(tmp_path / "t.json"))
+    text = failure(profile, max_kernels=0, max_gpu_time=0)
+    assert [row.split()[0] for row in rows(text.partition("max_gpu_time=")[0])] == ["2"] * 8
+    assert [row.split()[2] for row in rows(text.partition("max_gpu_time=")[2])] == ["gemm"]
+    assert "gemm" not in text.partition("max_gpu_time=")[0]
+
+
 def test_below_a_limit_on_fusion_stand_first_the_kernels_that_carry_one_of_the_operators(tmp_path):
     builder = TraceBuilder()
     builder.step(0, 0, 900)

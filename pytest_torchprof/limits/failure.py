@@ -248,7 +248,7 @@ def _text(
     moved = _moved(others)
     came = _first_come([line for line in moved if line.about == "came"])
     tail += [*_what_to_do(verdicts, why, came, caps, screen), *_shown(remedies, screen), *_shown(varied, screen)]
-    sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts))
+    sections = (_section(verdict, why, caps, screen) for verdict in _without_repetition(verdicts, caps))
     cause = f"; {_first_moved(moved)}" if moved else ""
     head = _broken([f"{_headline(verdicts, failure.steps)}{cause}", ""], screen)
     return "\n".join([*head, *chain.from_iterable(sections), *tail])
@@ -368,15 +368,22 @@ def _left(count: int, noun: str, indent: int, screen: Screen) -> list[str]:
     return [f"{' ' * indent}{and_more(count, noun).lstrip()}{command}"] if count > 0 else []
 
 
-def _without_repetition(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return the verdicts with each set of rows once: several limits may be missed by the same kernels."""
-    seen: set[frozenset[WorkRow]] = set()
+def _without_repetition(verdicts: Iterable[Verdict], caps: Caps) -> list[Verdict]:
+    """Return the verdicts with each set of rows once: several limits may be missed by the same kernels.
+
+    Where another limit shows them in another order, and not all, the one that misses this limit most stays.
+    """
+    seen: dict[frozenset[WorkRow], Sequence[WorkRow]] = {}
     shown = []
     for verdict in verdicts:
-        rows = frozenset(verdict.rows)
+        rows = verdict.rows
         others = tuple(fact for fact in verdict.evidence if not isinstance(fact, WorkRow))
-        shown.append(replace(verdict, evidence=others) if rows in seen else verdict)
-        seen.update([rows] if rows else [])
+        if (before := seen.get(frozenset(rows))) is None:
+            shown.append(verdict)
+        else:
+            shown.append(replace(verdict, evidence=(*(row for row in rows[:1] if row not in before), *others)))
+        if rows:
+            seen.setdefault(frozenset(rows), rows[: caps.rows])
     return shown
 
 
