@@ -489,3 +489,13 @@ def test_data_that_loads_is_told_with_how_much_of_the_wait_it_is(tmp_path):
     assert (headline.late_us, headline.loading_us) == (pytest.approx(9475, abs=10), 2000)
     # All else of that time has no event.
     assert headline.silent_us == pytest.approx(headline.late_us - 2000, abs=20)
+
+
+def test_when_a_graph_was_captured_again_is_enumerated():
+    headline = GpuIdled(window_us=1000.0, share=0.9, devices=1, longest_us=400.0, name="aten::mm", recaptured_us=800.0)
+    told = {
+        calls: replace(headline, recaptured_from_us=tuple(map(float, range(1, calls + 1)))).what for calls in (1, 3, 5)
+    }
+    assert ", 1.00 us after" in told[1]
+    assert ", 1.00 us, 2.00 us and 3.00 us after" in told[3]
+    assert ", 1.00 us, 2.00 us, 3.00 us and 2 more after" in told[5]

@@ -113,6 +113,13 @@ def enumerated(words: Sequence[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def all_of(names: Sequence[str], most: int) -> str:
+    """Return ``a, b and c``; of many, the first few and the number of the others."""
+    if 1 < len(names) <= most:
+        return f"{', '.join(names[:-1])} and {names[-1]}"
+    return first_of(names, most)
+
+
 def near(word: str, valid: Iterable[str]) -> str | None:
     """Return the valid word that is nearest; None if none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - only what is refused needs it

@@ -15,7 +15,7 @@ from pytest_torchprof.findings.events import Events  # noqa: TC001  (the type of
 from pytest_torchprof.findings.finding import WORTH_TELLING
 from pytest_torchprof.reasons.catalogue import AnyReason  # noqa: TC001  (as above)
 from pytest_torchprof.reasons.wording import worded
-from pytest_torchprof.text import counted, first_of, show_us
+from pytest_torchprof.text import all_of, counted, show_us
 
 Meanwhile = Literal["set_up", "recaptured", "loading", "queued", "silent"]
 """What went on while a GPU idled: something done once, a graph captured again, loading, a wait of what was launched, or
@@ -121,8 +121,8 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
         "; {set_up_us:us} of the idle time was one-time set-up: the program was not yet warm when the recording began"
     )
     _RECAPTURED: ClassVar[str] = (
-        "; for {recaptured_us:us} of the idle time {recaptures:call} of {recaptured_in:list}, {began} after the start, "
-        "captured the same CUDA graph again"
+        "; for {recaptured_us:us} of the idle time {recaptures:call} of {recaptured_in:list} captured the same CUDA "
+        "graph again, {began} after the start"
     )
     _LATE: ClassVar[str] = "; for {late_us:us} of the idle time it waited for launches{loading}{silent}"
     _LOADING: ClassVar[str] = ", {loading_us:us} of that while data was loaded"
@@ -224,7 +224,7 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     @property
     def began(self) -> str:
         """When the first of them began."""
-        return first_of([show_us(each) for each in self.recaptured_from_us], _MOST_NAMED)
+        return all_of([show_us(each) for each in self.recaptured_from_us], _MOST_NAMED)
 
     def _is_most(self, spent_us: float) -> bool:
         return spent_us >= 0.5 * self.share * self.window_us
@@ -265,8 +265,8 @@ class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicate
     WHERE = "The longest collective, {longest_us:us}, is {name}{at}."
     _IDLED: ClassVar[str] = ", and idled for {idle_share:percent}"
     _LATE: ClassVar[str] = (
-        "; its collectives took {beyond_usual_us:us} longer than they would at the pace of the fastest quarter, so "
-        "that another rank seems to come late"
+        "; its collectives took {beyond_usual_us:us} longer than they would at the pace of the fastest quarter, "
+        "which suggests that another rank was late"
     )
 
     idle_share: float | None = None

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pytest_torchprof.analysis.rank_kernels import OtherCount, OtherStepCount  # noqa: TC001  (msgspec reads it)
 from pytest_torchprof.findings.finding import Finding, Severity
 from pytest_torchprof.reasons.collectives import AnyRankDifference  # noqa: TC001  (msgspec reads it)
-from pytest_torchprof.text import and_more, counted, enumerated, first_of, show_us
+from pytest_torchprof.text import all_of, and_more, counted, enumerated, first_of, show_us
 
 
 class _InRange(Finding, frozen=True, kw_only=True):
@@ -271,7 +271,7 @@ class LaunchedWorkWaits(Finding, frozen=True, kw_only=True, tag="queued-work-wai
     ACTION = "look at what the operation waits for"
     _TITLE_LACKING = "Work that is not recorded"
     _LACKING = (
-        "; {inside_graphs_us:us} of it lie between operations of one graph, which wait for nothing outside of it: the "
+        "; {inside_graphs_us:us} of it lies between operations of one graph, which wait for nothing outside of it: the "
         "recording seems to lack kernels"
     )
     _SHOW_GRAPHS = (
@@ -554,7 +554,7 @@ class GraphRecaptured(_InRange, frozen=True, kw_only=True, tag="graph-recaptured
     @property
     def begun(self) -> str:
         """When the first of the calls began."""
-        return first_of([show_us(each) for each in self.begun_us], self._MOST_NAMED)
+        return all_of([show_us(each) for each in self.begun_us], self._MOST_NAMED)
 
 
 class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-communication"):
@@ -585,8 +585,8 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "inconclusive": "record all ranks, on hosts whose clocks agree: they tell which of them wait, and for whom",
     }
     _LATE = (
-        "; collectives took {beyond_usual_us:us} more than the fastest quarter of those of the same kind and size, so "
-        "that another rank seems to come late"
+        "; collectives took {beyond_usual_us:us} more than the fastest quarter of those of the same kind and size, "
+        "which suggests that another rank was late"
     )
     _FIND_LATE = (
         "first find which rank comes late, and why: torchprof analyze DIR --ranks, with the recordings of all ranks; "
