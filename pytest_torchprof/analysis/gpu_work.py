@@ -261,6 +261,11 @@ class GpuWork:
         shares = [self.share_of_window(intervals.length(idle) / 1000) for idle in self.idle.values()]
         return sum(shares) / len(shares) if shares else 0.0
 
+    def idle_during_us(self, spans: Spans) -> float:
+        """Return for how long the devices idled so in these spans, the mean over devices."""
+        together = sum(intervals.length(intervals.within(idle, spans)) for idle in self.idle.values())
+        return together / 1000 / max(len(self.idle), 1)
+
     def covered_us(self, gpu_ops: Iterable[int]) -> float:
         """Return how long at least one of these ran, inside the window."""
         start, end, begin = self.trace.gpu.start, self.trace.gpu.end, self.window[0]

@@ -18,10 +18,12 @@ from pytest_torchprof.findings.catalogue.headlines import (
 )
 from pytest_torchprof.findings.events import Events
 from pytest_torchprof.findings.exposed import beyond_usual_us
+from pytest_torchprof.findings.finding import WORTH_TELLING
 from pytest_torchprof.findings.queued import launched_waits, waits_from_before
 from pytest_torchprof.findings.recaptured import recaptured_from_us, recaptures, recapturing
-from pytest_torchprof.findings.silence import silent_times
+from pytest_torchprof.findings.silence import held_up, is_held_up, silent_times
 from pytest_torchprof.findings.waiting import late_us, loading_times
+from pytest_torchprof.kernels.names.kernelname import shortened
 from pytest_torchprof.reasons.catalogue import portable
 from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import KERNEL
@@ -80,7 +82,7 @@ def _held_up(analysis: Analysis, share: float) -> Headline | None:
 def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     trace, work = analysis.trace, analysis.gpu_work
     gaps = [(start, end, device) for device, idle in work.idle.items() for start, end in idle]
-    set_up_us = _idle_during(work, work.setup_spans)
+    set_up_us = work.idle_during_us(work.setup_spans)
     gaps.sort(key=_length, reverse=True)
     longest = start, end, device = gaps[0]
     once_us = None
@@ -96,7 +98,9 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
     begins = following is not None and step >= 0 and beside == _first_of_step(work, ops, step)
     aside = 1 - work.busy_share - share
     waited_us = late_us(analysis, work.whole)
-    loading_us, silent_us = (late_us(analysis, spans) for spans in (loading_times(trace), silent_times(analysis)))
+    loading_us, silent_us, late_once_us = (
+        late_us(analysis, spans) for spans in (loading_times(trace), silent_times(analysis), work.setup_spans)
+    )
     return GpuIdled(
         window_us=work.window_us,
         share=share,
@@ -114,9 +118,11 @@ def _idled(analysis: Analysis, share: float, communicating: float) -> Headline:
         set_up_us=set_up_us,
         queued_us=sum(end - start for start, end, _ in launched_waits(analysis)) / 1000 / len(work.by_device),
         late_us=waited_us,
+        late_once_us=late_once_us if late_once_us >= WORTH_TELLING * work.window_us else None,
+        stacks=len(trace.frames) > 0,
         loading_us=loading_us if loading_us >= _SOME * work.window_us else None,
         silent_us=silent_us if silent_us >= _MOST * waited_us > 0 else None,
-        recaptured_us=_idle_during(work, recaptures(analysis)),
+        recaptured_us=work.idle_during_us(recaptures(analysis)),
         recaptured_in=recapturing(analysis),
         recaptured_from_us=recaptured_from_us(analysis),
         meanwhile=_meanwhile(analysis, (start, end), beside),
@@ -128,12 +134,6 @@ def _first_of_step(work: GpuWork, ops: list[int], step: int) -> int:
     """Return the first operation of a device that belongs to a step."""
     starts, step_of = work.trace.gpu.start, work.trace.step_of_gpu_op
     return min((i for i in ops if step_of[i] == step), key=lambda i: (starts[i], i))
-
-
-def _idle_during(work: GpuWork, spans: Spans) -> float:
-    """Return for how long the devices idled in these spans, the mean over devices."""
-    together = sum(intervals.length(intervals.within(idle, spans)) for idle in work.idle.values())
-    return together / 1000 / len(work.by_device)
 
 
 def _length(gap: tuple[int, int, int]) -> int:
@@ -169,17 +169,25 @@ def _communicated(analysis: Analysis, share: float, idle: float) -> Headline:
     work, gpu = analysis.gpu_work, analysis.trace.gpu
     longest = max(work.communication, key=lambda i: (gpu.end[i] - gpu.start[i], -i))
     beyond_us = beyond_usual_us(analysis)
+    held_us = work.idle_during_us(held_up(analysis)) if is_held_up(analysis) else 0.0
     return GpuCommunicated(
         window_us=work.window_us,
         share=share,
         devices=len(work.by_device),
         longest_us=work.time_us([longest]),
-        name=analysis.launching.decoded(longest).short,
+        name=_collective_and_kernel(analysis, longest),
+        held_us=held_us if held_us >= _MOST * idle * work.window_us > 0 else None,
         idle_share=idle if idle >= MUCH else None,
         beyond_usual_us=beyond_us if beyond_us >= _MOST * share * work.window_us else None,
         source=work.source_of(longest),
         events=Events(gpu_ops=(longest,)),
     )
+
+
+def _collective_and_kernel(analysis: Analysis, gpu_op: int) -> str:
+    decoded = analysis.launching.decoded(gpu_op)
+    kernel = shortened(decoded.stem)
+    return kernel if decoded.collective is None else f"{decoded.collective} ({kernel})"
 
 
 def _communicating_share(analysis: Analysis) -> float:

@@ -56,7 +56,8 @@ def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
         begun_us=recaptured_from_us(analysis),
         within=range_around(trace, spans),
         events=Events(ops=tuple(work.recapturing_ops)),
-        saves_us=spent_us,
+        # What the GPU computes meanwhile remains to be computed.
+        saves_us=work.idle_during_us(spans),
     )
 
 

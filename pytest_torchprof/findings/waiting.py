@@ -170,7 +170,16 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
     silent_us = late_us(analysis, silent_times(analysis))
     # Where most of it has no event, what is around that tells where to look.
     place = silent_place(analysis) if 2 * silent_us >= waited_us else None
-    loading_us = late_us(analysis, loading_times(analysis.trace))
+    loading = loading_times(analysis.trace)
+    loading_us = late_us(analysis, loading)
+    # What is done once is the cold start's, and what is captured again has a finding of its own.
+    others = intervals.union_of([work.setup_spans, work.recapturing_calls])
+    # Where it is called waiting for data, it is the data's time that the remedy saves.
+    saves_us = (
+        late_us(analysis, intervals.without(loading, others))
+        if 2 * loading_us >= waited_us
+        else max(waited_us - late_us(analysis, others), 0.0)
+    )
     after_waits_us = after_waits_ns(analysis) / 1000 / devices
     yield LaunchGaps(
         time_us=waited_us,
@@ -194,10 +203,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         within=range_around(analysis.trace, late_gaps(analysis)),
         source=source_of_times(work, zip(late.before, lengths, strict=True)),
         events=Events(gaps=tuple(late.triples())),
-        # What is done once is the cold start's, and what is captured again has a finding of its own.
-        saves_us=max(
-            waited_us - late_us(analysis, intervals.union_of([work.setup_spans, work.recapturing_calls])), 0.0
-        ),
+        saves_us=saves_us,
     )
 
 

@@ -75,7 +75,7 @@ _WORTH = 0.01
 _MOST_STEPS = 10
 _MOST_SHARES = 5
 _FIRST_FINDINGS = 3
-_WITH_STACKS = "recorded with Python's functions: CPU times are longer than without"
+_WITH_STACKS = "recorded with Python functions, which inflates CPU times"
 _LONGEST = 80
 """Columns of what is to be taken in at a glance, however wide the screen is."""
 _TO_DO = "What to do: "
@@ -189,12 +189,14 @@ def _describe_recording(analysis: Analysis, width: int) -> str:
         lines += wrapped(
             "launches and kernels are not linked in this file: kernels count where they ran", "", width=width
         )
-    for count, words in (
-        (trace.orphans, "launched before the recording began, or by a call that was lost: in no step"),
-        (trace.unrecorded_launches, "launched by calls that the profiler does not record"),
+    for gpu_ops, words in (
+        (trace.links.orphans, "launched before the recording began, or by a call that was lost: in no step"),
+        (trace.links.unrecorded, "launched by calls that the profiler does not record"),
     ):
-        if count:
-            lines += wrapped(f"{counted(count, 'GPU operation')} {words}", "  ", width=width)
+        if gpu_ops:
+            kernels = sum(trace.gpu.kind[i] == KERNEL for i in gpu_ops)
+            of_them = "" if kernels == len(gpu_ops) else f" ({counted(kernels, 'kernel')})"
+            lines += wrapped(f"{counted(len(gpu_ops), 'GPU operation')}{of_them} {words}", "  ", width=width)
     return "\n".join(lines)
 
 
@@ -228,7 +230,9 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         line = f"{which} of {_describe_window(analysis)}; copies and fills do not count"
         if count := _kernels_of_no_step(analysis):
             does = "does" if count == 1 else "do"
-            line += f"; {counted(count, 'kernel')} that no step launched {does} count, unlike in GPU busy"
+            line += (
+                f"; {counted(count, 'kernel')} that ran then but that no step launched {does} count, unlike in GPU busy"
+            )
         table += wrapped(line, "  ", width=width)
     return "\n".join(table)
 

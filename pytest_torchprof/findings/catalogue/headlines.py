@@ -106,36 +106,38 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """The GPU had nothing to do for much of the time."""
 
     WHAT = "{subject} idled {share:percent} of {window_us:us}{mean}{own}{talked}{why}."
-    WHERE = "{first}, {longest_us:us}, is {side}{passed}."
+    WHERE = "{first}, {longest_us:us}, {side}{passed}."
     _NOT_SURE: ClassVar[str] = (
-        "{subject} seems to have idled {share:percent} of {window_us:us}{mean}{own}{talked}, which is not certain: for "
-        "{queued_us:us} of this time the next operation had already been launched, and waited, or the recording lacks "
-        "what ran meanwhile."
+        "{subject} appears idle for {share:percent} of {window_us:us}{mean}{own}{talked}, but this is uncertain: for "
+        "{queued_us:us} of this time the next operation had already been launched and was waiting, or the recording "
+        "lacks what ran meanwhile."
     )
     _FIRST: ClassVar[str] = "The longest gap"
     _OF_MANY: ClassVar[str] = "The longest of {gaps:gap}"
-    _BESIDES: ClassVar[str] = "The longest gap, {once_us:us}, was one-time set-up; the longest of the others"
+    _BESIDES: ClassVar[str] = "The longest gap, {once_us:us}, was one-time set-up; the longest that was not"
     _OWN: ClassVar[str] = ", not counting {profiler_us:us} in which the profiler handled its own buffers"
-    _TALKED: ClassVar[str] = ", and did nothing but communicate for {communicating_share:percent}"
+    _TALKED: ClassVar[str] = ", and spent another {communicating_share:percent} only communicating"
     _ONCE: ClassVar[str] = (
         "; {set_up_us:us} of the idle time was one-time set-up: the program was not yet warm when the recording began"
     )
     _RECAPTURED: ClassVar[str] = (
-        "; for {recaptured_us:us} of the idle time {recaptures:call} of {recaptured_in:list} captured the same CUDA "
-        "graph again, {began} after the start"
+        "; {recaptured_us:us} of the idle time was spent re-capturing the same CUDA graph in {recaptures:call} to "
+        "{recaptured_in:list}, {began} after the start"
     )
-    _LATE: ClassVar[str] = "; for {late_us:us} of the idle time it waited for launches{loading}{silent}"
-    _LOADING: ClassVar[str] = ", {loading_us:us} of that while data was loaded"
-    _SILENT: ClassVar[str] = ", {silent_us:us} of that while no event is recorded"
-    _SIDE: ClassVar[Mapping[bool, str]] = {False: "before {name}{at}", True: "after {name}{at}"}
-    _OPENING: ClassVar[str] = "before the first operation{of_step} ({name})"
+    _LATE: ClassVar[str] = "; {late_us:us} of the idle time was spent waiting for launches{aside}{loading}{silent}"
+    _LOADING: ClassVar[str] = ", {loading_us:us} of it while data was being loaded"
+    _SILENT: ClassVar[str] = ", for {silent_us:us} of which the recording shows no CPU activity"
+    _LATE_ONCE: ClassVar[str] = "{late_once_us:us} of it in one-time set-up"
+    _SLOWED: ClassVar[str] = "inflated by recording Python functions"
+    _SIDE: ClassVar[Mapping[bool, str]] = {False: "comes before {name}{at}", True: "comes after {name}{at}"}
+    _OPENING: ClassVar[str] = "comes before the first operation{of_step} ({name})"
     _OF_STEP: ClassVar[str] = " of {begins_step}"
     _PASSED: ClassVar[Mapping[Meanwhile, str]] = {
         "set_up": "; most of it was one-time set-up",
         "recaptured": "; most of it passed in one of these calls",
-        "loading": "; most of it passed while data was loaded",
+        "loading": "; most of it passed while data was being loaded",
         "queued": ", which had already been launched",
-        "silent": "; for most of it nothing is recorded",
+        "silent": "; for most of it the recording shows no CPU activity",
     }
 
     gaps: int = 0
@@ -158,10 +160,14 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
     """For how long it idled before what had been launched already; the mean of several."""
     late_us: float = 0.0
     """For how long it idled because the next operation was not launched yet; the mean of several."""
+    late_once_us: float | None = None
+    """For how long of that something was done that is done once, where that is long enough to be seen."""
+    stacks: bool = False
+    """Whether functions of Python's were recorded, which slows the CPU."""
     loading_us: float | None = None
-    """For how long of that data was loaded, where that is long."""
+    """For how long of that time data was loaded, where that is long."""
     silent_us: float | None = None
-    """For how long of that nothing is recorded, where that is most of it."""
+    """For how long of that time nothing is recorded, where that is most of it."""
     recaptured_us: float = 0.0
     """For how long it idled while a CUDA graph was captured again; the mean of several."""
     recaptured_from_us: tuple[float, ...] = ()
@@ -230,6 +236,16 @@ class GpuIdled(_OfWindow, frozen=True, kw_only=True, tag="gpu-idled"):
         return spent_us >= 0.5 * self.share * self.window_us
 
     @property
+    def aside(self) -> str:
+        """What of that time warm steps, or a recording without Python, would not have."""
+        there = (
+            (self.late_once_us is not None, self._LATE_ONCE),
+            (self.stacks, self._SLOWED),
+        )
+        inside = "; ".join(self.words(way) for is_there, way in there if is_there)
+        return f" ({inside})" if inside else ""
+
+    @property
     def loading(self) -> str:
         """For how long of that data was loaded, where that is long."""
         return "" if self.loading_us is None else self.words(self._LOADING)
@@ -263,14 +279,17 @@ class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicate
 
     WHAT = "{subject} did nothing but communicate for {share:percent} of {window_us:us}{mean}{idled}{late}."
     WHERE = "The longest collective, {longest_us:us}, is {name}{at}."
-    _IDLED: ClassVar[str] = ", and idled for {idle_share:percent}"
+    _IDLED: ClassVar[str] = ", and idled for another {idle_share:percent}{held}"
     _LATE: ClassVar[str] = (
-        "; its collectives took {beyond_usual_us:us} longer than they would at the pace of the fastest quarter, "
-        "which suggests that another rank was late"
+        "; its collectives took {beyond_usual_us:us} longer than they would at the speed of the fastest quarter of "
+        "them, which suggests that another rank was late"
     )
+    _HELD: ClassVar[str] = ", most of it while the CPU seems to have been held up"
 
     idle_share: float | None = None
     """In which it idled, where that is much; the mean of several."""
+    held_us: float | None = None
+    """For how long of that the CPU seems to have been held up, where that is most of it; the mean of several."""
     beyond_usual_us: float | None = None
     """By how much collectives took longer than the fastest quarter of those alike, where that is most of the time."""
 
@@ -278,6 +297,11 @@ class GpuCommunicated(_OfWindow, frozen=True, kw_only=True, tag="gpu-communicate
     def idled(self) -> str:
         """That it idled for much of the time, where it did."""
         return "" if self.idle_share is None else self.words(self._IDLED)
+
+    @property
+    def held(self) -> str:
+        """That the CPU was held up meanwhile, where it was for most of that."""
+        return "" if self.held_us is None else self._HELD
 
     @property
     def late(self) -> str:
@@ -291,7 +315,7 @@ class GpuBusy(_OfWindow, frozen=True, kw_only=True, tag="gpu-busy"):
     WHAT = "{subject} was busy {share:percent} of {window_us:us}{mean}{backlog}."
     _BACKLOG: ClassVar[str] = ", including {earlier_share:percent} with work that was launched before the steps"
     WHERE = "{name} takes {name_share:percent} of the kernel time; its longest call{by}{at}."
-    _LAUNCHED: ClassVar[str] = ", {longest_us:us}, is launched by {launcher}"
+    _LAUNCHED: ClassVar[str] = ", {longest_us:us}, was launched by {launcher}"
     _TAKES: ClassVar[str] = " takes {longest_us:us}"
 
     name_share: float
@@ -348,7 +372,7 @@ class CpuComputed(Headline, frozen=True, kw_only=True, tag="cpu-computed"):
     """The CPU is the device, and its operators are the kernels."""
 
     WHAT = "The CPU computed for {share:percent} of {window_us:us}{talked}."
-    _TALKED: ClassVar[str] = ", and did nothing but communicate for {communicating_share:percent}"
+    _TALKED: ClassVar[str] = ", and spent another {communicating_share:percent} only communicating"
     WHERE = "{name} takes {name_share:percent} of the kernel time; its longest call takes {longest_us:us}{at}."
 
     window_us: float

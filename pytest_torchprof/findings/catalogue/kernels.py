@@ -43,6 +43,8 @@ class LowOccupancy(OfKernels, frozen=True, kw_only=True, tag="low-occupancy"):
 class SlowType(OfKernels, frozen=True, kw_only=True, tag="slow-type"):
     """Products or convolutions compute in a type for which there is a faster one."""
 
+    _DTYPE: ClassVar[str]
+
     kernel_share: float
     families: tuple[Literal["gemm", "conv"], ...]
     peak_ratio: float
@@ -55,24 +57,31 @@ class SlowType(OfKernels, frozen=True, kw_only=True, tag="slow-type"):
     @property
     def subject(self) -> str:
         """What computes in it."""
-        words = {"gemm": "matrix products", "conv": "convolutions"}
+        words = {"gemm": "matrix multiplications", "conv": "convolutions"}
         return " and ".join(words[family] for family in self.families)
+
+    @property
+    def title(self) -> str:
+        return f"{self.subject.capitalize()} in {self._DTYPE}"
 
 
 class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
     """Products or convolutions compute in fp32."""
 
-    TITLE = "Products in fp32"
+    TITLE = "Matrix multiplications in fp32"
     SENTENCE = "{subject} in fp32 took {time_us:us}, {kernel_share:percent} of the kernel time{assumed}"
     _ASSUMED: ClassVar[str] = (
         "; the peaks of this GPU are not known, so half of it counts as what a faster type could save"
     )
-    REMEDY = "autocast or a model in {faster}{tf32}"
+    REMEDY = "{tf32}autocast or a model in {faster}"
     ACTION = "autocast or a model in {half}"
+    _DTYPE = "fp32"
+    _FIRST_TF32: ClassVar[str] = "{first_setting}, then autocast in {half}"
     _SETTINGS: ClassVar[Mapping[str, str]] = {
-        "gemm": 'torch.set_float32_matmul_precision("high") for products',
-        "conv": "torch.backends.cudnn.allow_tf32 for convolutions",
+        "gemm": 'torch.set_float32_matmul_precision("high")',
+        "conv": "torch.backends.cudnn.allow_tf32 = True",
     }
+    _TF32: ClassVar[str] = "allow TF32, which takes no other change ({settings:list}); faster still is "
 
     fast_bf16: bool
     """Whether the device has tensor or matrix cores for bf16; NVIDIA's before Ampere have them for fp16 alone."""
@@ -96,15 +105,29 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
 
     @property
     def tf32(self) -> str:
-        """What else can be done on a device with TF32, where it is not in use yet."""
-        settings = ", ".join(self._SETTINGS[family] for family in self.may_use_tf32)
-        return f", or, where fp32 operands must stay, TF32: {settings}" if settings else ""
+        """What is easiest on a device with TF32, where it is not in use yet."""
+        return self.words(self._TF32) if self.may_use_tf32 else ""
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """How TF32 is allowed."""
+        return tuple(self._SETTINGS[family] for family in self.may_use_tf32)
+
+    @property
+    def first_setting(self) -> str:
+        """Where there are two, that for products."""
+        return self.settings[0]
+
+    @property
+    def action(self) -> str:
+        return self.words(self._FIRST_TF32 if self.may_use_tf32 else self.ACTION)
 
 
 class Tf32Products(SlowType, frozen=True, kw_only=True, tag="tf32-gemm"):
     """Products or convolutions compute in TF32."""
 
-    TITLE = "Products in tf32"
+    TITLE = "Matrix multiplications in tf32"
+    _DTYPE = "tf32"
     SENTENCE = "{subject} in tf32 took {time_us:us}, {kernel_share:percent} of the kernel time"
     REMEDY = (
         "fp32 operands run as TF32 (torch.set_float32_matmul_precision, torch.backends.cudnn.allow_tf32): autocast or "
@@ -359,7 +382,7 @@ class LayoutConversion(OfKernels, frozen=True, kw_only=True, tag="layout-convers
 class OptimizerOfSingleTensors(OfKernels, frozen=True, kw_only=True, tag="single-tensor-optimizer"):
     """An optimizer's step launches pointwise kernels for one parameter after the other."""
 
-    TITLE = "Optimizer takes tensors one by one"
+    TITLE = "The optimizer updates tensors one at a time"
     SENTENCE = (
         "{optimizer} launches {kernels_per_step:pointwise kernel} per step ({gpu_step_us:us} on the GPU, "
         "{cpu_step_us:us} on the CPU)"

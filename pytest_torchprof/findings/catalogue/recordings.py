@@ -135,8 +135,8 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
     """The first step is much longer, something is set up inside the recording, or a first call comes late."""
 
     TITLE = "Cold start"
-    REMEDY = "more warm-up calls before the recorded ones (warmup=), or the schedule's warmup"
-    ACTION = "more warm-up calls before the recorded ones"
+    REMEDY = "run more warm-up calls before you start recording (warmup=), or use the schedule's warmup"
+    ACTION = "run more warm-up calls before you start recording"
     _FIRST_STEP = (
         "the first step takes {first_step_took_us:us}, the median of the others is {other_steps_us:us}, "
         "the slowest of them {slowest_other_us:us}"

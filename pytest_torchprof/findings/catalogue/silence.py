@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  (the type of a field, which msgspec looks up)
 from typing import ClassVar
 
-from pytest_torchprof.findings.finding import Finding
+from pytest_torchprof.findings.finding import Finding, Severity
 
 
 class CpuHeldUp(Finding, frozen=True, kw_only=True, tag="cpu-held-up"):
@@ -39,9 +39,19 @@ class CpuHeldUp(Finding, frozen=True, kw_only=True, tag="cpu-held-up"):
     """How long a GPU idled in the window, the one that did so for longest: no more can follow from it here."""
 
     @property
+    def is_hidden(self) -> bool:
+        """Whether little follows from it in this process."""
+        return self.idle_us is not None and 4 * self.idle_us <= self.time_us
+
+    @property
+    def severity(self) -> Severity:
+        """Where little follows from it, it puts nothing else in doubt, and other findings come first."""
+        return "warning" if self.is_hidden else self.SEVERITY
+
+    @property
     def idled(self) -> str:
         """That little follows from it in this process, where that is so."""
-        return "" if self.idle_us is None or 4 * self.idle_us > self.time_us else self.words(self._IDLED)
+        return self.words(self._IDLED) if self.is_hidden else ""
 
 
 class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"):
@@ -61,12 +71,12 @@ class NothingRecorded(Finding, frozen=True, kw_only=True, tag="nothing-recorded"
         "not see",
     }
     _WAYS: ClassVar[Mapping[bool, str]] = {
-        False: 'record Python\'s functions too (with_stack=True, in a test record=["stacks"]), and mark parts of the '
+        False: 'record Python functions too (with_stack=True, in a test record=["stacks"]), and mark parts of the '
         "program with torch.profiler.record_function",
         True: "mark parts of the program with torch.profiler.record_function; look at other threads and processes",
     }
     _FIRST_WAYS: ClassVar[Mapping[bool, str]] = {
-        False: "record Python's functions too (with_stack=True)",
+        False: "record Python functions too (with_stack=True)",
         True: "mark parts of the program with torch.profiler.record_function",
     }
 

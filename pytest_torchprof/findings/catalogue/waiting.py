@@ -149,17 +149,24 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
         "{time_us:us} ({share:percent} of the time) the GPU idled because the next operation was not launched yet, in "
         "{gaps:gap}{mostly}, the longest {longest_us:us} before {longest_before}{loading}{slowed}"
     )
-    _LOADING = "; {data_loading_us:us} of it passed while data was loaded"
+    _LOADING = "; {data_loading_us:us} of it passed while data was being loaded"
     REMEDY = "launch earlier: {silence}fewer and larger launches, {graphs_in_use}{no_waits}"
     _SILENT = (
-        "first look at what the program does in {silent_us:us} of it, in which no event is recorded{silent_place} "
-        "(stacks show Python); then "
+        "first find out what the program does in {silent_us:us} of it, for which the recording shows no CPU "
+        "activity{silent_place}: {seeing}; then "
     )
+    _SEEING: ClassVar[Mapping[bool, str]] = {
+        False: 'record Python functions too (with_stack=True, in a test record=["stacks"])',
+        True: "mark parts of the program with torch.profiler.record_function",
+    }
     _SILENT_PLACE = ", most of it between {silent_after} and {silent_before}"
     ACTION = "fewer and larger launches, {graphs_in_use}"
     _LOAD = "load data in the background (num_workers, pin_memory)"
     _LONGER_WARM_UP = "warm up longer (warmup=)"
-    _LOOK_FIRST = "first look at what the program does while no event is recorded"
+    _LOOK_FIRST: ClassVar[Mapping[bool, str]] = {
+        False: "record Python functions (with_stack=True) to see what runs then",
+        True: "mark parts of the program with torch.profiler.record_function",
+    }
     _WARM_UP = "warm up longer (warmup=): {capturing_us:us} of it passed in calls that captured CUDA graphs"
     _NO_WAITS = ", and no synchronization in between ({after_waits_us:us} of it came after one)"
     _GRAPHS: ClassVar[Mapping[bool, str]] = {False: "CUDA graphs", True: "more of the work in the CUDA graphs"}
@@ -222,6 +229,11 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
         return 2 * self.silent_us >= self.time_us
 
     @property
+    def seeing(self) -> str:
+        """How to see what ran."""
+        return self._SEEING[self.stacks]
+
+    @property
     def silence(self) -> str:
         """That something else than launching takes the time, where most of it has no event."""
         return self.words(self._SILENT) if self.is_silent else ""
@@ -242,7 +254,7 @@ class LaunchGaps(OfLaunches, frozen=True, kw_only=True, tag="launch-gaps"):
         ways = (
             (self.loads_long and self.is_for_data, self._LOAD),
             (self.is_for_captures, self._LONGER_WARM_UP),
-            (self.is_silent, self._LOOK_FIRST),
+            (self.is_silent, self._LOOK_FIRST[self.stacks]),
         )
         return next((way for is_there, way in ways if is_there), super().action)
 
@@ -534,11 +546,11 @@ class GraphRecaptured(_InRange, frozen=True, kw_only=True, tag="graph-recaptured
         "the start"
     )
     REMEDY = (
-        "find what makes them capture anew (more warm-up does not end it): parameters or inputs at other addresses, "
+        "find out why they keep re-capturing it (more warm-up does not end it): parameters or inputs at new addresses, "
         "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
         "is made in the loop; sizes are the same; TORCH_LOGS=cudagraphs tells more"
     )
-    ACTION = "find what makes {ops:list} capture anew"
+    ACTION = "find out why: inputs at new addresses, or results still in use?"
     _MOST_NAMED = 4
 
     time_us: float
@@ -589,12 +601,12 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "which suggests that another rank was late"
     )
     _FIND_LATE = (
-        "first find which rank comes late, and why: torchprof analyze DIR --ranks, with the recordings of all ranks; "
-        "then "
+        "first find which rank is late, and why: record all ranks and compare them (torchprof analyze DIR "
+        "--ranks){held_up}; then "
     )
     _HELD_UP = (
-        "first give each process cores of its own: this one was held up (cpu-held-up), and so may be the ranks that it "
-        "waits for; then compare all ranks (torchprof analyze DIR --ranks), and "
+        ", and give each process cores of its own: this one was held up (cpu-held-up), and so may be the ranks that it "
+        "waits for"
     )
     _COMPARE_FIRST = (
         "compare the ranks first: a collective that only waits shows that another rank is late; only "
@@ -606,8 +618,7 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         "inconclusive": "record all ranks, on hosts whose clocks agree",
     }
     _OF_ANY_RANK = "overlap it with computation, send less, or use faster links"
-    _LATE_FIRST = "first find which rank comes late, and why"
-    _CORES_FIRST = "first give each process cores of its own"
+    _LATE_FIRST = "record all ranks and compare them: torchprof analyze DIR --ranks"
     _RANKS_FIRST = "compare the ranks first"
     CAUSES: ClassVar[Mapping[str, str]] = {
         "skew-bound": "skew-bound: ranks wait for each other",
@@ -660,6 +671,11 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
         return "" if self.is_late else self._COMPARE
 
     @property
+    def held_up(self) -> str:
+        """What else to do where this process was held up itself."""
+        return self._HELD_UP if self.cpu_held_up else ""
+
+    @property
     def longest(self) -> tuple[str, ...]:
         """The collectives that take the longest."""
         return tuple(self.collectives_us or ())[:3]
@@ -681,18 +697,16 @@ class ExposedCommunication(Finding, frozen=True, kw_only=True, tag="exposed-comm
     def remedy(self) -> str:
         if self.rank is not None:
             return self._REMEDIES.get(self.kind, self._SEND_LESS)
-        if self.is_late and self.cpu_held_up:
-            return self._HELD_UP + self.words(self.REMEDY)
         if self.kind is None and not self.is_late and self.computing_us is not None:
             return self.words(self._COMPARE_FIRST if 2 * self.computing_us < self.time_us else self.REMEDY)
-        return (self._FIND_LATE if self.is_late else "") + self.words(self.REMEDY)
+        return self.words((self._FIND_LATE if self.is_late else "") + self.REMEDY)
 
     @property
     def action(self) -> str:
         if self.rank is not None:
             return self._ACTIONS.get(self.kind, self._OF_ANY_RANK)
         if self.is_late:
-            return self._CORES_FIRST if self.cpu_held_up else self._LATE_FIRST
+            return self._LATE_FIRST
         is_short = self.kind is None and self.computing_us is not None and 2 * self.computing_us < self.time_us
         return self._RANKS_FIRST if is_short else self.ACTION
 

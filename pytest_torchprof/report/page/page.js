@@ -73,7 +73,7 @@
       test.rank ? `rank ${test.rank.rank} of ${show.count(test.rank.of)}` : null,
       test.is_whole ? "no steps are marked: the whole recording is one" : test.steps ? `${show.count(test.steps)} ${test.steps === 1 ? "step" : "steps"}` : null, test.events ? `${show.count(test.events)} events` : null,
       test.orphans ? `${show.count(test.orphans)} GPU ${test.orphans === 1 ? "operation" : "operations"} in no step` : null,
-      test.with_stacks ? "recorded with Python's functions: CPU times are longer than without" : null,
+      test.with_stacks ? "recorded with Python functions, which inflates CPU times" : null,
       test.unlinked ? "launches and kernels are not linked: kernels count where they ran" : null,
     ];
     const asked = test.outcome !== "recorded";
