@@ -277,7 +277,7 @@ OF_CODE_AND_RECORDINGS = """
     kinds label lacking launched_by limit limits longest longest_before mean_us module name named named_after names near new ops_us
     nodeid nodes not_counted noun number outcome numbers of_ops old op operator operators ops optimizer part pattern phase
     not_collected program range recompiles reasons same second selector setting silent_after silent_before setup shapes sizes source status structure test
-    tools unit unmatched users variable variables version cuda_of_torch within worst_step written steps asked there
+    tools unit unmatched users variable variables version cuda_of_torch within within_too worst_step written steps asked there
 """
 """Names: of kernels, operators, types, tests, options, numbers, ranges; nouns; what users write."""
 PATHS = "path culprit differing file files line location lock other others places recording root silent"

@@ -9,7 +9,7 @@ from pytest_torchprof.trace import intervals
 from pytest_torchprof.trace.columns import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pytest_torchprof.analysis.gpu_work import GpuWork
     from pytest_torchprof.trace import Trace
@@ -36,13 +36,49 @@ def source_of_calls(work: GpuWork, calls: Iterable[int]) -> str | None:
 
 def range_around(trace: Trace, spans: Spans) -> str | None:
     """Return the narrowest range of the program that holds at least half of the spans, None if no range does."""
-    notes, held = trace.annotations, intervals.length(spans)
+    ranges, held_ns = _ranges(trace), intervals.length(spans)
+    return _narrowest(ranges, _held_ns(ranges, spans), held_ns)
+
+
+def ranges_around(trace: Trace, spans: Spans) -> tuple[str | None, str | None]:
+    """Return the narrowest range that holds at least half of the spans, or two that do together; None without.
+
+    Of two the first is the one that holds most, the second the one that holds most of the rest.
+    """
+    ranges, whole_ns = _ranges(trace), intervals.length(spans)
+    held_ns = _held_ns(ranges, spans)
+    alone = _narrowest(ranges, held_ns, whole_ns)
+    if alone is not None or not held_ns:
+        return alone, None
+    first = _most_held(held_ns)
+    lacking_ns = whole_ns - 2 * held_ns[first]
+    enough = {name: ranges[name] for name, ns in held_ns.items() if 2 * ns >= lacking_ns}
+    added_ns = _held_ns(enough, intervals.without(spans, ranges[first]))
+    if not added_ns or 2 * added_ns[second := _most_held(added_ns)] < lacking_ns:
+        return None, None
+    return first, second
+
+
+def _most_held(held_ns: Mapping[str, int]) -> str:
+    return min(held_ns, key=lambda name: (-held_ns[name], name))
+
+
+def _ranges(trace: Trace) -> dict[str, Spans]:
+    notes = trace.annotations
     entered: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for i, name in enumerate(notes.name):
         if not trace.names[name].startswith(("ProfilerStep#", "torchprof::")):
             entered[trace.names[name]].append((notes.start[i], notes.end[i]))
-    ranges = {name: intervals.merged(those) for name, those in entered.items()}
-    around = [name for name, those in ranges.items() if 2 * intervals.length(intervals.within(spans, those)) >= held]
+    return {name: intervals.merged(those) for name, those in entered.items()}
+
+
+def _held_ns(ranges: Mapping[str, Spans], spans: Spans) -> dict[str, int]:
+    return {name: intervals.length(intervals.within(spans, those)) for name, those in ranges.items()}
+
+
+def _narrowest(ranges: Mapping[str, Spans], held_ns: Mapping[str, int], whole_ns: int) -> str | None:
+    """Return the narrowest of the ranges that hold half of a time, None if none does."""
+    around = [name for name, ns in held_ns.items() if 2 * ns >= whole_ns]
     return min(around, key=lambda name: (intervals.length(ranges[name]), name), default=None)
 
 

@@ -27,7 +27,7 @@ from pytest_torchprof.findings.finding import (
     Rule,
     Threshold,
 )
-from pytest_torchprof.findings.places import range_around, source_of_times
+from pytest_torchprof.findings.places import ranges_around, source_of_times
 from pytest_torchprof.findings.silence import silent_place, silent_times
 from pytest_torchprof.kernels.names import decode
 from pytest_torchprof.trace import intervals
@@ -93,6 +93,7 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
     waited = sum(lengths) / 1000 / len(work.by_device)
     longest_ns, before = max(zip(lengths, gaps.before, strict=True))
     set_up_us = late_us(analysis, work.setup_spans)
+    within, within_too = ranges_around(analysis.trace, late_gaps(analysis))
     yield OverheadBound(
         time_us=waited,
         share=work.share_of_window(waited),
@@ -103,7 +104,8 @@ def _overhead_bound(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterat
         busy_us=busy_us,
         longest_us=longest_ns / 1000,
         longest_before=_awaited(analysis, before),
-        within=range_around(analysis.trace, late_gaps(analysis)),
+        within=within,
+        within_too=within_too,
         source=source_of_times(work, zip(gaps.before, lengths, strict=True)),
         events=Events(gaps=tuple(gaps.triples())),
         set_up_us=set_up_us,
@@ -181,6 +183,7 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         else max(waited_us - late_us(analysis, others), 0.0)
     )
     after_waits_us = after_waits_ns(analysis) / 1000 / devices
+    within, within_too = ranges_around(analysis.trace, late_gaps(analysis))
     yield LaunchGaps(
         time_us=waited_us,
         share=work.share_of_window(waited_us),
@@ -200,7 +203,8 @@ def _launch_gaps(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[
         silent_after=None if place is None else place[0],
         silent_before=None if place is None else place[1],
         stacks=len(analysis.trace.frames) > 0,
-        within=range_around(analysis.trace, late_gaps(analysis)),
+        within=within,
+        within_too=within_too,
         source=source_of_times(work, zip(late.before, lengths, strict=True)),
         events=Events(gaps=tuple(late.triples())),
         saves_us=saves_us,

@@ -230,9 +230,7 @@ def _draw_numbers(analysis: Analysis, steps: Sequence[StepProfile], width: int) 
         line = f"{which} of {_describe_window(analysis)}; copies and fills do not count"
         if count := _kernels_of_no_step(analysis):
             does = "does" if count == 1 else "do"
-            line += (
-                f"; {counted(count, 'kernel')} that ran then but that no step launched {does} count, unlike in GPU busy"
-            )
+            line += f"; {counted(count, 'kernel')} of no step that ran meanwhile {does} count, unlike in GPU busy"
         table += wrapped(line, "  ", width=width)
     return "\n".join(table)
 

@@ -35,9 +35,16 @@ class OfLaunches(_InRange, frozen=True, kw_only=True, tag="of-launches"):
     _STACKS = "; Python's stacks were recorded too, which slows the CPU"
 
     _MOSTLY = ", most of it{in_range}"
+    _WITHIN_TWO: ClassVar[str] = " in the ranges {within:name} and {within_too:name}"
 
+    within_too: str | None = None
+    """A second range, where none holds half of it, and the two do together."""
     stacks: bool = False
     """Whether functions of Python's are recorded."""
+
+    @property
+    def in_range(self) -> str:
+        return super().in_range if self.within_too is None else self.words(self._WITHIN_TWO)
 
     @property
     def mostly(self) -> str:
@@ -550,7 +557,7 @@ class GraphRecaptured(_InRange, frozen=True, kw_only=True, tag="graph-recaptured
         "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
         "is made in the loop; sizes are the same; TORCH_LOGS=cudagraphs tells more"
     )
-    ACTION = "find out why: inputs at new addresses, or results still in use?"
+    ACTION = "look for inputs at new addresses and results still in use"
     _MOST_NAMED = 4
 
     time_us: float
