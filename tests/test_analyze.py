@@ -414,6 +414,16 @@ def test_kernels_of_no_step_that_utilization_counts_are_said(analyze, tmp_path):
     assert "1 kernel of no step that ran meanwhile does count" in shown
 
 
+def test_how_many_of_the_operations_of_no_step_are_kernels_is_said(analyze, tmp_path):
+    builder = TraceBuilder()
+    builder.kernel("earlier", 20, 30, 4711)
+    builder.memcpy("HtoD", 60, 10, 4712)
+    builder.step(0, 100, 300)
+    builder.launched("own", 200, op="aten::mm", dur=50)
+    shown = " ".join(analyze(builder.write(tmp_path / "t.json")).split())
+    assert "2 GPU operations (1 kernel)" in shown
+
+
 def test_a_recording_without_the_gpus_side_shows_no_number_of_a_gpu(analyze, tmp_path):
     builder = TraceBuilder()
     for number in range(3):

@@ -138,13 +138,14 @@ def test_what_takes_longer_than_its_like_looks_like_a_late_rank(lasts, sized, be
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_a_rank_whose_own_cpu_is_held_up_looks_there_first(held, findings):
+def test_a_late_rank_is_looked_for_among_all_ranks_and_where_this_one_is_held_up_on_their_cores(held, findings):
     builder = held_up() if held else steps(length=100_000)
     communicate(builder, (500, 500, 500, 20_000), at=91_000)
     found = findings(builder)["exposed-communication"]
     assert (found.is_late, found.cpu_held_up) == (True, held)
     assert ("cpu-held-up" in found.remedy) == held
     assert "--ranks" in found.remedy
+    assert "--ranks" in found.action
 
 
 def test_communication_under_computation_is_not_exposed(findings):
@@ -408,6 +409,8 @@ def test_a_graph_that_is_captured_again_is_no_cold_start(replayed, second, kerne
     if again:
         assert (found["graph-recaptured"].count, found["graph-recaptured"].time_us) == (again, takes * again)
         assert "mark_step_begin" in found["graph-recaptured"].remedy
+        # A kernel of 10 us ran in each of the calls.
+        assert found["graph-recaptured"].saves_us == pytest.approx((takes - 10) * again, abs=5)
 
 
 HELD = (
@@ -444,6 +447,7 @@ def test_calls_of_all_kinds_that_stand_still_show_a_cpu_that_is_held_up(findings
 def test_a_cpu_that_is_held_up_beside_a_busy_gpu_is_said_to_cost_little(busy, said, findings):
     found = findings(held_up(busy=busy))["cpu-held-up"]
     assert (found.words("{idle_us:us}") + " only" in found.message) == said
+    assert found.severity == ("warning" if said else "recording")
 
 
 @pytest.mark.parametrize(
@@ -521,6 +525,43 @@ def test_a_recording_with_stacks_says_that_they_slow_the_cpu(stacks, all_finding
         assert ("stacks" in found[code].message) == stacks
 
 
+@pytest.mark.parametrize(
+    ("forward", "backward", "named"),
+    [
+        (0, 0, (None, None)),
+        (4, 3, ("forward", "backward")),
+        (3, 4, ("backward", "forward")),
+        (3, 1, (None, None)),
+        (7, 1, ("forward", None)),
+    ],
+)
+def test_late_launches_are_placed_in_one_range_or_in_two_with_half_of_them(forward, backward, named, all_findings):
+    builder = steps(length=1200)
+    for number in range(12):
+        builder.launched(GEMM, number * 95, dur=5)
+    for name, begins, lasts in (("forward", 0, forward), ("backward", 7, backward)):
+        if lasts:
+            builder.annotation(name, 95 * begins, 95 * lasts)
+    found = all_findings(builder)
+    for code in ("launch-gaps", "overhead-bound"):
+        assert (found[code].within, found[code].within_too) == named
+        assert [name for name in ("forward", "backward") if name in found[code].message] == sorted(
+            filter(None, named), reverse=True
+        )
+        assert found[code].at == found[code].in_range
+
+
+@pytest.mark.parametrize("sets_up", [0, 400])
+def test_set_up_beside_a_gpu_that_computes_could_save_what_it_idled(sets_up, findings):
+    builder = steps()
+    builder.kernel(GEMM, 100, 300, builder.launch(5))
+    builder.call("cudaMalloc", 200, 600)
+    if sets_up:
+        builder.kernel(GEMM, 400, sets_up, builder.launch(150))
+    found = findings(builder)["cold-start"]
+    assert (found.setup_us, found.saves_us) == (600, 400 - sets_up)
+
+
 @pytest.mark.parametrize(("others", "place"), [(1, ("aten::cat", "aten::mul")), (8, None)])
 def test_gaps_without_events_are_placed_if_most_lie_between_the_same_operators(others, place, all_findings):
     builder = steps(length=10_900)
@@ -543,6 +584,8 @@ def test_loading_data_comes_first_where_it_is_most_of_the_waiting(loads, first, 
     found = findings(builder)["launch-gaps"]
     assert found.loads_long
     assert found.remedy.startswith("load data") == first
+    assert found.is_for_data == first
+    assert found.saves_us == (loads if first else found.time_us)
     assert "num_workers" in found.remedy
 
 
@@ -1114,6 +1157,17 @@ def products(*kernels, op="aten::mm"):
 def test_tf32_is_no_advice_where_it_is_in_use(findings):
     assert findings(products(SGEMM))["fp32-gemm"].may_use_tf32 == ("gemm",)
     assert findings(products(SGEMM, TF32))["fp32-gemm"].may_use_tf32 == ()
+
+
+@pytest.mark.parametrize(("major", "first"), [(7, False), (8, True), (9, True)])
+def test_tf32_is_the_first_advice_where_the_gpu_has_it(major, first, findings):
+    builder = products(SGEMM)
+    builder.metadata["deviceProperties"][0]["computeMajor"] = major
+    found = findings(builder)["fp32-gemm"]
+    assert found.action.startswith("torch.set_float32_matmul_precision") == first
+    assert (found.remedy.find("TF32") >= 0) == first
+    assert found.remedy.find("TF32") < found.remedy.index("autocast")
+    assert "autocast" in found.action
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from pytest_torchprof import load
 from pytest_torchprof.cli import main
+from pytest_torchprof.findings import find
 from pytest_torchprof.findings.catalogue.headlines import (
     CpuComputed,
     GpuBusy,
@@ -104,6 +105,25 @@ def check_idled(trace, headline):
         assert end == window[1]
     else:
         assert trace.gpu.start[beside] == min(trace.gpu.start[i] for i in on_device if trace.gpu.start[i] >= end)
+
+
+def check_findings(profile, headline):
+    """What findings could save is what the headline says was lost, each time without what it tells apart."""
+    saved = {finding.code: finding for finding in find(profile)}
+    late_us = headline.late_us - (headline.late_once_us or 0.0)
+    expected = {
+        "overhead-bound": late_us,
+        "launch-gaps": late_us - headline.recaptured_us,
+        "graph-recaptured": headline.recaptured_us,
+        "cold-start": headline.set_up_us,
+    }
+    if "launch-gaps" in saved and saved["launch-gaps"].is_for_data:
+        expected["launch-gaps"] = headline.loading_us
+    if "cold-start" in saved and (saved["cold-start"].first_step_us or saved["cold-start"].first_call_us):
+        del expected["cold-start"]
+    for code in saved.keys() & expected.keys():
+        assert saved[code].saves_us == pytest.approx(expected[code], abs=0.01 * headline.window_us), code
+    assert headline.stacks == (len(profile.trace.frames) > 0)
 
 
 def recapturing(trace, headline):
@@ -215,6 +235,7 @@ def test_the_headline_is_true(path):
     headline = headline_of(profile)
     if isinstance(headline, GpuIdled):
         check_idled(profile.trace, headline)
+        check_findings(profile, headline)
     elif isinstance(headline, GpuHeldUp):
         check_held_up(profile.trace, headline)
     elif isinstance(headline, GpuCommunicated):
@@ -314,6 +335,45 @@ def test_the_headline_says_what_went_on_in_the_longest_gap(meanwhile, happens, t
     assert headline.set_up_us == (9000 if meanwhile == "set_up" else 0)
     assert ("warm" in headline.what) == (meanwhile == "set_up")
     assert len({kind.passed for kind in (headline, replace(headline, meanwhile=None))}) == 1 + (meanwhile is not None)
+
+
+@pytest.mark.parametrize("stacks", [False, True], ids=["without stacks", "with stacks"])
+@pytest.mark.parametrize("allocates", [0, 2000])
+def test_time_that_launches_take_is_told_apart_from_set_up_and_from_what_recording_python_adds(
+    allocates, stacks, tmp_path
+):
+    builder = TraceBuilder()
+    builder.step(0, 0, 10_000)
+    builder.launched("ampere_sgemm_128x64_tn", 1, dur=10)
+    builder.launched("ampere_sgemm_128x64_nn", 9500, dur=10)
+    if allocates:
+        builder.call("cudaMalloc", 20, allocates)
+    if stacks:
+        builder.event("python_function", "train.py(12): step", 0, 9400)
+    headline = headline_of(load(builder.write(tmp_path / "t.json")))
+    assert headline.late_once_us == (allocates or None)
+    assert headline.stacks == stacks
+    assert ("2.00 ms" in headline.aside, "Python" in headline.aside) == (bool(allocates), stacks)
+    assert headline.aside in headline.what
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["at its own pace", "held up"])
+def test_a_rank_that_waits_for_another_and_for_its_own_cpu_says_both(held, tmp_path):
+    builder = TraceBuilder()
+    builder.step(0, 0, 100_000)
+    for name in ("aten::view", "aten::expand", "aten::t", "aten::empty", "aten::select"):
+        for number in range(3):
+            builder.op(name, 100 * number, 5)
+    builder.launched("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*)", 500, dur=60_000)
+    if held:
+        for at, name in enumerate(("aten::view", "aten::expand", "aten::t", "aten::empty", "aten::select")):
+            builder.op(name, 61_000 + 6_000 * at, 5_900)
+    builder.launched("ampere_sgemm_128x64_nn", 98_000, dur=1_000)
+    headline = headline_of(load(builder.write(tmp_path / "t.json")))
+    assert isinstance(headline, GpuCommunicated)
+    assert headline.name == "all_reduce (ncclDevKernel_AllReduce)"
+    assert headline.held_us == (29_500 if held else None)
+    assert (headline.held in headline.what, bool(headline.held)) == (True, held)
 
 
 def test_what_another_gpu_waits_for_is_not_what_the_longest_gap_was_spent_with(tmp_path):

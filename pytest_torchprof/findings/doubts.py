@@ -122,7 +122,7 @@ def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
     lost_us = max(seen.get("first_step_us", 0.0), seen.get("setup_us", 0.0), seen.get("first_call_us", 0.0))
     work = analysis.gpu_work
     # What the GPU computes during the set-up remains to be computed.
-    idle_us = work.idle_during_us(work.setup_spans) if "setup_us" in seen else 0.0
+    idle_us = work.idle_during_us(work.setup_spans) if seen.get("setup_us") else 0.0
     yield ColdRecording(
         time_us=lost_us,
         share=work.share_of_window(min(lost_us, work.window_us)),
