@@ -81,7 +81,7 @@ class Fp32Products(SlowType, frozen=True, kw_only=True, tag="fp32-gemm"):
         "gemm": 'torch.set_float32_matmul_precision("high")',
         "conv": "torch.backends.cudnn.allow_tf32 = True",
     }
-    _TF32: ClassVar[str] = "allow TF32, which takes no other change ({settings:list}); faster still is "
+    _TF32: ClassVar[str] = "allow TF32, which needs no change to the model ({settings:list}); faster still is "
 
     fast_bf16: bool
     """Whether the device has tensor or matrix cores for bf16; NVIDIA's before Ampere have them for fp16 alone."""
