@@ -411,6 +411,7 @@ def test_a_graph_that_is_captured_again_is_no_cold_start(replayed, second, kerne
         assert "mark_step_begin" in found["graph-recaptured"].remedy
         # A kernel of 10 us ran in each of the calls.
         assert found["graph-recaptured"].saves_us == pytest.approx((takes - 10) * again, abs=5)
+        assert found["graph-recaptured"].idle_us == found["graph-recaptured"].saves_us
 
 
 HELD = (
@@ -551,15 +552,16 @@ def test_late_launches_are_placed_in_one_range_or_in_two_with_half_of_them(forwa
         assert found[code].at == found[code].in_range
 
 
-@pytest.mark.parametrize("sets_up", [0, 400])
-def test_set_up_beside_a_gpu_that_computes_could_save_what_it_idled(sets_up, findings):
+@pytest.mark.parametrize("computes", [0, 150])
+def test_set_up_beside_a_gpu_that_computes_could_save_what_it_idled(computes, findings):
     builder = steps()
     builder.kernel(GEMM, 100, 300, builder.launch(5))
     builder.call("cudaMalloc", 200, 600)
-    if sets_up:
-        builder.kernel(GEMM, 400, sets_up, builder.launch(150))
+    if computes:
+        builder.kernel(GEMM, 400, computes, builder.launch(150))
     found = findings(builder)["cold-start"]
-    assert (found.setup_us, found.saves_us) == (600, 400 - sets_up)
+    assert (found.setup_us, found.setup_idle_us, found.saves_us) == (600, 400 - computes, 400 - computes)
+    assert found.words("{setup_idle_us:us}") in found.message
 
 
 @pytest.mark.parametrize(("others", "place"), [(1, ("aten::cat", "aten::mul")), (8, None)])

@@ -58,7 +58,8 @@ SHARES = ("occupancy", "late_launches")
 SHARE = 0.25
 # What shows sentences of a finding that the two examples do not show.
 MORE = {
-    "cold-start": [{"first_step_us": None, "first_call_us": None}],
+    "cold-start": [{"first_step_us": None, "first_call_us": None, "setup_idle_us": 1500.0}],
+    "graph-recaptured": [{"idle_us": 1500.0}],
     "rank-differs": [{"collectives": None}],
     "exposed-communication": [
         {"rank": None, "on_cpu": False},

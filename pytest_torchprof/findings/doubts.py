@@ -121,15 +121,14 @@ def _cold_start(analysis: Analysis, at: Mapping[Threshold, float]) -> Iterator[F
         return
     lost_us = max(seen.get("first_step_us", 0.0), seen.get("setup_us", 0.0), seen.get("first_call_us", 0.0))
     work = analysis.gpu_work
-    # What the GPU computes during the set-up remains to be computed.
-    idle_us = work.idle_during_us(work.setup_spans) if seen.get("setup_us") else 0.0
     yield ColdRecording(
         time_us=lost_us,
         share=work.share_of_window(min(lost_us, work.window_us)),
         steps=(analysis.steps[0].name,),
         **seen,
         events=_cold_events(analysis, seen),
-        saves_us=max(seen.get("first_step_us", 0.0), idle_us, seen.get("first_call_us", 0.0)),
+        # What the GPU computes during the set-up remains to be computed.
+        saves_us=max(seen.get("first_step_us", 0.0), seen.get("setup_idle_us", 0.0), seen.get("first_call_us", 0.0)),
     )
 
 
@@ -141,6 +140,7 @@ class _Cold(TypedDict, total=False):
     other_steps_us: float
     slowest_other_us: float
     setup_us: float
+    setup_idle_us: float
     setup: dict[str, int]
     first_call_us: float
     first_took_us: float
@@ -194,7 +194,7 @@ def _setup(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:
         if analysis.trace.step_at(stretch.start) >= 0:
             first[f"{FIRST_CALL}{analysis.trace.names[stretch.name]}"].add(stretch.member)
     counts = {name: len(first.get(name) or work.setup[name]) for name in order}
-    return {"setup_us": work.setup_us, "setup": counts}
+    return {"setup_us": work.setup_us, "setup_idle_us": work.idle_during_us(work.setup_spans), "setup": counts}
 
 
 def _late_first_call(analysis: Analysis, at: Mapping[Threshold, float]) -> _Cold:

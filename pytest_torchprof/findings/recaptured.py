@@ -47,17 +47,19 @@ def _graph_recaptured(analysis: Analysis, at: Mapping[Threshold, float]) -> Iter
     spent_us = intervals.length(again) / 1000
     if not again or work.share_of_window(spent_us) < at[SHARE]:
         return
+    idle_us = work.idle_during_us(spans)
     yield GraphRecaptured(
         time_us=spent_us,
         share=work.share_of_window(spent_us),
         count=len(work.recapturing_ops),
         captures=len(work.capturing_ops),
+        idle_us=idle_us,
         ops=recapturing(analysis),
         begun_us=recaptured_from_us(analysis),
         within=range_around(trace, spans),
         events=Events(ops=tuple(work.recapturing_ops)),
         # What the GPU computes meanwhile remains to be computed.
-        saves_us=work.idle_during_us(spans),
+        saves_us=idle_us,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  (the types of fields, which 
 from typing import Literal
 
 from pytest_torchprof.findings.finding import Finding, Severity
-from pytest_torchprof.text import counted, first_of
+from pytest_torchprof.text import counted, first_of, show_us
 
 
 class NothingLaunched(Finding, frozen=True, kw_only=True, tag="no-gpu-work"):
@@ -141,7 +141,8 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
         "the first step takes {first_step_took_us:us}, the median of the others is {other_steps_us:us}, "
         "the slowest of them {slowest_other_us:us}"
     )
-    _SET_UP = "{set_up} inside the recording took {setup_us:us}"
+    _SET_UP = "{set_up} inside the recording took {setup_us:us}{idled}"
+    _IDLED = ", for {setup_idle_us:us} of which the GPU idled"
     _FIRST_CALL = "{first_took_us:us} pass from entering {entered} to its first operator, later {usual_us:us}"
 
     time_us: float
@@ -153,6 +154,8 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
     other_steps_us: float | None = None
     slowest_other_us: float | None = None
     setup_us: float | None = None
+    setup_idle_us: float | None = None
+    """For how long of that the GPU idled; of several the mean."""
     setup: Mapping[str, int] | None = None
     """What is done once, and how often it was, the longest first."""
     first_call_us: float | None = None
@@ -165,6 +168,13 @@ class ColdRecording(Finding, frozen=True, kw_only=True, tag="cold-start"):
     def set_up(self) -> str:
         """What is set up, most of the time first."""
         return first_of([f"{name} x{count}" if count > 1 else name for name, count in (self.setup or {}).items()], 3)
+
+    @property
+    def idled(self) -> str:
+        """For how long of the set-up the GPU idled, where it computed meanwhile."""
+        if self.setup_us is None or self.setup_idle_us is None:
+            return ""
+        return self.words(self._IDLED) if show_us(self.setup_idle_us) != show_us(self.setup_us) else ""
 
     @property
     def message(self) -> str:

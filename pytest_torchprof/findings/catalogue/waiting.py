@@ -549,9 +549,10 @@ class GraphRecaptured(_InRange, frozen=True, kw_only=True, tag="graph-recaptured
     TITLE = "Graph captured again"
     SENTENCE = (
         "{count} of {captures} calls that captured a CUDA graph captured the same one, which was launched in between: "
-        "{time_us:us} ({share:percent} of the time); they are calls of {ops:list}{in_range}, which began {begun} after "
-        "the start"
+        "{time_us:us} ({share:percent} of the time){idled}; they are calls of {ops:list}{in_range}, which began "
+        "{begun} after the start"
     )
+    _IDLED = ", for {idle_us:us} of which the GPU idled"
     REMEDY = (
         "find out why they keep re-capturing it (more warm-up does not end it): parameters or inputs at new addresses, "
         "results of the last call that are still in use (torch.compiler.cudagraph_mark_step_begin()), or a graph that "
@@ -565,10 +566,19 @@ class GraphRecaptured(_InRange, frozen=True, kw_only=True, tag="graph-recaptured
     count: int
     captures: int
     """All calls that captured a graph."""
+    idle_us: float | None = None
+    """For how long of the time the GPU idled; of several the mean."""
     ops: tuple[str, ...]
     """The operators whose calls they are, those that took longest first."""
     begun_us: tuple[float, ...]
     """When each of the calls began, from the first step's start on."""
+
+    @property
+    def idled(self) -> str:
+        """For how long of the time the GPU idled, where it computed meanwhile."""
+        if self.idle_us is None or show_us(self.idle_us) == show_us(self.time_us):
+            return ""
+        return self.words(self._IDLED)
 
     @property
     def begun(self) -> str:
