@@ -34,7 +34,8 @@ class Shown(NamedTuple):
         """The text that it shows."""
         page = (DOCS / f"{self.page}.md").read_text()
         block = next(block for block in _BLOCK.findall(page) if block.startswith(self.begins))
-        return "".join(block.splitlines(keepends=True)[:_MOST_LINES])
+        # Where the last line of these is blank, a picture shows none.
+        return "\n".join(block.splitlines()[:_MOST_LINES]).rstrip() + "\n"
 
 
 PICTURES = (
