@@ -597,6 +597,9 @@ def test_fail_on_counts_tells_changes_that_hold_from_none_and_from_what_cannot_b
     changes(capsys, write(tmp_path / "a", steady), "--fail-on=counts", status=0)
     changes(capsys, write(tmp_path / "b", [*steady, run_of(3, launched(TEST, SIX))]), "--fail-on=counts", status=1)
     changes(capsys, write(tmp_path / "c", [*steady, run_of(3, launched(TEST, None))]), "--fail-on=counts", status=3)
+    damaged, changed = write(tmp_path / "damaged", steady), run_of(3, launched(TEST, SIX))
+    (damaged / f"{changed.uuid}{SUFFIX}").write_bytes(encode(changed)[:-9])
+    changes(capsys, damaged, "--fail-on=counts", status=3)
     back = [run_of(3, launched(TEST, SIX)), run_of(4, launched(TEST, FIVE)), run_of(5, launched(TEST, FIVE))]
     late = "--since=2026-01-04"
     changes(capsys, write(tmp_path / "d", [*steady, back[0]]), "--fail-on=counts", late, status=1)
