@@ -360,6 +360,15 @@ def test_what_may_still_be_there_is_not_called_removed(tmp_path, capsys, run):
     assert {series["removed_at"] for series in changes(capsys, folder)["series"]} == {None}
 
 
+def test_a_run_without_the_rules_of_a_suite_misses_no_test_that_these_have_measured(tmp_path, capsys):
+    runs = [run_of(at, launched(TEST, FIVE), suite=True) for at in range(3)]
+    without = run_of(3, launched("t", FIVE), all_tests=EVERYWHERE)
+    told = changes(capsys, write(tmp_path, [*runs, without]))
+    assert {series["removed_at"] for series in told["series"]} == {None}
+    told = changes(capsys, write(tmp_path, [run_of(4, launched("t", FIVE), all_tests=EVERYWHERE, suite=True)]))
+    assert {series["removed_at"] for series in told["series"]} == {None, sha(4)}
+
+
 def test_the_projects_of_one_repository_do_not_miss_each_others_tests(tmp_path, capsys):
     runs = [run_of(at, launched(TEST, FIVE), folder=folder) for at in range(4) for folder in ("a", "b")]
     assert {series["missing"] for series in changes(capsys, write(tmp_path, runs))["series"]} == {0}
@@ -414,8 +423,8 @@ def test_a_test_that_left_no_measurement_is_named_so_that_nobody_takes_it_for_go
         def test_that_fails_first(torchprof): assert False
 
         @cpu
-        def test_that_ends_its_worker():
-            if "PYTEST_XDIST_WORKER" in os.environ: os._exit(1)
+        def test_that_ends_its_worker(pytestconfig):
+            if hasattr(pytestconfig, "workerinput"): os._exit(1)
             measured()
 
         def test_plain(): pass

@@ -172,6 +172,8 @@ class RunHead(Struct, frozen=True, kw_only=True):
     """Whether all selected tests ran: nobody stopped it."""
     all_tests: AllTests | None = None
     """None if tests may have been left out, or if that is not known, as to earlier versions."""
+    suite: bool = False
+    """Whether rules of a suite measured tests that do not ask for it themselves."""
     event: Event
     ci: CiJob | None = None
     commit: CommitRecord | None = None

@@ -255,10 +255,13 @@ class _Lacking:
         self.branch = branch
         self._unmeasured: dict[tuple[str, ...], frozenset[str]] = {}
 
-    def of(self, index: int, test: str) -> bool:
-        """Return whether a run would know of a test; of one of a part of the tests nobody knows."""
+    def of(self, index: int, test: str, newest: int) -> bool:
+        """Return whether a run shows that a test is gone, which the run ``newest`` had.
+
+        None of a part of the tests does, and none without the rules of a suite where these may have measured it.
+        """
         run = self.branch.runs[index]
-        if not run.complete or run.all_tests is None:
+        if not run.complete or run.all_tests is None or (self.branch.runs[newest].suite and not run.suite):
             return False
         names = run.all_tests.unmeasured
         if names not in self._unmeasured:
@@ -298,7 +301,7 @@ class _Draft(Struct):
         seen = {index for stretch in stretches for index in stretch.indices}
         seen |= {index for gap in self.gaps for index in gap.indices}
         later = on[bisect_left(on, first) :]
-        without = next((at for at in later if at > newest and lacking.of(at, key.test)), len(branch.runs))
+        without = next((at for at in later if at > newest and lacking.of(at, key.test, newest)), len(branch.runs))
         later = later[: bisect_left(later, without)]
         gaps: Counter[str] = Counter()
         for gap in self.gaps:

@@ -87,6 +87,7 @@ def run_record(state: RunState, session: pytest.Session) -> RunRecord:
         ended=datetime.now(UTC),
         complete=not stopped and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED),
         all_tests=_all_tests(state),
+        suite=state.options.suite is not None,
         event=event,
         ci=job,
         commit=commit_record(state.options.rootdir, os.environ, apart=_own_files(state.options)),
